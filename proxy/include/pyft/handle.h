@@ -1,0 +1,32 @@
+// Handles the client mints for everything that is not a device address: kind, index, generation,
+// one space for runtime and driver API. The server maps index -> object by array look-up.
+#ifndef PYFT_HANDLE_H_
+#define PYFT_HANDLE_H_
+
+#include <cstdint>
+
+namespace pyft {
+
+enum class HandleKind : uint8_t {
+  kNone = 0, kStream = 1, kEvent = 2, kModule = 3, kKernel = 4, kCublas = 5, kGraph = 6,
+  kGraphExec = 7, kContext = 8, kMemPool = 9, kCommunicator = 10,
+};
+
+// Bit layout: kind 56..63 | generation 32..55 | index 0..31. Index 0 is never used, so that the
+// values 0, 1, 2 stay the null, legacy and per-thread streams and 0 a null handle.
+struct Handle {
+  uint64_t value = 0;
+  static constexpr Handle make(HandleKind kind, uint32_t index, uint32_t generation) {
+    return {uint64_t{static_cast<uint8_t>(kind)} << 56 | uint64_t{generation & 0xffffff} << 32 |
+            index};
+  }
+  constexpr HandleKind kind() const { return static_cast<HandleKind>(value >> 56); }
+  constexpr uint32_t index() const { return static_cast<uint32_t>(value); }
+  constexpr uint32_t generation() const { return static_cast<uint32_t>(value >> 32) & 0xffffff; }
+  constexpr bool operator==(const Handle&) const = default;
+};
+static_assert(sizeof(Handle) == 8);
+
+}  // namespace pyft
+
+#endif  // PYFT_HANDLE_H_

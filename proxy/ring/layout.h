@@ -1,0 +1,161 @@
+// Every byte shared between client, server, agent and trace reader.
+//
+// CHANGE RULES. Fields may be appended into reserved space; never move, never change a meaning.
+// Any other change bumps kLayoutVersion, and a log of the old version goes to tests/golden/logs/.
+// Only shm-safe types: trivially copyable, fixed widths, no pointers, explicit padding.
+//
+// A channel joins one client process and one device. The agent creates its four memory objects
+// (memfd) and passes them by descriptor; sizes are in LogHeader / ControlPage and in the attach
+// reply. All of it outlives client and server.
+//
+//   log      client read-write, server READ-ONLY: header | ring | object log | arena
+//   control  both read-write: cursors of the server, reply slots, completion words, status
+//   bounce   server writes, client reads: device-to-host bytes for pageable destinations
+//   pinned   both read-write, mapped at the same address in both: cudaHostAlloc memory
+//
+// "Position" is a 64-bit byte count that only grows; it lies at `position % size` in its area.
+#ifndef PYFT_RING_LAYOUT_H_
+#define PYFT_RING_LAYOUT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+
+namespace pyft::ring {
+
+inline constexpr uint32_t kLogMagic = 0x4c544650;      // "PFTL"
+inline constexpr uint32_t kControlMagic = 0x43544650;  // "PFTC"
+inline constexpr uint32_t kLayoutVersion = 1;
+
+inline constexpr uint64_t kPageBytes = 4096;
+inline constexpr uint32_t kEntryAlign = 16;
+inline constexpr uint32_t kReplySlots = 256;
+inline constexpr uint32_t kReplyInlineBytes = 1984;
+inline constexpr uint32_t kCompletionWords = 65536;
+inline constexpr uint32_t kNoSlot = 0xffffffff;
+
+// Fixed addresses (design-cuda.md H1, C1): device d has [kDeviceWindowBase + d TiB, +1 TiB).
+inline constexpr uint64_t kDeviceWindowBase = 0x7000'0000'0000;
+inline constexpr uint64_t kDeviceWindowBytes = uint64_t{1} << 40;
+inline constexpr uint64_t kPinnedWindowBase = 0x6f00'0000'0000;  // device d: + d * kPinnedStride
+inline constexpr uint64_t kPinnedStride = uint64_t{64} << 30;
+
+// Page 0 of `log`. Written by the client only.
+struct LogHeader {
+  uint32_t magic, version;
+  uint64_t ring_offset, ring_bytes;          // in the memory object
+  uint64_t object_log_offset, object_log_bytes;
+  uint64_t arena_offset, arena_bytes;
+  uint32_t client_pid, device;
+  std::atomic<uint64_t> appended;            // position after the last complete entry
+  std::atomic<uint64_t> committed;           // entries before it may be overwritten
+  std::atomic<uint64_t> arena_head;          // position after the last payload byte
+  std::atomic<uint64_t> arena_committed;     // payload before it may be overwritten
+  std::atomic<uint64_t> object_log_used;     // bytes
+  std::atomic<uint64_t> next_seq;            // sequence number of the next entry
+  std::atomic<uint64_t> cuts;                // committed cuts so far
+};
+static_assert(sizeof(LogHeader) <= kPageBytes);
+
+enum class Mark : uint16_t {  // EntryHeader::call below kFirstCall
+  kPad = 0,       // skip to the start of the ring
+  kAlloc = 1,     // payload struct AllocMark
+  kFree = 2,
+  kObserved = 3,  // a query or sync succeeded here: replay blocks here until it holds
+  kGate = 4,
+  kCut = 5,
+  kFence = 6,     // publish (word, value) when the stream reaches this point
+  kCaptureBegin = 7,
+  kCaptureEnd = 8,
+  kGoodbye = 9,   // the client ends in good order
+};
+inline constexpr uint16_t kFirstCall = 64;  // ids of API calls (proxy/api/*.toml: id)
+
+enum EntryFlags : uint16_t {
+  kWantsReply = 1,   // the server answers in `reply_slot`
+  kHasPayload = 2,   // payload_position/payload_bytes name bytes in the arena
+  kCreates = 4,      // goes to the object log at commit (replay class create or configure)
+  kDestroys = 8,     // ends an object
+  kFoldedDead = 16,  // in the object log only: superseded or destroyed
+};
+
+// Precedes every entry of ring and object log. `size` is a multiple of kEntryAlign and includes the
+// header; the body (a generated cmd struct plus its variable part) follows.
+struct EntryHeader {
+  uint32_t size;
+  uint16_t call;               // Mark or API call id
+  uint16_t flags;
+  uint64_t seq;                // 1, 2, 3 … in the total order over the client's threads
+  uint32_t thread;             // client thread index, for the trace
+  uint32_t reply_slot;         // kNoSlot if none
+  uint64_t payload_position;   // arena position (ring) or byte offset in the object log
+  uint64_t payload_bytes;
+  uint64_t time_ns;            // CLOCK_MONOTONIC at append, for the trace only
+};
+static_assert(sizeof(EntryHeader) == 48 && std::is_trivially_copyable_v<EntryHeader>);
+
+// One per client thread that waits. The client bumps nothing here; the server fills code, values,
+// bytes, then stores `done_seq` (release) and wakes `futex`.
+struct alignas(64) ReplySlot {
+  std::atomic<uint64_t> done_seq;   // seq of the entry answered last
+  std::atomic<uint32_t> futex;      // changes with every answer
+  int32_t code;                     // the API's own result code
+  uint32_t bytes;                   // used part of data
+  uint32_t reserved;
+  uint64_t values[5];
+  uint8_t data[kReplyInlineBytes];
+};
+static_assert(sizeof(ReplySlot) == 2048);
+
+// One per stream and per event (index = the handle's index). Written by the device side only.
+struct alignas(32) CompletionWord {
+  std::atomic<uint64_t> value;      // highest published value; grows
+  std::atomic<uint64_t> time_ns;    // CLOCK_MONOTONIC when `value` was published
+  std::atomic<uint32_t> futex;      // changes with every publication
+  uint32_t reserved[3];
+};
+static_assert(sizeof(CompletionWord) == 32);
+
+enum class ChannelStatus : uint32_t {
+  kStarting = 0,
+  kServing = 1,      // set by the server after attach
+  kServerDead = 2,   // set by the agent after it has confirmed the server's death
+  kAgentEnding = 3,
+  kClientGone = 4,
+};
+
+// Start of `control`. Cache lines are separated by writer.
+struct ControlPage {
+  uint32_t magic, version;
+  uint64_t reply_offset, completion_offset;     // byte offsets in `control`
+  uint32_t epoch, server_pid;
+  std::atomic<uint32_t> status;                 // ChannelStatus
+  std::atomic<uint32_t> status_futex;
+  char status_text[256];                        // why, one sentence, NUL-terminated
+  alignas(64) std::atomic<uint64_t> consumed;   // server: ring position dispatched up to
+  std::atomic<uint32_t> consumed_futex;
+  std::atomic<int32_t> sticky_error;            // cudaError_t, 0 = none; set by the server
+  std::atomic<uint64_t> heartbeat_ns;           // server's heartbeat thread
+  std::atomic<uint64_t> dispatching_seq;        // entry being executed by the dispatch thread
+  alignas(64) std::atomic<uint32_t> doorbell;   // client bumps when the server may sleep
+  std::atomic<uint32_t> server_sleeping;
+  alignas(64) std::atomic<uint64_t> bounce_read;  // client: bounce bytes read so far
+  std::atomic<uint32_t> bounce_futex;
+};
+static_assert(sizeof(ControlPage) <= kPageBytes);
+
+inline constexpr uint64_t kControlBytes =
+    kPageBytes + kReplySlots * sizeof(ReplySlot) + kCompletionWords * sizeof(CompletionWord);
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// ---- bodies of marks -------------------------------------------------------------------------
+struct AllocMark { uint64_t address, requested_bytes; };          // kAlloc, kFree
+struct ObservedMark { uint32_t word, kind; uint64_t value; };     // kObserved: 0 stream 1 event 2 device
+struct FenceMark { uint64_t stream; uint32_t word, reserved; uint64_t value; };
+struct CutMark { uint64_t number; uint64_t arena_head; uint64_t object_log_used; };
+struct GateMark { uint64_t cut_number; };
+
+}  // namespace pyft::ring
+
+#endif  // PYFT_RING_LAYOUT_H_

@@ -1,0 +1,97 @@
+// What the loader hands to the executor: an entry function, and one launch of it.
+//
+// Contract between loader/ and api/ (which make Kernel and Launch) and exec/ (which runs them).
+#ifndef SOFTGPU_CORE_KERNEL_H_
+#define SOFTGPU_CORE_KERNEL_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace softgpu {
+
+class AddressSpace;
+struct Program;  // exec/: lowered instructions of one kernel, built at its first launch
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t{x} * y * z; }
+};
+
+struct KernelParam {
+  uint16_t offset = 0;  // from the start of the parameter area
+  uint16_t size = 0;
+};
+
+// One entry function of a loaded cubin. Immutable after loading, except for the lazily built
+// program. The spans point into the module's image, which outlives the kernel.
+struct Kernel {
+  std::string name;                   // mangled
+  std::span<const uint8_t> text;      // SASS, kInstrBytes each
+  uint32_t register_count = 0;
+  uint32_t static_shared_bytes = 0;
+  uint32_t local_bytes = 0;           // per thread (MIN_STACK_SIZE)
+  uint32_t max_threads = 1024;
+  uint32_t param_base = 0x160;        // of bank 0
+  uint32_t param_bytes = 0;
+  std::vector<KernelParam> params;    // by ordinal
+  // Constant banks 2 (literals), 3 (__constant__), 4 (address table, relocated). Bank 0 is made
+  // per launch. Bank 3 is device memory of the module: content may change between launches.
+  std::array<std::span<const uint8_t>, 8> banks;
+  // Attribute values that a launch may be checked against; set by cudaFuncSetAttribute.
+  uint32_t max_dynamic_shared_bytes = 48 * 1024;
+
+  mutable std::once_flag program_once;
+  mutable std::shared_ptr<const Program> program;
+  mutable std::string program_error;  // why the program could not be built
+};
+
+// Magic code addresses of the two functions that kernels call outside their own text.
+inline constexpr uint64_t kSyscallVprintf = 0x7fff0000'00000010;
+inline constexpr uint64_t kSyscallAssertfail = 0x7fff0000'00000020;
+
+struct Launch {
+  const Kernel* kernel = nullptr;
+  Dim3 grid, block;
+  uint32_t dynamic_shared_bytes = 0;
+  std::vector<uint8_t> params;   // kernel->param_bytes packed bytes
+  bool cooperative = false;      // all blocks resident: blocks take turns
+};
+
+enum class FaultKind : uint8_t {
+  kNone,
+  kIllegalAddress,
+  kMisalignedAddress,
+  kIllegalInstruction,
+  kAssert,
+  kLaunchTimeout,
+  kDeviceTrap,
+};
+
+// Why a launch stopped. `message` is one sentence with kernel, block, thread, pc and address; the
+// executor prints nothing itself.
+struct Fault {
+  FaultKind kind = FaultKind::kNone;
+  std::string message;
+  explicit operator bool() const { return kind != FaultKind::kNone; }
+};
+
+struct LaunchStats {
+  uint64_t warp_instructions = 0;
+};
+
+// Runs a launch to its end on the calling thread (helper threads allowed inside as long as results
+// do not depend on them). Deterministic: same memory and launch give the same bits.
+// Never throws, never crashes on a bad program: a bad access is a Fault.
+Fault run_kernel(const Launch& launch, AddressSpace& memory, LaunchStats* stats);
+
+// Bytes a kernel may use at most: checks `program` can be built, and returns the reason if not.
+std::string prepare_kernel(const Kernel& kernel);
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_CORE_KERNEL_H_

@@ -1,0 +1,57 @@
+"""Print where a build dependency lives: `find_deps.py cuda-include|openblas-include|openblas-lib|zstd-lib`.
+
+The CUDA headers come from the vendor's pip packages and the BLAS from scipy-openblas32, so that a
+machine without a CUDA toolkit or -dev packages can build. libzstd.so.1 is part of every Debian and
+Ubuntu (dpkg needs it); only its run-time library is used.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import sys
+from importlib import util as importlib_util
+from pathlib import Path
+
+
+def cuda_include() -> Path:
+    """Return the folder of cuda.h, cuda_runtime_api.h and cublas_api.h."""
+    spec = importlib_util.find_spec("nvidia")
+    for root in spec.submodule_search_locations if spec else []:
+        for candidate in sorted(Path(root).glob("cu1*/include")):
+            if (candidate / "cuda.h").exists() and (candidate / "cublas_api.h").exists():
+                return candidate
+    raise SystemExit("find_deps: no CUDA headers: install nvidia-cuda-runtime and nvidia-cublas (13.0)")
+
+
+def openblas(kind: str) -> Path:
+    """Return the include or lib folder of scipy-openblas32."""
+    try:
+        import scipy_openblas32 as blas
+    except ImportError:
+        raise SystemExit("find_deps: no BLAS: install scipy-openblas32") from None
+    return Path(blas.get_include_dir() if kind == "include" else blas.get_lib_dir())
+
+
+def zstd_lib() -> Path:
+    """Return the full path of libzstd.so.1."""
+    name = ctypes.util.find_library("zstd") or "libzstd.so.1"
+    for folder in ("/lib", "/usr/lib", "/lib64", "/usr/lib64"):
+        for found in sorted(Path(folder).glob(f"**/{name}")):
+            return found
+    raise SystemExit("find_deps: libzstd.so.1 not found: install the package libzstd1")
+
+
+def main() -> None:
+    what = sys.argv[1]
+    if what == "cuda-include":
+        print(cuda_include())
+    elif what.startswith("openblas-"):
+        print(openblas(what.removeprefix("openblas-")))
+    elif what == "zstd-lib":
+        print(zstd_lib())
+    else:
+        raise SystemExit(f"find_deps: unknown dependency [{what}]")
+
+
+if __name__ == "__main__":
+    main()
