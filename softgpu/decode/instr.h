@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "isa/field.h"
 #include "isa_sm75.h"  // generated: enum class Op, enum class Form, namespace isa
 
 namespace softgpu {
@@ -33,11 +34,6 @@ struct Word {
   }
 };
 
-// A named bit range of the table.
-struct Field {
-  uint8_t first, width;
-};
-
 struct PredRef {
   uint8_t index = kPT;   // 0..6, or kPT
   bool negate = false;
@@ -47,6 +43,10 @@ struct PredRef {
 enum class OperandKind : uint8_t { kNone, kReg, kUReg, kImm, kConst };
 
 // One of the sources A, B, C after the operand form has been resolved (physical slot -> role).
+// Two-source instructions use A and B wherever B lies (FADD, DADD, HADD2 ..), one-source ones use B
+// (MOV, MUFU, I2F ..). Memory: A is the address, B the data (ATOM.CAS: B compare, C new value), C
+// the uniform base of the address (kNone when there is none; ATOM.CAS never has one). Jumps through
+// a register: A. LDC, ULDC: B is kConst with `index` register and a signed offset in `value`.
 struct Operand {
   OperandKind kind = OperandKind::kNone;
   uint8_t index = kRZ;  // register number (kReg 0..255, kUReg 0..63); index register of LDC/ULDC
