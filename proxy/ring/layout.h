@@ -13,7 +13,10 @@
 //   bounce   server writes, client reads: device-to-host bytes for pageable destinations
 //   pinned   both read-write, mapped at the same address in both: cudaHostAlloc memory
 //
-// "Position" is a 64-bit byte count that only grows; it lies at `position % size` in its area.
+// "Position" is a 64-bit byte count that only grows; it lies at `position % size` in its area
+// (ring, object log, arena, bounce). Entries and payloads are contiguous: what does not fit before
+// the end of its area starts at the next multiple of the size, and a kPad entry fills the gap. A
+// pad may be shorter than an EntryHeader: only its size, call, flags and seq (16 bytes) are there.
 #ifndef PYFT_RING_LAYOUT_H_
 #define PYFT_RING_LAYOUT_H_
 
@@ -43,31 +46,39 @@ inline constexpr uint64_t kPinnedStride = uint64_t{64} << 30;
 // Page 0 of `log`. Written by the client only.
 struct LogHeader {
   uint32_t magic, version;
-  uint64_t ring_offset, ring_bytes;          // in the memory object
+  uint64_t ring_offset, ring_bytes;  // in the memory object
   uint64_t object_log_offset, object_log_bytes;
   uint64_t arena_offset, arena_bytes;
   uint32_t client_pid, device;
-  std::atomic<uint64_t> appended;            // position after the last complete entry
-  std::atomic<uint64_t> committed;           // entries before it may be overwritten
-  std::atomic<uint64_t> arena_head;          // position after the last payload byte
-  std::atomic<uint64_t> arena_committed;     // payload before it may be overwritten
-  std::atomic<uint64_t> object_log_used;     // bytes
-  std::atomic<uint64_t> next_seq;            // sequence number of the next entry
-  std::atomic<uint64_t> cuts;                // committed cuts so far
+  std::atomic<uint64_t> appended;         // position after the last complete entry
+  std::atomic<uint64_t> committed;        // entries before it may be overwritten
+  std::atomic<uint64_t> arena_head;       // position after the last reserved payload byte
+  std::atomic<uint64_t> arena_committed;  // payload before it may be overwritten
+  std::atomic<uint64_t> object_log_used;  // position after the last complete folded entry
+  std::atomic<uint64_t> next_seq;         // sequence number of the next entry
+  std::atomic<uint64_t> cuts;             // committed cuts so far
+  // Entries from here to `appended` are whole; moved on before anything is written over.
+  std::atomic<uint64_t> oldest;
+  std::atomic<uint64_t> object_log_begin;  // position of the first folded entry that counts
+  std::atomic<uint64_t> object_log_lost;   // entries that found no room: the job is unprotected
+  std::atomic<uint64_t> entries_total;     // without pads
+  std::atomic<uint64_t> forced_cuts;       // cuts made because the ring or arena was full
+  std::atomic<uint64_t> local_calls;       // API calls the client answered itself
+  std::atomic<uint64_t> space_waits;       // times the writer waited for the server
 };
 static_assert(sizeof(LogHeader) <= kPageBytes);
 
 enum class Mark : uint16_t {  // EntryHeader::call below kFirstCall
-  kPad = 0,       // skip to the start of the ring
-  kAlloc = 1,     // payload struct AllocMark
+  kPad = 0,                   // skip to the start of the ring
+  kAlloc = 1,                 // payload struct AllocMark
   kFree = 2,
   kObserved = 3,  // a query or sync succeeded here: replay blocks here until it holds
   kGate = 4,
   kCut = 5,
-  kFence = 6,     // publish (word, value) when the stream reaches this point
+  kFence = 6,  // publish (word, value) when the stream reaches this point
   kCaptureBegin = 7,
   kCaptureEnd = 8,
-  kGoodbye = 9,   // the client ends in good order
+  kGoodbye = 9,  // the client ends in good order
 };
 inline constexpr uint16_t kFirstCall = 64;  // ids of API calls (proxy/api/*.toml: id)
 
@@ -83,25 +94,25 @@ enum EntryFlags : uint16_t {
 // header; the body (a generated cmd struct plus its variable part) follows.
 struct EntryHeader {
   uint32_t size;
-  uint16_t call;               // Mark or API call id
+  uint16_t call;  // Mark or API call id
   uint16_t flags;
-  uint64_t seq;                // 1, 2, 3 … in the total order over the client's threads
-  uint32_t thread;             // client thread index, for the trace
-  uint32_t reply_slot;         // kNoSlot if none
-  uint64_t payload_position;   // arena position (ring) or byte offset in the object log
+  uint64_t seq;               // 1, 2, 3 … in the total order over the client's threads
+  uint32_t thread;            // client thread index, for the trace
+  uint32_t reply_slot;        // kNoSlot if none
+  uint64_t payload_position;  // arena position (ring) or byte offset in the object log
   uint64_t payload_bytes;
-  uint64_t time_ns;            // CLOCK_MONOTONIC at append, for the trace only
+  uint64_t time_ns;  // CLOCK_MONOTONIC at append, for the trace only
 };
 static_assert(sizeof(EntryHeader) == 48 && std::is_trivially_copyable_v<EntryHeader>);
 
 // One per client thread that waits. The client bumps nothing here; the server fills code, values,
 // bytes, then stores `done_seq` (release) and wakes `futex`.
 struct alignas(64) ReplySlot {
-  std::atomic<uint64_t> done_seq;   // seq of the entry answered last
-  std::atomic<uint32_t> futex;      // changes with every answer
-  int32_t code;                     // the API's own result code
-  uint32_t bytes;                   // used part of data
-  uint32_t reserved;
+  std::atomic<uint64_t> done_seq;  // seq of the entry answered last
+  std::atomic<uint32_t> futex;     // changes with every answer
+  int32_t code;                    // the API's own result code
+  uint32_t bytes;                  // used part of data
+  std::atomic<uint32_t> waiters;   // client: threads asleep on `futex`; none = no wake-up call
   uint64_t values[5];
   uint8_t data[kReplyInlineBytes];
 };
@@ -109,17 +120,18 @@ static_assert(sizeof(ReplySlot) == 2048);
 
 // One per stream and per event (index = the handle's index). Written by the device side only.
 struct alignas(32) CompletionWord {
-  std::atomic<uint64_t> value;      // highest published value; grows
-  std::atomic<uint64_t> time_ns;    // CLOCK_MONOTONIC when `value` was published
-  std::atomic<uint32_t> futex;      // changes with every publication
-  uint32_t reserved[3];
+  std::atomic<uint64_t> value;    // highest published value; grows
+  std::atomic<uint64_t> time_ns;  // CLOCK_MONOTONIC when `value` was published
+  std::atomic<uint32_t> futex;    // changes with every publication
+  std::atomic<uint32_t> waiters;  // client: threads asleep on `futex`
+  uint32_t reserved[2];
 };
 static_assert(sizeof(CompletionWord) == 32);
 
 enum class ChannelStatus : uint32_t {
   kStarting = 0,
-  kServing = 1,      // set by the server after attach
-  kServerDead = 2,   // set by the agent after it has confirmed the server's death
+  kServing = 1,     // set by the server after attach
+  kServerDead = 2,  // set by the agent after it has confirmed the server's death
   kAgentEnding = 3,
   kClientGone = 4,
 };
@@ -127,20 +139,25 @@ enum class ChannelStatus : uint32_t {
 // Start of `control`. Cache lines are separated by writer.
 struct ControlPage {
   uint32_t magic, version;
-  uint64_t reply_offset, completion_offset;     // byte offsets in `control`
+  uint64_t reply_offset, completion_offset;  // byte offsets in `control`
   uint32_t epoch, server_pid;
-  std::atomic<uint32_t> status;                 // ChannelStatus
+  std::atomic<uint32_t> status;  // ChannelStatus
   std::atomic<uint32_t> status_futex;
-  char status_text[256];                        // why, one sentence, NUL-terminated
-  alignas(64) std::atomic<uint64_t> consumed;   // server: ring position dispatched up to
+  char status_text[256];                       // why, one sentence, NUL-terminated
+  alignas(64) std::atomic<uint64_t> consumed;  // server: ring position dispatched up to
   std::atomic<uint32_t> consumed_futex;
-  std::atomic<int32_t> sticky_error;            // cudaError_t, 0 = none; set by the server
-  std::atomic<uint64_t> heartbeat_ns;           // server's heartbeat thread
-  std::atomic<uint64_t> dispatching_seq;        // entry being executed by the dispatch thread
-  alignas(64) std::atomic<uint32_t> doorbell;   // client bumps when the server may sleep
+  std::atomic<int32_t> sticky_error;      // cudaError_t, 0 = none; set by the server
+  std::atomic<uint64_t> heartbeat_ns;     // server's heartbeat thread
+  std::atomic<uint64_t> dispatching_seq;  // entry being executed by the dispatch thread
+  std::atomic<uint64_t> bounce_written;   // server: position after the last bounce byte
+  std::atomic<uint32_t> bounce_written_futex;
+  alignas(64) std::atomic<uint32_t> doorbell;  // client bumps when the server may sleep
   std::atomic<uint32_t> server_sleeping;
   alignas(64) std::atomic<uint64_t> bounce_read;  // client: bounce bytes read so far
   std::atomic<uint32_t> bounce_futex;
+  std::atomic<uint32_t> bounce_writer_waiting;  // server: asleep on bounce_futex
+  std::atomic<uint32_t> bounce_reader_waiting;  // client: threads asleep on bounce_written_futex
+  std::atomic<uint32_t> consumed_waiters;       // client: threads asleep on consumed_futex
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 
@@ -150,11 +167,26 @@ inline constexpr uint64_t kControlBytes =
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 // ---- bodies of marks -------------------------------------------------------------------------
-struct AllocMark { uint64_t address, requested_bytes; };          // kAlloc, kFree
-struct ObservedMark { uint32_t word, kind; uint64_t value; };     // kObserved: 0 stream 1 event 2 device
-struct FenceMark { uint64_t stream; uint32_t word, reserved; uint64_t value; };
-struct CutMark { uint64_t number; uint64_t arena_head; uint64_t object_log_used; };
-struct GateMark { uint64_t cut_number; };
+struct AllocMark {
+  uint64_t address, requested_bytes;
+};  // kAlloc, kFree
+struct ObservedMark {
+  uint32_t word, kind;
+  uint64_t value;
+};  // kObserved: 0 stream 1 event 2 device
+struct FenceMark {
+  uint64_t stream;
+  uint32_t word, reserved;
+  uint64_t value;
+};
+struct CutMark {
+  uint64_t number;
+  uint64_t arena_head;
+  uint64_t object_log_used;
+};
+struct GateMark {
+  uint64_t cut_number;
+};
 
 }  // namespace pyft::ring
 

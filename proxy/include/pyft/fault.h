@@ -1,0 +1,23 @@
+// Named places where a crash is interesting. PYFT_FAULT=name:n in the environment kills this
+// process with SIGKILL when the named point is reached for the n-th time; otherwise a point costs
+// one load and one predicted branch.
+#ifndef PYFT_FAULT_H_
+#define PYFT_FAULT_H_
+
+#include <atomic>
+
+namespace pyft::fault {
+
+extern std::atomic<bool> armed;  // set once from the environment when the library is loaded
+void reached(const char* name);  // counts; does not return at the n-th hit of the armed name
+void arm(const char* spec);      // "name:n", for tests; nullptr disarms
+
+}  // namespace pyft::fault
+
+#define PYFT_FAULT(name)                                                   \
+  do {                                                                     \
+    if (::pyft::fault::armed.load(std::memory_order_relaxed)) [[unlikely]] \
+      ::pyft::fault::reached(name);                                        \
+  } while (0)
+
+#endif  // PYFT_FAULT_H_

@@ -1,0 +1,126 @@
+// The four memory objects of a channel, mapped and checked. See layout.h for what lies where.
+//
+// Geometry (offsets and sizes) is read once, checked against the object sizes and kept here: the
+// other side can scribble over the headers later without moving our pointers.
+#ifndef PYFT_RING_CHANNEL_H_
+#define PYFT_RING_CHANNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "pyft/unique_fd.h"
+#include "ring/layout.h"
+
+namespace pyft::ring {
+
+enum class Role { kClient, kServer, kReader };
+
+// Areas of a log object, in the process that looks at it. Plain value; does not own the mapping.
+struct LogView {
+  const LogHeader* header = nullptr;
+  const std::byte* ring = nullptr;
+  const std::byte* object_log = nullptr;
+  const std::byte* arena = nullptr;
+  uint64_t ring_bytes = 0, object_log_bytes = 0, arena_bytes = 0;
+};
+
+// Checks magic, version and every offset and size against `log_bytes`. Empty string when good.
+std::string make_log_view(const void* log, uint64_t log_bytes, LogView* view);
+
+struct ChannelFds {
+  UniqueFd log, control, bounce, pinned;  // pinned may be absent (tests, trace reader)
+};
+
+struct ChannelSizes {
+  uint64_t log = 0, control = 0, bounce = 0, pinned = 0;
+};
+
+struct ChannelShape {  // what format_channel() needs; bytes of each area, multiples of kPageBytes
+  uint64_t ring_bytes = uint64_t{64} << 20;
+  uint64_t object_log_bytes = uint64_t{256} << 20;  // sparse, backed as it is used
+  uint64_t arena_bytes = uint64_t{256} << 20;
+  uint64_t bounce_bytes = uint64_t{32} << 20;
+  uint64_t pinned_bytes = 0;  // used by Channel::create only
+  uint32_t client_pid = 0, device = 0, epoch = 1;
+};
+
+uint64_t log_object_bytes(const ChannelShape& shape);
+
+// Sizes, preallocates and initialises the log, control and bounce objects. Returns 0 or an errno;
+// memory that is missing is ENOSPC here and never a SIGBUS later. Called by the agent through
+// libpyft_native.so and by Channel::create.
+int format_channel(int log_fd, int control_fd, int bounce_fd, const ChannelShape& shape);
+
+// One mapped memory object, unmapped by the destructor.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+  // `address` 0: anywhere; else exactly there (MAP_FIXED_NOREPLACE, the result is compared).
+  static Mapping map(int fd, uint64_t bytes, int protection, uint64_t address, std::string* error);
+  std::byte* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+class Channel {
+ public:
+  // Takes the descriptors. nullptr and a sentence in *error when anything does not fit. The client
+  // maps log, control and pinned read-write and bounce read-only; the server maps log read-only;
+  // a reader maps log and control read-only and nothing else.
+  static std::unique_ptr<Channel> map(Role role, uint32_t device, ChannelFds fds,
+                                      const ChannelSizes& sizes, std::string* error);
+  // For tests: fresh memfds, formatted and mapped as a client; use dup_fds() for the other side.
+  static std::unique_ptr<Channel> create(const ChannelShape& shape, std::string* error);
+
+  Role role() const { return role_; }
+  uint32_t device() const { return device_; }
+  const LogView& log_view() const { return view_; }
+
+  // Only the client may write through these two.
+  LogHeader& log() const;
+  std::byte* ring() const;
+  std::byte* object_log() const;
+  std::byte* arena() const;
+
+  ControlPage& control() const;                // read-only memory for Role::kReader
+  ReplySlot& slot(uint32_t index) const;       // index < kReplySlots, checked
+  CompletionWord& word(uint32_t index) const;  // index < kCompletionWords, checked
+  uint64_t ring_bytes() const { return view_.ring_bytes; }
+  uint64_t object_log_bytes() const { return view_.object_log_bytes; }
+  uint64_t arena_bytes() const { return view_.arena_bytes; }
+
+  std::byte* bounce() const { return bounce_.data(); }
+  uint64_t bounce_bytes() const { return bounce_.bytes(); }
+  // The pinned window, at the same address in client and server; backed by the client with
+  // back_pinned() before use.
+  std::byte* pinned() const { return pinned_.data(); }
+  uint64_t pinned_bytes() const { return pinned_.bytes(); }
+  // Preallocate / give back pages of the pinned object. Return 0 or an errno (ENOSPC: no memory).
+  int back_pinned(uint64_t offset, uint64_t bytes) const;
+  int release_pinned(uint64_t offset, uint64_t bytes) const;
+
+  int log_fd() const { return fds_.log.get(); }
+  const ChannelSizes& sizes() const { return sizes_; }
+  ChannelFds dup_fds() const;
+
+ private:
+  Channel() = default;
+  Role role_ = Role::kReader;
+  uint32_t device_ = 0;
+  ChannelFds fds_;
+  ChannelSizes sizes_;
+  Mapping log_, control_, bounce_, pinned_;
+  LogView view_;
+};
+
+}  // namespace pyft::ring
+
+#endif  // PYFT_RING_CHANNEL_H_

@@ -1,0 +1,73 @@
+// What must be done again in a new server: creations and settings still in force, with bodies and
+// payloads by value, in creation order. Written by the client at commit, under the writer's mutex.
+//
+// An entry here is an EntryHeader (flags of the ring entry plus kHasPayload when a payload
+// follows), the body, and the payload padded to kEntryAlign; `size` covers all three and
+// payload_position is the payload's byte offset from the start of the entry. Positions grow as in
+// the ring.
+//
+// Convention object_key: the first 8 bytes of the body name the object (handle value or device
+// address) in every entry with kCreates or kDestroys.
+#ifndef PYFT_RING_OBJECT_LOG_H_
+#define PYFT_RING_OBJECT_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ring/channel.h"
+
+namespace pyft::ring {
+
+uint64_t object_key(std::span<const std::byte> body);
+
+class ObjectLog {
+ public:
+  explicit ObjectLog(Channel& channel);
+
+  // Adds a creation or setting, or ends the object that a kDestroys entry names. False: no room
+  // even after compaction; counted in LogHeader.object_log_lost.
+  bool fold(const EntryHeader& header, std::span<const std::byte> body,
+            std::span<const std::byte> payload);
+  // The creation with this sequence number failed on the server after all.
+  void forget(uint64_t seq);
+
+  uint64_t live_bytes() const { return live_bytes_; }
+  uint64_t dead_bytes() const { return dead_bytes_; }
+  uint64_t compactions() const { return compactions_; }
+
+ private:
+  struct Live {
+    uint64_t position;
+    uint64_t seq;
+    uint16_t call;
+  };
+  EntryHeader* at(uint64_t position) const;
+  bool repeats_last_setting(const std::vector<Live>& live, const EntryHeader& header,
+                            std::span<const std::byte> body) const;
+  bool append(const EntryHeader& header, std::span<const std::byte> body,
+              std::span<const std::byte> payload, uint64_t* position);
+  bool reserve(uint64_t bytes, uint64_t* position);
+  bool back(uint64_t begin, uint64_t end);
+  void kill(const Live& live);
+  void compact();
+
+  Channel& channel_;
+  std::unordered_map<uint64_t, std::vector<Live>> live_;  // key -> its entries, oldest first
+  uint64_t live_bytes_ = 0, dead_bytes_ = 0, compactions_ = 0;
+  uint64_t backed_ = 0;  // position before which pages are allocated
+};
+
+// Calls `each` for every live entry in order; false with a sentence when the log is damaged.
+bool for_each_object(const LogView& log,
+                     const std::function<void(const EntryHeader&, std::span<const std::byte> body,
+                                              std::span<const std::byte> payload)>& each,
+                     std::string* error);
+
+}  // namespace pyft::ring
+
+#endif  // PYFT_RING_OBJECT_LOG_H_

@@ -1,0 +1,84 @@
+// Waiting across processes: spin briefly, then sleep on a futex in slices, and look after every
+// slice whether the other side is still there. No wait exists without this look: docs/deadlines.md.
+#ifndef PYFT_RING_WAIT_H_
+#define PYFT_RING_WAIT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "ring/channel.h"
+
+namespace pyft::ring {
+
+enum class WaitStatus : uint8_t {
+  kOk = 0,
+  kServerDead,      // the agent says so (ControlPage.status)
+  kAgentGone,       // the agent's connection ended, or it is ending
+  kHeartbeatStale,  // the server has not moved for PYFT_HEARTBEAT_TIMEOUT_S
+  kForked,          // this process is a fork of the client: the channel is not its own
+  kTooLarge,        // the entry can never fit the ring or the arena
+  kEnding,          // server side: the client or agent is gone
+};
+
+uint64_t now_ns();          // CLOCK_MONOTONIC
+uint64_t spin_budget_ns();  // from the number of cores this process may use
+void cpu_relax();
+// Wakes all sleepers on a word of shared memory.
+void futex_wake(const std::atomic<uint32_t>& word);
+// Sleeps while word == seen, at most `timeout_ns`.
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, uint64_t timeout_ns);
+
+inline constexpr uint64_t kWaitSliceNs = 100'000'000;
+
+// Looks whether waiting still makes sense. Thread-safe; cheap enough for every slice.
+class Liveness {
+ public:
+  virtual ~Liveness() = default;
+  virtual WaitStatus check() const = 0;
+};
+
+// The client's look at server and agent.
+class ClientLiveness : public Liveness {
+ public:
+  // `agent_fd`: the attach connection, or -1 (tests). The channel must outlive this.
+  ClientLiveness(const Channel& channel, int agent_fd);
+  WaitStatus check() const override;
+  // One sentence for stderr naming device, server pid, reason and ring position.
+  std::string sentence(WaitStatus status) const;
+
+ private:
+  const Channel& channel_;
+  int agent_fd_;
+  uint64_t created_ns_;
+  uint64_t heartbeat_timeout_ns_;
+};
+
+// Waits until ready() is true. `waiters`, when given, counts sleepers so that the other side can
+// save its wake-up call; it must look at it after a sequentially consistent fence.
+template <class Ready>
+WaitStatus wait_until(const std::atomic<uint32_t>& futex, std::atomic<uint32_t>* waiters,
+                      const Liveness& liveness, Ready&& ready) {
+  if (ready()) return WaitStatus::kOk;
+  for (const uint64_t deadline = now_ns() + spin_budget_ns(); now_ns() < deadline; cpu_relax())
+    if (ready()) return WaitStatus::kOk;
+  WaitStatus status = WaitStatus::kOk;
+  if (waiters) waiters->fetch_add(1, std::memory_order_seq_cst);
+  for (;;) {
+    const uint32_t seen = futex.load(std::memory_order_seq_cst);
+    if (ready()) break;
+    futex_wait(futex, seen, kWaitSliceNs);
+    if (ready()) break;
+    if ((status = liveness.check()) != WaitStatus::kOk) break;
+  }
+  if (waiters) waiters->fetch_sub(1, std::memory_order_relaxed);
+  return status;
+}
+
+// True in a child forked after the first channel was attached (pthread_atfork).
+bool in_forked_child();
+void arm_fork_guard();  // called by Writer; idempotent
+
+}  // namespace pyft::ring
+
+#endif  // PYFT_RING_WAIT_H_

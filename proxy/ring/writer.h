@@ -1,0 +1,148 @@
+// The client's end of the ring: appends entries in one total order over the threads of a process.
+//
+// Threads: any. begin() takes the writer's mutex and the Entry holds it until publish() or its
+// destructor, so: fill the entry, publish, and do nothing else in between (no second begin, no
+// wait). A crash at any instant leaves the ring readable up to the last published entry, because
+// `appended` moves last and `oldest` moves before anything is written over.
+//
+// Space is free again when it is committed (a cut passed it) and consumed (the server passed it).
+// When space is missing the writer waits until the server has consumed everything appended and
+// commits there: a forced cut. That wait ends with an error when server or agent are gone.
+#ifndef PYFT_RING_WRITER_H_
+#define PYFT_RING_WRITER_H_
+
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "ring/channel.h"
+#include "ring/object_log.h"
+#include "ring/wait.h"
+
+namespace pyft::ring {
+
+class Writer;
+
+// A reserved, not yet visible entry. Movable; abandoning it (destructor) leaves no trace.
+class Entry {
+ public:
+  Entry() = default;
+  Entry(Entry&&) = default;
+  Entry& operator=(Entry&&) = default;
+
+  bool ok() const { return status_ == WaitStatus::kOk; }
+  WaitStatus status() const { return status_; }
+  EntryHeader& header() const { return *header_; }
+  std::span<std::byte> body() const { return body_; }        // 16-byte aligned, zeroed tail only
+  std::span<std::byte> payload() const { return payload_; }  // 64-byte aligned in the arena
+  void set_reply_slot(uint32_t slot) const { header_->reply_slot = slot; }
+  // Sequence number this entry will get.
+  uint64_t seq() const { return header_->seq; }
+
+ private:
+  friend class Writer;
+  std::unique_lock<std::mutex> lock_;
+  WaitStatus status_ = WaitStatus::kForked;
+  EntryHeader* header_ = nullptr;
+  std::span<std::byte> body_, payload_;
+  uint64_t end_ = 0;
+};
+
+struct Appended {
+  WaitStatus status = WaitStatus::kOk;
+  uint64_t seq = 0;
+  explicit operator bool() const { return status == WaitStatus::kOk; }
+};
+
+class Writer {
+ public:
+  // The channel and liveness must outlive the writer; one writer per channel.
+  Writer(Channel& channel, const Liveness& liveness);
+
+  // Largest body and payload one entry may have; longer transfers are split by the caller.
+  uint64_t max_body_bytes() const { return channel_.ring_bytes() / 4; }
+  uint64_t max_payload_bytes() const { return channel_.arena_bytes() / 4; }
+
+  Entry begin(uint16_t call, uint32_t body_bytes, uint16_t flags = 0, uint64_t payload_bytes = 0);
+  // Makes the entry visible to the server and returns its sequence number.
+  uint64_t publish(Entry entry);
+
+  // Whole entries: a trivially copyable command, an optional variable tail, an optional payload.
+  template <class Cmd>
+  Appended append(uint16_t call, const Cmd& cmd, uint16_t flags = 0,
+                  std::span<const std::byte> tail = {}, std::span<const std::byte> payload = {},
+                  uint32_t reply_slot = kNoSlot) {
+    static_assert(std::is_trivially_copyable_v<Cmd>);
+    Entry entry =
+        begin(call, static_cast<uint32_t>(sizeof cmd + tail.size()), flags, payload.size());
+    if (!entry.ok()) return {entry.status(), 0};
+    std::memcpy(entry.body().data(), &cmd, sizeof cmd);
+    if (!tail.empty()) std::memcpy(entry.body().data() + sizeof cmd, tail.data(), tail.size());
+    if (!payload.empty()) std::memcpy(entry.payload().data(), payload.data(), payload.size());
+    entry.set_reply_slot(reply_slot);
+    return {WaitStatus::kOk, publish(std::move(entry))};
+  }
+
+  // Marks.
+  Appended alloc_mark(uint64_t address, uint64_t requested_bytes);
+  Appended free_mark(uint64_t address, uint64_t requested_bytes);
+  Appended observed(uint32_t word, uint32_t kind, uint64_t value);
+  Appended fence(uint64_t stream, uint32_t word, uint64_t value);
+  Appended gate();
+  Appended goodbye();
+  // Appends kCut and commits everything before it; never waits for the server.
+  Appended cut();
+
+  // Reserves `bytes` of the bounce area for the entry in hand (bounce.h). Call between begin()
+  // and publish(): positions then follow the order in which the server fills them.
+  uint64_t reserve_bounce(const Entry& entry, uint64_t bytes);
+  // A confirmed creation failed on the server: it must not be re-created by a later one.
+  void forget_creation(uint64_t seq);
+
+  // Waits until the server has dispatched (not necessarily finished) the entry.
+  WaitStatus wait_consumed_all();
+  void count_local_calls(uint64_t calls);
+
+  Channel& channel() const { return channel_; }
+  const Liveness& liveness() const { return liveness_; }
+  const ObjectLog& object_log() const { return object_log_; }
+
+ private:
+  struct CommitPoint {
+    uint64_t ring, arena;
+  };
+  struct Fold {
+    uint64_t position, seq;
+  };
+  template <class Body>
+  Appended mark(Mark kind, const Body& body);
+  WaitStatus reserve_ring(uint64_t bytes, uint64_t* begin, uint64_t* end);
+  WaitStatus reserve_arena(uint64_t bytes, uint64_t* position);
+  WaitStatus forced_cut();
+  WaitStatus wait_consumed(uint64_t position);
+  void commit(uint64_t ring_position, uint64_t arena_position);
+  void fold_pending(uint64_t before);
+  void pass_commit_points();
+  uint64_t ring_free_limit() const;
+  void retire_oldest(uint64_t new_end);
+  void ring_doorbell();
+
+  Channel& channel_;
+  const Liveness& liveness_;
+  std::mutex mutex_;
+  ObjectLog object_log_;
+  // Below: guarded by mutex_. Private copies of what only this writer changes in LogHeader.
+  uint64_t appended_ = 0, arena_head_ = 0, next_seq_ = 1, oldest_ = 0, bounce_head_ = 0;
+  uint64_t arena_free_before_ = 0;
+  std::deque<CommitPoint> commits_;
+  std::vector<Fold> folds_;
+};
+
+uint32_t thread_index();  // 0, 1, 2 … in order of first use
+
+}  // namespace pyft::ring
+
+#endif  // PYFT_RING_WRITER_H_

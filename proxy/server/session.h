@@ -1,0 +1,122 @@
+// State of the one client a server works for. Handlers get it as their first argument.
+//
+// Threads: the dispatch thread owns it; reply(), publish() and set_sticky() may be called from any
+// thread (stream callbacks).
+#ifndef PYFT_SERVER_SESSION_H_
+#define PYFT_SERVER_SESSION_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pyft/handle.h"
+#include "ring/bounce.h"
+#include "ring/channel.h"
+#include "ring/reader.h"
+#include "ring/wait.h"
+
+namespace pyft::backend {
+struct Table;  // proxy/backend/backend.h
+}
+
+namespace pyft::server {
+
+// Outcome of dispatching one entry. Not ok: the client broke the protocol and the server ends with
+// this sentence. Results of API calls are not errors in this sense: they go into reply().
+struct [[nodiscard]] Status {
+  std::string text;
+  bool ok() const { return text.empty(); }
+  static Status good() { return {}; }
+  static Status broken(std::string text) { return {std::move(text)}; }
+};
+
+// Objects of one kind: index -> object, checked by generation. Indexes come from the client.
+class HandleTable {
+ public:
+  static constexpr uint32_t kMaxIndex = 1u << 20;
+  // False: index 0, too large, or in use.
+  bool bind(Handle handle, void* object);
+  // nullptr: never bound, already ended, or of another generation.
+  void* find(Handle handle) const;
+  // Ends the handle and returns its object, nullptr as find().
+  void* unbind(Handle handle);
+  template <class F>
+  void for_each(F&& f) const {
+    for (const Slot& slot : slots_)
+      if (slot.live) f(slot.object);
+  }
+
+ private:
+  struct Slot {
+    void* object = nullptr;
+    uint32_t generation = 0;
+    bool live = false;
+  };
+  std::vector<Slot> slots_;
+};
+
+// What handlers keep per object beyond the pointer lives in their own maps: `user<T>()`.
+class Session {
+ public:
+  Session(ring::Channel& channel, const backend::Table* backend, const ring::Liveness& liveness);
+  ~Session();
+  Session(const Session&) = delete;
+
+  ring::Channel& channel() { return channel_; }
+  const backend::Table& backend() const { return *backend_; }
+  const ring::Liveness& liveness() const { return liveness_; }
+  uint32_t device() const { return channel_.device(); }
+
+  HandleTable& table(HandleKind kind);
+  // The object behind a handle value of the expected kind, nullptr if there is none.
+  void* find(uint64_t handle, HandleKind kind);
+  // Streams 0, 1, 2 are passed as such. False: no such stream.
+  bool find_stream(uint64_t handle, void** stream);
+
+  // Answers if the entry asked for it (kWantsReply), else keeps a failure for the client:
+  // a code != 0 of a call nobody waits for becomes the sticky error if `sticky_on_error`.
+  Status reply(const ring::EntryHeader& header, int32_t code, std::span<const uint64_t> values = {},
+               std::span<const std::byte> bytes = {});
+  // The first sticky error stays. Callable from any thread.
+  void set_sticky(int32_t code);
+  void publish(uint32_t word, uint64_t value);
+  // Publishes when the stream reaches this point (a host function in the stream).
+  Status publish_on_stream(void* stream, uint32_t word, uint64_t value);
+  // True when [address, address + bytes) lies in this channel's pinned window.
+  bool in_pinned(uint64_t address, uint64_t bytes) const;
+  bool in_device_window(uint64_t address, uint64_t bytes) const;
+
+  // State of the handlers, created on first use and destroyed with the session.
+  template <class T>
+  T& state() {
+    static const int tag = 0;
+    for (Extra& extra : extras_)
+      if (extra.tag == &tag) return *static_cast<T*>(extra.object.get());
+    extras_.push_back({&tag, std::shared_ptr<void>(std::make_shared<T>())});
+    return *static_cast<T*>(extras_.back().object.get());
+  }
+
+  uint64_t allocations = 0, frees = 0;  // marks seen
+
+ private:
+  struct Extra {
+    const void* tag;
+    std::shared_ptr<void> object;
+  };
+  ring::Channel& channel_;
+  const backend::Table* backend_;
+  const ring::Liveness& liveness_;
+  std::array<HandleTable, 16> tables_;
+  std::vector<Extra> extras_;
+};
+
+// Generated from proxy/api: decodes, resolves handles, calls the backend. For ids >= kFirstCall.
+Status dispatch(Session& session, const ring::EntryHeader& header, std::span<const std::byte> body,
+                std::span<const std::byte> payload);
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_SESSION_H_
