@@ -1,0 +1,52 @@
+# make demo | test | bench | build | lint | clean. Everything is installed into .venv/ only.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+SOURCES := $(shell find pyft proxy shim softgpu tools bench tests -type f \
+             ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
+
+.PHONY: demo test bench build lint format clean
+
+demo: build
+	$(BIN)/python bench/demo.py
+
+test: build lint
+	$(BIN)/meson test -C build/meson --no-rebuild --print-errorlogs
+	$(BIN)/python -m pytest -q tests
+
+bench: build
+	$(BIN)/python bench/run.py
+
+build: $(VENV)/installed
+
+lint: $(VENV)/dependencies
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	git ls-files '*.cc' '*.h' '*.c' | xargs $(BIN)/clang-format --dry-run --Werror
+
+format: $(VENV)/dependencies
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	git ls-files '*.cc' '*.h' '*.c' | xargs $(BIN)/clang-format -i
+
+clean:
+	rm -rf build *.egg-info $(VENV)/installed
+
+$(VENV)/installed: $(VENV)/dependencies $(SOURCES) setup.py pyproject.toml meson.build meson.options
+	@command -v c++ >/dev/null || { echo "make: no C++ compiler [c++]: install the package g++" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
+	@touch $@
+
+$(VENV)/dependencies: requirements-dev.txt $(BIN)/python
+	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "make: [$(PYTHON)] is missing or older than 3.10: set PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "make: [$(PYTHON)] cannot make virtual environments: install the package python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,189 @@
+"""One channel: the four memory objects that join a client process, a device and its server.
+
+The agent owns them, so they outlive client and server; when the job ends it saves the log object
+(header, ring, object log, arena) for `pyft trace`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import platform
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyft import _native, config
+from pyft.agent.protocol import (
+    CONTROL_DISPATCHING_SEQ,
+    CONTROL_STATUS,
+    CONTROL_STATUS_FUTEX,
+    CONTROL_STATUS_TEXT,
+    LOG_FIELDS,
+    TEXT_BYTES,
+    AttachRequest,
+    ChannelStatus,
+    Sizes,
+)
+from pyft.errors import AttachError
+
+MIB = 1 << 20
+PAGE = 4096
+COPY_BYTES = MIB
+_ZEROS = bytes(COPY_BYTES)
+_SIZED = ("RING", "OBJECT_LOG", "ARENA", "BOUNCE")
+_SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]
+_FUTEX_WAKE = 1
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass
+class Channel:
+    """Descriptors and identity of a channel. `close` ends the agent's share of the memory."""
+
+    name: str
+    rank: int
+    client_pid: int
+    device: int
+    epoch: int
+    log_fd: int = -1
+    control_fd: int = -1
+    bounce_fd: int = -1
+    pinned_fd: int = -1
+    sizes: Sizes = field(default_factory=lambda: Sizes(0, 0, 0, 0))
+
+    @classmethod
+    def create(cls, request: AttachRequest, epoch: int, knobs: Mapping[str, str]) -> Channel:
+        """Create and format the memory; raise AttachError with the cause when there is none."""
+        rank = request.environment.get("RANK", "0")
+        rank_number = int(rank) if rank.isdecimal() and len(rank) < 7 else 0
+        name = f"rank{rank_number}-pid{request.pid}-dev{request.device}"
+        channel = cls(name, rank_number, request.pid, request.device, epoch)
+        try:
+            channel._allocate(knobs)
+        except OSError as error:
+            channel.close()
+            code = error.errno or errno.ENOMEM
+            raise AttachError(
+                f"the memory of channel [{name}] cannot be created: {os.strerror(code)}", code
+            ) from None
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def _allocate(self, knobs: Mapping[str, str]) -> None:
+        for part in ("log", "control", "bounce", "pinned"):
+            fd = os.memfd_create(f"pyft-{part}-{self.name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            setattr(self, f"{part}_fd", fd)
+            os.fchmod(fd, 0o600)
+        mib = {key: config.get_int(f"PYFT_{key}_MB", knobs) * MIB for key in _SIZED}
+        code = _native.channel_format(
+            self.log_fd,
+            self.control_fd,
+            self.bounce_fd,
+            mib["RING"],
+            mib["OBJECT_LOG"],
+            mib["ARENA"],
+            mib["BOUNCE"],
+            self.client_pid,
+            self.device,
+            self.epoch,
+        )
+        if code:
+            raise OSError(code, os.strerror(code))
+        # Sparse: the client reserves pages before it hands them out, so this is a limit, not use.
+        os.ftruncate(self.pinned_fd, config.get_int("PYFT_PINNED_GB", knobs) << 30)
+        fds = self.client_fds()
+        for fd in fds:  # or a client could shrink them: a SIGBUS in server and agent
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        self.sizes = Sizes(*(os.fstat(fd).st_size for fd in fds))
+
+    def client_fds(self) -> list[int]:
+        """Descriptors for the client, in the order of attach.h."""
+        return [self.log_fd, self.control_fd, self.bounce_fd, self.pinned_fd]
+
+    @contextlib.contextmanager
+    def server_fds(self):  # noqa: ANN201 - a generator of one list
+        """The same for the server, whose log is read-only."""
+        read_only = os.open(f"/proc/self/fd/{self.log_fd}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield [read_only, self.control_fd, self.bounce_fd, self.pinned_fd]
+        finally:
+            os.close(read_only)
+
+    def set_status(self, status: ChannelStatus, text: str) -> None:
+        """Publish why the channel ends; the client's waits look at it at least every 100 ms."""
+        with mmap.mmap(self.control_fd, PAGE) as page:
+            sentence = text.encode(errors="replace")[: TEXT_BYTES - 1]
+            page[CONTROL_STATUS_TEXT : CONTROL_STATUS_TEXT + TEXT_BYTES] = sentence.ljust(
+                TEXT_BYTES, b"\0"
+            )
+            struct.pack_into("<I", page, CONTROL_STATUS, status)
+            (count,) = struct.unpack_from("<I", page, CONTROL_STATUS_FUTEX)
+            struct.pack_into("<I", page, CONTROL_STATUS_FUTEX, (count + 1) & 0xFFFFFFFF)
+            word = ctypes.c_uint32.from_buffer(page, CONTROL_STATUS_FUTEX)
+            _libc.syscall(_SYS_FUTEX, ctypes.byref(word), _FUTEX_WAKE, 1 << 30, None, None, 0)
+            del word  # lets the mapping be closed
+
+    def status(self) -> tuple[int, str]:
+        """Return the published status and its sentence."""
+        page = os.pread(self.control_fd, PAGE, 0)
+        (status,) = struct.unpack_from("<I", page, CONTROL_STATUS)
+        text = page[CONTROL_STATUS_TEXT : CONTROL_STATUS_TEXT + TEXT_BYTES]
+        return status, text.partition(b"\0")[0].decode(errors="replace")
+
+    def dispatching_seq(self) -> int:
+        """Return the sequence number of the entry the server works on."""
+        raw = os.pread(self.control_fd, 8, CONTROL_DISPATCHING_SEQ)
+        return struct.unpack("<Q", raw)[0]
+
+    def close(self) -> None:
+        """Close the descriptors; the memory goes with the last process that holds them."""
+        for part in ("log", "control", "bounce", "pinned"):
+            fd = getattr(self, f"{part}_fd")
+            if fd >= 0:
+                os.close(fd)
+                setattr(self, f"{part}_fd", -1)
+
+
+def log_header(log_fd: int) -> dict[str, int]:
+    """Return the counters and areas of a log object's first page."""
+    page = os.pread(log_fd, PAGE, 0)
+    return {name: struct.unpack_from("<Q", page, at)[0] for name, at in LOG_FIELDS.items()}
+
+
+def save_log(log_fd: int, path: Path) -> None:
+    """Copy the used parts of a log object into a sparse file of the same layout."""
+    header = log_header(log_fd)
+    size = os.fstat(log_fd).st_size
+    used = [
+        (0, PAGE),
+        (header["ring_offset"], min(header["appended"], header["ring_bytes"])),
+        (header["object_log_offset"], min(header["object_log_used"], header["object_log_bytes"])),
+        (header["arena_offset"], min(header["arena_head"], header["arena_bytes"])),
+    ]
+    out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(out, size)
+        for start, length in used:
+            # The header was written by another process: stay inside the object.
+            _copy(log_fd, out, min(start, size), min(start + length, size))
+    finally:
+        os.close(out)
+
+
+def _copy(source: int, target: int, start: int, end: int) -> None:
+    while start < end:
+        chunk = os.pread(source, min(COPY_BYTES, end - start), start)
+        if not chunk:
+            return
+        if chunk != _ZEROS[: len(chunk)]:
+            os.pwrite(target, chunk, start)
+        start += len(chunk)

@@ -1,0 +1,135 @@
+"""The launcher: the process the user's shell waits for.
+
+It starts the agent, forwards signals, and passes on the command's exit code. When the agent dies,
+the agent's children become the launcher's (it is a subreaper) and the launcher ends them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pyft.agent import channel, job_folder, messages, process_tree
+from pyft.agent.options import JobOptions
+from pyft.errors import AgentLostError, CommandError
+
+_FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_SI_KERNEL = 0x80  # the terminal sent it, to the command's process group as well
+_AGENT_SCRIPT = Path(__file__).with_name("__main__.py")
+_GRACE_S = 1.5
+
+
+class Launcher:
+    """Runs one job."""
+
+    def __init__(self, options: JobOptions) -> None:
+        self._options = options
+        self._socket, self._agent_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._agent_pid = 0
+        self._logs: dict[str, int] = {}  # log objects by channel name, to save if the agent dies
+
+    def run(self) -> int:
+        """Return the command's exit code, or raise what kept it from starting or ending."""
+        process_tree.become_subreaper()
+        self._start_agent()
+        self._forward_signals()
+        code = self._listen()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._agent_pid, 0)
+        if code is None:
+            self._clean_up_after_agent()
+        assert code is not None
+        return code
+
+    def _start_agent(self) -> None:
+        fd = self._agent_end.fileno()
+        os.set_inheritable(fd, True)
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-I", str(_AGENT_SCRIPT)),
+                *("--launcher-fd", str(fd), "--launcher-group", str(os.getpgrp())),
+                *self._options.to_arguments(),
+            ],
+            close_fds=False,  # descriptors the user passes down reach the command
+        )
+        process.returncode = 0  # reaped by this class
+        self._agent_pid = process.pid
+        self._agent_end.close()
+
+    def _forward_signals(self) -> None:
+        ours = {n for n in _FORWARDED if signal.getsignal(n) is not signal.SIG_IGN}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ours)
+
+        def loop() -> None:
+            while True:
+                info = signal.sigwaitinfo(ours)
+                if info.si_code != _SI_KERNEL:
+                    messages.send(self._socket, "signal", number=info.si_signo)
+
+        threading.Thread(target=loop, daemon=True).start()
+
+    def _listen(self) -> int | None:
+        """Return the exit code, or None when the agent has ended without giving one."""
+        while True:
+            got = messages.receive(self._socket)
+            if got is None:
+                return None
+            message, fds = got
+            kind = message["kind"]
+            if kind == "channel" and fds:
+                self._logs[message["name"]] = fds[0]
+            elif kind == "saved":
+                fd = self._logs.pop(message["name"], -1)
+                if fd >= 0:
+                    os.close(fd)
+            elif kind == "failed":
+                raise CommandError(message["text"], message["exit_code"])
+            elif kind == "ended":
+                return int(message["exit_code"])
+
+    def _clean_up_after_agent(self) -> None:
+        _, gone = process_tree.end_descendants(
+            spared=tuple, reap=_reap_all, quiet_s=0.0, grace_s=_GRACE_S
+        )
+        saved = self._save_logs()
+        where = f"; traces are in [{self._options.log_dir}]" if saved else ""
+        what = "ended the command and its servers" if gone else "some processes resist SIGKILL"
+        raise AgentLostError(f"the agent [pid {self._agent_pid}] was killed: {what}{where}")
+
+    def _save_logs(self) -> list[str]:
+        folder = self._options.log_dir
+        meta = job_folder.read_meta(folder)
+        live = {entry.get("name"): entry for entry in meta.get("live", [])}
+        saved = []
+        for name, fd in self._logs.items():
+            with contextlib.suppress(OSError):
+                channel.save_log(fd, folder / f"{name}.ring")
+                entry = live.get(name, {"name": name})
+                entry |= {"file": f"{name}.ring", "goodbye": False, **channel.log_header(fd)}
+                meta.setdefault("channels", []).append(entry)
+                saved.append(name)
+            os.close(fd)
+        meta |= {"state": "the agent was killed", "ended": time.time(), "live": []}
+        with contextlib.suppress(OSError):
+            job_folder.write_meta(folder, meta)
+        return saved
+
+
+def _reap_all() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

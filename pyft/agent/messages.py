@@ -1,0 +1,73 @@
+"""Messages between launcher and agent: one JSON object per SOCK_SEQPACKET message."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+LARGEST = 65536
+MAX_DESCRIPTORS = 4
+
+
+def send(channel: socket.socket, kind: str, fds: tuple[int, ...] = (), **values: Any) -> bool:
+    """Send one message; say whether the other side still listens."""
+    data = json.dumps({"kind": kind, **values}).encode()
+    try:
+        socket.send_fds(channel, [data], list(fds))
+    except OSError:
+        return False
+    return True
+
+
+def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Wait for one message; None when the other side has ended."""
+    try:
+        data, fds, _, _ = socket.recv_fds(
+            channel, LARGEST, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+    except ConnectionError:
+        return None
+    if not data:
+        return None
+    return json.loads(data), list(fds)
+
+
+def say(sentence: str) -> None:
+    """Tell the user, on stderr, in one write so that lines of processes do not mix."""
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        os.write(2, f"pyft: {sentence}\n".encode(errors="backslashreplace"))
+
+
+def signal_text(number: int) -> str:
+    """Return "9 SIGKILL"."""
+    try:
+        return f"{number} {signal.Signals(number).name}"
+    except ValueError:
+        return str(number)
+
+
+def status_text(wait_status: int) -> str:
+    """Say how a process ended, from the status of wait()."""
+    code = os.waitstatus_to_exitcode(wait_status)
+    if code < 0:
+        return f"was killed by signal [{signal_text(-code)}]"
+    return f"exited with [{code}]"
+
+
+def exit_code(wait_status: int) -> int:
+    """Return the exit code a shell would show: 128 + n for a death by signal n."""
+    code = os.waitstatus_to_exitcode(wait_status)
+    return 128 - code if code < 0 else code
+
+
+def flush_and_exit(code: int) -> None:
+    """End without running the exit handlers of libraries."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

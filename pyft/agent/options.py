@@ -1,0 +1,154 @@
+"""What the launcher tells the agent, as its command line, and the environments both make."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyft.errors import NativeMissingError, UsageError
+
+PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
+DIRECT_LIBRARIES = ("libsoftgpu.so", "libsoftgpu_nvml.so")
+SERVER_FILES = ("pyft-server", "libsoftgpu.so")
+SITE_FOLDER = Path(__file__).resolve().parent.parent / "torch_support" / "site"
+
+# NCCL's watchdog must not kill a job that waits for a replaced GPU: pyft owns the deadlines.
+# torchrun sets the first one to 1 unless it is set already.
+TORCH_DEFAULTS = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "86400",
+    "TORCH_NCCL_PROPAGATE_ERROR": "0",
+    "TORCH_NCCL_DESYNC_DEBUG": "0",
+    "TORCH_NCCL_USE_COMM_NONBLOCKING": "0",
+}
+# Set for the program, meaningless or harmful in a server.
+CLIENT_VARIABLES = ("LD_PRELOAD", "PYFT_AGENT", "PYFT_JOB", "PYFT_DEVICES", "PYFT_GPUS")
+
+
+def parse_gpus(text: str | None) -> int:
+    """Return N of `soft:N`; anything else is an error that names it."""
+    if text is None:
+        raise UsageError("no GPU is chosen: say --gpus soft:N for N software GPUs, as in soft:1")
+    match = re.fullmatch(r"soft:(\d{1,2})", text)
+    if not match:
+        found = "an NVIDIA driver is" if Path("/dev/nvidiactl").exists() else "no NVIDIA GPU is"
+        raise UsageError(
+            f"--gpus [{text}] cannot be used ({found} on this machine, and this version runs "
+            "on software GPUs only): say --gpus soft:N, as in soft:1"
+        )
+    count = int(match.group(1))
+    if not 1 <= count <= 16:
+        raise UsageError(f"--gpus [{text}] is out of range: soft:1 to soft:16 exist")
+    return count
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """Everything about a job but the environment, which the agent inherits unchanged."""
+
+    job: str
+    log_dir: Path
+    native_dir: Path
+    devices: int
+    direct: bool
+    command: tuple[str, ...]
+
+    def to_arguments(self) -> list[str]:
+        """Return the agent's command line; `from_arguments` is the inverse."""
+        flags = ["--direct"] if self.direct else []
+        return [
+            *("--job", self.job, "--log-dir", str(self.log_dir)),
+            *("--native-dir", str(self.native_dir), "--devices", str(self.devices)),
+            *flags,
+            "--",
+            *self.command,
+        ]
+
+    @classmethod
+    def from_arguments(cls, arguments: Sequence[str]) -> tuple[JobOptions, int, int]:
+        """Return the options, the launcher's socket and its process group."""
+        end = arguments.index("--")
+        parser = argparse.ArgumentParser(prog="pyft.agent")
+        for name in ("--job", "--log-dir", "--native-dir"):
+            parser.add_argument(name, required=True)
+        for name in ("--devices", "--launcher-fd", "--launcher-group"):
+            parser.add_argument(name, type=int, required=True)
+        parser.add_argument("--direct", action="store_true")
+        got = parser.parse_args(arguments[:end])
+        options = cls(
+            job=got.job,
+            log_dir=Path(got.log_dir),
+            native_dir=Path(got.native_dir),
+            devices=got.devices,
+            direct=got.direct,
+            command=tuple(arguments[end + 1 :]),
+        )
+        return options, got.launcher_fd, got.launcher_group
+
+    def check_native_files(self) -> None:
+        """Raise NativeMissingError naming the first file the job would miss."""
+        needed = DIRECT_LIBRARIES if self.direct else (*PROXY_LIBRARIES, *SERVER_FILES)
+        for name in needed:
+            if not (self.native_dir / name).is_file():
+                raise NativeMissingError(
+                    f"the native file [{self.native_dir / name}] is missing: install pyft again"
+                )
+
+    def preload_libraries(self) -> list[str]:
+        """Return what goes in front of LD_PRELOAD."""
+        names = DIRECT_LIBRARIES if self.direct else PROXY_LIBRARIES
+        return [str(self.native_dir / name) for name in names]
+
+
+def prepend(environment: dict[str, str], name: str, parts: Sequence[str]) -> None:
+    """Put path-like parts before what the user has in the variable, if anything."""
+    old = environment.get(name)
+    environment[name] = ":".join([*parts, *([old] if old else [])])
+
+
+def program_environment(
+    options: JobOptions, base: Mapping[str, str], agent_name: str
+) -> dict[str, str]:
+    """Return the environment of the user's command."""
+    environment = dict(base)
+    prepend(environment, "LD_PRELOAD", options.preload_libraries())
+    prepend(environment, "PYTHONPATH", [str(SITE_FOLDER)])
+    environment["PYFT_JOB"] = options.job
+    environment["PYFT_GPUS"] = f"soft:{options.devices}"
+    if options.direct:
+        environment["SOFTGPU_DEVICES"] = str(options.devices)
+    else:
+        environment["PYFT_AGENT"] = agent_name
+        environment["PYFT_DEVICES"] = str(options.devices)
+    for name, value in TORCH_DEFAULTS.items():
+        environment.setdefault(name, value)
+    environment.setdefault("TRITON_LIBCUDA_PATH", str(options.log_dir / "triton"))
+    return environment
+
+
+def server_environment(
+    options: JobOptions, client: Mapping[str, str], device: int, server_fd: int
+) -> dict[str, str]:
+    """Return the environment of a server: the client's, which may set CUDA or NCCL variables."""
+    environment = {k: v for k, v in client.items() if k not in CLIENT_VARIABLES}
+    environment["PYFT_SERVER_FD"] = str(server_fd)
+    environment["PYFT_DEVICE"] = str(device)
+    environment["PYFT_JOB"] = options.job
+    environment["PYFT_BACKEND_LIBRARY"] = str(options.native_dir / "libsoftgpu.so")
+    environment["SOFTGPU_DEVICES"] = str(options.devices)
+    return environment
+
+
+def link_for_triton(options: JobOptions) -> None:
+    """Give Triton a folder with a libcuda.so.1, which it looks for before it compiles anything."""
+    folder = options.log_dir / "triton"
+    folder.mkdir(exist_ok=True)
+    link = folder / "libcuda.so.1"
+    if not link.is_symlink():
+        os.symlink(options.preload_libraries()[0], link)

@@ -1,0 +1,113 @@
+"""The Python side of proxy/ring/attach.h and of the parts of proxy/ring/layout.h the agent uses.
+
+tests/unit/test_protocol.py compares all of it with the headers.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+
+from pyft.errors import AttachError
+
+ATTACH_MAGIC = 0x41544650
+ATTACH_VERSION = 1
+MAX_ENVIRONMENT_BYTES = 120 * 1024
+TEXT_BYTES = 256
+
+REQUEST = struct.Struct("<6I")
+REPLY = struct.Struct("<IIiI IIII QQQQ 256s")
+
+LOG_MAGIC = 0x4C544650
+CONTROL_MAGIC = 0x43544650
+LAYOUT_VERSION = 1
+# Byte offsets of fields.
+LOG_FIELDS = {
+    "ring_offset": 8,
+    "ring_bytes": 16,
+    "object_log_offset": 24,
+    "object_log_bytes": 32,
+    "arena_offset": 40,
+    "arena_bytes": 48,
+    "appended": 64,
+    "committed": 72,
+    "arena_head": 80,
+    "arena_committed": 88,
+    "object_log_used": 96,
+    "next_seq": 104,
+    "cuts": 112,
+}
+CONTROL_STATUS = 32
+CONTROL_STATUS_FUTEX = 36
+CONTROL_STATUS_TEXT = 40
+CONTROL_DISPATCHING_SEQ = 344
+
+
+class ChannelStatus(enum.IntEnum):
+    """Mirror of pyft::ring::ChannelStatus."""
+
+    STARTING = 0
+    SERVING = 1
+    SERVER_DEAD = 2
+    AGENT_ENDING = 3
+    CLIENT_GONE = 4
+
+
+@dataclass(frozen=True)
+class AttachRequest:
+    """A client's first message: who it is, which device it wants, and its environment."""
+
+    pid: int
+    device: int
+    environment: dict[str, str]
+
+    @classmethod
+    def parse(cls, message: bytes) -> AttachRequest:
+        """Check every field, since the sender may be anything."""
+        if len(message) < REQUEST.size:
+            raise AttachError(f"the attach request has only [{len(message)}] bytes", 22)
+        magic, version, pid, device, size, _ = REQUEST.unpack_from(message)
+        if magic != ATTACH_MAGIC:
+            raise AttachError(f"the attach request starts with [{magic:#x}], not a pyft client", 22)
+        if version != ATTACH_VERSION:
+            raise AttachError(
+                f"the client speaks attach version [{version}], the agent [{ATTACH_VERSION}]", 71
+            )
+        if size > MAX_ENVIRONMENT_BYTES or size != len(message) - REQUEST.size:
+            raise AttachError(f"the client's environment of [{size}] bytes is cut or too long", 7)
+        return cls(pid, device, parse_environment(message[REQUEST.size :]))
+
+
+def parse_environment(data: bytes) -> dict[str, str]:
+    """Split "A=1\\0B=2\\0"; entries without a name are dropped, as the kernel allows them."""
+    environment = {}
+    for entry in data.split(b"\0"):
+        name, equals, value = entry.partition(b"=")
+        if equals and name:
+            environment[name.decode(errors="surrogateescape")] = value.decode(
+                errors="surrogateescape"
+            )
+    return environment
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of the four memory objects of a channel."""
+
+    log: int
+    control: int
+    bounce: int
+    pinned: int
+
+
+def pack_reply(device: int, client_pid: int, server_pid: int, epoch: int, sizes: Sizes) -> bytes:
+    """Return an AttachReply that grants the request; four descriptors go with it."""
+    head = (ATTACH_MAGIC, ATTACH_VERSION, 0, device, client_pid, server_pid, epoch, 0)
+    return REPLY.pack(*head, sizes.log, sizes.control, sizes.bounce, sizes.pinned, b"")
+
+
+def pack_refusal(error: int, text: str) -> bytes:
+    """Return an AttachReply that refuses the request."""
+    sentence = text.encode(errors="replace")[: TEXT_BYTES - 1]
+    return REPLY.pack(ATTACH_MAGIC, ATTACH_VERSION, error, 0, 0, 0, 0, 0, 0, 0, 0, 0, sentence)

@@ -1,0 +1,1 @@
+"""The `pyft` command: one file per sub-command."""

@@ -1,0 +1,54 @@
+"""`pyft run`: run a command on pyft's GPUs."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyft import _native, config
+from pyft.agent import job_folder, messages
+from pyft.agent.launcher import Launcher
+from pyft.agent.options import JobOptions, parse_gpus
+
+
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="The command, left untouched.")
+    ],
+    gpus: Annotated[
+        str | None, typer.Option(help="soft:N gives the command N software GPUs.")
+    ] = None,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Software GPUs inside the command: no servers.")
+    ] = False,
+    log_dir: Annotated[
+        Path | None, typer.Option(help="Folder for traces and meta.json of this job.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a summary of the job to this JSON file.")
+    ] = None,
+) -> None:
+    """Run a command with its CUDA calls going to pyft's GPUs; exit as the command does."""
+    for sentence in config.warnings():
+        messages.say(sentence)
+    job = job_folder.new_job_name()
+    options = JobOptions(
+        job=job,
+        log_dir=(log_dir or job_folder.state_folder() / job).resolve(),
+        native_dir=_native.native_dir(),
+        devices=parse_gpus(gpus),
+        direct=direct,
+        command=tuple(command),
+    )
+    options.check_native_files()
+    started = time.monotonic()
+    code = Launcher(options).run()
+    if report:
+        summary = job_folder.read_meta(options.log_dir)
+        summary |= {"log_dir": str(options.log_dir), "seconds": time.monotonic() - started}
+        report.write_text(json.dumps(summary, indent=1) + "\n")
+    messages.flush_and_exit(code)

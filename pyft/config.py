@@ -1,0 +1,105 @@
+"""Every PYFT_* variable, in one table: type, default and help.
+
+docs/env-vars.md is made from it (`pyft env --markdown`), and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyft.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One variable. `default` decides the type: int, float or str. Numbers must be positive."""
+
+    name: str
+    default: int | float | str
+    help: str
+    internal: bool = False  # set by pyft for its own processes, not by users
+
+
+KNOBS = (
+    Knob("PYFT_RING_MB", 64, "size of a command ring, per client process and device"),
+    Knob("PYFT_OBJECT_LOG_MB", 64, "size of the compacted log of living objects (sparse)"),
+    Knob("PYFT_ARENA_MB", 256, "size of the payload arena beside a ring"),
+    Knob("PYFT_BOUNCE_MB", 32, "buffer for device-to-host copies into pageable memory"),
+    Knob("PYFT_PINNED_GB", 8, "limit of pinned host memory per client and device (sparse)"),
+    Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
+    Knob("PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder"),
+    Knob("PYFT_NATIVE_DIR", "", "folder of the native files, instead of the installed one"),
+    Knob("PYFT_FAULT", "", "name:n kills the process at the n-th hit of a named fault point"),
+    Knob("PYFT_STATS_FILE", "", "file to which a client writes its call counts at exit"),
+    Knob("PYFT_DISABLE", "", "1: the injected library answers every call with `no device`"),
+    Knob("PYFT_BUILD_JOBS", 0, "parallel compiler processes of `pip install` (0: one per core)"),
+    Knob("PYFT_REQUIRE", "", "tests: comma-separated needs whose absence fails instead of skips"),
+    Knob("PYFT_AGENT", "", "name of the agent's abstract socket", internal=True),
+    Knob("PYFT_JOB", "", "name of the running job", internal=True),
+    Knob("PYFT_DEVICES", 0, "number of GPUs the client shows", internal=True),
+    Knob("PYFT_GPUS", "", "value of --gpus", internal=True),
+    Knob("PYFT_DEVICE", 0, "device ordinal of a server", internal=True),
+    Knob("PYFT_SERVER_FD", 0, "a server's socket to the agent", internal=True),
+    Knob("PYFT_BACKEND_LIBRARY", "", "GPU library a server loads", internal=True),
+)
+BY_NAME = {knob.name: knob for knob in KNOBS}
+
+
+def get(name: str, environment: Mapping[str, str] | None = None) -> int | float | str:
+    """Return the value of a knob, converted; raise ConfigError when it cannot be."""
+    knob = BY_NAME[name]
+    text = (os.environ if environment is None else environment).get(name, "")
+    if text == "":
+        return knob.default
+    if isinstance(knob.default, str):
+        return text
+    kind = type(knob.default)
+    try:
+        value = kind(text)
+    except ValueError:
+        raise ConfigError(f"{name} is [{text}], which is not a number") from None
+    if value < 0 or (value == 0 and knob.default):
+        raise ConfigError(f"{name} is [{text}], which is not positive")
+    return value
+
+
+def get_int(name: str, environment: Mapping[str, str] | None = None) -> int:
+    """Return an integer knob."""
+    return int(get(name, environment))
+
+
+def get_str(name: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return a text knob."""
+    return str(get(name, environment))
+
+
+def warnings(environment: Mapping[str, str] | None = None) -> list[str]:
+    """One sentence per PYFT_* variable that nothing reads, with the nearest known name."""
+    found = []
+    for name in sorted(os.environ if environment is None else environment):
+        if not name.startswith("PYFT_") or name in BY_NAME:
+            continue
+        near = difflib.get_close_matches(name, BY_NAME, n=1)
+        hint = f"; did you mean [{near[0]}]?" if near else ""
+        found.append(f"the variable [{name}] is unknown and has no effect{hint}")
+    return found
+
+
+def markdown() -> str:
+    """Return the page docs/env-vars.md."""
+    lines = [
+        "# Environment variables",
+        "",
+        "Made from `pyft/config.py` by `pyft env --markdown`.",
+        "",
+        "| name | default | meaning |",
+        "|---|---|---|",
+    ]
+    for knob in KNOBS:
+        note = " (set by pyft itself)" if knob.internal else ""
+        default = f"`{knob.default}`" if knob.default != "" else ""
+        lines.append(f"| `{knob.name}` | {default} | {knob.help}{note} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,106 @@
+"""Found by every Python that `pyft run` starts, through PYTHONPATH.
+
+Does three things, none of which imports torch, and none of which may break any program:
+* runs the `sitecustomize` of the user, which this file hides;
+* after torch has been imported: turns cuDNN off on soft GPUs, which do not have it;
+* after torch.optim has been imported: registers the hooks that mark optimizer steps in the ring.
+
+The syntax is that of old Python 3, because the program may use any version.
+"""
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _run_users_sitecustomize():
+    """Do what `site` would have done without us: the first other one on the path counts."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    others = [p for p in sys.path if os.path.abspath(p or os.curdir) != _HERE]
+    spec = PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _after_torch(torch):
+    if os.environ.get("PYFT_GPUS", "").startswith("soft"):
+        torch.backends.cudnn.enabled = False
+
+
+def _after_optimizer(module):
+    """Call `pyft_gate` before and `pyft_cut` after each step, if the shim is loaded."""
+    import ctypes
+
+    shim = ctypes.CDLL(None)
+    try:
+        gate, cut = shim.pyft_gate, shim.pyft_cut
+    except AttributeError:
+        return  # --direct: there is no ring
+    gate.restype = cut.restype = ctypes.c_int
+
+    def before(optimizer, args, kwargs):
+        gate()
+
+    def after(optimizer, args, kwargs):
+        cut()
+
+    module.register_optimizer_step_pre_hook(before)
+    module.register_optimizer_step_post_hook(after)
+
+
+_HOOKS = {"torch": _after_torch, "torch.optim.optimizer": _after_optimizer}
+
+
+class _AfterImport(object):
+    """A finder that lets the others find the module, and gets called once it has been executed."""
+
+    def find_spec(self, name, path=None, target=None):
+        hook = _HOOKS.pop(name, None)
+        if hook is None:
+            return None
+        spec = None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is not self and find is not None:
+                spec = find(name, path, target)
+            if spec is not None:
+                break
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            _wrap(spec.loader, hook)
+        if not _HOOKS and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        return spec
+
+
+def _wrap(loader, hook):
+    original = loader.exec_module
+
+    def exec_module(module):
+        del loader.exec_module  # an instance attribute: the loader is as before
+        original(module)
+        try:
+            hook(module)
+        except Exception as error:
+            sys.stderr.write("pyft: the hook after [%s] failed: %r\n" % (module.__name__, error))
+
+    try:
+        loader.exec_module = exec_module
+    except AttributeError:
+        pass  # a loader of an unusual kind: without the hook
+
+
+def _main():
+    try:
+        if "PYFT_JOB" in os.environ:
+            sys.meta_path.insert(0, _AfterImport())
+    finally:
+        _run_users_sitecustomize()
+
+
+_main()
