@@ -25,7 +25,7 @@ class Knob:
 
 KNOBS = (
     Knob("PYFT_RING_MB", 64, "size of a command ring, per client process and device"),
-    Knob("PYFT_OBJECT_LOG_MB", 64, "size of the compacted log of living objects (sparse)"),
+    Knob("PYFT_OBJECT_LOG_MB", 256, "size of the compacted log of living objects (sparse)"),
     Knob("PYFT_ARENA_MB", 256, "size of the payload arena beside a ring"),
     Knob("PYFT_BOUNCE_MB", 32, "buffer for device-to-host copies into pageable memory"),
     Knob("PYFT_PINNED_GB", 8, "limit of pinned host memory per client and device (sparse)"),

@@ -37,6 +37,13 @@ LOG_FIELDS = {
     "object_log_used": 96,
     "next_seq": 104,
     "cuts": 112,
+    "oldest": 120,
+    "object_log_begin": 128,
+    "object_log_lost": 136,
+    "entries_total": 144,
+    "forced_cuts": 152,
+    "local_calls": 160,
+    "space_waits": 168,
 }
 CONTROL_STATUS = 32
 CONTROL_STATUS_FUTEX = 36

@@ -1,2 +1,244 @@
-def doctor():
-    pass
+"""`pyft doctor`: one small check per need; each says what to do when it fails."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyft import _native
+from pyft.agent.options import DIRECT_LIBRARIES, PROXY_LIBRARIES, SERVER_FILES
+
+TORCH_VERSION = "2.11.0"
+DEVICE_WINDOW = 0x7000_0000_0000
+DEVICE_WINDOW_BYTES = 1 << 40
+MIN_MEMORY_GB = 4
+_MAP_FIXED_NOREPLACE = 0x100000
+_MAP_NORESERVE = 0x4000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found. `status` is ok, warn or fail; `remedy` is empty when ok."""
+
+    need: str
+    status: str
+    text: str
+    remedy: str = ""
+
+
+def ok(need: str, text: str) -> Finding:
+    return Finding(need, "ok", text)
+
+
+def warn(need: str, text: str, remedy: str) -> Finding:
+    return Finding(need, "warn", text, remedy)
+
+
+def fail(need: str, text: str, remedy: str) -> Finding:
+    return Finding(need, "fail", text, remedy)
+
+
+def check_python() -> Finding:
+    # Older ones cannot install pyft: this is for the reader of a bug report.
+    return ok("python", f"version {sys.version.split()[0]}, {sys.executable}")
+
+
+def check_platform() -> Finding:
+    machine = f"{sys.platform} {os.uname().machine}, kernel {os.uname().release}"
+    if os.uname().machine != "x86_64" or sys.platform != "linux":
+        return fail("platform", machine, "use Linux on x86_64")
+    return ok("platform", machine)
+
+
+def check_torch() -> Finding:
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return warn("torch", "not installed", f"pip install torch=={TORCH_VERSION}")
+    if version.split("+")[0] != TORCH_VERSION:
+        return warn("torch", version, f"tested with {TORCH_VERSION} only: pip install that one")
+    spec = find_spec("torch")
+    library = Path(spec.origin or "").parent / "lib" / "libtorch_cuda.so" if spec else None
+    if library is None or not library.exists():
+        return fail("torch", f"{version} without CUDA", "install the CUDA wheel of torch")
+    return ok("torch", f"{version} with CUDA")
+
+
+def check_native_files() -> Finding:
+    folder = _native.native_dir()
+    names = (*PROXY_LIBRARIES, *DIRECT_LIBRARIES, *SERVER_FILES, "libpyft_native.so")
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        return fail("native files", f"{missing} not in [{folder}]", "install pyft again")
+    return ok("native files", f"in [{folder}]")
+
+
+def check_native_loadable() -> Finding:
+    library = _native.native_dir() / "libsoftgpu.so"
+    # In a process of its own: a GPU library leaves threads and reserved addresses behind.
+    result = subprocess.run(
+        [sys.executable, "-I", "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"],
+        capture_output=True,
+        text=True,
+    )
+    if result.returncode:
+        cause = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        return fail("soft GPU", f"cannot be loaded: {cause}", "install pyft again")
+    return ok("soft GPU", "libsoftgpu.so loads (with its BLAS and zstd)")
+
+
+def check_zstd() -> Finding:
+    try:
+        ctypes.CDLL("libzstd.so.1")
+    except OSError:
+        return fail("zstd", "no libzstd.so.1", "install the package libzstd1")
+    return ok("zstd", "libzstd.so.1 loads (kernels in wheels are compressed)")
+
+
+def check_blas() -> Finding:
+    spec = find_spec("scipy_openblas32")
+    if spec is None:
+        return fail("BLAS", "no scipy-openblas32", "pip install scipy-openblas32")
+    return ok("BLAS", f"scipy-openblas32 {metadata.version('scipy-openblas32')}")
+
+
+def check_preload() -> Finding:
+    library = str(_native.native_dir() / PROXY_LIBRARIES[0])
+    code = "print(any('libpyft_shim' in line for line in open('/proc/self/maps')))"
+    result = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        env=os.environ | {"LD_PRELOAD": library, "PYFT_DISABLE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    if result.stdout.strip() != "True":
+        cause = (result.stderr.strip().splitlines() or ["the library is not mapped"])[-1]
+        return fail(
+            "LD_PRELOAD", cause, "use a dynamically linked Python without file capabilities"
+        )
+    return ok("LD_PRELOAD", "the shim is mapped into a child process")
+
+
+def check_torch_imports() -> Finding:
+    """Resolve every symbol of libtorch_cuda at once, with the shim in front."""
+    if find_spec("torch") is None:
+        return warn("torch's CUDA imports", "torch is not installed", "see torch")
+    libraries = ":".join(str(_native.native_dir() / name) for name in PROXY_LIBRARIES)
+    result = subprocess.run(
+        [sys.executable, "-I", "-c", "import torch"],
+        env=os.environ | {"LD_PRELOAD": libraries, "LD_BIND_NOW": "1", "PYFT_DISABLE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    if result.returncode:
+        cause = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        return fail("torch's CUDA imports", cause, f"use torch {TORCH_VERSION}, report this")
+    return ok("torch's CUDA imports", "torch imports with the shim loaded, all symbols bound")
+
+
+def check_memfd() -> Finding:
+    try:
+        fd = os.memfd_create("pyft-doctor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.posix_fallocate(fd, 0, 1 << 20)
+        os.close(fd)
+    except OSError as error:
+        return fail("memfd", os.strerror(error.errno or 0), "use a kernel with memfd_create")
+    return ok("memfd", "memory objects can be created and preallocated")
+
+
+def check_proc() -> Finding:
+    try:
+        os.stat("/proc/self/fd")
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        return fail("/proc and pidfd", os.strerror(error.errno or 0), "mount /proc; kernel >= 5.3")
+    return ok("/proc and pidfd", "present")
+
+
+def check_address_window() -> Finding:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    arguments = (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
+    libc.mmap.argtypes = arguments
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED_NOREPLACE | _MAP_NORESERVE
+    got = libc.mmap(DEVICE_WINDOW, DEVICE_WINDOW_BYTES, 0, flags, -1, 0)
+    where = f"1 TiB at {DEVICE_WINDOW:#x}"
+    if got != DEVICE_WINDOW:
+        cause = os.strerror(ctypes.get_errno())
+        return fail("address window", f"{where}: {cause}", "raise `ulimit -v` to unlimited")
+    libc.munmap.argtypes = arguments[:2]
+    libc.munmap(got, DEVICE_WINDOW_BYTES)
+    return ok("address window", f"{where} can be reserved")
+
+
+def check_cores() -> Finding:
+    cores = len(os.sched_getaffinity(0))
+    if cores < 2:
+        return warn("cores", str(cores), "two or more let program and server run at once")
+    return ok("cores", str(cores))
+
+
+def check_memory() -> Finding:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    values = {line.split(":")[0]: int(line.split()[1]) for line in lines if ":" in line}
+    free_gb = values.get("MemAvailable", 0) / (1 << 20)
+    if free_gb < MIN_MEMORY_GB:
+        return warn("memory", f"{free_gb:.1f} GB free", "lower PYFT_ARENA_MB and PYFT_RING_MB")
+    return ok("memory", f"{free_gb:.1f} GB free")
+
+
+def check_nvidia_driver() -> Finding:
+    version = Path("/proc/driver/nvidia/version")
+    if version.exists():
+        return warn(
+            "NVIDIA driver",
+            version.read_text().splitlines()[0],
+            "this version runs on software GPUs only: say --gpus soft:N",
+        )
+    return warn("NVIDIA driver", "none", "say --gpus soft:N: a software GPU needs no driver")
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    check_platform,
+    check_python,
+    check_torch,
+    check_native_files,
+    check_zstd,
+    check_blas,
+    check_native_loadable,
+    check_preload,
+    check_torch_imports,
+    check_memfd,
+    check_proc,
+    check_address_window,
+    check_cores,
+    check_memory,
+    check_nvidia_driver,
+)
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+) -> None:
+    """Check what pyft needs from this machine; exit with 1 if something is missing."""
+    findings = [check() for check in CHECKS]
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            remedy = f"  -> {finding.remedy}" if finding.remedy else ""
+            print(f"{finding.status:4}  {finding.need}: {finding.text}{remedy}")
+    if any(finding.status == "fail" for finding in findings):
+        raise typer.Exit(1)

@@ -92,7 +92,7 @@ def _wrap(loader, hook):
     try:
         loader.exec_module = exec_module
     except AttributeError:
-        pass  # a loader of an unusual kind: without the hook
+        return  # a loader of an unusual kind: without the hook
 
 
 def _main():
