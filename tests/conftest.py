@@ -1,0 +1,38 @@
+"""Fixtures shared by the Python tests. They test the installed package, not the source tree."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests/job.py
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What lies in tests/e2e needs PyTorch on the soft GPU."""
+    for item in items:
+        if "e2e" in Path(item.fspath).parts:
+            item.add_marker(pytest.mark.soft)
+
+
+@pytest.fixture(autouse=True)
+def _own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep jobs of tests out of the user's state folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def need() -> object:
+    """`need("torch", condition, why)` skips, or fails where PYFT_REQUIRE names the need."""
+
+    def check(name: str, condition: bool, why: str) -> None:
+        if condition:
+            return
+        if name in os.environ.get("PYFT_REQUIRE", "").split(","):
+            pytest.fail(f"[{name}] is required: {why}")
+        pytest.skip(f"[{name}]: {why}")
+
+    return check

@@ -1,0 +1,127 @@
+"""Start `pyft run` in a test, find its processes, and see what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYFT = os.environ.get("PYFT_TEST_COMMAND", str(Path(sys.executable).with_name("pyft")))
+TRAIN = str(ROOT / "examples" / "train_gpt.py")
+_MARK = "PYFT_TEST_MARK"
+
+
+def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Poll until the condition holds; fail with `what` when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def leftovers() -> set[str]:
+    """Return files and folders of pyft in shared places."""
+    found = set()
+    for folder in ("/dev/shm", "/tmp"):
+        found |= {f"{folder}/{name}" for name in os.listdir(folder) if name.startswith("pyft")}
+    return found
+
+
+class Job:
+    """One `pyft run`, with output to files in `folder`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        *,
+        options: Sequence[str] = ("--gpus", "soft:1"),
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.log_dir = folder / "log"
+        self.stdout = folder / "stdout.txt"
+        self.stderr = folder / "stderr.txt"
+        self._mark = uuid.uuid4().hex
+        self._before = leftovers()
+        env = os.environ | (environment or {}) | {_MARK: self._mark}
+        arguments = [PYFT, "run", "--log-dir", str(self.log_dir), *options, "--", *command]
+        with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
+            self._process = subprocess.Popen(
+                arguments, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+            )
+        self.launcher = self._process.pid
+
+    def output(self) -> str:
+        """Return what the command has printed so far."""
+        return self.stdout.read_text()
+
+    def errors(self) -> str:
+        """Return what was said on stderr so far."""
+        return self.stderr.read_text()
+
+    def meta(self) -> dict:
+        """Return meta.json as it is now."""
+        return json.loads((self.log_dir / "meta.json").read_text())
+
+    def wait(self, seconds: float = 60) -> int:
+        """Return the exit code of `pyft run` (negative: killed by that signal)."""
+        return self._process.wait(seconds)
+
+    def send(self, signal_number: int) -> None:
+        """Signal the launcher."""
+        self._process.send_signal(signal_number)
+
+    def processes(self) -> list[int]:
+        """Return every living process that carries this job's mark in its environment."""
+        wanted = f"{_MARK}={self._mark}".encode()
+        found = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                data = Path(f"/proc/{entry}/environ").read_bytes()
+                state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
+                if wanted in data.split(b"\0") and state != "Z":
+                    found.append(int(entry))
+        return found
+
+    def victim(self, role: str) -> int:
+        """Return the process id of launcher, agent, or the first client or server."""
+        if role == "launcher":
+            return self.launcher
+        if role == "agent":
+            return self.meta()["agent_pid"]
+        live = self.meta()["live"][0]
+        return live["pid"] if role == "client" else live["server_pid"]
+
+    def wait_attached(self, seconds: float = 60) -> None:
+        """Wait until a client has a channel."""
+
+        def attached() -> bool:
+            assert self._process.poll() is None, self.errors()
+            return (self.log_dir / "meta.json").exists() and bool(self.meta().get("live"))
+
+        wait_for(attached, seconds, "a client attaches")
+
+    def assert_nothing_left(self, seconds: float = 5) -> None:
+        """Fail if a process, an abstract socket or a file of the job survives."""
+        name = f"@pyft-{self.meta()['job']}"
+        wait_for(lambda: not self.processes(), seconds, f"processes end {self.processes()}")
+        assert name not in Path("/proc/net/unix").read_text()
+        assert leftovers() <= self._before
+
+    def kill_everything(self) -> None:
+        """Clean up after a failed test."""
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)

@@ -1,0 +1,35 @@
+"""The table of PYFT_* variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyft import config
+from pyft.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_values_and_defaults() -> None:
+    assert config.get_int("PYFT_RING_MB", {}) == 64
+    assert config.get_int("PYFT_RING_MB", {"PYFT_RING_MB": "2"}) == 2
+    assert config.get("PYFT_HEARTBEAT_TIMEOUT_S", {"PYFT_HEARTBEAT_TIMEOUT_S": "0.5"}) == 0.5
+
+
+@pytest.mark.parametrize("text", ["many", "0", "-3", "1.5"])
+def test_bad_values_name_the_variable(text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"PYFT_RING_MB is \[{text}\]"):
+        config.get_int("PYFT_RING_MB", {"PYFT_RING_MB": text})
+
+
+def test_unknown_names_get_the_nearest() -> None:
+    (sentence,) = config.warnings({"PYFT_RINGMB": "1", "PATH": "", "PYFT_RING_MB": "1"})
+    assert "[PYFT_RINGMB]" in sentence
+    assert "[PYFT_RING_MB]" in sentence
+
+
+def test_page_is_fresh() -> None:
+    page = ROOT / "docs" / "env-vars.md"
+    assert page.read_text() == config.markdown(), "run: pyft env --markdown > docs/env-vars.md"

@@ -1,0 +1,109 @@
+"""pyft/agent/protocol.py against the C++ headers, by way of the compiler."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyft.agent import member, protocol
+from pyft.errors import AttachError
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = r"""
+#include <cstddef>
+#include <cstdio>
+#include "ring/attach.h"
+#include "ring/layout.h"
+using namespace pyft::ring;
+#define SHOW(name, value) std::printf("%s %llu\n", name, (unsigned long long)(value))
+int main() {
+  SHOW("request_bytes", sizeof(AttachRequest));
+  SHOW("reply_bytes", sizeof(AttachReply));
+  SHOW("reply_text", offsetof(AttachReply, text));
+  SHOW("reply_log_bytes", offsetof(AttachReply, log_bytes));
+  SHOW("attach_magic", kAttachMagic);
+  SHOW("attach_version", kAttachVersion);
+  SHOW("environment_bytes", kMaxEnvironmentBytes);
+  SHOW("log_magic", kLogMagic);
+  SHOW("control_magic", kControlMagic);
+  SHOW("layout_version", kLayoutVersion);
+  SHOW("header_bytes", sizeof(EntryHeader));
+  SHOW("goodbye", Mark::kGoodbye);
+  SHOW("STARTING", ChannelStatus::kStarting);
+  SHOW("SERVING", ChannelStatus::kServing);
+  SHOW("SERVER_DEAD", ChannelStatus::kServerDead);
+  SHOW("AGENT_ENDING", ChannelStatus::kAgentEnding);
+  SHOW("CLIENT_GONE", ChannelStatus::kClientGone);
+  SHOW("status", offsetof(ControlPage, status));
+  SHOW("status_futex", offsetof(ControlPage, status_futex));
+  SHOW("status_text", offsetof(ControlPage, status_text));
+  SHOW("dispatching_seq", offsetof(ControlPage, dispatching_seq));
+  @LOG_FIELDS@
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def header(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    folder = tmp_path_factory.mktemp("protocol")
+    shows = [f'SHOW("log.{name}", offsetof(LogHeader, {name}));' for name in protocol.LOG_FIELDS]
+    source = folder / "show.cc"
+    source.write_text(PROGRAM.replace("@LOG_FIELDS@", "\n  ".join(shows)))
+    compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
+    flags = ["-std=c++20", "-Wno-invalid-offsetof", f"-I{ROOT / 'proxy'}"]
+    flags.append(f"-I{ROOT / 'proxy' / 'include'}")
+    subprocess.run([compiler, *flags, str(source), "-o", str(folder / "show")], check=True)
+    output = subprocess.check_output([str(folder / "show")], text=True)
+    return {name: int(value) for name, value in (line.split() for line in output.splitlines())}
+
+
+def test_messages_match_the_header(header: dict[str, int]) -> None:
+    assert protocol.REQUEST.size == header["request_bytes"]
+    assert protocol.REPLY.size == header["reply_bytes"]
+    assert header["attach_magic"] == protocol.ATTACH_MAGIC
+    assert header["attach_version"] == protocol.ATTACH_VERSION
+    assert header["environment_bytes"] == protocol.MAX_ENVIRONMENT_BYTES
+    refusal = protocol.pack_refusal(12, "no memory")
+    assert refusal[header["reply_text"] :].startswith(b"no memory\0")
+    reply = protocol.pack_reply(0, 1, 2, 3, protocol.Sizes(77, 0, 0, 0))
+    assert reply[header["reply_log_bytes"]] == 77
+
+
+def test_shared_memory_matches_the_header(header: dict[str, int]) -> None:
+    assert header["log_magic"] == protocol.LOG_MAGIC
+    assert header["control_magic"] == protocol.CONTROL_MAGIC
+    assert header["layout_version"] == protocol.LAYOUT_VERSION
+    assert header["status"] == protocol.CONTROL_STATUS
+    assert header["status_futex"] == protocol.CONTROL_STATUS_FUTEX
+    assert header["status_text"] == protocol.CONTROL_STATUS_TEXT
+    assert header["dispatching_seq"] == protocol.CONTROL_DISPATCHING_SEQ
+    assert header["goodbye"] == member.GOODBYE
+    assert header["header_bytes"] == member.HEADER_BYTES
+    for name, offset in protocol.LOG_FIELDS.items():
+        assert header[f"log.{name}"] == offset, name
+    for status in protocol.ChannelStatus:
+        assert header[status.name] == status
+
+
+def request(environment: bytes = b"A=1\0B=x=y\0", **changes: int) -> bytes:
+    fields = {"magic": protocol.ATTACH_MAGIC, "version": 1, "pid": 5, "device": 0}
+    fields |= {"size": len(environment), "reserved": 0} | changes
+    return protocol.REQUEST.pack(*fields.values()) + environment
+
+
+def test_request_is_parsed() -> None:
+    parsed = protocol.AttachRequest.parse(request())
+    assert (parsed.pid, parsed.device) == (5, 0)
+    assert parsed.environment == {"A": "1", "B": "x=y"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"", b"x" * 23, request(magic=1), request(version=2), request(size=3), request(size=1 << 31)],
+)
+def test_damaged_request_is_refused(message: bytes) -> None:
+    with pytest.raises(AttachError):
+        protocol.AttachRequest.parse(message)

@@ -1,0 +1,199 @@
+"""Launcher and agent, with a server and a client that only speak the attach protocol."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from job import PYFT, Job, wait_for
+
+from pyft import _native
+
+Start = Callable[..., Job]
+SERVER = f"""#!{sys.executable} -I
+import os, socket
+assert "LD_PRELOAD" not in os.environ and os.environ["PYFT_DEVICE"] == "0"
+agent = socket.socket(fileno=int(os.environ["PYFT_SERVER_FD"]))
+message, fds, _, _ = socket.recv_fds(agent, 4096, 4)
+assert len(message) == 320 and len(fds) == 4
+try:
+    os.pwrite(fds[0], b"x", 0)
+    raise SystemExit("the server can write to the log")
+except OSError:
+    pass
+agent.recv(1)
+"""
+CLIENT = """
+import os, socket, struct, time
+agent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+agent.connect("\\0" + os.environ["PYFT_AGENT"])
+env = b"".join(k.encode() + b"=" + v.encode() + b"\\0" for k, v in os.environ.items())
+agent.send(struct.pack("<6I", 0x41544650, 1, os.getpid(), DEVICE, len(env), 0) + env)
+message, fds, _, _ = socket.recv_fds(agent, 4096, 4)
+print("error", struct.unpack_from("<i", message, 8)[0], "fds", len(fds), flush=True)
+while True:
+    time.sleep(0.02)
+    page = os.pread(fds[1], 4096, 0)
+    if struct.unpack_from("<I", page, 32)[0] == 2:
+        print(page[40:296].partition(b"\\0")[0].decode())
+        raise SystemExit(46)
+"""
+# A tree that tries to get away: a new session, and a double fork.
+ESCAPING = "setsid sleep 1000 & (setsid sleep 1000 &) ; exec "
+
+
+@pytest.fixture
+def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of native files in which only libpyft_native.so is real."""
+    folder = tmp_path / "native"
+    folder.mkdir()
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    for name in ("libpyft_shim", "libpyft_nvml", "libsoftgpu", "libsoftgpu_nvml"):
+        library = str(folder / f"{name}.so")
+        subprocess.run([compiler, "-shared", "-x", "c", "/dev/null", "-o", library], check=True)
+    (folder / "pyft-server").write_text(SERVER)
+    (folder / "pyft-server").chmod(0o755)
+    real = _native.native_dir() / "libpyft_native.so"
+    if real.exists():
+        (folder / "libpyft_native.so").symlink_to(real)
+    monkeypatch.setenv("PYFT_NATIVE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def start(tmp_path: Path, native: Path) -> Iterator[Start]:
+    jobs = []
+
+    def run(*command: str, **options: object) -> Job:
+        folder = tmp_path / f"job{len(jobs)}"
+        folder.mkdir()
+        jobs.append(Job(folder, command, **options))
+        return jobs[-1]
+
+    yield run
+    for job in jobs:
+        job.kill_everything()
+
+
+def client(device: int = 0) -> tuple[str, ...]:
+    return (sys.executable, "-c", CLIENT.replace("DEVICE", str(device)))
+
+
+@pytest.mark.parametrize("how", [[], ["--direct"]])
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)]
+)
+def test_exit_code(start: Start, script: str, code: int, how: list[str]) -> None:
+    job = start("sh", "-c", script, options=["--gpus", "soft:1", *how])
+    assert job.wait() == code
+    job.assert_nothing_left()
+
+
+def test_arguments_are_untouched(start: Start) -> None:
+    arguments = ["", "a b", "*", "$HOME", "--", "--gpus", "-x", "é", "--help"]
+    job = start(sys.executable, "-c", "import sys; print(sys.argv[1:])", *arguments)
+    assert job.wait() == 0
+    assert job.output() == f"{arguments}\n"
+
+
+def test_stdin_and_descriptors_are_inherited(native: Path) -> None:
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    program = f"import os; os.write({writer}, b'five'); os.write(1, os.read(0, 9))"
+    command = [PYFT, "run", "--gpus", "soft:1", "--", sys.executable, "-c", program]
+    result = subprocess.run(command, input=b"hello", capture_output=True, close_fds=False)
+    os.close(writer)
+    assert result.stdout == b"hello"
+    assert os.read(reader, 100) == b"five"
+    os.close(reader)
+
+
+@pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("/etc/passwd", 126)])
+def test_command_that_cannot_start(start: Start, program: str, code: int) -> None:
+    job = start(program)
+    assert job.wait() == code
+    assert f"cannot start [{program}]" in job.errors()
+    job.assert_nothing_left()
+
+
+@pytest.mark.parametrize("gpus", [[], ["--gpus", "all"], ["--gpus", "soft:0"]])
+def test_other_gpus_are_refused(start: Start, gpus: list[str]) -> None:
+    job = start("true", options=gpus)
+    assert job.wait() == 2
+    assert "soft:" in job.errors()
+
+
+def test_environment(start: Start) -> None:
+    program = "import os; print(os.environ['LD_PRELOAD'], os.environ['PYTHONPATH'])"
+    environment = {"LD_PRELOAD": "libc.so.6", "PYTHONPATH": "/mine"}
+    job = start(sys.executable, "-c", program, environment=environment)
+    assert job.wait() == 0
+    preload, path = job.output().split()
+    assert preload.endswith("libpyft_nvml.so:libc.so.6")
+    assert path.endswith("site:/mine")
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_are_forwarded_once(start: Start, signal_number: int) -> None:
+    script = f"trap 'echo got; exit 3' {signal_number}; echo ready; while :; do sleep 0.05; done"
+    job = start("sh", "-c", script)
+    wait_for(lambda: "ready" in job.output(), 10, "the command starts")
+    job.send(signal_number)
+    assert job.wait(10) == 3
+    assert job.output() == "ready\ngot\n"
+    job.assert_nothing_left()
+
+
+@pytest.mark.parametrize("victim", ["launcher", "agent", "client"])
+def test_kill_leaves_nothing(start: Start, victim: str) -> None:
+    job = start("sh", "-c", ESCAPING + '"$@"', "sh", *client())
+    job.wait_attached()
+    os.kill(job.victim(victim), signal.SIGKILL)
+    job.wait(5)
+    job.assert_nothing_left(5)
+    sentence = {
+        "launcher": "the launcher was killed: ended the command and its servers",
+        "agent": f"the agent [pid {job.meta()['agent_pid']}] was killed: ended the command",
+        "client": "rank 0] was killed by signal [9 SIGKILL]; its server [pid",
+    }[victim]
+    assert sentence in job.errors()
+    assert list(job.log_dir.glob("rank0-pid*-dev0.ring"))
+
+
+def test_killed_server_is_reported_to_client_and_user(start: Start) -> None:
+    job = start(*client())
+    job.wait_attached()
+    server = job.victim("server")
+    os.kill(server, signal.SIGKILL)
+    assert job.wait(5) == 46
+    sentence = f"the server [pid {server}] of device [0] was killed by signal [9 SIGKILL]"
+    assert sentence in job.errors()
+    assert sentence in job.output()
+    job.assert_nothing_left()
+
+
+def test_device_that_does_not_exist(start: Start) -> None:
+    job = start(*client(device=1))
+    job.wait()
+    assert "error 19 fds 0" in job.output()
+    assert "device [1] does not exist" in job.errors()
+
+
+def test_memory_is_refused_with_the_cause(start: Start) -> None:
+    job = start(*client(), environment={"PYFT_RING_MB": "lots"})
+    job.wait()
+    assert "PYFT_RING_MB is [lots], which is not a number" in job.errors()
+
+
+def test_old_jobs_are_removed(tmp_path: Path, native: Path) -> None:
+    environment = os.environ | {"PYFT_KEEP_JOBS": "2"}
+    command = [PYFT, "run", "--gpus", "soft:1", "--direct", "--", "true"]
+    for _ in range(4):
+        subprocess.run(command, env=environment, check=True)
+    assert len(list((tmp_path / "state" / "pyft").iterdir())) == 2
