@@ -1,0 +1,252 @@
+"""Read proxy/api/*.toml into checked records; every mistake is refused with the record's name."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FIRST_ID = 64
+ROUTES = ("async", "sync", "local", "handwritten", "unsupported")
+CREATIONS = ("", "minted", "checked", "confirmed")
+SUPPORTS = ("full", "partial", "unsupported")
+REPLAYS = re.compile(r"^(none|read|mutate|configure|(create|destroy):[a-z_]+)$")
+HANDLES = ("stream", "event", "module", "kernel", "cublas")
+# Types of the fields of a hand-written command and of argument annotations: name -> C++ type.
+FIELD_TYPES = {
+    "u32": "uint32_t",
+    "i32": "int32_t",
+    "u64": "uint64_t",
+    "i64": "int64_t",
+    "device_ptr": "uint64_t",
+    "host_ptr": "uint64_t",
+    **{name: "uint64_t" for name in HANDLES},
+    **{f"new_{name}": "uint64_t" for name in HANDLES},
+}
+SCALARS = {"f16": 2, "f32": 4, "f64": 8, "c32": 8, "c64": 16, "i32": 4}
+LIBRARIES = ("cudart", "cuda", "cublas", "cublasLt", "nvml", "pyft")
+KNOWN_KEYS = {
+    "id",
+    "lib",
+    "proto",
+    "header",
+    "route",
+    "creation",
+    "args",
+    "wire",
+    "payload",
+    "backend",
+    "replay",
+    "support",
+    "note",
+}
+IN_BODY = ("value", "device_ptr", *HANDLES)
+
+
+class RecordError(Exception):
+    """A record cannot be used; the text names file, record and reason."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of the C prototype with its annotation."""
+
+    type: str
+    name: str
+    kind: str  # value, out, device_ptr, a handle kind, scalar:X or result:X
+
+
+@dataclass
+class Record:
+    """One API call, or one command that only exists on the ring (lib = "pyft")."""
+
+    name: str
+    file: str
+    lib: str
+    route: str
+    support: str
+    replay: str
+    id: int | None = None
+    creation: str = ""
+    note: str = ""
+    proto: str = ""
+    returns: str = ""
+    params: list[Param] = field(default_factory=list)
+    wire: list[tuple[str, str]] = field(default_factory=list)
+    payload: bool = False
+    backend: bool = False
+    in_header: bool = True
+
+    @property
+    def generated(self) -> bool:
+        """True when client stub and server handler are generated."""
+        return self.route in ("async", "sync")
+
+
+@dataclass
+class Api:
+    """All records plus the symbols that are loud stubs without a record."""
+
+    records: list[Record]
+    symbols: dict[str, list[str]]  # library -> names
+
+    @property
+    def commands(self) -> list[Record]:
+        """Return the records that have a command on the ring, by id."""
+        return sorted((r for r in self.records if r.id is not None), key=lambda r: r.id or 0)
+
+
+def split_prototype(proto: str) -> tuple[str, str, list[tuple[str, str]]]:
+    """Return (return type, name, [(type, name)]) of a C prototype on one line."""
+    match = re.fullmatch(r"(.*?)(\w+)\((.*)\)", proto.strip())
+    if not match:
+        raise ValueError(f"prototype [{proto}] is not 'type name(arguments)'")
+    params: list[tuple[str, str]] = []
+    for text in match[3].split(","):
+        text = text.strip()
+        if text in ("", "void"):
+            continue
+        one = re.fullmatch(r"(.*?)(\w+)(\[\d*\])?", text)
+        if not one or not one[1].strip():
+            raise ValueError(f"parameter [{text}] has no type or no name")
+        params.append((one[1].strip() + (" *" if one[3] else ""), one[2]))
+    return match[1].strip(), match[2], params
+
+
+def check_kind(kind: str, names: set[str]) -> str | None:
+    """Return why an argument annotation is wrong, or None."""
+    if kind in ("value", "out", "device_ptr", *HANDLES):
+        return None
+    head, _, rest = kind.partition(":")
+    if head in ("scalar", "result"):
+        if rest in SCALARS or (rest == "by_compute" and "computeType" in names):
+            return None
+        if rest.startswith("by_type:") and rest[8:] in names:
+            return None
+    return f"annotation [{kind}] is unknown or names no parameter"
+
+
+def parse_wire(entries: list[str]) -> list[tuple[str, str]]:
+    """Return [(kind, field)] and refuse fields that would leave padding."""
+    fields, offset = [], 0
+    for text in entries:
+        kind, _, name = text.partition(" ")
+        if kind not in FIELD_TYPES or not name.isidentifier():
+            raise ValueError(f"wire field [{text}] is not 'type name' with a known type")
+        size = 4 if kind in ("u32", "i32") else 8
+        if offset % size:
+            raise ValueError(f"wire field [{text}] is not aligned: add a u32 before it")
+        offset += size
+        fields.append((kind, name))
+    if offset % 8:
+        raise ValueError("wire fields do not fill 8-byte units: add a u32 at the end")
+    return fields
+
+
+def make_record(file: str, name: str, data: dict) -> Record:
+    """Check one TOML table and return its record."""
+    unknown = set(data) - KNOWN_KEYS
+    if unknown:
+        raise ValueError(f"unknown key [{sorted(unknown)[0]}]")
+    for key, allowed in (("lib", LIBRARIES), ("route", ROUTES), ("support", SUPPORTS)):
+        if data.get(key) not in allowed:
+            raise ValueError(f"[{key}] is [{data.get(key)}], not one of {', '.join(allowed)}")
+    if data.get("creation", "") not in CREATIONS:
+        raise ValueError(f"[creation] is [{data['creation']}], not one of {', '.join(CREATIONS[1:])}")
+    if not REPLAYS.match(data.get("replay", "")):
+        raise ValueError(f"[replay] is [{data.get('replay')}], which is no replay class")
+    record = Record(
+        name=name,
+        file=file,
+        lib=data["lib"],
+        route=data["route"],
+        support=data["support"],
+        replay=data["replay"],
+        id=data.get("id"),
+        creation=data.get("creation", ""),
+        note=data.get("note", ""),
+        proto=data.get("proto", ""),
+        payload=data.get("payload", False),
+        backend=data.get("backend", False),
+        in_header=data.get("header", True),
+    )
+    if record.support != "full" and not record.note:
+        raise ValueError("[note] is required unless support is full")
+    if (record.route == "unsupported") != (record.support == "unsupported"):
+        raise ValueError("route and support must both say unsupported, or neither")
+    fill_prototype(record, data.get("args", {}))
+    fill_command(record, data)
+    return record
+
+
+def fill_prototype(record: Record, args: dict[str, str]) -> None:
+    """Parse the prototype and join it with the argument annotations."""
+    if record.lib == "pyft":
+        if record.proto:
+            raise ValueError("a ring-only command has no prototype")
+        return
+    record.returns, name, params = split_prototype(record.proto)
+    if name != record.name:
+        raise ValueError(f"the prototype declares [{name}]")
+    names = {n for _, n in params}
+    for arg, kind in args.items():
+        if arg not in names:
+            raise ValueError(f"[args] names [{arg}], which the prototype lacks")
+        if why := check_kind(kind, names):
+            raise ValueError(f"argument [{arg}]: {why}")
+    record.params = [Param(t, n, args.get(n, "value")) for t, n in params]
+    for param in record.params if record.generated else ():
+        if param.kind == "value" and "*" in param.type:
+            raise ValueError(f"argument [{param.name}] is a pointer without annotation")
+
+
+def fill_command(record: Record, data: dict) -> None:
+    """Check id and wire fields: who crosses the ring needs both, nobody else may have them."""
+    record.wire = parse_wire(data.get("wire", []))
+    if record.generated:
+        record.backend = True
+        if record.wire:
+            raise ValueError("[wire] is for hand-written commands; generated ones follow the prototype")
+    crosses = record.generated or bool(record.wire)
+    if crosses and (not isinstance(record.id, int) or not FIRST_ID <= record.id <= 65535):
+        raise ValueError(f"[id] is [{record.id}]; a command needs a number from {FIRST_ID} to 65535")
+    if not crosses and record.id is not None:
+        raise ValueError("[id] is given but nothing crosses the ring")
+
+
+def load(folder: Path) -> Api:
+    """Read every *.toml of `folder`."""
+    records: dict[str, Record] = {}
+    symbols: dict[str, list[str]] = {}
+    ids: dict[int, str] = {}
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            tables = tomllib.loads(path.read_text())
+        except tomllib.TOMLDecodeError as error:
+            raise RecordError(f"{path.name}: {error}") from None
+        for name, data in tables.items():
+            if name == "symbols":
+                symbols.update(data)
+                continue
+            try:
+                record = make_record(path.stem, name, data)
+                if record.id is not None and record.id in ids:
+                    raise ValueError(f"[id] {record.id} is already used by [{ids[record.id]}]")
+                if name in records:
+                    raise ValueError(f"is already described in {records[name].file}.toml")
+            except ValueError as error:
+                raise RecordError(f"{path.name}: [{name}]: {error}") from None
+            records[name] = record
+            if record.id is not None:
+                ids[record.id] = name
+    for names in symbols.values():
+        for name in names:
+            if name in records:
+                raise RecordError(f"[{name}] has a record and is listed as a stub too")
+    return Api(list(records.values()), symbols)

@@ -1,0 +1,138 @@
+"""Emit the client's side: stubs of generated routes, loud stubs, export list, prototype check."""
+
+from __future__ import annotations
+
+from api_records import SCALARS, Api, Param, Record
+from emit_wire import BANNER, exported, fields
+
+# Library -> (result code of "not supported", C type of the result).
+NOT_SUPPORTED = {
+    "cudart": "801",
+    "cuda": "801",
+    "cublas": "15",
+    "cublasLt": "15",
+    "cudnn": "3000",
+    "nccl": "5",
+    "cufft": "16",
+    "curand": "999",
+    "cusolver": "9",
+    "cusparse": "10",
+    "cufile": "5009",
+}
+TEXT_RESULTS = ("GetErrorString", "GetErrorName", "GetStatusString", "GetLastError")
+
+
+def signature(record: Record) -> str:
+    """Return the C++ parameter list of a record."""
+    return ", ".join(f"{p.type} {p.name}" for p in record.params)
+
+
+def scalar_size(param: Param) -> str:
+    """Return the C++ expression of the bytes behind a host scalar."""
+    rest = param.kind.partition(":")[2]
+    if rest == "by_compute":
+        return "compute_scalar_bytes(computeType)"
+    if rest.startswith("by_type:"):
+        return f"type_bytes({rest[8:]})"
+    return str(SCALARS[rest])
+
+
+def assign(param: Param) -> str:
+    """Return the statement that stores one parameter in the command."""
+    if param.kind == "cublas":
+        return f"body.{param.name} = blas->state;"
+    if param.kind == "value":
+        return f"body.{param.name} = static_cast<decltype(body.{param.name})>({param.name});"
+    if param.kind.startswith("scalar"):
+        return f"body.{param.name} = blas_scalar(*blas, {param.name}, {scalar_size(param)});"
+    return f"body.{param.name} = reinterpret_cast<uint64_t>({param.name});"
+
+
+def stub(record: Record) -> list[str]:
+    """Return the lines of one generated client stub."""
+    blas = any(p.kind == "cublas" for p in record.params)
+    result = next((p for p in record.params if p.kind.startswith("result")), None)
+    lines = [f"PYFT_API {record.returns} {record.name}({signature(record)}) {{"]
+    lines.append(f"  enter(Api::{record.name});")
+    if blas:
+        handle = next(p.name for p in record.params if p.kind == "cublas")
+        lines.append(f"  BlasHandle* blas = blas_handle({handle});")
+        lines.append("  if (!blas) return CUBLAS_STATUS_NOT_INITIALIZED;")
+    lines.append(f"  cmd::{record.name} body{{}};")
+    lines += [f"  {assign(p)}" for p in record.params if p.kind != "out"]
+    call = f"static_cast<uint16_t>(Call::{record.name})"
+    if blas:
+        extra = f", {result.name}, {scalar_size(result)}" if result else ""
+        function = "blas_send_result" if result else "blas_send"
+        lines.append(f"  return {function}(*blas, {call}, &body, sizeof body{extra});\n}}\n")
+        return lines
+    outs = [p for p in record.params if p.kind == "out"]
+    pointers = "".join(f", {p.name}" for p in outs)
+    stream = next((p.name for p in record.params if p.kind == "stream"), None)
+    if record.route == "sync":
+        lines.append(f"  return simple_call<{record.returns}>({call}, &body, sizeof body{pointers});\n}}\n")
+    else:
+        value = f"reinterpret_cast<uint64_t>({stream})" if stream else "0"
+        lines.append(f"  return simple_send<{record.returns}>({call}, {value}, &body, sizeof body);\n}}\n")
+    return lines
+
+
+def emit_stubs(api: Api) -> str:
+    """Return client_stubs.cc."""
+    lines = [BANNER, '#include "client/generated_calls.h"\n\nusing namespace pyft;          // NOLINT']
+    lines.append("using namespace pyft::client;  // NOLINT: generated bodies stay readable\n")
+    for record in api.records:
+        if record.generated:
+            lines += stub(record)
+    return "\n".join(lines)
+
+
+def loud(name: str, lib: str) -> str:
+    """Return one loud stub: names itself once, counts, answers not supported."""
+    if name.endswith(TEXT_RESULTS):
+        return f'PYFT_API const char* {name}() {{\n  return loud_text(Api::{name});\n}}'
+    return f"PYFT_API long {name}() {{\n  return loud(Api::{name}, {NOT_SUPPORTED[lib]});\n}}"
+
+
+def emit_loud(api: Api) -> str:
+    """Return loud_stubs.cc. It includes no vendor header: the stubs have no parameters."""
+    lines = [BANNER, '#include "client/loud.h"\n\nusing namespace pyft;          // NOLINT']
+    lines.append("using namespace pyft::client;  // NOLINT\n")
+    lines += [loud(r.name, r.lib) for r in api.records if r.route == "unsupported" and r.lib != "pyft"]
+    for lib, names in sorted(api.symbols.items()):
+        lines += [loud(name, lib) for name in names]
+    return "\n".join(lines) + "\n"
+
+
+def emit_exports(api: Api, lib: str = "") -> str:
+    """Return a linker version script: exactly these symbols, unversioned."""
+    if lib:
+        names = [r.name for r in api.records if r.lib == lib]
+    else:
+        names = [*exported(api), "pyft_cut", "pyft_gate", "pyft_stats"]
+    return "{\n  global:\n" + "".join(f"    {n};\n" for n in names) + "  local: *;\n};\n"
+
+
+def emit_entry_points(api: Api) -> str:
+    """Return entry_points.cc: name -> our function, for cuGetProcAddress and its relatives."""
+    names = [r.name for r in api.records if r.lib in ("cuda", "cudart")]
+    names += [n for lib in ("cuda", "cudart") for n in api.symbols.get(lib, [])]
+    lines = [BANNER, '#include "client/entry_points.h"\n']
+    lines += [f'extern "C" void pyft_entry_{n}() __asm__("{n}");' for n in names]
+    lines.append("\nnamespace pyft::client {\n\nconst EntryPoint kEntryPoints[] = {")
+    lines += [f'    {{"{n}", &pyft_entry_{n}}},' for n in sorted(names)]
+    lines.append(f"}};\nconst unsigned kEntryPointCount = {len(names)};\n\n}}  // namespace pyft::client\n")
+    return "\n".join(lines)
+
+
+def emit_proto_check(api: Api) -> str:
+    """Return proto_check.cc: the compiler compares every prototype with the vendor's header."""
+    lines = [BANNER, '#include <type_traits>\n\n#include "client/vendor.h"\n']
+    for record in api.records:
+        if record.proto and record.in_header and record.lib != "nvml":
+            types = ", ".join(p.type for p in record.params)
+            lines.append(f"static_assert(std::is_same_v<decltype(::{record.name}), {record.returns}({types})>);")
+    return "\n".join(lines) + "\n"
+
+
+__all__ = ["emit_entry_points", "emit_exports", "emit_loud", "emit_proto_check", "emit_stubs", "fields"]

@@ -1,0 +1,54 @@
+"""Generate the C++ of the API proxy from proxy/api/*.toml.
+
+`gen_api.py --api proxy/api --out BUILD/proxy/api` writes all sources there; `--docs FILE` writes the coverage page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import api_records
+import emit_client
+import emit_docs
+import emit_server
+import emit_wire
+
+OUTPUTS = {
+    "call_ids.h": emit_wire.emit_call_ids,
+    "names.cc": emit_wire.emit_names,
+    "commands.h": emit_wire.emit_commands,
+    "print_calls.cc": emit_wire.emit_printer,
+    "client_stubs.cc": emit_client.emit_stubs,
+    "loud_stubs.cc": emit_client.emit_loud,
+    "entry_points.cc": emit_client.emit_entry_points,
+    "proto_check.cc": emit_client.emit_proto_check,
+    "exports.map": emit_client.emit_exports,
+    "exports_nvml.map": lambda api: emit_client.emit_exports(api, "nvml"),
+    "backend_table.h": emit_server.emit_table,
+    "mock_table.h": emit_server.emit_mock,
+    "dispatch.cc": emit_server.emit_dispatch,
+    "handler_declarations.h": emit_server.emit_handler_declarations,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--api", type=Path, default=Path(__file__).parents[2] / "proxy" / "api")
+    parser.add_argument("--out", type=Path, help="folder of the generated sources")
+    parser.add_argument("--docs", type=Path, help="write the coverage page there")
+    args = parser.parse_args()
+    try:
+        api = api_records.load(args.api)
+    except api_records.RecordError as error:
+        raise SystemExit(f"gen_api: {error}") from None
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for name, emit in OUTPUTS.items():
+            (args.out / name).write_text(emit(api))
+    if args.docs:
+        args.docs.write_text(emit_docs.emit_coverage(api))
+
+
+if __name__ == "__main__":
+    main()
