@@ -1,0 +1,101 @@
+"""Run examples/train_gpt.py in one of three ways and collect losses and step times."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+TRAIN = str(ROOT / "examples" / "train_gpt.py")
+WARM_UP_STEPS = 2  # the first ones load kernels and choose algorithms
+MODES = ("proxied", "direct", "cpu")
+
+_STEP = re.compile(r"step=(\d+) loss=(\S+)")
+_HASH = re.compile(r"rank=0 params_sha256=(\S+)")
+
+
+@dataclass
+class Training:
+    """What one run printed, when, and what pyft counted."""
+
+    mode: str
+    losses: list[str] = field(default_factory=list)  # as printed: repr of a float
+    times: list[float] = field(default_factory=list)
+    parameters: str = ""
+    report: dict[str, Any] = field(default_factory=dict)
+    exit_code: int = 0
+
+    def step_seconds(self) -> list[float]:
+        """Return the time of each step after the warm-up."""
+        gaps = [b - a for a, b in zip(self.times, self.times[1:], strict=False)]
+        return gaps[WARM_UP_STEPS - 1 :]
+
+
+def command(mode: str, arguments: Sequence[str], report: str, torchrun: bool) -> list[str]:
+    """Return the command line of a run."""
+    program = [sys.executable, TRAIN]
+    if torchrun:
+        program = [str(BIN / "torchrun"), "--nproc-per-node", "1", TRAIN]
+    program += arguments
+    if mode == "cpu":
+        return program
+    how = ["--direct"] if mode == "direct" else []
+    return [str(BIN / "pyft"), "run", "--gpus", "soft:1", *how, "--report", report, "--", *program]
+
+
+def train(
+    mode: str,
+    arguments: Sequence[str] = (),
+    torchrun: bool = True,
+    on_step: Callable[[int], None] = lambda step: None,
+) -> Training:
+    """Run to the end; `on_step` is called as the steps are printed."""
+    result = Training(mode)
+    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    if mode == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        process = subprocess.Popen(
+            command(mode, arguments, str(report), torchrun),
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            if step := _STEP.match(line):
+                result.losses.append(step.group(2))
+                result.times.append(time.perf_counter())
+                on_step(int(step.group(1)))
+            elif parameters := _HASH.match(line):
+                result.parameters = parameters.group(1)
+        result.exit_code = process.wait()
+        if report.exists():
+            result.report = json.loads(report.read_text())
+    return result
+
+
+def largest_relative_difference(a: Training, b: Training, steps: int) -> float:
+    """Compare the losses of the first steps."""
+    pairs = list(zip(a.losses, b.losses, strict=False))[:steps]
+    return max((abs(float(x) - float(y)) / abs(float(y)) for x, y in pairs), default=float("inf"))
+
+
+def spread(values: Sequence[float], scale: float = 1.0, digits: int = 1) -> str:
+    """Return "median (min to max, n)"."""
+    if not values:
+        return "-"
+    middle, low, high = (f(values) * scale for f in (statistics.median, min, max))
+    return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}, n={len(values)})"
