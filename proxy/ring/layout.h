@@ -34,6 +34,7 @@ inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kEntryAlign = 16;
 inline constexpr uint32_t kReplySlots = 256;
 inline constexpr uint32_t kReplyInlineBytes = 1984;
+inline constexpr uint32_t kReplyValues = 5;
 inline constexpr uint32_t kCompletionWords = 65536;
 inline constexpr uint32_t kNoSlot = 0xffffffff;
 
@@ -113,7 +114,7 @@ struct alignas(64) ReplySlot {
   int32_t code;                    // the API's own result code
   uint32_t bytes;                  // used part of data
   std::atomic<uint32_t> waiters;   // client: threads asleep on `futex`; none = no wake-up call
-  uint64_t values[5];
+  uint64_t values[kReplyValues];
   uint8_t data[kReplyInlineBytes];
 };
 static_assert(sizeof(ReplySlot) == 2048);

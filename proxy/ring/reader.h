@@ -38,7 +38,7 @@ class Reader {
 
  private:
   Next damaged(const std::string& what);
-  bool check_header(const EntryHeader& header, uint64_t appended);
+  bool check_header(const EntryHeader& header);
   bool find_payload(EntryView* out);
   bool overtaken();
 

@@ -1,0 +1,222 @@
+#include "ring/object_log.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "pyft/fault.h"
+
+namespace pyft::ring {
+
+namespace {
+
+constexpr uint64_t kBackingStep = uint64_t{1} << 20;
+
+uint64_t align_up(uint64_t value, uint64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+std::span<const std::byte> body_of(const EntryHeader& header) {
+  const uint64_t end = header.flags & kHasPayload ? header.payload_position : header.size;
+  return {reinterpret_cast<const std::byte*>(&header + 1), end - sizeof header};
+}
+
+}  // namespace
+
+uint64_t object_key(std::span<const std::byte> body) {
+  uint64_t key = 0;
+  if (body.size() >= sizeof key) std::memcpy(&key, body.data(), sizeof key);
+  return key;
+}
+
+ObjectLog::ObjectLog(Channel& channel) : channel_(channel) {}
+
+EntryHeader* ObjectLog::at(uint64_t position) const {
+  return reinterpret_cast<EntryHeader*>(channel_.object_log() +
+                                        position % channel_.object_log_bytes());
+}
+
+bool ObjectLog::fold(const EntryHeader& header, std::span<const std::byte> body,
+                     std::span<const std::byte> payload) {
+  const uint64_t key = object_key(body);
+  if (header.flags & kDestroys) {
+    const auto found = live_.find(key);
+    if (found == live_.end()) return true;
+    for (const Live& live : found->second) kill(live);
+    live_.erase(found);
+    return true;
+  }
+  std::vector<Live>& live = live_[key];
+  if (repeats_last_setting(live, header, body)) return true;
+  uint64_t position = 0;
+  if (!append(header, body, payload, &position)) {
+    channel_.log().object_log_lost.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  live_[key].push_back({position, header.seq, header.call});
+  return true;
+}
+
+// A setting that is set again to the same value adds nothing.
+bool ObjectLog::repeats_last_setting(const std::vector<Live>& live, const EntryHeader& header,
+                                     std::span<const std::byte> body) const {
+  const auto last = std::find_if(live.rbegin(), live.rend(),
+                                 [&](const Live& l) { return l.call == header.call; });
+  if (last == live.rend() || header.flags & kHasPayload) return false;
+  const auto old = body_of(*at(last->position));
+  return old.size() == body.size() && std::equal(old.begin(), old.end(), body.begin());
+}
+
+void ObjectLog::forget(uint64_t seq) {
+  for (auto it = live_.begin(); it != live_.end(); ++it) {
+    const auto found = std::find_if(it->second.begin(), it->second.end(),
+                                    [&](const Live& l) { return l.seq == seq; });
+    if (found == it->second.end()) continue;
+    kill(*found);
+    it->second.erase(found);
+    if (it->second.empty()) live_.erase(it);
+    return;
+  }
+}
+
+void ObjectLog::kill(const Live& live) {
+  EntryHeader* header = at(live.position);
+  header->flags |= kFoldedDead;
+  live_bytes_ -= header->size;
+  dead_bytes_ += header->size;
+}
+
+bool ObjectLog::append(const EntryHeader& header, std::span<const std::byte> body,
+                       std::span<const std::byte> payload, uint64_t* position) {
+  const uint64_t body_end = sizeof header + align_up(body.size(), kEntryAlign);
+  const uint64_t size = body_end + align_up(payload.size(), kEntryAlign);
+  if (size > UINT32_MAX) return false;
+  if (dead_bytes_ > live_bytes_ && dead_bytes_ > channel_.object_log_bytes() / 8) compact();
+  if (!reserve(size, position)) {
+    compact();
+    if (!reserve(size, position)) return false;
+  }
+  EntryHeader* out = at(*position);
+  *out = header;
+  out->size = static_cast<uint32_t>(size);
+  out->payload_position = body_end;
+  auto* bytes = reinterpret_cast<std::byte*>(out);
+  std::memcpy(bytes + sizeof header, body.data(), body.size());
+  if (!payload.empty()) std::memcpy(bytes + body_end, payload.data(), payload.size());
+  live_bytes_ += size;
+  PYFT_FAULT("objects.before_publish");
+  channel_.log().object_log_used.store(*position + size, std::memory_order_release);
+  return true;
+}
+
+// Room for `bytes` at the end, with a pad before it if the area's end is in the way.
+bool ObjectLog::reserve(uint64_t bytes, uint64_t* position) {
+  LogHeader& log = channel_.log();
+  const uint64_t capacity = channel_.object_log_bytes();
+  const uint64_t used = log.object_log_used.load(std::memory_order_relaxed);
+  const uint64_t tail = capacity - used % capacity;
+  const uint64_t pad = tail < bytes ? tail : 0;
+  if (bytes > capacity || used + pad + bytes > log.object_log_begin.load() + capacity ||
+      !back(used, used + pad + bytes))
+    return false;
+  if (pad) {
+    EntryHeader* header = at(used);
+    header->size = static_cast<uint32_t>(pad);
+    header->call = static_cast<uint16_t>(Mark::kPad);
+    header->flags = kFoldedDead;
+    header->seq = 0;
+    log.object_log_used.store(used + pad, std::memory_order_release);
+  }
+  *position = used + pad;
+  return true;
+}
+
+// The object log is sparse: pages are allocated before they are written, so that missing memory is
+// an answer and not a SIGBUS.
+bool ObjectLog::back(uint64_t begin, uint64_t end) {
+  const uint64_t capacity = channel_.object_log_bytes();
+  const uint64_t file_offset =
+      static_cast<uint64_t>(channel_.log_view().object_log -
+                            reinterpret_cast<const std::byte*>(channel_.log_view().header));
+  if (backed_ < begin) backed_ = begin;
+  while (backed_ < end) {
+    const uint64_t offset = backed_ % capacity;
+    const uint64_t page_begin = offset / kPageBytes * kPageBytes;
+    const uint64_t step = std::min(kBackingStep, capacity - page_begin);
+    if (fallocate(channel_.log_fd(), 0, static_cast<off_t>(file_offset + page_begin),
+                  static_cast<off_t>(step)))
+      return false;
+    backed_ += step - (offset - page_begin);
+  }
+  return true;
+}
+
+// Copies what lives behind the end, then moves the beginning there. A crash in between leaves
+// entries twice (same sequence number), never half.
+void ObjectLog::compact() {
+  LogHeader& log = channel_.log();
+  const uint64_t begin = log.object_log_used.load(std::memory_order_relaxed);
+  const uint64_t old_begin = log.object_log_begin.load(std::memory_order_relaxed);
+  std::vector<std::pair<uint64_t, Live*>> order;
+  for (auto& [key, entries] : live_)
+    for (Live& live : entries) order.push_back({live.position, &live});
+  std::sort(order.begin(), order.end());
+  std::vector<uint64_t> moved;
+  for (const auto& [from, live] : order) {
+    uint64_t to = 0;
+    const uint64_t size = at(from)->size;
+    if (!reserve(size, &to)) break;
+    std::memcpy(at(to), at(from), size);
+    log.object_log_used.store(to + size, std::memory_order_release);
+    moved.push_back(to);
+  }
+  PYFT_FAULT("objects.before_compacted");
+  if (moved.size() < order.size()) {
+    // No room for the copies: what was copied is marked dead again and nothing is gained.
+    for (const uint64_t position : moved) {
+      at(position)->flags |= kFoldedDead;
+      dead_bytes_ += at(position)->size;
+    }
+    return;
+  }
+  for (size_t i = 0; i < moved.size(); ++i) order[i].second->position = moved[i];
+  log.object_log_begin.store(begin, std::memory_order_release);
+  dead_bytes_ = 0;
+  ++compactions_;
+  (void)old_begin;
+}
+
+bool for_each_object(const LogView& log,
+                     const std::function<void(const EntryHeader&, std::span<const std::byte>,
+                                              std::span<const std::byte>)>& each,
+                     std::string* error) {
+  const uint64_t begin = log.header->object_log_begin.load(std::memory_order_acquire);
+  const uint64_t end = log.header->object_log_used.load(std::memory_order_acquire);
+  uint64_t position = begin;
+  while (position < end && end - begin <= log.object_log_bytes) {
+    const uint64_t offset = position % log.object_log_bytes;
+    const uint64_t limit = std::min(log.object_log_bytes - offset, end - position);
+    EntryHeader header{};
+    std::memcpy(&header, log.object_log + offset, std::min<uint64_t>(sizeof header, limit));
+    const bool pad = header.call == static_cast<uint16_t>(Mark::kPad);
+    if (header.size < (pad ? kEntryAlign : sizeof header) || header.size % kEntryAlign ||
+        header.size > limit)
+      break;
+    const bool payload = header.flags & kHasPayload;
+    const uint64_t body_end = payload ? header.payload_position : header.size;
+    if (!pad && (body_end < sizeof header || body_end > header.size ||
+                 (payload && header.payload_bytes > header.size - body_end)))
+      break;
+    const std::byte* at = log.object_log + offset;
+    if (!pad && !(header.flags & kFoldedDead))
+      each(header, {at + sizeof header, body_end - sizeof header},
+           {at + body_end, payload ? header.payload_bytes : 0});
+    position += header.size;
+  }
+  if (position == end) return true;
+  *error = "the object log is damaged at position [" + std::to_string(position) + "]";
+  return false;
+}
+
+}  // namespace pyft::ring

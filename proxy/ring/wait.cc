@@ -1,0 +1,142 @@
+#include "ring/wait.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+namespace pyft::ring {
+
+namespace {
+
+std::atomic<bool> forked_child{false};
+
+uint64_t spin_budget_of_this_machine() {
+  if (const char* text = std::getenv("PYFT_SPIN_US"))
+    return std::strtoull(text, nullptr, 10) * 1000;
+  cpu_set_t cpus;
+  const int cores = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+  // A spinner must not take the core from the process it waits for: with one core never spin, with
+  // two only for about the time of a context switch.
+  if (cores <= 1) return 0;
+  return cores <= 2 ? 3'000 : 50'000;
+}
+
+uint64_t heartbeat_timeout_ns() {
+  const char* text = std::getenv("PYFT_HEARTBEAT_TIMEOUT_S");
+  const double seconds = text ? std::strtod(text, nullptr) : 30.0;
+  return static_cast<uint64_t>((seconds > 0 ? seconds : 30.0) * 1e9);
+}
+
+bool hung_up(int fd) {
+  pollfd poller{fd, POLLRDHUP, 0};
+  return fd >= 0 && poll(&poller, 1, 0) == 1 && (poller.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+const char* reason(WaitStatus status) {
+  switch (status) {
+    case WaitStatus::kServerDead:
+      return "the server ended";
+    case WaitStatus::kAgentGone:
+      return "the agent is gone";
+    case WaitStatus::kHeartbeatStale:
+      return "the server has stopped moving";
+    case WaitStatus::kForked:
+      return "this process is a fork of the one that uses the device";
+    case WaitStatus::kTooLarge:
+      return "a command is larger than the ring or arena allows";
+    case WaitStatus::kEnding:
+      return "the session is ending";
+    case WaitStatus::kOk:
+      break;
+  }
+  return "all is well";
+}
+
+}  // namespace
+
+uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t spin_budget_ns() {
+  static const uint64_t budget = spin_budget_of_this_machine();
+  return budget;
+}
+
+void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+void futex_wake(const std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, uint64_t timeout_ns) {
+  const timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000),
+                         static_cast<long>(timeout_ns % 1'000'000'000)};
+  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+}
+
+ClientLiveness::ClientLiveness(const Channel& channel, int agent_fd)
+    : channel_(channel),
+      agent_fd_(agent_fd),
+      created_ns_(now_ns()),
+      heartbeat_timeout_ns_(heartbeat_timeout_ns()) {}
+
+WaitStatus ClientLiveness::check() const {
+  if (in_forked_child()) return WaitStatus::kForked;
+  const ControlPage& page = channel_.control();
+  switch (static_cast<ChannelStatus>(page.status.load(std::memory_order_acquire))) {
+    case ChannelStatus::kServerDead:
+      return WaitStatus::kServerDead;
+    case ChannelStatus::kAgentEnding:
+      return WaitStatus::kAgentGone;
+    default:
+      break;
+  }
+  if (hung_up(agent_fd_)) return WaitStatus::kAgentGone;
+  // No beat yet: the server is still starting, so count from our own start.
+  const uint64_t beat = page.heartbeat_ns.load(std::memory_order_relaxed);
+  const uint64_t last = beat ? beat : created_ns_, now = now_ns();
+  const bool stale = now > last && now - last > heartbeat_timeout_ns_;
+  return stale ? WaitStatus::kHeartbeatStale : WaitStatus::kOk;
+}
+
+std::string ClientLiveness::sentence(WaitStatus status) const {
+  const ControlPage& page = channel_.control();
+  char text[sizeof page.status_text + 1] = {};
+  if (status == WaitStatus::kServerDead || status == WaitStatus::kAgentGone)
+    std::memcpy(text, page.status_text, sizeof page.status_text);
+  std::string result = "pyft: device [" + std::to_string(channel_.device()) + "] is lost: ";
+  result += text[0] ? text : reason(status);
+  result += "; server pid [" + std::to_string(page.server_pid) + "], entry [" +
+            std::to_string(page.dispatching_seq.load()) + "] was being executed, ring position [" +
+            std::to_string(page.consumed.load()) + "] of [" +
+            std::to_string(channel_.log().appended.load()) + "]";
+  return result;
+}
+
+bool in_forked_child() {
+  return forked_child.load(std::memory_order_relaxed);
+}
+
+void arm_fork_guard() {
+  static const int armed = pthread_atfork(nullptr, nullptr, [] { forked_child = true; });
+  (void)armed;
+}
+
+}  // namespace pyft::ring

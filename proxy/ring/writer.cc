@@ -1,0 +1,289 @@
+#include "ring/writer.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "pyft/fault.h"
+
+namespace pyft::ring {
+
+namespace {
+
+constexpr uint64_t kPayloadAlign = 64;
+
+uint64_t align_up(uint64_t value, uint64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+[[noreturn]] void damaged(uint64_t position, uint32_t size) {
+  std::fprintf(stderr,
+               "pyft: the command ring is damaged: entry at position [%llu] has size [%u]; this "
+               "process wrote over it\n",
+               static_cast<unsigned long long>(position), size);
+  std::abort();
+}
+
+}  // namespace
+
+uint32_t thread_index() {
+  static std::atomic<uint32_t> next{0};
+  thread_local const uint32_t index = next.fetch_add(1, std::memory_order_relaxed);
+  return index;
+}
+
+Writer::Writer(Channel& channel, const Liveness& liveness)
+    : channel_(channel), liveness_(liveness), object_log_(channel) {
+  arm_fork_guard();
+  const LogHeader& log = channel.log();
+  appended_ = log.appended;
+  arena_head_ = arena_free_before_ = log.arena_head;
+  next_seq_ = log.next_seq;
+  oldest_ = log.oldest;
+}
+
+Entry Writer::begin(uint16_t call, uint32_t body_bytes, uint16_t flags, uint64_t payload_bytes) {
+  Entry entry;
+  if (in_forked_child()) return entry;  // before the mutex: its owner may not exist here
+  entry.lock_ = std::unique_lock(mutex_);
+  const uint64_t size = align_up(sizeof(EntryHeader) + body_bytes, kEntryAlign);
+  uint64_t begin = 0, payload_position = 0;
+  if (body_bytes > max_body_bytes() || payload_bytes > max_payload_bytes())
+    entry.status_ = WaitStatus::kTooLarge;
+  else
+    entry.status_ = reserve_ring(size, &begin, &entry.end_);
+  if (entry.ok() && payload_bytes) entry.status_ = reserve_arena(payload_bytes, &payload_position);
+  if (!entry.ok()) {
+    entry.lock_.unlock();
+    return entry;
+  }
+  std::byte* at = channel_.ring() + begin % channel_.ring_bytes();
+  entry.header_ = reinterpret_cast<EntryHeader*>(at);
+  const uint16_t all_flags = flags | (payload_bytes ? kHasPayload : 0);
+  *entry.header_ = {static_cast<uint32_t>(size),
+                    call,
+                    all_flags,
+                    next_seq_,
+                    thread_index(),
+                    kNoSlot,
+                    payload_position,
+                    payload_bytes,
+                    0};
+  std::memset(at + size - kEntryAlign, 0, size > sizeof(EntryHeader) ? kEntryAlign : 0);
+  entry.body_ = {at + sizeof(EntryHeader), body_bytes};
+  if (payload_bytes)
+    entry.payload_ = {channel_.arena() + payload_position % channel_.arena_bytes(), payload_bytes};
+  PYFT_FAULT("ring.after_begin");
+  return entry;
+}
+
+uint64_t Writer::publish(Entry entry) {
+  LogHeader& log = channel_.log();
+  EntryHeader& header = *entry.header_;
+  header.time_ns = now_ns();
+  const uint64_t seq = header.seq;
+  if (header.flags & (kCreates | kDestroys)) folds_.push_back({entry.end_ - header.size, seq});
+  next_seq_ = seq + 1;
+  appended_ = entry.end_;
+  log.next_seq.store(next_seq_, std::memory_order_relaxed);
+  log.entries_total.store(log.entries_total.load(std::memory_order_relaxed) + 1,
+                          std::memory_order_relaxed);
+  PYFT_FAULT("ring.before_publish");
+  // Everything above becomes visible with this store. Sequentially consistent, because the load
+  // of server_sleeping in ring_doorbell() must not pass it: the server could sleep for ever.
+  log.appended.store(appended_, std::memory_order_seq_cst);
+  PYFT_FAULT("ring.after_publish");
+  entry.lock_.unlock();
+  ring_doorbell();
+  return seq;
+}
+
+void Writer::ring_doorbell() {
+  ControlPage& page = channel_.control();
+  if (!page.server_sleeping.load(std::memory_order_seq_cst)) return;
+  // Only one of several writers pays for the wake-up.
+  if (!page.server_sleeping.exchange(0, std::memory_order_seq_cst)) return;
+  page.doorbell.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(page.doorbell);
+}
+
+uint64_t Writer::ring_free_limit() const {
+  const uint64_t committed = channel_.log().committed.load(std::memory_order_relaxed);
+  const uint64_t consumed = channel_.control().consumed.load(std::memory_order_acquire);
+  return committed < consumed ? committed : consumed;
+}
+
+WaitStatus Writer::reserve_ring(uint64_t bytes, uint64_t* begin, uint64_t* end) {
+  const uint64_t ring_bytes = channel_.ring_bytes();
+  const uint64_t tail = ring_bytes - appended_ % ring_bytes;
+  const uint64_t pad = tail < bytes ? tail : 0;
+  *begin = appended_ + pad;
+  *end = *begin + bytes;
+  // `oldest` is never behind committed work, so room below it needs no look at the cursors.
+  if (*end > oldest_ + ring_bytes) {
+    if (*end > ring_free_limit() + ring_bytes)
+      if (const WaitStatus status = forced_cut(); status != WaitStatus::kOk) return status;
+    retire_oldest(*end);
+  }
+  if (pad) {
+    auto* header = reinterpret_cast<EntryHeader*>(channel_.ring() + appended_ % ring_bytes);
+    header->size = static_cast<uint32_t>(pad);
+    header->call = static_cast<uint16_t>(Mark::kPad);
+    header->flags = 0;
+    header->seq = 0;
+  }
+  return WaitStatus::kOk;
+}
+
+// Gives up whole entries until [.., new_end) fits, and some more so that this is rare.
+void Writer::retire_oldest(uint64_t new_end) {
+  const uint64_t ring_bytes = channel_.ring_bytes();
+  const uint64_t spare = ring_bytes / 64 < 65536 ? ring_bytes / 64 : 65536;
+  const uint64_t limit = ring_free_limit();
+  while (oldest_ + ring_bytes < new_end + spare && oldest_ < limit) {
+    const auto* header =
+        reinterpret_cast<const EntryHeader*>(channel_.ring() + oldest_ % ring_bytes);
+    if (header->size < kEntryAlign || header->size % kEntryAlign) damaged(oldest_, header->size);
+    oldest_ += header->size;
+  }
+  // An exchange and not a store: the bytes written next must not become visible before it.
+  channel_.log().oldest.exchange(oldest_, std::memory_order_acq_rel);
+  PYFT_FAULT("ring.after_retire");
+}
+
+WaitStatus Writer::reserve_arena(uint64_t bytes, uint64_t* position) {
+  const uint64_t arena_bytes = channel_.arena_bytes();
+  const uint64_t tail = arena_bytes - arena_head_ % arena_bytes;
+  *position = arena_head_ + (tail < bytes ? tail : 0);
+  const uint64_t end = *position + align_up(bytes, kPayloadAlign);
+  if (end > arena_free_before_ + arena_bytes) {
+    pass_commit_points();
+    if (end > arena_free_before_ + arena_bytes)
+      if (const WaitStatus status = forced_cut(); status != WaitStatus::kOk) return status;
+  }
+  arena_head_ = end;
+  // Before the bytes: a reader knows by it which older payloads may be overwritten.
+  channel_.log().arena_head.exchange(arena_head_, std::memory_order_acq_rel);
+  return WaitStatus::kOk;
+}
+
+WaitStatus Writer::forced_cut() {
+  LogHeader& log = channel_.log();
+  log.space_waits.fetch_add(1, std::memory_order_relaxed);
+  if (const WaitStatus status = wait_consumed(appended_); status != WaitStatus::kOk) return status;
+  log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
+  commit(appended_, arena_head_);
+  pass_commit_points();
+  return WaitStatus::kOk;
+}
+
+WaitStatus Writer::wait_consumed(uint64_t position) {
+  ControlPage& page = channel_.control();
+  return wait_until(page.consumed_futex, &page.consumed_waiters, liveness_,
+                    [&] { return page.consumed.load(std::memory_order_seq_cst) >= position; });
+}
+
+WaitStatus Writer::wait_consumed_all() {
+  if (in_forked_child()) return WaitStatus::kForked;
+  return wait_consumed(channel_.log().appended.load(std::memory_order_acquire));
+}
+
+// The object log first: what leaves the ring must be there already.
+void Writer::commit(uint64_t ring_position, uint64_t arena_position) {
+  LogHeader& log = channel_.log();
+  fold_pending(ring_position);
+  PYFT_FAULT("ring.after_fold");
+  commits_.push_back({ring_position, arena_position});
+  log.arena_committed.store(arena_position, std::memory_order_release);
+  log.committed.store(ring_position, std::memory_order_release);
+  log.cuts.fetch_add(1, std::memory_order_relaxed);
+  PYFT_FAULT("ring.after_commit");
+}
+
+void Writer::fold_pending(uint64_t before) {
+  size_t done = 0;
+  for (; done < folds_.size() && folds_[done].position < before; ++done) {
+    const std::byte* at = channel_.ring() + folds_[done].position % channel_.ring_bytes();
+    const auto& header = *reinterpret_cast<const EntryHeader*>(at);
+    const std::byte* payload = channel_.arena() + header.payload_position % channel_.arena_bytes();
+    object_log_.fold(header, {at + sizeof header, header.size - sizeof header},
+                     {payload, header.payload_bytes});
+  }
+  folds_.erase(folds_.begin(), folds_.begin() + static_cast<ptrdiff_t>(done));
+}
+
+// Payloads before a commit point are free once the server has passed its ring position.
+void Writer::pass_commit_points() {
+  const uint64_t consumed = channel_.control().consumed.load(std::memory_order_acquire);
+  for (; !commits_.empty() && commits_.front().ring <= consumed; commits_.pop_front())
+    arena_free_before_ = commits_.front().arena;
+}
+
+template <class Body>
+Appended Writer::mark(Mark kind, const Body& body) {
+  return append(static_cast<uint16_t>(kind), body);
+}
+
+Appended Writer::alloc_mark(uint64_t address, uint64_t requested_bytes) {
+  return mark(Mark::kAlloc, AllocMark{address, requested_bytes});
+}
+
+Appended Writer::free_mark(uint64_t address, uint64_t requested_bytes) {
+  return mark(Mark::kFree, AllocMark{address, requested_bytes});
+}
+
+Appended Writer::observed(uint32_t word, uint32_t kind, uint64_t value) {
+  return mark(Mark::kObserved, ObservedMark{word, kind, value});
+}
+
+Appended Writer::fence(uint64_t stream, uint32_t word, uint64_t value) {
+  return mark(Mark::kFence, FenceMark{stream, word, 0, value});
+}
+
+Appended Writer::gate() {
+  return mark(Mark::kGate, GateMark{channel_.log().cuts.load(std::memory_order_relaxed)});
+}
+
+Appended Writer::goodbye() {
+  return mark(Mark::kGoodbye, GateMark{0});
+}
+
+Appended Writer::cut() {
+  Entry entry = begin(static_cast<uint16_t>(Mark::kCut), sizeof(CutMark));
+  if (!entry.ok()) return {entry.status(), 0};
+  LogHeader& log = channel_.log();
+  const CutMark body{log.cuts.load(std::memory_order_relaxed) + 1, arena_head_,
+                     log.object_log_used.load(std::memory_order_relaxed)};
+  std::memcpy(entry.body().data(), &body, sizeof body);
+  const uint64_t position = entry.end_ - entry.header_->size;
+  const uint64_t seq = entry.seq();
+  // Committed before the mark is visible: both only ever claim what is already true of the
+  // entries before it, and the mutex is held only once.
+  commit(position, arena_head_);
+  pass_commit_points();
+  publish(std::move(entry));
+  return {WaitStatus::kOk, seq};
+}
+
+uint64_t Writer::reserve_bounce(const Entry& entry, uint64_t bytes) {
+  (void)entry;  // holds mutex_, which guards bounce_head_
+  const uint64_t position = bounce_head_;
+  bounce_head_ += bytes;
+  return position;
+}
+
+void Writer::forget_creation(uint64_t seq) {
+  if (in_forked_child()) return;
+  std::lock_guard lock(mutex_);
+  for (size_t i = folds_.size(); i-- > 0;)
+    if (folds_[i].seq == seq) {
+      folds_.erase(folds_.begin() + static_cast<ptrdiff_t>(i));
+      return;
+    }
+  object_log_.forget(seq);
+}
+
+void Writer::count_local_calls(uint64_t calls) {
+  channel_.log().local_calls.fetch_add(calls, std::memory_order_relaxed);
+}
+
+}  // namespace pyft::ring
