@@ -1,0 +1,143 @@
+// The few NVML functions programs use to count and name GPUs. A library of its own, since NVML is
+// one: it must answer before and without any use of the devices.
+#include <nvml.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "core/config.h"
+
+#define SOFTGPU_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+// A device handle is the address of its number.
+int numbers[softgpu::kMaxDevices] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+nvmlReturn_t index_of(nvmlDevice_t device, unsigned* index) {
+  const auto* at = reinterpret_cast<const int*>(device);
+  if (at < numbers || at >= numbers + softgpu::installed_devices()) {
+    return NVML_ERROR_INVALID_ARGUMENT;
+  }
+  *index = static_cast<unsigned>(*at);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t copy_text(const char* text, char* out, unsigned length) {
+  if (!out || std::strlen(text) + 1 > length) return NVML_ERROR_INSUFFICIENT_SIZE;
+  std::memcpy(out, text, std::strlen(text) + 1);
+  return NVML_SUCCESS;
+}
+
+}  // namespace
+
+#undef nvmlInit
+#undef nvmlDeviceGetCount
+#undef nvmlDeviceGetHandleByIndex
+
+SOFTGPU_API nvmlReturn_t nvmlInit_v2() { return NVML_SUCCESS; }
+SOFTGPU_API nvmlReturn_t nvmlInit() { return NVML_SUCCESS; }
+SOFTGPU_API nvmlReturn_t nvmlInitWithFlags(unsigned) { return NVML_SUCCESS; }
+SOFTGPU_API nvmlReturn_t nvmlShutdown() { return NVML_SUCCESS; }
+
+SOFTGPU_API const char* nvmlErrorString(nvmlReturn_t result) {
+  switch (result) {
+    case NVML_SUCCESS:
+      return "Success";
+    case NVML_ERROR_INVALID_ARGUMENT:
+      return "Invalid Argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+      return "Not Supported";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+      return "Insufficient Size";
+    default:
+      return "Unknown Error";
+  }
+}
+
+SOFTGPU_API nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned length) {
+  return copy_text("580.0-softgpu", version, length);
+}
+
+SOFTGPU_API nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned length) {
+  return copy_text("13.580.0-softgpu", version, length);
+}
+
+SOFTGPU_API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* version) {
+  *version = 13000;
+  return NVML_SUCCESS;
+}
+
+SOFTGPU_API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  return nvmlSystemGetCudaDriverVersion(version);
+}
+
+// All installed devices: CUDA_VISIBLE_DEVICES is the caller's to apply, as with real NVML.
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = static_cast<unsigned>(softgpu::installed_devices());
+  return NVML_SUCCESS;
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetCount(unsigned* count) {
+  return nvmlDeviceGetCount_v2(count);
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* device) {
+  if (index >= static_cast<unsigned>(softgpu::installed_devices())) {
+    return NVML_ERROR_INVALID_ARGUMENT;
+  }
+  *device = reinterpret_cast<nvmlDevice_t>(&numbers[index]);
+  return NVML_SUCCESS;
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t* device) {
+  return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index) {
+  return index_of(device, index);
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned length) {
+  unsigned index = 0;
+  const nvmlReturn_t bad = index_of(device, &index);
+  return bad == NVML_SUCCESS ? copy_text("Soft GPU (sm_75)", name, length) : bad;
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned length) {
+  unsigned index = 0;
+  const nvmlReturn_t bad = index_of(device, &index);
+  if (bad != NVML_SUCCESS) return bad;
+  // The same bytes as the CUDA device's UUID.
+  const unsigned char bytes[] = "softgpu sm_75 0";
+  char text[64];
+  size_t at = static_cast<size_t>(std::snprintf(text, sizeof text, "GPU-"));
+  for (int i = 0; i < 16; ++i) {
+    const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+    const unsigned byte = i < 15 ? bytes[i] : index;
+    at += static_cast<size_t>(
+        std::snprintf(text + at, sizeof text - at, dash ? "-%02x" : "%02x", byte));
+  }
+  return copy_text(text, uuid, length);
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
+  unsigned index = 0;
+  const nvmlReturn_t bad = index_of(device, &index);
+  if (bad != NVML_SUCCESS) return bad;
+  // What processes have allocated is known to them alone.
+  memory->total = memory->free = softgpu::config().memory_bytes;
+  memory->used = 0;
+  return NVML_SUCCESS;
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major,
+                                                            int* minor) {
+  unsigned index = 0;
+  const nvmlReturn_t bad = index_of(device, &index);
+  if (bad != NVML_SUCCESS) return bad;
+  *major = 7;
+  *minor = 5;
+  return NVML_SUCCESS;
+}

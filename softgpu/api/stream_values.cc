@@ -1,0 +1,89 @@
+// Words in memory that streams write and wait for.
+#include <atomic>
+
+#include "api/support.h"
+#include "core/pointers.h"
+
+namespace api = softgpu::api;
+using softgpu::Fault;
+using softgpu::FaultKind;
+using softgpu::Work;
+using StreamPointer = std::shared_ptr<softgpu::Stream>;
+
+namespace {
+
+template <class Value>
+std::atomic_ref<Value> word_at(uint64_t address) {
+  return std::atomic_ref<Value>(*reinterpret_cast<Value*>(address));
+}
+
+template <class Value>
+CUresult write_value(CUstream stream, uint64_t address, Value value) {
+  if (address % sizeof(Value) || !softgpu::pointers().covers(address, sizeof(Value))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return api::driver_result(api::with_stream(stream, [&](const StreamPointer& s) {
+    Work work;
+    work.run = [address, value]() -> Fault {
+      if (!softgpu::pointers().covers(address, sizeof(Value))) {
+        return {FaultKind::kIllegalAddress, "a stream write value touches unmapped memory"};
+      }
+      // Release: whoever sees the value also sees what the stream wrote before it.
+      word_at<Value>(address).store(value, std::memory_order_release);
+      return {};
+    };
+    softgpu::device(s->device).scheduler().submit(s, std::move(work));
+    return cudaSuccess;
+  }));
+}
+
+template <class Value>
+bool reached(Value current, Value wanted, unsigned mode) {
+  switch (mode) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<std::make_signed_t<Value>>(current - wanted) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return current == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (current & wanted) != 0;
+    default:
+      return static_cast<Value>(~(current | wanted)) != 0;
+  }
+}
+
+template <class Value>
+CUresult wait_value(CUstream stream, uint64_t address, Value value, unsigned flags) {
+  if (address % sizeof(Value) || !softgpu::pointers().covers(address, sizeof(Value))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return api::driver_result(api::with_stream(stream, [&](const StreamPointer& s) {
+    Work work;
+    work.poll = [address, value, mode = flags & 3] {
+      return reached<Value>(word_at<Value>(address).load(std::memory_order_acquire), value, mode);
+    };
+    softgpu::device(s->device).scheduler().submit(s, std::move(work));
+    return cudaSuccess;
+  }));
+}
+
+}  // namespace
+
+SOFTGPU_API CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr address, cuuint32_t value,
+                                             unsigned) {
+  return write_value<uint32_t>(s, address, value);
+}
+
+SOFTGPU_API CUresult cuStreamWriteValue64_v2(CUstream s, CUdeviceptr address, cuuint64_t value,
+                                             unsigned) {
+  return write_value<uint64_t>(s, address, value);
+}
+
+SOFTGPU_API CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr address, cuuint32_t value,
+                                            unsigned flags) {
+  return wait_value<uint32_t>(s, address, value, flags);
+}
+
+SOFTGPU_API CUresult cuStreamWaitValue64_v2(CUstream s, CUdeviceptr address, cuuint64_t value,
+                                            unsigned flags) {
+  return wait_value<uint64_t>(s, address, value, flags);
+}

@@ -1,0 +1,58 @@
+#include "core/config.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace softgpu {
+namespace {
+
+uint64_t number_from_environment(const char* name, uint64_t fallback) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return fallback;
+  char* end = nullptr;
+  const uint64_t value = std::strtoull(text, &end, 0);
+  if (*end || value == 0) {
+    std::fprintf(stderr, "softgpu: [%s] is [%s], not a positive number: [%llu] is used\n", name,
+                 text, static_cast<unsigned long long>(fallback));
+    return fallback;
+  }
+  return value;
+}
+
+// Devices named in CUDA_VISIBLE_DEVICES. The list ends at the first entry that names none, as the
+// driver does; which soft GPU an entry means is of no consequence, since they are all alike.
+int visible_devices(int installed) {
+  const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (!text) return installed;
+  int visible = 0;
+  const std::string list = text;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    const std::string entry = list.substr(at, comma - at);
+    char* end = nullptr;
+    const long index = std::strtol(entry.c_str(), &end, 10);
+    if (entry.empty() || *end || index < 0 || index >= installed) break;
+    ++visible;
+    at = comma + 1;
+  }
+  return std::min(visible, installed);
+}
+
+}  // namespace
+
+const Config& config() {
+  static const Config loaded = [] {
+    Config c;
+    const uint64_t devices = number_from_environment("SOFTGPU_DEVICES", c.devices);
+    c.devices = visible_devices(static_cast<int>(std::min<uint64_t>(devices, kMaxDevices)));
+    c.memory_bytes = number_from_environment("SOFTGPU_MEMORY", c.memory_bytes);
+    c.sms = static_cast<int>(number_from_environment("SOFTGPU_SMS", c.sms));
+    c.blas_threads = static_cast<int>(number_from_environment("SOFTGPU_BLAS_THREADS", 1));
+    return c;
+  }();
+  return loaded;
+}
+
+}  // namespace softgpu

@@ -1,0 +1,23 @@
+// What the environment decides once per process.
+#ifndef SOFTGPU_CORE_CONFIG_H_
+#define SOFTGPU_CORE_CONFIG_H_
+
+#include <cstdint>
+
+namespace softgpu {
+
+inline constexpr int kMaxDevices = 8;
+
+struct Config {
+  int devices = 1;                            // SOFTGPU_DEVICES, cut by CUDA_VISIBLE_DEVICES
+  uint64_t memory_bytes = uint64_t{16} << 30;  // SOFTGPU_MEMORY, per device
+  int sms = 16;                               // SOFTGPU_SMS
+  int blas_threads = 1;                       // SOFTGPU_BLAS_THREADS
+};
+
+// Read at the first call; a value that is not a positive number is reported and ignored.
+const Config& config();
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_CORE_CONFIG_H_

@@ -1,0 +1,166 @@
+#include "core/device.h"
+
+#include <pthread.h>
+
+#include <cstdlib>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "core/config.h"
+
+namespace softgpu {
+namespace {
+
+std::atomic<uint64_t> next_stream_id{1};
+std::atomic<bool> in_forked_child{false};
+
+struct Handles {
+  std::mutex mutex;
+  std::unordered_map<const void*, std::shared_ptr<Stream>> streams;
+  std::unordered_map<const void*, std::unique_ptr<Event>> events;
+};
+
+Handles& handles() {
+  static Handles* all = std::make_unique<Handles>().release();
+  return *all;
+}
+
+using Devices = std::vector<std::unique_ptr<Device>>;
+
+Devices& devices() {
+  static Devices* all = [] {
+    auto made = std::make_unique<Devices>();
+    for (int i = 0; i < config().devices; ++i) made->push_back(std::make_unique<Device>(i));
+    pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
+    std::atexit([] {
+      if (forked()) return;
+      for (auto& d : devices()) d->scheduler().stop();
+    });
+    return made.release();
+  }();
+  return *all;
+}
+
+}  // namespace
+
+Device::Device(int index)
+    : index_(index),
+      memory_(index, config().memory_bytes),
+      scheduler_(index),
+      legacy_(std::make_shared<Stream>(index, StreamKind::kLegacy, 0, 0)) {}
+
+std::shared_ptr<Stream> Device::thread_stream() {
+  thread_local std::map<int, std::shared_ptr<Stream>> streams;
+  auto& stream = streams[index_];
+  if (!stream) stream = std::make_shared<Stream>(index_, StreamKind::kBlocking, 0, next_stream_id++);
+  return stream;
+}
+
+cudaError_t Device::sticky() const { return fault_code(scheduler_.fault()); }
+
+cudaError_t fault_code(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kNone:
+      return cudaSuccess;
+    case FaultKind::kIllegalAddress:
+      return cudaErrorIllegalAddress;
+    case FaultKind::kMisalignedAddress:
+      return cudaErrorMisalignedAddress;
+    case FaultKind::kIllegalInstruction:
+      return cudaErrorIllegalInstruction;
+    case FaultKind::kAssert:
+      return cudaErrorAssert;
+    case FaultKind::kLaunchTimeout:
+      return cudaErrorLaunchTimeout;
+    case FaultKind::kDeviceTrap:
+      return cudaErrorLaunchFailure;
+  }
+  return cudaErrorUnknown;
+}
+
+int device_count() { return config().devices; }
+
+Device& device(int index) { return *devices()[static_cast<size_t>(index)]; }
+
+ThreadDevice& thread_device() {
+  thread_local ThreadDevice current;
+  return current;
+}
+
+bool forked() { return in_forked_child.load(std::memory_order_relaxed); }
+
+std::shared_ptr<Stream> create_stream(int device_index, bool blocking, int priority) {
+  auto stream = std::make_shared<Stream>(
+      device_index, blocking ? StreamKind::kBlocking : StreamKind::kNonBlocking, priority,
+      next_stream_id++);
+  std::lock_guard lock(handles().mutex);
+  handles().streams[stream.get()] = stream;
+  return stream;
+}
+
+// Work still queued keeps the stream alive until it has run.
+cudaError_t destroy_stream(const void* handle) {
+  std::lock_guard lock(handles().mutex);
+  return handles().streams.erase(handle) ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+std::shared_ptr<Stream> find_stream(const void* handle) {
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  Device& current = device(thread_device().index);
+  if (number <= 1) return current.legacy_stream();
+  if (number == 2) return current.thread_stream();
+  std::lock_guard lock(handles().mutex);
+  const auto it = handles().streams.find(handle);
+  return it == handles().streams.end() ? nullptr : it->second;
+}
+
+Event* create_event(int device_index, uint32_t flags) {
+  auto event = std::make_unique<Event>();
+  event->device = device_index;
+  event->flags = flags;
+  Event* raw = event.get();
+  std::lock_guard lock(handles().mutex);
+  handles().events[raw] = std::move(event);
+  return raw;
+}
+
+cudaError_t destroy_event(const void* handle) {
+  std::lock_guard lock(handles().mutex);
+  return handles().events.erase(handle) ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+bool find_event(const void* handle, Event* copy) {
+  std::lock_guard lock(handles().mutex);
+  const auto it = handles().events.find(handle);
+  if (it == handles().events.end()) return false;
+  *copy = *it->second;
+  return true;
+}
+
+cudaError_t record_event(const void* handle, const std::shared_ptr<Stream>& stream) {
+  auto state = std::make_shared<EventState>();
+  {
+    std::lock_guard lock(handles().mutex);
+    const auto it = handles().events.find(handle);
+    if (it == handles().events.end()) return cudaErrorInvalidResourceHandle;
+    it->second->last = state;
+    it->second->device = stream->device;
+  }
+  Work work;
+  work.record = std::move(state);
+  device(stream->device).scheduler().submit(stream, std::move(work));
+  return cudaSuccess;
+}
+
+cudaError_t stream_wait_event(const std::shared_ptr<Stream>& stream, const void* handle) {
+  Event event;
+  if (!find_event(handle, &event)) return cudaErrorInvalidResourceHandle;
+  if (!event.last) return cudaSuccess;  // never recorded: nothing to wait for
+  Work work;
+  work.after = event.last;
+  device(stream->device).scheduler().submit(stream, std::move(work));
+  return cudaSuccess;
+}
+
+}  // namespace softgpu

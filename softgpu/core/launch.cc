@@ -1,0 +1,71 @@
+#include "core/launch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/config.h"
+#include "core/device.h"
+#include "core/pointers.h"
+
+namespace softgpu {
+
+cudaError_t check_launch(const Launch& launch) {
+  const Kernel& kernel = *launch.kernel;
+  const Dim3 &grid = launch.grid, &block = launch.block;
+  if (!grid.count() || !block.count() || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (block.x > 1024 || block.y > 1024 || block.z > 64 || block.count() > 1024) {
+    return cudaErrorInvalidConfiguration;
+  }
+  const uint64_t registers = round_up(kernel.register_count, 8) * round_up(block.count(), 32);
+  if (block.count() > kernel.max_threads || registers > kRegistersPerSm) {
+    return cudaErrorLaunchOutOfResources;
+  }
+  if (launch.dynamic_shared_bytes > kernel.max_dynamic_shared_bytes) return cudaErrorInvalidValue;
+  const uint64_t shared = uint64_t{kernel.static_shared_bytes} + launch.dynamic_shared_bytes;
+  if (shared > kSharedPerBlockOptin) return cudaErrorInvalidValue;
+  if (launch.cooperative) {
+    const auto threads = static_cast<uint32_t>(block.count());
+    const int resident = blocks_per_sm(kernel, threads, launch.dynamic_shared_bytes);
+    if (grid.count() > static_cast<uint64_t>(resident) * config().sms) {
+      return cudaErrorCooperativeLaunchTooLarge;
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, Launch launch) {
+  if (const cudaError_t bad = check_launch(launch); bad != cudaSuccess) return bad;
+  Work work;
+  auto shared = std::make_shared<Launch>(std::move(launch));
+  work.run = [shared] {
+    LaunchStats stats;
+    return run_kernel(*shared, pointers().space(), &stats);
+  };
+  device(stream->device).scheduler().submit(stream, std::move(work));
+  return cudaSuccess;
+}
+
+void pack_arguments(const Kernel& kernel, void* const* arguments, std::vector<uint8_t>* packed) {
+  packed->assign(kernel.param_bytes, 0);
+  for (size_t i = 0; i < kernel.params.size(); ++i) {
+    const KernelParam& p = kernel.params[i];
+    if (size_t{p.offset} + p.size > packed->size()) continue;
+    std::memcpy(packed->data() + p.offset, arguments[i], p.size);
+  }
+}
+
+int blocks_per_sm(const Kernel& kernel, uint32_t block_threads, uint64_t dynamic_shared_bytes) {
+  const uint32_t threads = static_cast<uint32_t>(round_up(std::max(block_threads, 1u), 32));
+  if (threads > 1024 || block_threads > kernel.max_threads) return 0;
+  uint64_t blocks = std::min(kBlocksPerSm, kThreadsPerSm / threads);
+  const uint64_t registers = round_up(std::max(kernel.register_count, 1u), 8) * threads;
+  blocks = std::min<uint64_t>(blocks, kRegistersPerSm / registers);
+  const uint64_t shared = round_up(kernel.static_shared_bytes + dynamic_shared_bytes, 256);
+  if (shared > kSharedPerBlockOptin) return 0;
+  if (shared) blocks = std::min<uint64_t>(blocks, kSharedPerSm / shared);
+  return static_cast<int>(blocks);
+}
+
+}  // namespace softgpu

@@ -1,0 +1,153 @@
+#include "core/memory.h"
+
+#include <sys/mman.h>
+
+#include <memory>
+
+#include "core/pointers.h"
+
+namespace softgpu {
+namespace {
+
+void* at(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+PointerTable& pointers() {
+  // Never destroyed: worker threads may still look addresses up while the process exits.
+  static PointerTable* table = std::make_unique<PointerTable>().release();
+  return *table;
+}
+
+bool Arena::reserve() {
+  if (reserved_) return true;
+  void* got = mmap(at(base_), size_, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == MAP_FAILED) return false;
+  if (got != at(base_)) {  // kernels before 4.17 take the address as a hint
+    munmap(got, size_);
+    return false;
+  }
+  reserved_ = true;
+  return true;
+}
+
+uint64_t Arena::allocate(uint64_t bytes) {
+  if (!reserve()) return 0;
+  const auto address = granules_.take(bytes);
+  if (!address) return 0;
+  void* got = mmap(at(*address), bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (got == MAP_FAILED) {
+    granules_.give(*address, bytes);
+    return 0;
+  }
+  // A forked child has no GPU; without this every write after a fork would copy the page.
+  madvise(got, bytes, MADV_DONTFORK);
+  return *address;
+}
+
+void Arena::release(uint64_t address, uint64_t bytes) {
+  mmap(at(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+       0);
+  granules_.give(address, bytes);
+}
+
+DeviceMemory::DeviceMemory(int device, uint64_t capacity)
+    : device_(device),
+      capacity_(capacity),
+      window_(kWindowBase + device * kWindowBytes, kWindowBytes),
+      auxiliary_(kAuxiliaryBase + device * kAuxiliaryBytes, kAuxiliaryBytes) {}
+
+Arena& DeviceMemory::main_arena() { return window_.reserve() ? window_ : auxiliary_; }
+
+cudaError_t DeviceMemory::allocate(uint64_t bytes, uint64_t* address) {
+  std::lock_guard lock(mutex_);
+  return allocate_in(main_arena(), bytes, address);
+}
+
+cudaError_t DeviceMemory::allocate_auxiliary(uint64_t bytes, uint64_t* address) {
+  std::lock_guard lock(mutex_);
+  return allocate_in(auxiliary_, bytes, address);
+}
+
+cudaError_t DeviceMemory::allocate_in(Arena& arena, uint64_t bytes, uint64_t* address) {
+  if (bytes > capacity_) return cudaErrorMemoryAllocation;
+  const bool small = bytes < kSmallLimit;
+  const uint64_t rounded = round_up(bytes, small ? kSmallUnit : kGranule);
+  const cudaError_t status =
+      small ? carve(arena, rounded, address) : new_granules(arena, rounded, address);
+  if (status != cudaSuccess) return status;
+  if (!small) blocks_[*address] = {rounded, 0, &arena};
+  pointers().add({*address, rounded, PointerKind::kDevice, device_, 0});
+  return cudaSuccess;
+}
+
+cudaError_t DeviceMemory::new_granules(Arena& arena, uint64_t bytes, uint64_t* address) {
+  if (used_ + bytes > capacity_) return cudaErrorMemoryAllocation;
+  const uint64_t got = arena.allocate(bytes);
+  if (!got) return cudaErrorMemoryAllocation;
+  used_ += bytes;
+  *address = got;
+  return cudaSuccess;
+}
+
+cudaError_t DeviceMemory::carve(Arena& arena, uint64_t bytes, uint64_t* address) {
+  for (auto& [base, slab] : slabs_) {
+    if (slab.arena != &arena) continue;
+    const auto got = slab.free.take(bytes);
+    if (!got) continue;
+    slab.used += bytes;
+    blocks_[*got] = {bytes, base, &arena};
+    *address = *got;
+    return cudaSuccess;
+  }
+  uint64_t base = 0;
+  const cudaError_t status = new_granules(arena, kGranule, &base);
+  if (status != cudaSuccess) return status;
+  slabs_[base] = {RangeAllocator(base, kGranule), 0, &arena};
+  return carve(arena, bytes, address);
+}
+
+cudaError_t DeviceMemory::release(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  const auto it = blocks_.find(address);
+  if (it == blocks_.end()) return cudaErrorInvalidValue;
+  const Block block = it->second;
+  blocks_.erase(it);
+  pointers().remove(address);
+  if (!block.slab) {
+    block.arena->release(address, block.bytes);
+    used_ -= block.bytes;
+    return cudaSuccess;
+  }
+  Slab& slab = slabs_[block.slab];
+  slab.free.give(address, block.bytes);
+  slab.used -= block.bytes;
+  if (slab.used == 0) {
+    slab.arena->release(block.slab, kGranule);
+    slabs_.erase(block.slab);
+    used_ -= kGranule;
+  }
+  return cudaSuccess;
+}
+
+bool DeviceMemory::charge(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (bytes > capacity_ || used_ + bytes > capacity_) return false;
+  used_ += bytes;
+  return true;
+}
+
+void DeviceMemory::refund(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  used_ -= bytes;
+}
+
+void DeviceMemory::info(uint64_t* free_bytes, uint64_t* total_bytes) const {
+  std::lock_guard lock(mutex_);
+  *free_bytes = capacity_ - used_;
+  *total_bytes = capacity_;
+}
+
+}  // namespace softgpu

@@ -1,0 +1,27 @@
+// Virtual memory management as the driver offers it: reserve addresses, create memory, map it.
+#ifndef SOFTGPU_CORE_MEMORY_VIRTUAL_H_
+#define SOFTGPU_CORE_MEMORY_VIRTUAL_H_
+
+#include <driver_types.h>
+
+#include <cstdint>
+
+namespace softgpu {
+
+// All thread-safe. `wanted` is honoured exactly when the range is free; else another address comes
+// back and the caller compares, as with the real driver.
+cudaError_t reserve_addresses(uint64_t bytes, uint64_t alignment, uint64_t wanted,
+                              uint64_t* address);
+cudaError_t free_addresses(uint64_t address, uint64_t bytes);
+cudaError_t create_memory(int device, uint64_t bytes, uint64_t* handle);
+cudaError_t release_memory(uint64_t handle);
+cudaError_t retain_memory(uint64_t mapped_address, uint64_t* handle);
+cudaError_t map_memory(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle);
+// Precondition: no queued work uses the range.
+cudaError_t unmap_memory(uint64_t address, uint64_t bytes);
+cudaError_t set_access(uint64_t address, uint64_t bytes, bool readable, bool writable);
+cudaError_t memory_device(uint64_t handle, int* device, uint64_t* bytes);
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_CORE_MEMORY_VIRTUAL_H_

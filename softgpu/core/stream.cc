@@ -1,0 +1,241 @@
+#include "core/stream.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include "core/config.h"
+#include "core/device.h"
+
+namespace softgpu {
+namespace {
+
+// Shared by all devices; never destroyed, because worker threads may outlive static objects.
+struct Shared {
+  std::mutex mutex;
+  std::condition_variable progress;  // some work has finished
+  int waiters = 0;
+  uint64_t next_sequence = 1;
+  std::vector<std::condition_variable*> workers;  // event waits cross devices
+};
+
+Shared& shared() {
+  static Shared* all = std::make_unique<Shared>().release();
+  return *all;
+}
+
+template <class Condition>
+void wait_for_progress(std::unique_lock<std::mutex>& lock, Condition done) {
+  ++shared().waiters;
+  shared().progress.wait(lock, done);
+  --shared().waiters;
+}
+
+constexpr auto kPollInterval = std::chrono::microseconds(50);
+
+}  // namespace
+
+uint64_t host_time_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+Scheduler::Scheduler(int device) : device_(device) {
+  std::lock_guard lock(shared().mutex);
+  shared().workers.push_back(&work_ready_);
+}
+
+void Scheduler::start_threads() {
+  started_ = true;
+  worker_ = std::thread([this] { work_loop(); });
+  callback_thread_ = std::thread([this] { callback_loop(); });
+  pthread_setname_np(worker_.native_handle(), ("softgpu" + std::to_string(device_)).c_str());
+  pthread_setname_np(callback_thread_.native_handle(),
+                     ("softgpu" + std::to_string(device_) + "-cb").c_str());
+}
+
+uint64_t Scheduler::submit(const std::shared_ptr<Stream>& stream, Work work) {
+  std::unique_lock lock(shared().mutex);
+  if (!started_) start_threads();
+  work.sequence = shared().next_sequence++;
+  const uint64_t sequence = work.sequence;
+  if (fault() != FaultKind::kNone || stopping_) {
+    if (work.record) work.record->complete = true;
+    return sequence;
+  }
+  stream->last_submitted_ = sequence;
+  if (stream->queue_.empty()) heads_[sequence] = stream;
+  stream->queue_.push_back(std::move(work));
+  if (!running_) work_ready_.notify_one();
+  return sequence;
+}
+
+bool Scheduler::head_ready(const Stream& stream, bool* polling) const {
+  const Work& head = stream.queue_.front();
+  if (head.after && !head.after->complete) return false;
+  if (head.poll) {
+    *polling = true;
+    return head.poll();
+  }
+  return true;
+}
+
+// Oldest work first. The legacy stream and the blocking streams wait for each other's earlier work,
+// so passing an unfinished one of either side on the way up holds back the other side.
+std::shared_ptr<Stream> Scheduler::pick(bool* polling) {
+  bool legacy_unfinished = false, blocking_unfinished = false;
+  for (auto& [sequence, stream] : heads_) {
+    const bool legacy = stream->kind == StreamKind::kLegacy;
+    const bool blocking = stream->kind == StreamKind::kBlocking;
+    const bool held = (legacy && blocking_unfinished) || (blocking && legacy_unfinished);
+    if (!held && !stream->busy_ && head_ready(*stream, polling)) return stream;
+    legacy_unfinished |= legacy;
+    blocking_unfinished |= blocking;
+  }
+  return nullptr;
+}
+
+void Scheduler::work_loop() {
+  std::unique_lock lock(shared().mutex);
+  while (!stopping_) {
+    bool polling = false;
+    const auto stream = pick(&polling);
+    if (!stream) {
+      running_ = false;
+      if (polling) {
+        work_ready_.wait_for(lock, kPollInterval);
+      } else {
+        work_ready_.wait(lock);
+      }
+      continue;
+    }
+    running_ = true;
+    stream->busy_ = true;
+    Work& work = stream->queue_.front();
+    if (work.host_call) {
+      callbacks_.push_back(stream);
+      callback_ready_.notify_one();
+      continue;
+    }
+    Fault fault;
+    if (work.run) {
+      lock.unlock();
+      fault = work.run();
+      lock.lock();
+    }
+    finish(stream);
+    if (fault) fail(fault);
+  }
+  running_ = false;
+  shared().progress.notify_all();
+}
+
+void Scheduler::callback_loop() {
+  std::unique_lock lock(shared().mutex);
+  while (!stopping_) {
+    if (callbacks_.empty()) {
+      callback_ready_.wait(lock);
+      continue;
+    }
+    const auto stream = callbacks_.front();
+    callbacks_.pop_front();
+    const auto call = std::move(stream->queue_.front().host_call);
+    lock.unlock();
+    call();
+    lock.lock();
+    finish(stream);
+    work_ready_.notify_one();
+  }
+}
+
+// Takes the finished head off its stream. The work's captures are destroyed under the lock, which
+// is why they only ever own plain memory.
+void Scheduler::finish(const std::shared_ptr<Stream>& stream) {
+  Work& work = stream->queue_.front();
+  if (work.record) {
+    work.record->time_ns = host_time_ns();
+    work.record->complete = true;
+    for (auto* other : shared().workers) {
+      if (other != &work_ready_) other->notify_one();
+    }
+  }
+  heads_.erase(work.sequence);
+  stream->queue_.pop_front();
+  stream->busy_ = false;
+  if (!stream->queue_.empty()) heads_[stream->queue_.front().sequence] = stream;
+  if (shared().waiters) shared().progress.notify_all();
+}
+
+// A fault ends the device for this process: what is queued is dropped, and whoever waits for it is
+// let go to find the error. Host functions that are already running end by themselves.
+void Scheduler::fail(const Fault& fault) {
+  fault_.store(fault.kind, std::memory_order_release);
+  std::fprintf(stderr, "softgpu: device [%d]: %s\n", device_, fault.message.c_str());
+  std::map<uint64_t, std::shared_ptr<Stream>> running;
+  for (auto& [sequence, stream] : heads_) {
+    const size_t keep = stream->busy_ ? 1 : 0;
+    for (size_t i = keep; i < stream->queue_.size(); ++i) {
+      if (stream->queue_[i].record) stream->queue_[i].record->complete = true;
+    }
+    stream->queue_.resize(keep);
+    if (keep) running[sequence] = stream;
+  }
+  heads_ = std::move(running);
+  for (auto* other : shared().workers) other->notify_one();
+  shared().progress.notify_all();
+}
+
+bool Scheduler::done_up_to(const Stream& stream, uint64_t sequence) const {
+  if (stream.kind != StreamKind::kLegacy) {
+    return stream.queue_.empty() || stream.queue_.front().sequence > sequence;
+  }
+  for (auto& [head, other] : heads_) {
+    if (head > sequence) break;
+    if (other->kind != StreamKind::kNonBlocking) return false;
+  }
+  return true;
+}
+
+void Scheduler::wait_stream(const Stream& stream) {
+  std::unique_lock lock(shared().mutex);
+  const uint64_t last = shared().next_sequence - 1;
+  wait_for_progress(lock, [&] { return stopping_ || done_up_to(stream, last); });
+}
+
+bool Scheduler::stream_done(const Stream& stream) {
+  std::lock_guard lock(shared().mutex);
+  return done_up_to(stream, shared().next_sequence - 1);
+}
+
+void Scheduler::wait_device() {
+  std::unique_lock lock(shared().mutex);
+  const uint64_t last = shared().next_sequence - 1;
+  wait_for_progress(lock, [&] {
+    return stopping_ || heads_.empty() || heads_.begin()->first > last;
+  });
+}
+
+void Scheduler::wait_event(const EventState& event) {
+  std::unique_lock lock(shared().mutex);
+  wait_for_progress(lock, [&] { return event.complete; });
+}
+
+bool Scheduler::event_done(const EventState& event) {
+  std::lock_guard lock(shared().mutex);
+  return event.complete;
+}
+
+void Scheduler::stop() {
+  std::unique_lock lock(shared().mutex);
+  stopping_ = true;
+  work_ready_.notify_all();
+  callback_ready_.notify_all();
+  if (started_) wait_for_progress(lock, [&] { return !running_; });
+  // Not joined: a host function may block for ever, and exit must not wait for it.
+  if (worker_.joinable()) worker_.detach();
+  if (callback_thread_.joinable()) callback_thread_.detach();
+}
+
+}  // namespace softgpu

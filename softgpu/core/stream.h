@@ -1,0 +1,101 @@
+// Streams and the work in them: FIFO queues, executed by one worker thread per device in submission
+// order as far as their dependencies allow.
+//
+// One lock guards all queues of all devices, because events order work across devices. It is held
+// for bookkeeping only, never while work runs.
+#ifndef SOFTGPU_CORE_STREAM_H_
+#define SOFTGPU_CORE_STREAM_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "core/kernel.h"
+
+namespace softgpu {
+
+// One recording of an event. Complete once the work before the record has finished.
+struct EventState {
+  bool complete = false;
+  uint64_t time_ns = 0;  // host clock
+};
+
+struct Work {
+  uint64_t sequence = 0;
+  // Exactly one of these does something; a Work with none only carries an event.
+  std::function<Fault()> run;         // on the device's worker thread
+  std::function<void()> host_call;    // on the device's callback thread: may block its stream only
+  std::shared_ptr<EventState> after;  // not ready before this event
+  std::function<bool()> poll;         // not ready before this holds
+  std::shared_ptr<EventState> record;
+};
+
+enum class StreamKind : uint8_t { kLegacy, kBlocking, kNonBlocking };
+
+class Stream {
+ public:
+  Stream(int device, StreamKind kind, int priority, uint64_t id)
+      : device(device), kind(kind), priority(priority), id(id) {}
+  const int device;
+  const StreamKind kind;
+  const int priority;
+  const uint64_t id;
+
+ private:
+  friend class Scheduler;
+  std::deque<Work> queue_;  // front is running if busy_
+  bool busy_ = false;
+  uint64_t last_submitted_ = 0;
+};
+
+// The queues of one device and the threads that empty them.
+class Scheduler {
+ public:
+  explicit Scheduler(int device);
+
+  // Appends to the stream; after a fault the work is dropped and its event completes at once.
+  // Returns the work's sequence number.
+  uint64_t submit(const std::shared_ptr<Stream>& stream, Work work);
+
+  // Everything submitted to the stream so far; on the legacy stream: also to all blocking streams.
+  void wait_stream(const Stream& stream);
+  bool stream_done(const Stream& stream);
+  void wait_device();
+  static void wait_event(const EventState& event);
+  static bool event_done(const EventState& event);
+
+  // The first fault of this device; its work is gone and every later call reports it.
+  FaultKind fault() const { return fault_.load(std::memory_order_acquire); }
+
+  // Stops the threads after the work that is running now. For process exit.
+  void stop();
+
+ private:
+  void start_threads();
+  void work_loop();
+  void callback_loop();
+  std::shared_ptr<Stream> pick(bool* polling);
+  bool head_ready(const Stream& stream, bool* polling) const;
+  void finish(const std::shared_ptr<Stream>& stream);
+  void fail(const Fault& fault);
+  bool done_up_to(const Stream& stream, uint64_t sequence) const;
+
+  const int device_;
+  std::map<uint64_t, std::shared_ptr<Stream>> heads_;  // streams with work, by their oldest work
+  std::condition_variable work_ready_, callback_ready_;
+  std::deque<std::shared_ptr<Stream>> callbacks_;
+  std::thread worker_, callback_thread_;
+  std::atomic<FaultKind> fault_{FaultKind::kNone};
+  bool started_ = false, stopping_ = false, running_ = false;
+};
+
+uint64_t host_time_ns();
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_CORE_STREAM_H_

@@ -1,0 +1,37 @@
+// Copies and fills: which memory they touch, when they read it, and whether the caller waits.
+#ifndef SOFTGPU_CORE_TRANSFER_H_
+#define SOFTGPU_CORE_TRANSFER_H_
+
+#include <driver_types.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "core/stream.h"
+
+namespace softgpu {
+
+// A rectangle of `rows` rows; a plain copy has one.
+struct CopyShape {
+  uint64_t width = 0, rows = 1;
+  uint64_t dst_pitch = 0, src_pitch = 0;
+  uint64_t dst_span() const { return rows ? (rows - 1) * dst_pitch + width : 0; }
+  uint64_t src_span() const { return rows ? (rows - 1) * src_pitch + width : 0; }
+};
+
+// Pageable sources are copied away before the call returns, pinned and device sources are read
+// when the stream gets there. A copy to pageable memory returns when it is done, as does any with
+// `synchronous`.
+cudaError_t copy(const std::shared_ptr<Stream>& stream, uint64_t dst, uint64_t src,
+                 const CopyShape& shape, cudaMemcpyKind kind, bool synchronous);
+
+// Fills rows with a pattern of 1, 2 or 4 bytes; `width` counts elements.
+struct FillShape {
+  uint64_t width = 0, rows = 1, pitch = 0;
+  uint32_t value = 0, element_bytes = 1;
+};
+cudaError_t fill(const std::shared_ptr<Stream>& stream, uint64_t dst, const FillShape& shape);
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_CORE_TRANSFER_H_
