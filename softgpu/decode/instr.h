@@ -13,9 +13,9 @@
 
 namespace softgpu {
 
-inline constexpr uint8_t kRZ = 255;   // reads 0, writes nothing
+inline constexpr uint8_t kRZ = 255;  // reads 0, writes nothing
 inline constexpr uint8_t kURZ = 63;
-inline constexpr uint8_t kPT = 7;     // true predicate, also the uniform one
+inline constexpr uint8_t kPT = 7;  // true predicate, also the uniform one
 inline constexpr uint32_t kInstrBytes = 16;
 
 // A 128-bit instruction word; bit n of the fact sheet is bit n here (64.. lie in hi).
@@ -35,7 +35,7 @@ struct Word {
 };
 
 struct PredRef {
-  uint8_t index = kPT;   // 0..6, or kPT
+  uint8_t index = kPT;  // 0..6, or kPT
   bool negate = false;
   bool uniform = false;  // UP0..UP6
 };
@@ -54,7 +54,7 @@ struct Operand {
   uint8_t select = 0;   // half selector (HADD2 …) or byte selector (I2F.B1 …), raw field
   bool neg = false;     // arithmetic negation, or bitwise NOT for integer forms: see the mnemonic
   bool abs = false;
-  uint32_t value = 0;   // kImm: the 32 bits; kConst: byte offset
+  uint32_t value = 0;  // kImm: the 32 bits; kConst: byte offset
 };
 
 struct Instr {
@@ -63,10 +63,10 @@ struct Instr {
   Form form{};      // the table line
   Op op{};          // the mnemonic
   PredRef guard;
-  uint8_t rd = kRZ;        // destination register (kReg, or kUReg when rd_uniform)
+  uint8_t rd = kRZ;  // destination register (kReg, or kUReg when rd_uniform)
   bool rd_uniform = false;
-  PredRef pd0, pd1;        // predicate destinations (81..83, 84..86)
-  PredRef ps0, ps1, ps2;   // predicate sources (87..90, 77..80, 68..71)
+  PredRef pd0, pd1;       // predicate destinations (81..83, 84..86)
+  PredRef ps0, ps1, ps2;  // predicate sources (87..90, 77..80, 68..71)
   Operand a, b, c;
 
   uint64_t get(Field f) const { return word.bits(f.first, f.width); }
