@@ -48,11 +48,9 @@ class Launcher:
         self._start_agent()
         self._forward_signals()
         code = self._listen()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._agent_pid, 0)
+        _, status = os.waitpid(self._agent_pid, 0)
         if code is None:
-            self._clean_up_after_agent()
-        assert code is not None
+            raise self._clean_up_after_agent(status)
         return code
 
     def _start_agent(self) -> None:
@@ -101,14 +99,15 @@ class Launcher:
             elif kind == "ended":
                 return int(message["exit_code"])
 
-    def _clean_up_after_agent(self) -> None:
+    def _clean_up_after_agent(self, status: int) -> AgentLostError:
         _, gone = process_tree.end_descendants(
             spared=tuple, reap=_reap_all, quiet_s=0.0, grace_s=_GRACE_S
         )
         saved = self._save_logs()
         where = f"; traces are in [{self._options.log_dir}]" if saved else ""
         what = "ended the command and its servers" if gone else "some processes resist SIGKILL"
-        raise AgentLostError(f"the agent [pid {self._agent_pid}] was killed: {what}{where}")
+        how = messages.status_text(status)
+        return AgentLostError(f"the agent [pid {self._agent_pid}] {how}: {what}{where}")
 
     def _save_logs(self) -> list[str]:
         folder = self._options.log_dir

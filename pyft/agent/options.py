@@ -93,6 +93,10 @@ class JobOptions:
 
     def check_native_files(self) -> None:
         """Raise NativeMissingError naming the first file the job would miss."""
+        if re.search(r"[\s:]", str(self.native_dir)):
+            raise NativeMissingError(
+                f"pyft lies in [{self.native_dir}]: LD_PRELOAD allows no ':' or space in it"
+            )
         needed = DIRECT_LIBRARIES if self.direct else (*PROXY_LIBRARIES, *SERVER_FILES)
         for name in needed:
             if not (self.native_dir / name).is_file():

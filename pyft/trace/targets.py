@@ -1,0 +1,85 @@
+"""Which rings `pyft trace TARGET` means: a saved file, a job, or a live process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyft.agent import job_folder
+from pyft.errors import TraceError
+
+
+@dataclass(frozen=True)
+class Ring:
+    """One log object to read: a saved file, or live memory through the agent's descriptor."""
+
+    title: str
+    path: Path
+    live: bool = False
+
+
+def find(target: str | None) -> list[Ring]:
+    """Return the rings of a file, folder, job name or process id (default: the latest job)."""
+    if target is None:
+        jobs = job_folder.jobs()
+        if not jobs:
+            raise TraceError(f"there is no job in [{job_folder.state_folder()}]")
+        return of_job(jobs[-1])
+    path = Path(target)
+    if path.is_file():
+        return [Ring(path.name, path)]
+    for folder in (path, job_folder.state_folder() / target):
+        if (folder / job_folder.META).is_file():
+            return of_job(folder)
+    if target.isdecimal():
+        return of_process(int(target))
+    raise TraceError(f"[{target}] is no trace file, no job and no process id")
+
+
+def of_job(folder: Path) -> list[Ring]:
+    """Return the rings of a job, saved and live ones."""
+    meta = job_folder.read_meta(folder)
+    rings = []
+    for entry in meta.get("channels", []):
+        if entry.get("file"):
+            path = folder / Path(entry["file"]).name
+            rings.append(Ring(path.stem, path))
+    if job_folder.is_live(meta):
+        rings += [live_ring(meta, entry) for entry in meta.get("live", [])]
+    if rings:
+        return rings
+    if meta.get("direct"):
+        raise TraceError(f"the job [{folder.name}] ran with --direct, which has no ring")
+    if meta.get("state") == "running" and not job_folder.is_live(meta):
+        raise TraceError(
+            f"launcher and agent of the job [{folder.name}] died before they could save"
+        )
+    raise TraceError(f"no process of the job [{folder.name}] has used a GPU")
+
+
+def of_process(pid: int) -> list[Ring]:
+    """Return the rings of the job in which `pid` is the agent, a client or a server."""
+    for folder in reversed(job_folder.jobs()):
+        meta = job_folder.read_meta(folder)
+        entries = [*meta.get("live", []), *meta.get("channels", [])]
+        mine = [e for e in entries if pid in (e.get("pid"), e.get("server_pid"))]
+        if meta.get("agent_pid") == pid:
+            return of_job(folder)
+        if mine:
+            names = {entry.get("name") for entry in mine}
+            return [ring for ring in of_job(folder) if ring.title in names]
+    raise TraceError(f"the process [{pid}] belongs to no job in [{job_folder.state_folder()}]")
+
+
+def live_ring(meta: dict[str, Any], entry: dict[str, Any]) -> Ring:
+    """Return the agent's descriptor of a live log object: the same user may open it."""
+    path = Path(f"/proc/{meta['agent_pid']}/fd/{entry['log_fd']}")
+    try:
+        memory = os.readlink(path)
+    except OSError as error:
+        raise TraceError(f"[{path}] cannot be opened: {error.strerror}") from None
+    if not memory.startswith(f"/memfd:pyft-log-{entry['name']}"):
+        raise TraceError(f"[{path}] is no longer the ring [{entry['name']}]: try again")
+    return Ring(entry["name"], path, live=True)
