@@ -14,6 +14,7 @@ from pyft.errors import NativeMissingError, UsageError
 PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 DIRECT_LIBRARIES = ("libsoftgpu.so", "libsoftgpu_nvml.so")
 SERVER_FILES = ("pyft-server", "libsoftgpu.so")
+MAX_DEVICES = 8  # softgpu::kMaxDevices
 SITE_FOLDER = Path(__file__).resolve().parent.parent / "torch_support" / "site"
 
 # NCCL's watchdog must not kill a job that waits for a replaced GPU: pyft owns the deadlines.
@@ -27,8 +28,15 @@ TORCH_DEFAULTS = {
     "TORCH_NCCL_DESYNC_DEBUG": "0",
     "TORCH_NCCL_USE_COMM_NONBLOCKING": "0",
 }
-# Set for the program, meaningless or harmful in a server.
-CLIENT_VARIABLES = ("LD_PRELOAD", "PYFT_AGENT", "PYFT_JOB", "PYFT_DEVICES", "PYFT_GPUS")
+# Set for the program, meaningless or harmful in a server. The client has already applied
+# CUDA_VISIBLE_DEVICES: the server needs to see every device of the job.
+CLIENT_VARIABLES = (
+    "LD_PRELOAD",
+    "CUDA_VISIBLE_DEVICES",
+    "PYFT_AGENT",
+    "PYFT_DEVICES",
+    "PYFT_GPUS",
+)
 
 
 def parse_gpus(text: str | None) -> int:
@@ -43,8 +51,8 @@ def parse_gpus(text: str | None) -> int:
             "on software GPUs only): say --gpus soft:N, as in soft:1"
         )
     count = int(match.group(1))
-    if not 1 <= count <= 16:
-        raise UsageError(f"--gpus [{text}] is out of range: soft:1 to soft:16 exist")
+    if not 1 <= count <= MAX_DEVICES:
+        raise UsageError(f"--gpus [{text}] is out of range: soft:1 to soft:{MAX_DEVICES} exist")
     return count
 
 

@@ -1,0 +1,83 @@
+"""Folders of jobs, and which rings a target of `pyft trace` means."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from pyft.agent import channel, job_folder, protocol
+from pyft.errors import TraceError
+from pyft.trace import targets
+
+
+@pytest.fixture
+def state() -> Path:
+    folder = job_folder.state_folder()
+    for number in range(3):
+        path = folder / f"20260101-00000{number}-{number}"
+        path.mkdir(parents=True)
+        entry = {"name": "rank0-pid5-dev0", "pid": 5, "server_pid": 6, "file": "a.ring"}
+        job_folder.write_meta(path, {"job": path.name, "state": "ended", "channels": [entry]})
+        (path / "a.ring").touch()
+    return folder
+
+
+def test_latest_job_is_the_default(state: Path) -> None:
+    (ring,) = targets.find(None)
+    assert ring.path == state / "20260101-000002-2" / "a.ring"
+
+
+def test_targets(state: Path) -> None:
+    job = state / "20260101-000001-1"
+    for target in (job.name, str(job), str(job / "a.ring")):
+        (ring,) = targets.find(target)
+        assert ring.path == job / "a.ring"
+
+
+def test_no_target(state: Path) -> None:
+    with pytest.raises(TraceError, match=r"\[nothing\]"):
+        targets.find("nothing")
+    with pytest.raises(TraceError, match=r"process \[4\] belongs to no job"):
+        targets.find("4")
+
+
+def test_names_in_meta_cannot_leave_the_folder(state: Path) -> None:
+    job = state / "20260101-000002-2"
+    job_folder.write_meta(job, {"channels": [{"file": "../../etc/passwd"}]})
+    (ring,) = targets.find(job.name)
+    assert ring.path == job / "passwd"
+
+
+def log_object(tmp_path: Path, **fields: int) -> int:
+    """Return a file of 1 MiB that looks like a log object."""
+    fd = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    os.ftruncate(fd, 1 << 20)
+    for name, value in fields.items():
+        os.pwrite(fd, struct.pack("<Q", value), protocol.LOG_FIELDS[name])
+    return fd
+
+
+def test_saved_log_is_a_sparse_copy(tmp_path: Path) -> None:
+    areas = {"ring_offset": 4096, "ring_bytes": 65536, "arena_offset": 500000, "arena_bytes": 9999}
+    fd = log_object(tmp_path, **areas, appended=200, arena_head=10**15)
+    os.pwrite(fd, b"ring", 4096)
+    os.pwrite(fd, b"beyond", 4096 + 60000)
+    os.pwrite(fd, b"arena", 500000)
+    channel.save_log(fd, tmp_path / "copy")
+    copy = (tmp_path / "copy").read_bytes()
+    assert len(copy) == 1 << 20
+    assert copy[4096:4100] == b"ring"
+    assert copy[500000:500005] == b"arena"
+    assert b"beyond" not in copy
+    assert channel.log_header(fd)["appended"] == 200
+    os.close(fd)
+
+
+def test_damaged_header_stays_inside_the_object(tmp_path: Path) -> None:
+    fd = log_object(tmp_path, ring_offset=2**63, ring_bytes=2**62, appended=2**60)
+    channel.save_log(fd, tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_size == 1 << 20
+    os.close(fd)

@@ -1,0 +1,97 @@
+"""The hooks that `pyft run` puts into the program's Python, on a stand-in for torch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyft.agent.options import SITE_FOLDER
+
+TORCH = {
+    "__init__.py": """
+        class backends:
+            class cudnn:
+                enabled = True
+    """,
+    "optim/__init__.py": "",
+    "optim/optimizer.py": """
+        before, after = [], []
+        def register_optimizer_step_pre_hook(hook): before.append(hook)
+        def register_optimizer_step_post_hook(hook): after.append(hook)
+        def step():
+            for hook in before + after: hook(None, (), {})
+    """,
+}
+SHIM = """
+#include <unistd.h>
+int pyft_gate(void) { return write(1, "gate\\n", 5); }
+int pyft_cut(void) { return write(1, "cut\\n", 4); }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in TORCH.items():
+        path = tmp_path / "torch" / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text("\n".join(line[8:] for line in text.splitlines()))
+    return tmp_path
+
+
+def run(folder: Path, program: str, **environment: str) -> str:
+    env = os.environ | {"PYTHONPATH": f"{SITE_FOLDER}:{folder}", **environment}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_cudnn_is_off_on_soft_gpus_only(folder: Path) -> None:
+    program = "import torch; print(torch.backends.cudnn.enabled)"
+    assert run(folder, program, PYFT_JOB="j", PYFT_GPUS="soft:1") == "False\n"
+    assert run(folder, program, PYFT_JOB="j", PYFT_GPUS="real") == "True\n"
+    assert run(folder, program, PYFT_GPUS="soft:1") == "True\n"
+
+
+def test_steps_are_marked(folder: Path) -> None:
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    (folder / "shim.c").write_text(SHIM)
+    library = str(folder / "shim.so")
+    flags = ["-shared", "-fPIC", "-o", library]
+    subprocess.run([compiler, *flags, str(folder / "shim.c")], check=True)
+    program = "import torch.optim.optimizer as o; o.step()"
+    assert run(folder, program, PYFT_JOB="j", LD_PRELOAD=library) == "gate\ncut\n"
+
+
+def test_without_shim_nothing_is_registered(folder: Path) -> None:
+    program = "import torch.optim.optimizer as o; print(o.before, o.after)"
+    assert run(folder, program, PYFT_JOB="j") == "[] []\n"
+
+
+def test_loader_is_as_before(folder: Path) -> None:
+    program = "import torch, sys; print(vars(torch.__loader__).keys() - {'name', 'path'})"
+    assert run(folder, program, PYFT_JOB="j") == "set()\n"
+
+
+def test_users_sitecustomize_runs_under_its_name(folder: Path) -> None:
+    (folder / "sitecustomize.py").write_text("print(__name__, __file__)")
+    program = "import sitecustomize; print(sitecustomize.__file__)"
+    path = folder / "sitecustomize.py"
+    assert run(folder, program, PYFT_JOB="j") == f"sitecustomize {path}\n{path}\n"
+
+
+def test_torch_is_not_imported(folder: Path) -> None:
+    assert run(folder, "import sys; print('torch' in sys.modules)", PYFT_JOB="j") == "False\n"
+
+
+def test_missing_torch_is_an_ordinary_error(tmp_path: Path) -> None:
+    program = "try: import torch.nope\nexcept ModuleNotFoundError as e: print(e.name)"
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("class backends:\n class cudnn: pass\n")
+    assert run(tmp_path, program, PYFT_JOB="j", PYFT_GPUS="soft:1") == "torch.nope\n"
