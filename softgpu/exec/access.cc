@@ -1,0 +1,137 @@
+#include "exec/access.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace softgpu::exec {
+
+static std::string describe(const char* what, uint64_t address, uint32_t bytes) {
+  char text[128];
+  std::snprintf(text, sizeof text, "%s of [%u] bytes at address [0x%" PRIx64 "]", what, bytes,
+                address);
+  return text;
+}
+
+static uint64_t uniform_base(const Inst* in, const Warp* w) {
+  const Row* b = source(w, in->b);
+  return b[0].lane[0] | uint64_t{b[1].lane[0]} << 32;
+}
+
+void addresses(const Inst* in, const Warp* w, Space space, Addresses* out) {
+  const Row* a = source(w, in->a);
+  if (space == Space::kShared || space == Space::kLocal) {
+    const uint32_t add = source(w, in->b)->lane[0] + static_cast<uint32_t>(in->offset);
+    for (int i = 0; i < kLanes; ++i) out->at[i] = (a->lane[i] << in->imm) + add;
+    return;
+  }
+  const uint64_t add = uniform_base(in, w) + static_cast<uint64_t>(in->offset);
+  if (in->flags & kWideAddress) {
+    for (int i = 0; i < kLanes; ++i) {
+      out->at[i] = (a[0].lane[i] | uint64_t{a[1].lane[i]} << 32) + add;
+    }
+  } else {
+    for (int i = 0; i < kLanes; ++i) out->at[i] = a->lane[i] + add;
+  }
+}
+
+static bool mapped(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
+  Range& range = (*w->block->ranges)[in->slot];
+  if (range.contains(address, bytes)) return true;
+  range = w->block->state->memory->find(address);
+  return range.contains(address, bytes);
+}
+
+static Place illegal(const Inst* in, Warp* w, int lane, const char* what, uint64_t address,
+                     uint32_t bytes) {
+  fault(in, w, FaultKind::kIllegalAddress, lane, describe(what, address, bytes));
+  return {};
+}
+
+Place locate(const Inst* in, Warp* w, Space space, int lane, uint64_t address, uint32_t bytes) {
+  if (address & (bytes - 1)) {
+    fault(in, w, FaultKind::kMisalignedAddress, lane,
+          describe("misaligned access", address, bytes));
+    return {};
+  }
+  if (space == Space::kGeneric) {
+    const uint64_t window = address >> 48;
+    space = window == kSharedWindow >> 48  ? Space::kShared
+            : window == kLocalWindow >> 48 ? Space::kLocal
+                                           : Space::kGlobal;
+    if (space != Space::kGlobal) address &= 0xffffffffffffu;
+  }
+  if (space == Space::kGlobal) {
+    if (!mapped(in, w, address, bytes)) {
+      return illegal(in, w, lane, "illegal global access", address, bytes);
+    }
+    return {reinterpret_cast<uint8_t*>(address), 4};
+  }
+  const LaunchState& state = *w->block->state;
+  if (space == Space::kShared) {
+    if (address + bytes > state.shared_bytes) {
+      return illegal(in, w, lane, "illegal shared access", address, bytes);
+    }
+    return {w->block->shared + address, 4};
+  }
+  if (address + bytes > state.local_bytes || !w->local) {
+    return illegal(in, w, lane, "illegal local access", address, bytes);
+  }
+  auto* word = reinterpret_cast<uint8_t*>(w->local + (address / 4) * kLanes + lane);
+  return {word + address % 4, kRowBytes};
+}
+
+Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint32_t size,
+                uint64_t* base) {
+  const Row* a = source(w, in->a);
+  const bool wide = in->flags & kWideAddress && space <= Space::kGeneric;
+  const bool narrow_space = space > Space::kGeneric;
+  const uint32_t scale = narrow_space ? in->imm : 0;
+  const auto first = static_cast<uint32_t>(first_lane(exec));
+  const uint32_t low = a->lane[first] << scale;
+  const uint32_t start = low - first * size;
+  uint32_t same = kFull;
+  if (wide) same = test([&](int h) { return load(a + 1, h) == a[1].lane[first]; });
+  if ((same & exec) != exec) return Pattern::kScattered;
+
+  const uint64_t add = narrow_space ? source(w, in->b)->lane[0] + static_cast<uint32_t>(in->offset)
+                                    : uniform_base(in, w) + static_cast<uint64_t>(in->offset);
+  const uint64_t high = wide ? uint64_t{a[1].lane[first]} << 32 : 0;
+  const VU step = lane_index() * size;
+  const bool wraps = low < first * size || start > kFull - kLanes * size;
+  const uint32_t sequence =
+      test([&](int h) { return load(a, h) << scale == step + (start + kHalf * size * h); });
+  if ((sequence & exec) == exec && !wraps) {
+    *base = narrow_space ? static_cast<uint32_t>(start + add) : (high | start) + add;
+    return Pattern::kSequence;
+  }
+  const uint32_t equal = test([&](int h) { return load(a, h) << scale == low; });
+  if ((equal & exec) != exec) return Pattern::kScattered;
+  *base = narrow_space ? static_cast<uint32_t>(low + add) : (high | low) + add;
+  return Pattern::kSame;
+}
+
+uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
+                     uint32_t alignment) {
+  if (address & (alignment - 1)) return nullptr;
+  if (space == Space::kGeneric && address >> 48) {
+    if (address >> 48 != kSharedWindow >> 48) return nullptr;
+    space = Space::kShared;
+    address &= 0xffffffffffffu;
+  }
+  if (space == Space::kShared) {
+    const uint32_t limit = w->block->state->shared_bytes;
+    return address < limit && bytes <= limit - address ? w->block->shared + address : nullptr;
+  }
+  if (space == Space::kLocal) return nullptr;
+  return mapped(in, w, address, bytes) ? reinterpret_cast<uint8_t*>(address) : nullptr;
+}
+
+void read_constant(const Warp* w, uint32_t bank, uint32_t offset, void* to, uint32_t bytes) {
+  std::memset(to, 0, bytes);
+  if (bank >= w->block->state->banks.size()) return;
+  const std::span<const uint8_t> data = w->block->state->banks[bank];
+  if (offset >= data.size()) return;
+  std::memcpy(to, data.data() + offset, std::min<size_t>(bytes, data.size() - offset));
+}
+
+}  // namespace softgpu::exec

@@ -1,0 +1,110 @@
+// A resident block: its storage, its warps in turn.
+#include <cstring>
+
+#include "exec/warp.h"
+
+namespace softgpu::exec {
+
+static void init_warp(Block* block, uint32_t index) {
+  const LaunchState& state = *block->state;
+  const Traits& traits = state.program->traits;
+  Warp& warp = block->warps[index];
+  warp.block = block;
+  warp.index = index;
+  warp.rows = block->rows.get() + size_t{index} * traits.rows;
+  warp.base[0] = reinterpret_cast<const uint8_t*>(warp.rows);
+  warp.base[1] = reinterpret_cast<const uint8_t*>(state.pool) - kPoolBit;
+  if (traits.local) {
+    const size_t words = size_t{state.local_bytes} / 4 * kLanes;
+    warp.local = block->local_rows.get()->lane + index * words;
+  }
+  const uint32_t first = index * kLanes;
+  const uint32_t count = std::min<uint32_t>(kLanes, state.threads - first);
+  warp.initial = count == kLanes ? kFull : (1u << count) - 1;
+  const Dim3 dim = state.launch->block;
+  for (uint32_t lane = 0; lane < count; ++lane) {
+    const uint32_t thread = first + lane;
+    warp.rows[kTidRows].lane[lane] = thread % dim.x;
+    warp.rows[kTidRows + 1].lane[lane] = thread / dim.x % dim.y;
+    warp.rows[kTidRows + 2].lane[lane] = thread / dim.x / dim.y;
+  }
+}
+
+void init_block(Block* block, const LaunchState* state) {
+  const Traits& traits = state->program->traits;
+  block->state = state;
+  block->rows = std::make_unique<Row[]>(size_t{state->warps} * traits.rows);
+  block->shared_rows = std::make_unique<Row[]>(state->shared_bytes / kRowBytes + 1);
+  block->shared = reinterpret_cast<uint8_t*>(block->shared_rows.get());
+  if (traits.local) {
+    block->local_rows = std::make_unique<Row[]>(size_t{state->warps} * (state->local_bytes / 4));
+  }
+  block->warps.resize(state->warps);
+  for (uint32_t i = 0; i < state->warps; ++i) init_warp(block, i);
+}
+
+// Registers and shared memory start as zero: a program that reads what it did not write must not
+// make results depend on which block ran here before.
+static void start_warp(Warp* warp) {
+  const Traits& traits = warp->block->state->program->traits;
+  std::memset(warp->rows + kUniformRows, 0, size_t{traits.rows - kUniformRows} * kRowBytes);
+  warp->pred.fill(0);
+  warp->pred[kPredTrue] = kFull;
+  warp->pred[kPredUniform + kPredTrue] = kFull;
+  warp->live = warp->initial;
+  warp->active = 0;
+  warp->parked.fill(0);
+  warp->runnable[0] = {warp->initial, warp->block->state->program->code.data()};
+  warp->runnable_count = 1;
+}
+
+void start_block(Block* block, uint64_t linear) {
+  const LaunchState& state = *block->state;
+  const Dim3 grid = state.launch->grid;
+  block->linear = linear;
+  block->id = {static_cast<uint32_t>(linear % grid.x),
+               static_cast<uint32_t>(linear / grid.x % grid.y),
+               static_cast<uint32_t>(linear / grid.x / grid.y)};
+  if (state.shared_bytes) std::memset(block->shared, 0, state.shared_bytes);
+  block->barriers.fill({});
+  block->live_threads = state.threads;
+  for (Warp& warp : block->warps) start_warp(&warp);
+}
+
+static void run_warp(Warp* warp) {
+  const Inst* in = next_group(warp);
+  uint64_t count = 0;
+  while (in) {
+    ++count;
+    const uint32_t guard = warp->pred[in->guard] ^ in->guard_xor;
+    const uint32_t exec = (warp->active | in->force) & guard;
+    in = exec ? in->fn(in, warp, exec) : in + 1;
+  }
+  warp->block->instructions += count;
+}
+
+bool run_block_round(Block* block) {
+  bool progress = false, done = true;
+  for (Warp& warp : block->warps) {
+    if (warp.done()) continue;
+    if (warp.can_run()) {
+      progress = true;
+      run_warp(&warp);
+      if (block->fault) return true;
+    }
+    done = done && warp.done();
+  }
+  if (!done && !progress) {
+    for (Warp& warp : block->warps) {
+      if (warp.done()) continue;
+      const int lane = first_lane(warp.live);
+      fault(warp.parked_pc[lane] - 1, &warp, FaultKind::kLaunchTimeout, lane,
+            "all threads wait for each other");
+      break;
+    }
+    return true;
+  }
+  return done;
+}
+
+}  // namespace softgpu::exec

@@ -1,0 +1,142 @@
+// Which lanes run next: divergence, re-convergence and barriers.
+#include <cstdio>
+
+#include "decode/instr.h"
+#include "exec/warp.h"
+
+namespace softgpu::exec {
+
+// Backward branches a group may take before it lets others run: an intra-warp spin lock needs
+// this to make progress, and 20,000 keeps the cost invisible.
+inline constexpr int32_t kBranchBudget = 20000;
+
+void push_group(Warp* warp, uint32_t mask, const Inst* pc) {
+  for (uint32_t i = 0; i < warp->runnable_count; ++i) {
+    if (warp->runnable[i].pc == pc) {
+      warp->runnable[i].mask |= mask;
+      return;
+    }
+  }
+  warp->runnable[warp->runnable_count++] = {mask, pc};
+}
+
+static uint32_t ready_at_bsync(const Warp* warp) {
+  const uint32_t waiting = warp->parked[static_cast<int>(Parked::kBsync)];
+  uint32_t ready = 0;
+  for_lanes(waiting, [&](int lane) {
+    const uint32_t reg = warp->parked_arg[lane];
+    uint32_t missing = warp->rows[kBarrierRows + reg].lane[lane] & warp->live;
+    for_lanes(missing & waiting, [&](int other) {
+      if (warp->parked_arg[other] == reg) missing &= ~(1u << other);
+    });
+    if (!missing) ready |= 1u << lane;
+  });
+  return ready;
+}
+
+static uint32_t ready_at_warpsync(const Warp* warp) {
+  const uint32_t waiting = warp->parked[static_cast<int>(Parked::kWarpsync)];
+  uint32_t ready = 0;
+  for_lanes(waiting, [&](int lane) {
+    if (!(warp->parked_arg[lane] & warp->live & ~waiting)) ready |= 1u << lane;
+  });
+  return ready;
+}
+
+void unpark(Warp* warp, uint32_t lanes, Parked why) {
+  warp->parked[static_cast<int>(why)] &= ~lanes;
+  for_lanes(lanes, [&](int lane) { push_group(warp, 1u << lane, warp->parked_pc[lane]); });
+}
+
+const Inst* next_group(Warp* warp) {
+  if (warp->parked[static_cast<int>(Parked::kBsync)]) {
+    unpark(warp, ready_at_bsync(warp), Parked::kBsync);
+  }
+  if (warp->parked[static_cast<int>(Parked::kWarpsync)]) {
+    unpark(warp, ready_at_warpsync(warp), Parked::kWarpsync);
+  }
+  if (!warp->runnable_count) {
+    warp->active = 0;
+    return nullptr;
+  }
+  const Group group = warp->runnable[0];
+  --warp->runnable_count;
+  for (uint32_t i = 0; i < warp->runnable_count; ++i) warp->runnable[i] = warp->runnable[i + 1];
+  warp->active = group.mask;
+  warp->budget = kBranchBudget;
+  return group.pc;
+}
+
+void park(const Inst* in, Warp* warp, uint32_t exec, Parked why, uint32_t arg) {
+  warp->parked[static_cast<int>(why)] |= exec;
+  for_lanes(exec, [&](int lane) {
+    warp->parked_pc[lane] = in + 1;
+    warp->parked_arg[lane] = arg;
+  });
+}
+
+const Inst* leave(const Inst* in, Warp* warp, uint32_t exec) {
+  warp->active &= ~exec;
+  return warp->active ? in + 1 : next_group(warp);
+}
+
+const Inst* yield(Warp* warp, const Inst* next) {
+  push_group(warp, warp->active, next);
+  warp->active = 0;
+  return nullptr;
+}
+
+const Inst* branch(const Inst* in, Warp* warp, uint32_t taken, const Inst* target) {
+  if (taken == warp->active) {
+    if (target <= in && --warp->budget <= 0) return yield(warp, target);
+    return target;
+  }
+  push_group(warp, taken, target);
+  warp->active &= ~taken;
+  return in + 1;
+}
+
+void try_release_barrier(Block* block, uint32_t id) {
+  Barrier& barrier = block->barriers[id];
+  const uint32_t expected = barrier.expected ? barrier.expected : block->live_threads;
+  if (!barrier.arrived || barrier.arrived < expected) return;
+  uint32_t result = barrier.count_true;
+  if (barrier.op == 1) result = barrier.count_true == barrier.arrived;
+  if (barrier.op == 2) result = barrier.count_true != 0;
+  barrier = {};
+  for (Warp& warp : block->warps) {
+    uint32_t lanes = 0;
+    for_lanes(warp.parked[static_cast<int>(Parked::kBar)], [&](int lane) {
+      if (warp.parked_arg[lane] == id) lanes |= 1u << lane;
+    });
+    if (!lanes) continue;
+    warp.bar_result = result;
+    unpark(&warp, lanes, Parked::kBar);
+  }
+}
+
+const Inst* exit_lanes(const Inst* in, Warp* warp, uint32_t exec) {
+  Block* block = warp->block;
+  warp->live &= ~exec;
+  block->live_threads -= static_cast<uint32_t>(std::popcount(exec));
+  for (uint32_t id = 0; id < kNamedBarriers; ++id) {
+    if (block->barriers[id].arrived) try_release_barrier(block, id);
+  }
+  return leave(in, warp, exec);
+}
+
+const Inst* fault(const Inst* in, Warp* warp, FaultKind kind, int lane, const std::string& what) {
+  Block* block = warp->block;
+  if (block->fault) return nullptr;
+  const Row* tid = warp->rows + kTidRows;
+  const auto pc = static_cast<size_t>(in - block->state->program->code.data()) * kInstrBytes;
+  char where[256];
+  std::snprintf(where, sizeof where, " in block [%u,%u,%u], thread [%u,%u,%u], pc [0x%zx]",
+                block->id.x, block->id.y, block->id.z, tid[0].lane[lane], tid[1].lane[lane],
+                tid[2].lane[lane], pc);
+  block->fault.kind = kind;
+  block->fault.message = "kernel [" + block->state->launch->kernel->name + "]: " + what + where;
+  return nullptr;
+}
+
+}  // namespace softgpu::exec

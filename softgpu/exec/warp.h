@@ -1,0 +1,166 @@
+// Run-time state: a launch, its blocks, their warps.
+//
+// Divergence: a warp has one running group of lanes (mask `active`, one pc), a list of runnable
+// groups, and lanes parked at BSYNC, WARPSYNC or BAR with a pc each. Participant masks of the
+// barrier registers B0..B15 are kept per lane, so sibling groups that reuse the same register do
+// not disturb each other (hardware keeps one per warp; programs cannot tell).
+#ifndef SOFTGPU_EXEC_WARP_H_
+#define SOFTGPU_EXEC_WARP_H_
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/address_space.h"
+#include "core/kernel.h"
+#include "exec/program.h"
+
+namespace softgpu::exec {
+
+// Windows of the generic address space; no host pointer reaches them.
+inline constexpr uint64_t kSharedWindow = uint64_t{1} << 48;
+inline constexpr uint64_t kLocalWindow = uint64_t{2} << 48;
+inline constexpr int kNamedBarriers = 16;
+
+// What all blocks of a launch share. Read-only while they run.
+struct LaunchState {
+  const Launch* launch = nullptr;
+  const Program* program = nullptr;
+  AddressSpace* memory = nullptr;
+  const Row* pool = nullptr;
+  std::array<std::span<const uint8_t>, 8> banks;
+  std::vector<uint8_t> bank0;
+  uint32_t threads = 0, warps = 0;
+  uint32_t shared_bytes = 0;
+  uint32_t local_bytes = 0;  // per thread, a multiple of 16
+};
+
+struct Block;
+
+struct Group {
+  uint32_t mask = 0;
+  const Inst* pc = nullptr;
+};
+
+enum class Parked : uint8_t { kNone, kBsync, kWarpsync, kBar };
+
+struct Warp {
+  const uint8_t* base[2] = {};  // [0] own rows, [1] constant pool minus kPoolBit
+  uint32_t active = 0;          // lanes of the running group
+  uint32_t live = 0;            // lanes that exist and have not exited
+  int32_t budget = 0;           // backward branches until the running group has to yield
+  uint32_t bar_result = 0;      // of the last BAR.RED
+  std::array<uint32_t, kPredCount> pred{};
+
+  Block* block = nullptr;
+  Row* rows = nullptr;
+  uint32_t* local = nullptr;  // local window: word w of lane l at [w * 32 + l]
+  uint32_t index = 0;         // in the block
+  uint32_t initial = 0;       // lanes that exist
+
+  std::array<Group, kLanes> runnable;  // in order of readiness
+  uint32_t runnable_count = 0;
+  std::array<uint32_t, 4> parked{};  // lanes by Parked
+  std::array<const Inst*, kLanes> parked_pc{};
+  std::array<uint32_t, kLanes> parked_arg{};  // B register, WARPSYNC mask or barrier number
+
+  bool done() const { return live == 0; }
+  bool can_run() const { return runnable_count != 0; }
+};
+
+struct Barrier {
+  uint32_t arrived = 0;
+  uint32_t expected = 0;    // 0: all live threads
+  uint32_t count_true = 0;  // BAR.RED
+  uint8_t op = 0;           // BAR.RED: 0 POPC, 1 AND, 2 OR
+};
+
+// A resident block. Objects are reused for one block after the other.
+struct Block {
+  const LaunchState* state = nullptr;
+  Dim3 id;
+  uint64_t linear = 0;
+  std::vector<Warp> warps;
+  std::unique_ptr<Row[]> rows, shared_rows, local_rows;
+  uint8_t* shared = nullptr;
+  std::array<Barrier, kNamedBarriers> barriers;
+  uint32_t live_threads = 0;
+  uint64_t instructions = 0;
+  std::vector<Range>* ranges = nullptr;  // range cache by Inst::slot
+  Fault fault;
+};
+
+// ---- operands ----------------------------------------------------------------------------
+
+inline const Row* source(const Warp* warp, uint32_t operand) {
+  return reinterpret_cast<const Row*>(warp->base[operand & kPoolBit] + operand);
+}
+
+inline Row* dest(Warp* warp, uint32_t operand) {
+  return reinterpret_cast<Row*>(reinterpret_cast<uint8_t*>(warp->rows) + operand);
+}
+
+inline uint32_t pred_source(const Warp* warp, uint8_t index, bool negate) {
+  return warp->pred[index] ^ (negate ? kFull : 0u);
+}
+inline uint32_t ps0(const Inst* in, const Warp* w) {
+  return pred_source(w, in->ps0, in->pneg & 1);
+}
+inline uint32_t ps1(const Inst* in, const Warp* w) {
+  return pred_source(w, in->ps1, in->pneg & 2);
+}
+inline uint32_t ps2(const Inst* in, const Warp* w) {
+  return pred_source(w, in->ps2, in->pneg & 4);
+}
+
+inline void set_pred(Warp* warp, uint8_t index, uint32_t exec, uint32_t value) {
+  warp->pred[index] = (warp->pred[index] & ~exec) | (value & exec);
+}
+
+inline int first_lane(uint32_t mask) {
+  return std::countr_zero(mask);
+}
+
+// Calls f(lane) for each set bit, ascending.
+template <class F>
+inline void for_lanes(uint32_t mask, F&& f) {
+  for (; mask; mask &= mask - 1) f(first_lane(mask));
+}
+
+// ---- control (schedule.cc, block.cc) ---------------------------------------------------------
+
+// Stops the launch. Returns null, for `return fault(…)` in handlers.
+const Inst* fault(const Inst* in, Warp* warp, FaultKind kind, int lane, const std::string& what);
+
+// The running group has ended or blocked: picks the next one. Null when the warp cannot go on.
+const Inst* next_group(Warp* warp);
+// Adds a group to the back of the list.
+void push_group(Warp* warp, uint32_t mask, const Inst* pc);
+// Parks `exec` with in + 1 as pc; the caller then returns leave().
+void park(const Inst* in, Warp* warp, uint32_t exec, Parked why, uint32_t arg);
+// Takes `exec` out of the running group; the rest of it goes on at in + 1.
+const Inst* leave(const Inst* in, Warp* warp, uint32_t exec);
+// Makes parked lanes runnable again, merged by pc.
+void unpark(Warp* warp, uint32_t lanes, Parked why);
+// Goes to `target` with the lanes of `taken`; the others of the running group fall through.
+const Inst* branch(const Inst* in, Warp* warp, uint32_t taken, const Inst* target);
+// The running group lets others run, of this and other warps, and goes on at `next` later.
+const Inst* yield(Warp* warp, const Inst* next);
+// Ends lanes.
+const Inst* exit_lanes(const Inst* in, Warp* warp, uint32_t exec);
+// Releases BAR waiters of barrier `id` if all expected threads have arrived.
+void try_release_barrier(Block* block, uint32_t id);
+
+// Allocates a block for this launch; start_block makes it the block number `linear`.
+void init_block(Block* block, const LaunchState* state);
+void start_block(Block* block, uint64_t linear);
+// Runs every warp once until it blocks, yields or ends. True when the block has ended.
+bool run_block_round(Block* block);
+
+}  // namespace softgpu::exec
+
+#endif  // SOFTGPU_EXEC_WARP_H_
