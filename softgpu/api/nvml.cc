@@ -1,12 +1,23 @@
 // The few NVML functions programs use to count and name GPUs. A library of its own, since NVML is
 // one: it must answer before and without any use of the devices.
-#include <nvml.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "core/config.h"
+
+// NVML's header is in no pip package, so the few types and codes used here are declared.
+struct nvmlDevice_st;
+using nvmlDevice_t = nvmlDevice_st*;
+enum nvmlReturn_t {
+  NVML_SUCCESS = 0,
+  NVML_ERROR_INVALID_ARGUMENT = 2,
+  NVML_ERROR_NOT_SUPPORTED = 3,
+  NVML_ERROR_INSUFFICIENT_SIZE = 7,
+};
+struct nvmlMemory_t {
+  unsigned long long total, free, used;
+};
 
 #define SOFTGPU_API extern "C" __attribute__((visibility("default")))
 
@@ -31,10 +42,6 @@ nvmlReturn_t copy_text(const char* text, char* out, unsigned length) {
 }
 
 }  // namespace
-
-#undef nvmlInit
-#undef nvmlDeviceGetCount
-#undef nvmlDeviceGetHandleByIndex
 
 SOFTGPU_API nvmlReturn_t nvmlInit_v2() { return NVML_SUCCESS; }
 SOFTGPU_API nvmlReturn_t nvmlInit() { return NVML_SUCCESS; }
@@ -140,4 +147,30 @@ SOFTGPU_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device,
   *major = 7;
   *minor = 5;
   return NVML_SUCCESS;
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
+  unsigned bus = 0;
+  if (!id || std::sscanf(id, "%*x:%x:", &bus) != 1) return NVML_ERROR_INVALID_ARGUMENT;
+  return nvmlDeviceGetHandleByIndex_v2(bus - 1, device);
+}
+
+// Which processes use a soft GPU is known to nobody: the list is empty.
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t, unsigned* count,
+                                                              void*) {
+  *count = 0;
+  return NVML_SUCCESS;
+}
+
+// A soft GPU has no links to others.
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t, void*) {
+  return NVML_ERROR_NOT_SUPPORTED;
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t, unsigned, int*) {
+  return NVML_ERROR_NOT_SUPPORTED;
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t, unsigned, void*) {
+  return NVML_ERROR_NOT_SUPPORTED;
 }

@@ -46,7 +46,8 @@ const Config& config() {
   static const Config loaded = [] {
     Config c;
     const uint64_t devices = number_from_environment("SOFTGPU_DEVICES", c.devices);
-    c.devices = visible_devices(static_cast<int>(std::min<uint64_t>(devices, kMaxDevices)));
+    c.installed = static_cast<int>(std::min<uint64_t>(devices, kMaxDevices));
+    c.devices = visible_devices(c.installed);
     c.memory_bytes = number_from_environment("SOFTGPU_MEMORY", c.memory_bytes);
     c.sms = static_cast<int>(number_from_environment("SOFTGPU_SMS", c.sms));
     c.blas_threads = static_cast<int>(number_from_environment("SOFTGPU_BLAS_THREADS", 1));
