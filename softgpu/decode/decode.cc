@@ -129,12 +129,19 @@ void fill_operand(const OperandInfo& info, Word word, Operand* out) {
   }
 }
 
+bool is_special_register(uint64_t number) {
+  for (const SpecialInfo& info : kSpecials) {
+    if (info.number == number) return true;
+  }
+  return false;
+}
+
 // Empty when every modifier field has a legal value.
 std::string check_fields(const FormInfo& form, Word word) {
   for (const FieldInfo& field : form_fields(form)) {
     if (field.legal == 0xffff) continue;
     const uint64_t value = word.bits(field.bits.first, field.bits.width);
-    if (field.legal >> value & 1) continue;
+    if (field.legal ? field.legal >> value & 1 : is_special_register(value)) continue;
     return refusal(word, std::string("is not legal for [") + form.mnemonic + "]: field [" +
                              field.name + "] at bit [" + std::to_string(field.bits.first) +
                              "] has no value [" + std::to_string(value) + "]");
@@ -182,14 +189,15 @@ std::string decode(Word word, uint32_t pc, Instr* out) {
     std::snprintf(text, sizeof text, "has the unknown opcode [%03x]", opcode);
     return refusal(word, text);
   }
+  std::string error;
   for (size_t i = first; i < kTableSize && kForms[i].opcode == opcode; ++i) {
-    const FormInfo& form = kForms[i];
-    if (!matches(form, word)) continue;
-    std::string error = check_fields(form, word);
-    if (error.empty()) fill(form, word, pc, out);
-    return error;
+    if (!matches(kForms[i], word)) continue;
+    error = check_fields(kForms[i], word);
+    if (!error.empty()) continue;
+    fill(kForms[i], word, pc, out);
+    return {};
   }
-  return unexplained(first, word);
+  return error.empty() ? unexplained(first, word) : error;
 }
 
 }  // namespace softgpu

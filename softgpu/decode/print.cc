@@ -2,6 +2,7 @@
 #include <bit>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include "decode/decode.h"
 #include "decode/immediate.h"
@@ -113,14 +114,13 @@ class Printer {
       return o.kind == OperandKind::kReg && o.index == kRZ;
     };
     if (value("X")) return "";
+    const bool immediate = instr_.b.kind == OperandKind::kImm;
     const bool adds_zero = is_rz(instr_.c);
-    if (instr_.b.kind != OperandKind::kImm) {
-      const bool moves = is_rz(instr_.a) && is_rz(instr_.b);
-      return moves && instr_.c.kind != OperandKind::kUReg ? ".MOV" : "";
-    }
     const uint32_t factor = instr_.b.value;
-    if (adds_zero && (factor <= 1 || is_rz(instr_.a))) return ".MOV";
-    if (factor == 1) return ".IADD";
+    if (instr_.c.kind == OperandKind::kUReg || instr_.b.kind == OperandKind::kUReg) return "";
+    if (is_rz(instr_.a) || is_rz(instr_.b) || (immediate && factor == 0)) return ".MOV";
+    if (!immediate) return "";
+    if (factor == 1) return adds_zero ? ".MOV" : ".IADD";
     // The vendor makes an exception of 1 << 16 and of the sign bit.
     const bool shifts = adds_zero && std::has_single_bit(factor) && factor != 0x10000;
     return shifts && factor >> 31 == 0 ? ".SHL" : "";
@@ -187,7 +187,6 @@ class Printer {
     if (word == "target") return hex_text(int64_t{instr_.pc} + kInstrBytes + jump_offset());
     if (word == "rel") return jump_base();
     if (word == "depbar") return depbar();
-    if (word == "cctl") return value("OP") < isa::cctl::kIVALL ? address() : "";
     const PredRef p = predicate(word);
     return hides_default && p.index == kPT && !p.negate ? "" : predicate_text(p);
   }
@@ -219,13 +218,16 @@ class Printer {
     std::string text = o.kind == OperandKind::kConst  ? constant(o, info)
                        : o.kind == OperandKind::kUReg ? ureg_text(o.index)
                                                       : reg_text(o.index);
+    const char* select = info.select_names ? info.select_names[o.select] : "";
+    // The vendor writes the half of a constant inside the bars, that of a register after them.
+    if (o.kind == OperandKind::kConst) text += std::exchange(select, "");
     if (o.abs) text = join({"|", text, "|"});
     if (o.neg) {
       const bool inverts = info.inverts == Inverts::kInverts ||
                            (info.inverts == Inverts::kInvertsWithX && value("X"));
       text = (inverts ? "~" : "-") + text;
     }
-    if (info.select_names) text += info.select_names[o.select];
+    text += select;
     if (form_.op == Op::I2F) text += i2f_part(o.select);
     return text;
   }
@@ -249,26 +251,33 @@ class Printer {
     const bool indexed = info.select_first == 24;
     const bool uniform = info.select_width == 6;
     if (!indexed || o.index == (uniform ? kURZ : kRZ)) {
-      return join({bank, hex_text(o.value & 0xffff), "]"});
+      return join({bank, hex_text(static_cast<int16_t>(o.value)), "]"});
     }
     return join({bank, uniform ? ureg_text(o.index) : reg_text(o.index),
                  plus_offset(static_cast<int32_t>(o.value)), "]"});
   }
 
-  // [R2.X8+UR4+0x10]
+  // [R2.X8+UR4+0x10]; without a register the offset is an unsigned address.
   std::string address() const {
-    const FieldInfo* offset_field = field("OFFSET") ? field("OFFSET") : field("OFFSET32");
-    const int64_t offset = offset_field ? instr_.get_signed(offset_field->bits) : 0;
-    const bool uniform = instr_.c.kind == OperandKind::kUReg;
-    std::string text;
-    if (instr_.a.index != kRZ) {
-      text = reg_text(instr_.a.index);
-      if (const FieldInfo* scale = field("SCALE")) text += scale->names[instr_.get(scale->bits)];
-      if (field("A64")) text += value("A64") ? ".64" : ".U32";
+    const FieldInfo* offset = field("OFFSET") ? field("OFFSET") : field("OFFSET32");
+    std::string text = address_register();
+    if (instr_.c.kind == OperandKind::kUReg) {
+      text += join({text.empty() ? "" : "+", ureg_text(instr_.c.index)});
     }
-    if (uniform) text += join({text.empty() ? "" : "+", ureg_text(instr_.c.index)});
-    if (text.empty()) return join({"[", offset ? hex_text(offset) : "RZ", "]"});
-    return join({"[", text, plus_offset(offset), "]"});
+    if (!text.empty()) return join({"[", text, plus_offset(instr_.get_signed(offset->bits)), "]"});
+    const auto absolute = static_cast<int64_t>(instr_.get(offset->bits));
+    return join({"[", absolute ? hex_text(absolute) : "RZ", "]"});
+  }
+
+  // Empty for RZ; the vendor writes it only when it is scaled and beside a uniform base.
+  std::string address_register() const {
+    const FieldInfo* scale = field("SCALE");
+    const bool uniform = instr_.c.kind == OperandKind::kUReg;
+    if (instr_.a.index == kRZ && !(uniform && value("SCALE"))) return "";
+    std::string text = reg_text(instr_.a.index);
+    if (scale) text += scale->names[instr_.get(scale->bits)];
+    if (field("A64")) text += value("A64") ? ".64" : ".U32";
+    return text;
   }
 
   // SB0, 0x0, {4,2,1}

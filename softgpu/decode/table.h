@@ -24,7 +24,7 @@ struct FieldInfo {
   Field bits;
   const char* const* names;  // of the values, nullptr: a plain number or flag
   const char* text;          // printed when set, "" for none
-  uint16_t legal;            // bit v: value v is legal; 0xffff: all of them
+  uint16_t legal;            // bit v: value v is legal; 0xffff: all; 0: special registers
 };
 
 struct OperandInfo {

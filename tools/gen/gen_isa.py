@@ -120,10 +120,9 @@ def write_table(table: Table) -> str:
         count += len(form.fields)
         for item in form.fields:
             names = f"kNames_{item.enum.name}" if item.enum else "nullptr"
-            legal = item.enum.legal() if item.enum else 0xFFFF
             lines.append(
                 f'    {{"{item.name}", {{{item.first}, {item.width}}}, {names}, '
-                f'"{item.text}", 0x{legal:x}}},'
+                f'"{item.text}", 0x{item.legal():x}}},'
             )
     lines += ["};", "constexpr FormInfo kForms[] = {  // by opcode"]
     for form, start in zip(forms, starts, strict=True):

@@ -28,7 +28,6 @@ OPERAND_WORDS = (
     "breg",
     "lut0",
     "depbar",
-    "cctl",
     "PR",
 )
 PREDICATES = {"pd0": (81, 3), "pd1": (84, 3), "ps0": (87, 4), "ps1": (77, 4), "ps2": (68, 4)}
@@ -54,6 +53,13 @@ class Field:
     width: int
     enum: Enum | None = None
     text: str = ""  # of a one-bit field: printed when set
+    special: bool = False  # the number of a special register
+
+    def legal(self) -> int:
+        """Bit v is set: value v is legal. All bits: no limit. None: special registers only."""
+        if self.special:
+            return 0
+        return self.enum.legal() if self.enum else 0xFFFF
 
 
 @dataclass
@@ -185,7 +191,8 @@ class FormBuilder:
         elif letter == "I":
             self.immediate(role, 32, 32)
         else:
-            self.form.claim(38, 21, role)
+            self.form.fix(38, 2, 0)  # the offset counts whole words
+            self.form.claim(40, 19, role)
             self.form.operands[role] = Operand("kConst", 38, 21)
 
     def fill_letters(self, letters: str) -> None:
@@ -223,7 +230,8 @@ class FormBuilder:
             (r"(-~|-|~|\|)([abc])", self.item_sign),
             (r"(u?)(pd[01]|ps[012])", self.item_predicate),
             (r"sel_([abc]):([^/]+)(?:/(.+))?", self.item_select),
-            (r"([A-Z][A-Z0-9_]*):([^/]+)(?:/(.+))?", self.item_field),
+            (r"([A-Z][A-Z0-9_]*):([^/=]+)(?:/(.+))?", self.item_field),
+            (r"([A-Z][A-Z0-9_]*):([^/=]+)=(\d+)", self.item_fixed_field),
             (r"=(\d+)@(\S+)", self.item_fixed),
             (r"(zero|ignore)=(\S+)", self.item_ranges),
             (r"(guard|imm)=(\w+)", self.item_option),
@@ -279,9 +287,16 @@ class FormBuilder:
             if width != 1:
                 raise self.form.fail(f"field [{name}] with one text is [{width}] bits wide, not 1")
             new.text = values
+        elif values == "special":
+            new.special = True
         elif values:
             new.enum = self.enum(values, width, name)
         self.form.fields.append(new)
+
+    def item_fixed_field(self, name: str, bits: str, value: str) -> None:
+        first, width = bit_range(bits)
+        self.form.fix(first, width, int(value))
+        self.form.fields.append(Field(name, first, width))
 
     def enum(self, name: str, width: int, user: str) -> Enum:
         if name not in self.enums:

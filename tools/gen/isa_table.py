@@ -108,15 +108,31 @@ class Table:
                     )
 
     def check_patterns(self) -> None:
-        """No word matches two forms: forms of one opcode differ in a bit that both fix."""
+        """No word matches two forms."""
         by_opcode: dict[int, list[Form]] = {}
         for form in self.forms:
             for other in by_opcode.setdefault(form.opcode, []):
-                if not any(
-                    other.fixed.get(bit, value) != value for bit, value in form.fixed.items()
-                ):
+                if not disjoint(form, other):
                     raise form.fail(
                         f"a word of opcode [{form.opcode:03x}] can match "
                         f"[{other.mnemonic} {other.name}] of line [{other.line}] too"
                     )
             by_opcode[form.opcode].append(form)
+
+
+def disjoint(one: Form, other: Form) -> bool:
+    """The forms fix one bit to different values, or one fixes a field to what is not legal in the
+    other."""
+    if any(other.fixed.get(bit, value) != value for bit, value in one.fixed.items()):
+        return True
+    return excludes(one, other) or excludes(other, one)
+
+
+def excludes(one: Form, other: Form) -> bool:
+    for item in one.fields:
+        bits = range(item.first, item.first + item.width)
+        if item.enum and all(bit in other.fixed for bit in bits):
+            value = sum(other.fixed[bit] << i for i, bit in enumerate(bits))
+            if not item.enum.legal() >> value & 1:
+                return True
+    return False
