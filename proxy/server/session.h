@@ -1,13 +1,16 @@
 // State of the one client a server works for. Handlers get it as their first argument.
 //
-// Threads: the dispatch thread owns it; reply(), publish() and set_sticky() may be called from any
-// thread (stream callbacks).
+// Threads: the dispatch thread owns it; reply(), publish(), set_sticky() and sweep_fences() may be
+// called from any thread (stream callbacks, heartbeat).
 #ifndef PYFT_SERVER_SESSION_H_
 #define PYFT_SERVER_SESSION_H_
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,12 +61,21 @@ class HandleTable {
   std::vector<Slot> slots_;
 };
 
-// What handlers keep per object beyond the pointer lives in their own maps: `user<T>()`.
+// The two things the session itself wants of the device; results are CUresult values. Tests pass
+// functions of their own, device.h makes them from a backend table.
+struct DeviceCalls {
+  // Runs function(data) when the stream reaches this point (cuLaunchHostFunc).
+  std::function<int(void* stream, void (*function)(void*), void* data)> launch_host_function;
+  // 0 or 600 (not ready) while the context is usable, else its error.
+  std::function<int()> status;
+};
+
 class Session {
  public:
-  Session(ring::Channel& channel, const backend::Table* backend, const ring::Liveness& liveness);
-  ~Session();
+  Session(ring::Channel& channel, const backend::Table* backend, const ring::Liveness& liveness,
+          DeviceCalls device_calls = {});
   Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   ring::Channel& channel() { return channel_; }
   const backend::Table& backend() const { return *backend_; }
@@ -76,15 +88,19 @@ class Session {
   // Streams 0, 1, 2 are passed as such. False: no such stream.
   bool find_stream(uint64_t handle, void** stream);
 
-  // Answers if the entry asked for it (kWantsReply), else keeps a failure for the client:
-  // a code != 0 of a call nobody waits for becomes the sticky error if `sticky_on_error`.
+  // Answers if the entry asked for it (kWantsReply). What becomes of the error of a call nobody
+  // waits for is the handler's decision (set_sticky). Broken: values or bytes do not fit a slot.
   Status reply(const ring::EntryHeader& header, int32_t code, std::span<const uint64_t> values = {},
                std::span<const std::byte> bytes = {});
-  // The first sticky error stays. Callable from any thread.
+  // The first sticky error stays, and whoever waits for the device is woken to see it.
   void set_sticky(int32_t code);
   void publish(uint32_t word, uint64_t value);
-  // Publishes when the stream reaches this point (a host function in the stream).
+  // Publishes when the stream reaches this point (a host function in the stream). With a sticky
+  // error it publishes at once: the device would never come to it.
   Status publish_on_stream(void* stream, uint32_t word, uint64_t value);
+  // Called by the heartbeat thread: a host function behind a failed kernel never runs, so while
+  // fences are outstanding the device is asked whether it has failed.
+  void sweep_fences();
   // True when [address, address + bytes) lies in this channel's pinned window.
   bool in_pinned(uint64_t address, uint64_t bytes) const;
   bool in_device_window(uint64_t address, uint64_t bytes) const;
@@ -106,11 +122,25 @@ class Session {
     const void* tag;
     std::shared_ptr<void> object;
   };
+  struct Fence {
+    Session* session;
+    uint32_t word;
+    uint64_t value;
+    bool dead;  // in dead_fences_
+    std::list<Fence>::iterator self;
+  };
+  static void run_fence(void* fence);
+  void publish_outstanding();
+
   ring::Channel& channel_;
   const backend::Table* backend_;
   const ring::Liveness& liveness_;
   std::array<HandleTable, 16> tables_;
   std::vector<Extra> extras_;
+  DeviceCalls device_calls_;
+  std::mutex fences_mutex_;
+  std::list<Fence> fences_;       // handed to the device, not yet run
+  std::list<Fence> dead_fences_;  // published after a device error; the device may still hold them
 };
 
 // Generated from proxy/api: decodes, resolves handles, calls the backend. For ids >= kFirstCall.

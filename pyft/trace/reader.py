@@ -1,8 +1,8 @@
 """Read the entries of a ring: of a job that ended, was killed, or still runs.
 
-    with TraceReader(path) as trace:
-        for entry in trace.entries(call="cudaMalloc", tail=20):
-            print(format_entry(entry))
+with TraceReader(path) as trace:
+    for entry in trace.entries(call="cudaMalloc", tail=20):
+        print(format_entry(entry))
 """
 
 from __future__ import annotations

@@ -1,0 +1,46 @@
+#include "server/attach.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <cstdlib>
+
+#include "ring/attach_client.h"
+
+namespace pyft::server {
+
+namespace {
+constexpr int kTimeoutMs = 30'000;  // the agent sends before it starts us; this is only a backstop
+}  // namespace
+
+bool attach(Attachment* out, std::string* error) {
+  const char* text = std::getenv("PYFT_SERVER_FD");
+  char* end = nullptr;
+  const long fd = text ? std::strtol(text, &end, 10) : -1;
+  if (!text || end == text || *end || fd < 0 || fcntl(static_cast<int>(fd), F_GETFD) < 0) {
+    *error = std::string("PYFT_SERVER_FD is [") + (text ? text : "") +
+             "], not an open descriptor: this program is started by the pyft agent";
+    return false;
+  }
+  out->agent.reset(static_cast<int>(fd));
+  fcntl(out->agent.get(), F_SETFD, FD_CLOEXEC);
+  unsetenv("PYFT_SERVER_FD");
+  ring::AttachReply reply{};
+  ring::ChannelFds fds;
+  if (!ring::receive_attach_reply(out->agent.get(), kTimeoutMs, &reply, &fds, error)) return false;
+  const ring::ChannelSizes sizes{reply.log_bytes, reply.control_bytes, reply.bounce_bytes,
+                                 reply.pinned_bytes};
+  out->client_pid = reply.client_pid;
+  out->channel =
+      ring::Channel::map(ring::Role::kServer, reply.device, std::move(fds), sizes, error);
+  return out->channel != nullptr;
+}
+
+ring::WaitStatus ServerLiveness::check() const {
+  pollfd poller{agent_fd_, POLLRDHUP, 0};
+  const bool gone = agent_fd_ >= 0 && poll(&poller, 1, 0) == 1 &&
+                    (poller.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
+  return gone ? ring::WaitStatus::kEnding : ring::WaitStatus::kOk;
+}
+
+}  // namespace pyft::server

@@ -1,0 +1,50 @@
+#include "server/device.h"
+
+#include "ring/layout.h"
+
+namespace pyft::server {
+
+namespace {
+
+std::string failed(const char* call, int code) {
+  return std::string("[") + call + "] of the backend fails with code [" + std::to_string(code) +
+         "]";
+}
+
+std::string reserve_window(const backend::Table& table, uint32_t device) {
+  const uint64_t wanted = ring::kDeviceWindowBase + device * ring::kDeviceWindowBytes;
+  CUdeviceptr got = 0;
+  const CUresult code = table.cuMemAddressReserve(&got, ring::kDeviceWindowBytes, 0, wanted, 0);
+  if (code) return failed("cuMemAddressReserve", code);
+  if (got == wanted) return {};
+  return "the address window of device [" + std::to_string(device) + "] is at [" +
+         std::to_string(got) + "] instead of [" + std::to_string(wanted) + "]";
+}
+
+}  // namespace
+
+std::string prepare_device(const backend::Table& table, uint32_t device, CUcontext* context) {
+  if (!table.cuInit || !table.cuDeviceGet || !table.cuDevicePrimaryCtxRetain ||
+      !table.cuCtxSetCurrent || !table.cuMemAddressReserve || !table.cuLaunchHostFunc)
+    return "the backend lacks a driver function that the server itself needs";
+  CUdevice ordinal = 0;
+  if (const CUresult code = table.cuInit(0)) return failed("cuInit", code);
+  if (const CUresult code = table.cuDeviceGet(&ordinal, static_cast<int>(device)))
+    return failed("cuDeviceGet", code);
+  if (const CUresult code = table.cuDevicePrimaryCtxRetain(context, ordinal))
+    return failed("cuDevicePrimaryCtxRetain", code);
+  if (const CUresult code = table.cuCtxSetCurrent(*context)) return failed("cuCtxSetCurrent", code);
+  return reserve_window(table, device);
+}
+
+DeviceCalls device_calls(const backend::Table& table) {
+  DeviceCalls calls;
+  calls.launch_host_function = [&table](void* stream, void (*function)(void*), void* data) {
+    return static_cast<int>(table.cuLaunchHostFunc(static_cast<CUstream>(stream), function, data));
+  };
+  if (table.cuStreamQuery)
+    calls.status = [&table] { return static_cast<int>(table.cuStreamQuery(nullptr)); };
+  return calls;
+}
+
+}  // namespace pyft::server

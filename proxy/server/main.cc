@@ -1,0 +1,84 @@
+// pyft-server: owns one GPU (or soft GPU) for one client process. Started by the agent only.
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "api/call_ids.h"
+#include "backend/backend.h"
+#include "server/attach.h"
+#include "server/device.h"
+#include "server/loop.h"
+#include "server/watchdog.h"
+
+namespace pyft::server {
+namespace {
+
+enum ExitCode { kGood = 0, kAttachFailed = 70, kBackendFailed = 71, kProtocolBroken = 72 };
+
+// LD_PRELOAD and the client's variables are cleared by the agent; this also holds for a server
+// started by hand, which would otherwise load the shim as its driver.
+void leave_client_environment() {
+  unsetenv("LD_PRELOAD");
+  unsetenv("PYFT_AGENT");
+}
+
+int fail(const Attachment& attachment, ExitCode code, const std::string& sentence) {
+  const long long device = attachment.channel ? attachment.channel->device() : -1;
+  std::fprintf(stderr, "pyft-server: device [%lld], client [%u]: %s\n", device,
+               attachment.client_pid, sentence.c_str());
+  return code;
+}
+
+void print_last_entries(const Loop& loop) {
+  for (const ring::EntryHeader& header : loop.last_entries()) {
+    const char* name = header.call < ring::kFirstCall ? "mark" : call_name(header.call);
+    std::fprintf(stderr, "pyft-server:   entry [%llu] call [%u] %s thread [%u] bytes [%u]\n",
+                 static_cast<unsigned long long>(header.seq), header.call, name ? name : "?",
+                 header.thread, header.size);
+  }
+}
+
+int serve(const Attachment& attachment, const backend::Table& table, CUcontext context) {
+  const ServerLiveness liveness(attachment.agent.get());
+  Session session(*attachment.channel, &table, liveness, device_calls(table));
+  Loop loop(session, dispatch);
+  const Heartbeat heartbeat(session, [&] { table.cuCtxSetCurrent(context); });
+  if (loop.run() != Loop::End::kProtocolError) return kGood;
+  fail(attachment, kProtocolBroken, loop.error());
+  print_last_entries(loop);
+  return kProtocolBroken;
+}
+
+int run() {
+  leave_client_environment();
+  // The agent asks for this too; a server must not outlive it for even a moment.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the program; the agent ends servers
+  pthread_setname_np(pthread_self(), "pyft-dispatch");
+  Attachment attachment;
+  std::string error;
+  if (!attach(&attachment, &error)) return fail(attachment, kAttachFailed, error);
+  attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
+  backend::Table table;
+  if (!backend::load(std::getenv("PYFT_BACKEND_LIBRARY"), &table, &error))
+    return fail(attachment, kBackendFailed, error);
+  CUcontext context = nullptr;
+  error = prepare_device(table, attachment.channel->device(), &context);
+  if (!error.empty()) return fail(attachment, kBackendFailed, error);
+  const int code = serve(attachment, table, context);
+  std::fflush(nullptr);
+  // Not exit(): the backend's threads may still run commands, and destructors of its statics
+  // would pull the ground from under them.
+  _exit(code);
+}
+
+}  // namespace
+}  // namespace pyft::server
+
+int main() {
+  return pyft::server::run();
+}

@@ -1,0 +1,68 @@
+// Completion words and the sticky error: what the device side tells the client unasked.
+#include "ring/completion.h"
+#include "server/session.h"
+
+namespace pyft::server {
+
+namespace {
+constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+}  // namespace
+
+void Session::publish(uint32_t word, uint64_t value) {
+  ring::publish(channel_, word, value);
+}
+
+void Session::set_sticky(int32_t code) {
+  int32_t none = 0;
+  if (code) channel_.control().sticky_error.compare_exchange_strong(none, code);
+  if (code) publish_outstanding();
+}
+
+Status Session::publish_on_stream(void* stream, uint32_t word, uint64_t value) {
+  if (word >= ring::kCompletionWords)
+    return Status::broken("completion word [" + std::to_string(word) + "] is out of range");
+  if (channel_.control().sticky_error.load() || !device_calls_.launch_host_function) {
+    publish(word, value);
+    return Status::good();
+  }
+  Fence* fence = nullptr;
+  {
+    std::lock_guard lock(fences_mutex_);
+    fences_.push_back({this, word, value, false, {}});
+    fences_.back().self = std::prev(fences_.end());
+    fence = &fences_.back();
+  }
+  // Outside the lock: a backend may run the function at once, in this thread.
+  if (const int code = device_calls_.launch_host_function(stream, run_fence, fence))
+    set_sticky(code);
+  return Status::good();
+}
+
+void Session::run_fence(void* data) {
+  Fence* fence = static_cast<Fence*>(data);
+  Session& session = *fence->session;
+  session.publish(fence->word, fence->value);
+  std::lock_guard lock(session.fences_mutex_);
+  (fence->dead ? session.dead_fences_ : session.fences_).erase(fence->self);
+}
+
+void Session::publish_outstanding() {
+  std::lock_guard lock(fences_mutex_);
+  for (Fence& fence : fences_) {
+    publish(fence.word, fence.value);
+    fence.dead = true;
+  }
+  // Kept alive: the device may come to them after all.
+  dead_fences_.splice(dead_fences_.end(), fences_);
+}
+
+void Session::sweep_fences() {
+  {
+    std::lock_guard lock(fences_mutex_);
+    if (fences_.empty()) return;
+  }
+  const int code = device_calls_.status ? device_calls_.status() : 0;
+  if (code && code != kNotReady) set_sticky(code);
+}
+
+}  // namespace pyft::server
