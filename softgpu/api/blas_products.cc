@@ -1,0 +1,187 @@
+// The many spellings of a matrix product.
+#include "api/blas.h"
+#include "api/support.h"
+
+namespace softgpu::api {
+namespace {
+
+template <class T>
+constexpr cudaDataType_t kTypeOf = CUDA_R_32F;
+template <>
+constexpr cudaDataType_t kTypeOf<double> = CUDA_R_64F;
+template <>
+constexpr cudaDataType_t kTypeOf<cuComplex> = CUDA_C_32F;
+template <>
+constexpr cudaDataType_t kTypeOf<cuDoubleComplex> = CUDA_C_64F;
+
+struct Dimensions {
+  cublasOperation_t transa, transb;
+  int64_t m, n, k, batch = 1;
+};
+
+// The result is written over C.
+cublasStatus_t gemm(cublasHandle_t handle, const Dimensions& size, const void* alpha,
+                    cudaDataType_t scale, const Matrix& a, const Matrix& b, const void* beta,
+                    const Matrix& c) {
+  BlasHandle* h = blas_handle(handle);
+  if (!h) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool on_device = h->pointer_mode == CUBLAS_POINTER_MODE_DEVICE;
+  Gemm g{size.transa, size.transb, size.m, size.n, size.k, size.batch,
+         make_factor(alpha, scale, on_device), make_factor(beta, scale, on_device), a, b, c, c};
+  if (const cublasStatus_t bad = check_gemm(g); bad != CUBLAS_STATUS_SUCCESS) return bad;
+  return enqueue_blas(*h, h->stream, [g] { return run_gemm(g, {}); });
+}
+
+template <class T>
+cublasStatus_t typed_gemm(cublasHandle_t handle, const Dimensions& size, const T* alpha, const T* a,
+                          int lda, long long stride_a, const T* b, int ldb, long long stride_b,
+                          const T* beta, T* c, int ldc, long long stride_c) {
+  constexpr cudaDataType_t type = kTypeOf<T>;
+  return gemm(handle, size, alpha, type, {number(a), type, lda, stride_a},
+              {number(b), type, ldb, stride_b}, beta, {number(c), type, ldc, stride_c});
+}
+
+template <class T>
+cublasStatus_t array_gemm(cublasHandle_t handle, const Dimensions& size, const T* alpha,
+                          const T* const a[], int lda, const T* const b[], int ldb, const T* beta,
+                          T* const c[], int ldc) {
+  constexpr cudaDataType_t type = kTypeOf<T>;
+  return gemm(handle, size, alpha, type, {number(a), type, lda, 0, true},
+              {number(b), type, ldb, 0, true}, beta, {number(c), type, ldc, 0, true});
+}
+
+// The type of alpha and beta that goes with a compute type.
+cudaDataType_t scale_type(cublasComputeType_t compute, cudaDataType_t result) {
+  const bool complex = result == CUDA_C_32F || result == CUDA_C_64F;
+  if (compute == CUBLAS_COMPUTE_64F || compute == CUBLAS_COMPUTE_64F_PEDANTIC) {
+    return complex ? CUDA_C_64F : CUDA_R_64F;
+  }
+  if (compute == CUBLAS_COMPUTE_16F || compute == CUBLAS_COMPUTE_16F_PEDANTIC) return CUDA_R_16F;
+  return complex ? CUDA_C_32F : CUDA_R_32F;
+}
+
+}  // namespace
+}  // namespace softgpu::api
+
+namespace api = softgpu::api;
+using op = cublasOperation_t;
+
+SOFTGPU_API cublasStatus_t cublasSgemm_v2(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                          const float* alpha, const float* a, int lda,
+                                          const float* b, int ldb, const float* beta, float* c,
+                                          int ldc) {
+  return api::typed_gemm(h, {ta, tb, m, n, k}, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0);
+}
+
+SOFTGPU_API cublasStatus_t cublasDgemm_v2(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                          const double* alpha, const double* a, int lda,
+                                          const double* b, int ldb, const double* beta, double* c,
+                                          int ldc) {
+  return api::typed_gemm(h, {ta, tb, m, n, k}, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0);
+}
+
+SOFTGPU_API cublasStatus_t cublasCgemm_v2(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                          const cuComplex* alpha, const cuComplex* a, int lda,
+                                          const cuComplex* b, int ldb, const cuComplex* beta,
+                                          cuComplex* c, int ldc) {
+  return api::typed_gemm(h, {ta, tb, m, n, k}, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0);
+}
+
+SOFTGPU_API cublasStatus_t cublasZgemm_v2(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                          const cuDoubleComplex* alpha, const cuDoubleComplex* a,
+                                          int lda, const cuDoubleComplex* b, int ldb,
+                                          const cuDoubleComplex* beta, cuDoubleComplex* c,
+                                          int ldc) {
+  return api::typed_gemm(h, {ta, tb, m, n, k}, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0);
+}
+
+SOFTGPU_API cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, op ta, op tb, int m, int n,
+                                                     int k, const float* alpha, const float* a,
+                                                     int lda, long long sa, const float* b,
+                                                     int ldb, long long sb, const float* beta,
+                                                     float* c, int ldc, long long sc, int batch) {
+  return api::typed_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc,
+                         sc);
+}
+
+SOFTGPU_API cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t h, op ta, op tb, int m, int n,
+                                                     int k, const double* alpha, const double* a,
+                                                     int lda, long long sa, const double* b,
+                                                     int ldb, long long sb, const double* beta,
+                                                     double* c, int ldc, long long sc, int batch) {
+  return api::typed_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc,
+                         sc);
+}
+
+SOFTGPU_API cublasStatus_t cublasCgemmStridedBatched(
+    cublasHandle_t h, op ta, op tb, int m, int n, int k, const cuComplex* alpha, const cuComplex* a,
+    int lda, long long sa, const cuComplex* b, int ldb, long long sb, const cuComplex* beta,
+    cuComplex* c, int ldc, long long sc, int batch) {
+  return api::typed_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc,
+                         sc);
+}
+
+SOFTGPU_API cublasStatus_t cublasZgemmStridedBatched(
+    cublasHandle_t h, op ta, op tb, int m, int n, int k, const cuDoubleComplex* alpha,
+    const cuDoubleComplex* a, int lda, long long sa, const cuDoubleComplex* b, int ldb,
+    long long sb, const cuDoubleComplex* beta, cuDoubleComplex* c, int ldc, long long sc,
+    int batch) {
+  return api::typed_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc,
+                         sc);
+}
+
+SOFTGPU_API cublasStatus_t cublasSgemmBatched(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                              const float* alpha, const float* const a[], int lda,
+                                              const float* const b[], int ldb, const float* beta,
+                                              float* const c[], int ldc, int batch) {
+  return api::array_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+SOFTGPU_API cublasStatus_t cublasDgemmBatched(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                              const double* alpha, const double* const a[],
+                                              int lda, const double* const b[], int ldb,
+                                              const double* beta, double* const c[], int ldc,
+                                              int batch) {
+  return api::array_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+SOFTGPU_API cublasStatus_t cublasSgemmEx(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                         const float* alpha, const void* a, cudaDataType at,
+                                         int lda, const void* b, cudaDataType bt, int ldb,
+                                         const float* beta, void* c, cudaDataType ct, int ldc) {
+  return api::gemm(h, {ta, tb, m, n, k}, alpha, CUDA_R_32F, {api::number(a), at, lda},
+                   {api::number(b), bt, ldb}, beta, {api::number(c), ct, ldc});
+}
+
+SOFTGPU_API cublasStatus_t cublasGemmEx(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                        const void* alpha, const void* a, cudaDataType at, int lda,
+                                        const void* b, cudaDataType bt, int ldb, const void* beta,
+                                        void* c, cudaDataType ct, int ldc,
+                                        cublasComputeType_t compute, cublasGemmAlgo_t) {
+  return api::gemm(h, {ta, tb, m, n, k}, alpha, api::scale_type(compute, ct),
+                   {api::number(a), at, lda}, {api::number(b), bt, ldb}, beta,
+                   {api::number(c), ct, ldc});
+}
+
+SOFTGPU_API cublasStatus_t cublasGemmStridedBatchedEx(
+    cublasHandle_t h, op ta, op tb, int m, int n, int k, const void* alpha, const void* a,
+    cudaDataType at, int lda, long long sa, const void* b, cudaDataType bt, int ldb, long long sb,
+    const void* beta, void* c, cudaDataType ct, int ldc, long long sc, int batch,
+    cublasComputeType_t compute, cublasGemmAlgo_t) {
+  return api::gemm(h, {ta, tb, m, n, k, batch}, alpha, api::scale_type(compute, ct),
+                   {api::number(a), at, lda, sa}, {api::number(b), bt, ldb, sb}, beta,
+                   {api::number(c), ct, ldc, sc});
+}
+
+SOFTGPU_API cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                               const void* alpha, const void* const a[],
+                                               cudaDataType at, int lda, const void* const b[],
+                                               cudaDataType bt, int ldb, const void* beta,
+                                               void* const c[], cudaDataType ct, int ldc,
+                                               int batch, cublasComputeType_t compute,
+                                               cublasGemmAlgo_t) {
+  return api::gemm(h, {ta, tb, m, n, k, batch}, alpha, api::scale_type(compute, ct),
+                   {api::number(a), at, lda, 0, true}, {api::number(b), bt, ldb, 0, true}, beta,
+                   {api::number(c), ct, ldc, 0, true});
+}
