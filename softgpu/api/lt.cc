@@ -1,0 +1,503 @@
+// cuBLASLt: descriptors that live in the caller's opaque structs, and one algorithm for everything.
+#include "api/cublas_types.h"
+// after it: cuBLASLt's header wants the types above
+#include <cublasLt.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "api/blas.h"
+#include "api/support.h"
+#include "core/pointers.h"
+
+namespace softgpu::api {
+
+cublasStatus_t create_blas(void** out);
+cublasStatus_t destroy_blas(const void* handle);
+
+namespace {
+
+// The contents of the opaque structs. Plain data, so that a copy of the struct is a copy.
+struct MatmulDesc {
+  int32_t compute_type, scale_type, pointer_mode, transa, transb, transc;
+  uint32_t epilogue;
+  int32_t bias_type;  // -1: that of D
+  uint64_t bias;
+  int64_t bias_stride;
+  uint64_t aux;
+  int64_t aux_ld, aux_stride;
+};
+struct Layout {
+  uint32_t type;
+  int32_t order;
+  uint64_t rows, cols;
+  int64_t ld;
+  int32_t batch;
+  int32_t reserved;
+  int64_t stride;
+};
+struct Preference {
+  uint64_t workspace_bytes;
+};
+static_assert(sizeof(MatmulDesc) <= sizeof(cublasLtMatmulDescOpaque_t));
+static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t));
+static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t));
+
+template <class Content, class Opaque>
+Content content(const Opaque* opaque) {
+  Content c;
+  std::memcpy(&c, opaque, sizeof c);
+  return c;
+}
+
+template <class Content, class Opaque>
+cublasStatus_t initialise(Opaque* opaque, size_t size, const Content& c) {
+  if (!opaque) return CUBLAS_STATUS_INVALID_VALUE;
+  if (size < sizeof(Content)) return CUBLAS_STATUS_ALLOC_FAILED;
+  std::memset(static_cast<void*>(opaque), 0, size);
+  std::memcpy(static_cast<void*>(opaque), &c, sizeof c);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class Content, class Opaque>
+cublasStatus_t create(Opaque** out, const Content& c) {
+  if (!out) return CUBLAS_STATUS_INVALID_VALUE;
+  auto made = std::make_unique<Opaque>();
+  initialise(made.get(), sizeof(Opaque), c);
+  *out = made.release();  // the caller's until the matching destroy call
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class Opaque>
+cublasStatus_t destroy(Opaque* opaque) {
+  std::unique_ptr<Opaque> owned(opaque);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+MatmulDesc new_desc(cublasComputeType_t compute, cudaDataType_t scale) {
+  MatmulDesc d{};
+  d.compute_type = compute;
+  d.scale_type = scale;
+  d.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  d.bias_type = -1;
+  return d;
+}
+
+Layout new_layout(cudaDataType_t type, uint64_t rows, uint64_t cols, int64_t ld) {
+  Layout l{};
+  l.type = type;
+  l.order = CUBLASLT_ORDER_COL;
+  l.rows = rows;
+  l.cols = cols;
+  l.ld = ld;
+  l.batch = 1;
+  return l;
+}
+
+struct Attribute {
+  int id;
+  size_t offset, size;
+};
+
+#define SOFTGPU_FIELD(id, type, field) Attribute{id, offsetof(type, field), sizeof(type::field)}
+constexpr Attribute kDescAttributes[] = {
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, MatmulDesc, compute_type),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_SCALE_TYPE, MatmulDesc, scale_type),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_POINTER_MODE, MatmulDesc, pointer_mode),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_TRANSA, MatmulDesc, transa),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_TRANSB, MatmulDesc, transb),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_TRANSC, MatmulDesc, transc),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, MatmulDesc, epilogue),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, MatmulDesc, bias),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, MatmulDesc, bias_stride),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, MatmulDesc, bias_type),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, MatmulDesc, aux),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, MatmulDesc, aux_ld),
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, MatmulDesc, aux_stride),
+};
+constexpr Attribute kLayoutAttributes[] = {
+    SOFTGPU_FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, Layout, type),
+    SOFTGPU_FIELD(CUBLASLT_MATRIX_LAYOUT_ORDER, Layout, order),
+    SOFTGPU_FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, Layout, rows),
+    SOFTGPU_FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, Layout, cols),
+    SOFTGPU_FIELD(CUBLASLT_MATRIX_LAYOUT_LD, Layout, ld),
+    SOFTGPU_FIELD(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, Layout, batch),
+    SOFTGPU_FIELD(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, Layout, stride),
+};
+constexpr Attribute kPreferenceAttributes[] = {
+    SOFTGPU_FIELD(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, Preference, workspace_bytes),
+};
+#undef SOFTGPU_FIELD
+
+// Attributes that change no number (carve-outs, alignments, search modes) are taken and dropped.
+constexpr int kHarmlessDescAttributes[] = {CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+                                           CUBLASLT_MATMUL_DESC_FAST_ACCUM};
+
+template <size_t n>
+cublasStatus_t set(void* opaque, const Attribute (&table)[n], int id, const void* from,
+                   size_t bytes) {
+  if (!opaque || !from) return CUBLAS_STATUS_INVALID_VALUE;
+  for (const Attribute& a : table) {
+    if (a.id != id) continue;
+    if (bytes < a.size) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(static_cast<uint8_t*>(opaque) + a.offset, from, a.size);
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+template <size_t n>
+cublasStatus_t get(const void* opaque, const Attribute (&table)[n], int id, void* to, size_t bytes,
+                   size_t* written) {
+  if (!opaque) return CUBLAS_STATUS_INVALID_VALUE;
+  for (const Attribute& a : table) {
+    if (a.id != id) continue;
+    if (written) *written = a.size;
+    if (bytes == 0 && written) return CUBLAS_STATUS_SUCCESS;
+    if (!to || bytes < a.size) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(to, static_cast<const uint8_t*>(opaque) + a.offset, a.size);
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+// The tanh form, which is what cuBLASLt's GELU is.
+float gelu(float x) {
+  const float inner = 0.7978845608f * (x + 0.044715f * x * x * x);
+  return 0.5f * x * (1.0f + std::tanh(inner));
+}
+
+float gelu_gradient(float x) {
+  const float t = std::tanh(0.7978845608f * (x + 0.044715f * x * x * x));
+  const float inner = 0.7978845608f * (1.0f + 3 * 0.044715f * x * x);
+  return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * inner;
+}
+
+constexpr uint32_t kRelu = 2, kBias = 4, kDrelu = 8, kBiasGradient = 16, kGelu = 32, kDgelu = 64,
+                   kAux = 128, kInputGradients = 256 | 512;
+
+struct Post {
+  MatmulDesc desc;
+  int64_t m, n;
+  cudaDataType_t bias_type, d_type;
+
+  uint64_t aux_bytes() const {
+    const int64_t elements = desc.aux_ld * n;
+    return static_cast<uint64_t>(
+        desc.epilogue & (kRelu | kDrelu)
+            ? elements / 8
+            : elements * static_cast<int64_t>(element_bytes(d_type)));
+  }
+  bool reachable() const;
+  void apply(float* product, int64_t ld, int64_t index) const;
+  void add_bias(float* product, int64_t ld, int64_t index) const;
+  void forward(float* product, int64_t ld, uint64_t aux) const;
+  void backward(float* product, int64_t ld, uint64_t aux) const;
+  void reduce_bias(const float* product, int64_t ld, int64_t index) const;
+};
+
+bool Post::reachable() const {
+  if ((desc.epilogue & (kBias | kBiasGradient)) &&
+      !pointers().covers(desc.bias, static_cast<uint64_t>(m) * element_bytes(bias_type))) {
+    return false;
+  }
+  return !(desc.epilogue & kAux) || pointers().covers(desc.aux, aux_bytes());
+}
+
+uint64_t batch_address(uint64_t base, int64_t stride, int64_t index, cudaDataType_t type) {
+  return base + static_cast<uint64_t>(stride * index * static_cast<int64_t>(element_bytes(type)));
+}
+
+void Post::add_bias(float* product, int64_t ld, int64_t index) const {
+  std::vector<float> bias(static_cast<size_t>(m));
+  load_floats(bias_type, pointer(batch_address(desc.bias, desc.bias_stride, index, bias_type)), m,
+              bias.data());
+  for (int64_t col = 0; col < n; ++col) {
+    for (int64_t row = 0; row < m; ++row) {
+      product[col * ld + row] += bias[static_cast<size_t>(row)];
+    }
+  }
+}
+
+// Stores what the backward pass needs: a bit per element for ReLU, the input for GELU.
+void Post::forward(float* product, int64_t ld, uint64_t aux) const {
+  for (int64_t col = 0; col < n; ++col) {
+    float* column = product + col * ld;
+    if ((desc.epilogue & kGelu) && (desc.epilogue & kAux)) {
+      store_floats(d_type, column, m,
+                   pointer(batch_address(aux, desc.aux_ld, col, d_type)));
+    }
+    for (int64_t row = 0; row < m; ++row) {
+      if (desc.epilogue & kGelu) {
+        column[row] = gelu(column[row]);
+        continue;
+      }
+      const bool positive = column[row] > 0;
+      if (desc.epilogue & kAux) {
+        const int64_t bit = col * desc.aux_ld + row;
+        auto* byte = static_cast<uint8_t*>(pointer(aux)) + bit / 8;
+        *byte = static_cast<uint8_t>((*byte & ~(1 << bit % 8)) | (positive << bit % 8));
+      }
+      // A NaN stays one.
+      if (!positive && !std::isnan(column[row])) column[row] = 0;
+    }
+  }
+}
+
+void Post::backward(float* product, int64_t ld, uint64_t aux) const {
+  std::vector<float> input(static_cast<size_t>(m));
+  for (int64_t col = 0; col < n; ++col) {
+    float* column = product + col * ld;
+    if (desc.epilogue & kDgelu) {
+      load_floats(d_type, pointer(batch_address(aux, desc.aux_ld, col, d_type)), m, input.data());
+    }
+    for (int64_t row = 0; row < m; ++row) {
+      if (desc.epilogue & kDgelu) {
+        column[row] *= gelu_gradient(input[static_cast<size_t>(row)]);
+        continue;
+      }
+      const int64_t bit = col * desc.aux_ld + row;
+      const auto byte = static_cast<const uint8_t*>(pointer(aux))[bit / 8];
+      if (!(byte >> (bit % 8) & 1)) column[row] = 0;
+    }
+  }
+}
+
+void Post::reduce_bias(const float* product, int64_t ld, int64_t index) const {
+  std::vector<float> sums(static_cast<size_t>(m));
+  for (int64_t col = 0; col < n; ++col) {
+    for (int64_t row = 0; row < m; ++row) sums[static_cast<size_t>(row)] += product[col * ld + row];
+  }
+  store_floats(bias_type, sums.data(), m,
+               pointer(batch_address(desc.bias, desc.bias_stride, index, bias_type)));
+}
+
+void Post::apply(float* product, int64_t ld, int64_t index) const {
+  const uint64_t aux = desc.epilogue & (kRelu | kDrelu)
+                           ? desc.aux + static_cast<uint64_t>(desc.aux_stride * index / 8)
+                           : batch_address(desc.aux, desc.aux_stride, index, d_type);
+  if (desc.epilogue & kBias) add_bias(product, ld, index);
+  if (desc.epilogue & (kRelu | kGelu)) forward(product, ld, aux);
+  if (desc.epilogue & (kDrelu | kDgelu)) backward(product, ld, aux);
+  if (desc.epilogue & kBiasGradient) reduce_bias(product, ld, index);
+}
+
+cudaDataType_t data_type(uint32_t number) { return static_cast<cudaDataType_t>(number); }
+
+Matrix matrix(const void* address, const Layout& l) {
+  return {number(address), data_type(l.type), l.ld, l.stride};
+}
+
+// A row-major matrix is its transpose, column-major.
+bool row_major(const Layout& l) { return l.order == CUBLASLT_ORDER_ROW; }
+
+cublasOperation_t flipped(int op, bool flip) {
+  const auto given = static_cast<cublasOperation_t>(op);
+  if (!flip) return given;
+  return given == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+struct Operands {
+  const void *alpha, *a, *b, *beta, *c;
+  void* d;
+};
+struct Layouts {
+  Layout a, b, c, d;
+};
+
+cublasStatus_t make_product(const MatmulDesc& desc, const Layouts& l, Gemm* g) {
+  if (row_major(l.c) || row_major(l.d) || desc.transc != CUBLAS_OP_N) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  g->transa = flipped(desc.transa, row_major(l.a));
+  g->transb = flipped(desc.transb, row_major(l.b));
+  g->m = static_cast<int64_t>(l.d.rows);
+  g->n = static_cast<int64_t>(l.d.cols);
+  g->k = static_cast<int64_t>(desc.transa == CUBLAS_OP_N ? l.a.cols : l.a.rows);
+  g->batch = l.d.batch;
+  g->a = matrix(nullptr, l.a);
+  g->b = matrix(nullptr, l.b);
+  g->c = matrix(nullptr, l.c);
+  g->d = matrix(nullptr, l.d);
+  const uint64_t am = desc.transa == CUBLAS_OP_N ? l.a.rows : l.a.cols;
+  const uint64_t bk = desc.transb == CUBLAS_OP_N ? l.b.rows : l.b.cols;
+  const uint64_t bn = desc.transb == CUBLAS_OP_N ? l.b.cols : l.b.rows;
+  if (am != l.d.rows || bn != l.d.cols || bk != static_cast<uint64_t>(g->k)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (desc.epilogue & kInputGradients) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool wide = element_bytes(data_type(l.d.type)) > 4;
+  if (wide && desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return check_gemm(*g);
+}
+
+cublasStatus_t matmul(const MatmulDesc& desc, const Layouts& l, const Operands& at, int device,
+                      cudaStream_t stream) {
+  Gemm g;
+  if (const cublasStatus_t bad = make_product(desc, l, &g); bad != CUBLAS_STATUS_SUCCESS) return bad;
+  if (desc.pointer_mode > CUBLASLT_POINTER_MODE_DEVICE) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool on_device = desc.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+  if (!at.alpha || !at.d) return CUBLAS_STATUS_INVALID_VALUE;
+  const auto scale = data_type(static_cast<uint32_t>(desc.scale_type));
+  g.alpha = make_factor(at.alpha, scale, on_device);
+  if (at.beta) g.beta = make_factor(at.beta, scale, on_device);
+  g.a.address = number(at.a);
+  g.b.address = number(at.b);
+  g.c.address = number(at.c);
+  g.d.address = number(at.d);
+  Epilogue epilogue;
+  if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    const auto d_type = data_type(l.d.type);
+    const auto bias_type =
+        desc.bias_type < 0 ? d_type : data_type(static_cast<uint32_t>(desc.bias_type));
+    auto post = std::make_shared<Post>(Post{desc, g.m, g.n, bias_type, d_type});
+    epilogue.none = false;
+    epilogue.apply = [post](float* p, int64_t ld, int64_t i) { post->apply(p, ld, i); };
+    epilogue.reachable = [post] { return post->reachable(); };
+  }
+  BlasHandle handle;
+  handle.device = device;
+  return enqueue_blas(handle, stream, [g, epilogue] { return run_gemm(g, epilogue); });
+}
+
+}  // namespace
+}  // namespace softgpu::api
+
+namespace api = softgpu::api;
+
+SOFTGPU_API size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+SOFTGPU_API size_t cublasLtGetCudartVersion() { return CUDART_VERSION; }
+
+SOFTGPU_API cublasStatus_t cublasLtCreate(cublasLtHandle_t* out) {
+  return api::create_blas(reinterpret_cast<void**>(out));
+}
+
+SOFTGPU_API cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return api::destroy_blas(handle);
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t size,
+                                                           cublasComputeType_t compute,
+                                                           cudaDataType_t scale) {
+  return api::initialise(desc, size, api::new_desc(compute, scale));
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out,
+                                                    cublasComputeType_t compute,
+                                                    cudaDataType_t scale) {
+  return api::create(out, api::new_desc(compute, scale));
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  return api::destroy(desc);
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                                          cublasLtMatmulDescAttributes_t id,
+                                                          const void* from, size_t bytes) {
+  for (const int harmless : api::kHarmlessDescAttributes) {
+    if (id == harmless) return CUBLAS_STATUS_SUCCESS;
+  }
+  return api::set(desc, api::kDescAttributes, id, from, bytes);
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc,
+                                                          cublasLtMatmulDescAttributes_t id,
+                                                          void* to, size_t bytes,
+                                                          size_t* written) {
+  return api::get(desc, api::kDescAttributes, id, to, bytes, written);
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout,
+                                                             size_t size, cudaDataType type,
+                                                             uint64_t rows, uint64_t cols,
+                                                             int64_t ld) {
+  return api::initialise(layout, size, api::new_layout(type, rows, cols, ld));
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out,
+                                                      cudaDataType type, uint64_t rows,
+                                                      uint64_t cols, int64_t ld) {
+  return api::create(out, api::new_layout(type, rows, cols, ld));
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return api::destroy(layout);
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                            cublasLtMatrixLayoutAttribute_t id,
+                                                            const void* from, size_t bytes) {
+  return api::set(layout, api::kLayoutAttributes, id, from, bytes);
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout,
+                                                            cublasLtMatrixLayoutAttribute_t id,
+                                                            void* to, size_t bytes,
+                                                            size_t* written) {
+  return api::get(layout, api::kLayoutAttributes, id, to, bytes, written);
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t pref,
+                                                                 size_t size) {
+  return api::initialise(pref, size, api::Preference{});
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
+  return api::create(out, api::Preference{});
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref) {
+  return api::destroy(pref);
+}
+
+// What a preference asks for limits the choice of algorithms, and there is only one.
+SOFTGPU_API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t id, const void* from,
+    size_t bytes) {
+  if (!pref || !from) return CUBLAS_STATUS_INVALID_VALUE;
+  api::set(pref, api::kPreferenceAttributes, id, from, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+    cublasLtMatmulPreference_t, int wanted, cublasLtMatmulHeuristicResult_t* results,
+    int* returned) {
+  if (!api::blas_handle(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!desc || !a || !b || !c || !d || !results || !returned || wanted < 1) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  *returned = 0;
+  softgpu::api::Gemm g;
+  const cublasStatus_t status = api::make_product(
+      api::content<api::MatmulDesc>(desc),
+      {api::content<api::Layout>(a), api::content<api::Layout>(b), api::content<api::Layout>(c),
+       api::content<api::Layout>(d)},
+      &g);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  results[0] = cublasLtMatmulHeuristicResult_t{};
+  results[0].state = CUBLAS_STATUS_SUCCESS;
+  results[0].wavesCount = 1;
+  *returned = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                          const void* alpha, const void* a,
+                                          cublasLtMatrixLayout_t la, const void* b,
+                                          cublasLtMatrixLayout_t lb, const void* beta,
+                                          const void* c, cublasLtMatrixLayout_t lc, void* d,
+                                          cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t*,
+                                          void*, size_t, cudaStream_t stream) {
+  const api::BlasHandle* h = api::blas_handle(handle);
+  if (!h) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!desc || !la || !lb || !lc || !ld) return CUBLAS_STATUS_INVALID_VALUE;
+  return api::matmul(api::content<api::MatmulDesc>(desc),
+                     {api::content<api::Layout>(la), api::content<api::Layout>(lb),
+                      api::content<api::Layout>(lc), api::content<api::Layout>(ld)},
+                     {alpha, a, b, beta, c, d}, h->device, stream);
+}
