@@ -315,10 +315,14 @@ static void lower_constant(Lowering* l, const Instr& i, Inst* o, uint64_t size) 
   static constexpr Handler kHandlers[] = {exec_LDC<kU8>,  exec_LDC<kS8>, exec_LDC<kU16>,
                                           exec_LDC<kS16>, exec_LDC<k32>, exec_LDC<k64>};
   o->rd = l->rd_row(i);
-  // The index register is uniform for ULDC.
-  o->a = i.rd_uniform ? l->uniform_row(i.b.index) : l->register_row(i.b.index);
   o->op = i.b.bank;
   o->imm = i.b.value;
+  o->a = l->register_row(i.b.index);
+  if (i.rd_uniform) {  // ULDC: bit 91 tells whether there is an index, in a uniform register
+    const bool indexed = i.word.bits(91, 1);
+    o->a = l->uniform_row(indexed ? i.b.index : kURZ);
+    if (!indexed) o->imm &= 0xffff;
+  }
   o->fn = kHandlers[size];
 }
 
