@@ -1,0 +1,253 @@
+// Writer, reader and object log over one in-memory channel.
+#include <set>
+
+#include "check.h"
+#include "fixture.h"
+#include "ring/object_log.h"
+
+using namespace fixture;
+
+namespace {
+
+// Plays the server in the same thread: consumes everything and hands back the entries.
+struct Consumer {
+  explicit Consumer(const ring::Channel& channel)
+      : channel(channel), reader(channel.log_view(), ring::Reader::Mode::kServer, 0) {}
+  std::vector<Body> drain() {
+    std::vector<Body> bodies;
+    ring::EntryView entry;
+    while (reader.next(&entry) == ring::Reader::Next::kEntry) {
+      bodies.push_back(body_of(entry.body));
+      channel.control().consumed = reader.position();
+    }
+    return bodies;
+  }
+  const ring::Channel& channel;
+  ring::Reader reader;
+};
+
+std::vector<std::byte> bytes(size_t count, int value) {
+  return std::vector<std::byte>(count, static_cast<std::byte>(value));
+}
+
+std::vector<uint64_t> object_keys(const ring::Channel& channel) {
+  std::vector<uint64_t> keys;
+  std::string error;
+  const bool good = ring::for_each_object(
+      channel.log_view(),
+      [&](const ring::EntryHeader&, std::span<const std::byte> body, std::span<const std::byte>) {
+        keys.push_back(ring::object_key(body));
+      },
+      &error);
+  CHECK(good);
+  return keys;
+}
+
+}  // namespace
+
+TEST(entries_wrap_and_pad) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  uint64_t expected = 0;
+  // Sizes that do not divide the ring: the pad takes every length, also less than a header.
+  for (int round = 0; round < 500; ++round) {
+    const auto tail = bytes(static_cast<size_t>(round * 7 % 300), round);
+    for (int i = 0; i < 3; ++i)
+      CHECK(bool(writer.append(kCall, Body{7, expected + static_cast<uint64_t>(i)}, 0, tail)));
+    const auto got = consumer.drain();
+    CHECK_EQ(got.size(), size_t{3});
+    for (const Body& body : got) CHECK_EQ(body.value, expected++);
+    CHECK(bool(writer.cut()));
+    consumer.drain();
+  }
+  CHECK(consumer.reader.error().empty());
+  CHECK(channel->log().appended > 50 * channel->ring_bytes());
+  CHECK_EQ(channel->log().forced_cuts.load(), uint64_t{0});
+}
+
+TEST(payloads_are_contiguous_across_the_wrap) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  ring::Reader reader(channel->log_view(), ring::Reader::Mode::kServer, 0);
+  ring::EntryView entry;
+  for (int i = 0; i < 200; ++i) {
+    const auto payload = bytes(static_cast<size_t>(1 + i * 37 % 2048), i);
+    CHECK(bool(writer.append(kCall, Body{1, 2}, 0, {}, payload)));
+    CHECK(reader.next(&entry) == ring::Reader::Next::kEntry);
+    CHECK_EQ(entry.payload.size(), payload.size());
+    CHECK(std::equal(payload.begin(), payload.end(), entry.payload.begin()));
+    channel->control().consumed = reader.position();
+    writer.cut();
+    CHECK(reader.next(&entry) == ring::Reader::Next::kEntry);
+    channel->control().consumed = reader.position();
+  }
+  CHECK(reader.error().empty());
+}
+
+TEST(too_large_is_refused) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  CHECK(writer.begin(kCall, 100'000).status() == ring::WaitStatus::kTooLarge);
+  CHECK(writer.begin(kCall, 16, 0, 100'000).status() == ring::WaitStatus::kTooLarge);
+  CHECK(bool(writer.append(kCall, Body{})));
+}
+
+TEST(abandoned_entry_leaves_no_trace) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  {
+    ring::Entry entry = writer.begin(kCall, 64);
+  }
+  CHECK(bool(writer.append(kCall, Body{1, 42})));
+  const auto got = consumer.drain();
+  CHECK_EQ(got.size(), size_t{1});
+  CHECK_EQ(got.at(0).value, uint64_t{42});
+}
+
+TEST(full_ring_forces_a_cut) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  std::atomic<bool> done{false};
+  // Without a cut of the program: the writer makes room when the other side has consumed.
+  std::thread other([&] {
+    Consumer consumer(*channel);
+    uint64_t next = 0;
+    while (!done || next < 5000)
+      for (const Body& body : consumer.drain()) CHECK_EQ(body.value, next++);
+    CHECK_EQ(next, uint64_t{5000});
+  });
+  for (uint64_t i = 0; i < 5000; ++i) CHECK(bool(writer.append(kCall, Body{3, i})));
+  done = true;
+  other.join();
+  CHECK(channel->log().forced_cuts > 10);
+}
+
+TEST(full_ring_with_a_dead_server_is_an_error) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  ring::ControlPage& page = channel->control();
+  std::strcpy(page.status_text, "the server was killed by signal [9]");
+  page.status = static_cast<uint32_t>(ring::ChannelStatus::kServerDead);
+  ring::Appended last;
+  for (int i = 0; i < 1000 && last; ++i) last = writer.append(kCall, Body{});
+  CHECK(last.status == ring::WaitStatus::kServerDead);
+  const std::string sentence = liveness.sentence(last.status);
+  CHECK(sentence.find("killed by signal [9]") != std::string::npos);
+  CHECK(sentence.find("device [0]") != std::string::npos);
+}
+
+TEST(consumed_but_uncommitted_is_kept) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  for (uint64_t i = 0; i < 20; ++i) writer.append(kCall, Body{0, i});
+  consumer.drain();
+  // All consumed, nothing committed: a replay from 0 still sees every entry.
+  ring::Reader replay(channel->log_view(), ring::Reader::Mode::kServer,
+                      channel->log().committed.load());
+  ring::EntryView entry;
+  uint64_t count = 0;
+  while (replay.next(&entry) == ring::Reader::Next::kEntry)
+    CHECK_EQ(body_of(entry.body).value, count++);
+  CHECK_EQ(count, uint64_t{20});
+}
+
+TEST(trace_reads_from_the_oldest_whole_entry) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  for (uint64_t i = 0; i < 300; ++i) {
+    writer.append(kCall, Body{0, i}, 0, bytes(static_cast<size_t>(i % 90), 1));
+    consumer.drain();
+    if (i % 10 == 0) writer.cut();
+    consumer.drain();
+  }
+  ring::Reader reader = ring::Reader::trace(channel->log_view());
+  ring::EntryView entry;
+  uint64_t first = 0, last = 0;
+  while (reader.next(&entry) == ring::Reader::Next::kEntry) {
+    if (!first) first = entry.header.seq;
+    last = entry.header.seq;
+  }
+  CHECK(reader.error().empty());
+  CHECK_EQ(last, channel->log().next_seq.load() - 1);
+  CHECK(last - first > 20);  // most of the ring is there
+}
+
+TEST(creations_are_folded_and_destroyed_ones_dropped) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  for (uint64_t key = 1; key <= 5; ++key)
+    writer.append(kCall, Body{key, 0}, ring::kCreates, {}, bytes(100, static_cast<int>(key)));
+  writer.append(kCall + 1, Body{2, 0}, ring::kDestroys);
+  const auto failed = writer.append(kCall, Body{6, 0}, ring::kCreates);
+  writer.forget_creation(failed.seq);  // before the cut
+  CHECK(object_keys(*channel).empty());
+  writer.cut();
+  CHECK(object_keys(*channel) == (std::vector<uint64_t>{1, 3, 4, 5}));
+  const auto late = writer.append(kCall, Body{7, 0}, ring::kCreates);
+  writer.cut();
+  writer.forget_creation(late.seq);  // after the cut
+  CHECK(object_keys(*channel) == (std::vector<uint64_t>{1, 3, 4, 5}));
+}
+
+TEST(same_setting_is_folded_once) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  for (int i = 0; i < 10; ++i) writer.append(kCall, Body{1, 5}, ring::kCreates);
+  writer.append(kCall, Body{1, 6}, ring::kCreates);
+  writer.cut();
+  CHECK_EQ(object_keys(*channel).size(), size_t{2});
+}
+
+TEST(object_log_is_compacted) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  std::set<uint64_t> live;
+  for (uint64_t key = 1; key <= 400; ++key) {
+    writer.append(kCall, Body{key, key}, ring::kCreates, {}, bytes(key % 700, 9));
+    live.insert(key);
+    if (key > 5) {
+      writer.append(kCall + 1, Body{key - 5, 0}, ring::kDestroys);
+      live.erase(key - 5);
+    }
+    writer.cut();
+    consumer.drain();
+  }
+  const auto keys = object_keys(*channel);
+  CHECK(std::set<uint64_t>(keys.begin(), keys.end()) == live);
+  CHECK_EQ(keys.size(), live.size());
+  CHECK(writer.object_log().compactions() > 5);
+  CHECK_EQ(channel->log().object_log_lost.load(), uint64_t{0});
+}
+
+TEST(full_object_log_is_counted_and_survived) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  for (uint64_t key = 1; key <= 40; ++key) {
+    CHECK(bool(writer.append(kCall, Body{key, 0}, ring::kCreates, {}, bytes(1000, 1))));
+    writer.cut();
+    consumer.drain();
+  }
+  CHECK(channel->log().object_log_lost > 0);
+  CHECK(object_keys(*channel).size() >= 10);
+}
+
+CHECK_MAIN

@@ -1,0 +1,208 @@
+// Replies, completion words, bounce and the server loop between two threads.
+#include <mutex>
+#include <numeric>
+
+#include "check.h"
+#include "fixture.h"
+#include "ring/bounce.h"
+#include "ring/completion.h"
+#include "ring/reply.h"
+#include "server/watchdog.h"
+
+using namespace fixture;
+using ring::WaitStatus;
+
+namespace {
+
+// Answers code = value, values = {key, value}, and the first 32 bytes of the payload.
+server::Status echo(server::Session& session, const ring::EntryHeader& header,
+                    std::span<const std::byte> body, std::span<const std::byte> payload) {
+  const Body b = body_of(body);
+  const uint64_t values[] = {b.key, b.value};
+  return session.reply(header, static_cast<int32_t>(b.value), values,
+                       payload.first(std::min<size_t>(payload.size(), 32)));
+}
+
+// Delivers `value` bytes counting from `key` through the bounce area, in pieces, then answers.
+server::Status deliver(server::Session& session, const ring::EntryHeader& header,
+                       std::span<const std::byte> body, std::span<const std::byte>) {
+  const Body b = body_of(body);
+  const auto status = ring::bounce_write(session.channel(), b.key, b.value, session.liveness(),
+                                         [](std::byte* out, uint64_t offset, uint64_t n) {
+                                           for (uint64_t i = 0; i < n; ++i)
+                                             out[i] = static_cast<std::byte>((offset + i) * 31);
+                                         });
+  if (status != WaitStatus::kOk) return server::Status::broken("bounce");
+  return session.reply(header, 0);
+}
+
+}  // namespace
+
+TEST(replies_to_many_threads) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  ring::ReplySlots slots;
+  ServerThread server(*channel, echo);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (uint64_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 300; ++i) {
+        ring::ReplyTicket ticket(slots);
+        const std::byte payload[5] = {std::byte(t), std::byte(i), {}, {}, std::byte(9)};
+        const auto sent =
+            writer.append(kCall, Body{t, i}, ring::kWantsReply, {}, payload, ticket.slot());
+        if (ring::wait_reply(*channel, ticket.slot(), sent.seq, liveness) != WaitStatus::kOk)
+          ++wrong;
+        const ring::ReplySlot& reply = channel->slot(ticket.slot());
+        if (reply.code != static_cast<int>(i) || reply.values[0] != t || reply.values[1] != i ||
+            reply.bytes != 5 || reply.data[1] != static_cast<uint8_t>(i))
+          ++wrong;
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK_EQ(wrong.load(), 0);
+  writer.goodbye();
+  CHECK(server.join() == server::Loop::End::kGoodbye);
+}
+
+TEST(order_over_threads_is_total) {
+  static std::vector<Body> seen;
+  seen.clear();
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  {
+    ServerThread server(*channel,
+                        [](server::Session&, const ring::EntryHeader& header, auto body, auto) {
+                          const Body b = body_of(body);
+                          CHECK_EQ(header.seq, seen.size() + 1);
+                          seen.push_back(b);
+                          return server::Status::good();
+                        });
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        const std::vector<std::byte> tail(t * 40);
+        for (uint64_t i = 0; i < 2000; ++i) writer.append(kCall, Body{t, i}, 0, tail);
+      });
+    for (auto& thread : threads) thread.join();
+    writer.goodbye();
+  }
+  CHECK_EQ(seen.size(), size_t{8000});
+  std::array<uint64_t, 4> next{};
+  for (const Body& b : seen) CHECK_EQ(b.value, next.at(b.key)++);
+}
+
+TEST(bounce_delivers_more_than_it_holds) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  ServerThread server(*channel, deliver);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (uint64_t t = 0; t < 3; ++t)
+    threads.emplace_back([&, t] {
+      for (uint64_t n : {uint64_t{1}, uint64_t{5000}, uint64_t{70'001}, uint64_t{8192}}) {
+        ring::Entry entry = writer.begin(kCall, sizeof(Body));
+        const Body body{writer.reserve_bounce(entry, n + t), n + t};
+        std::memcpy(entry.body().data(), &body, sizeof body);
+        writer.publish(std::move(entry));
+        std::vector<std::byte> out(n + t);
+        if (ring::bounce_read(*channel, body.key, out, liveness) != WaitStatus::kOk) ++wrong;
+        for (uint64_t i = 0; i < out.size(); ++i) wrong += out[i] != static_cast<std::byte>(i * 31);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK_EQ(wrong.load(), 0);
+  writer.goodbye();
+}
+
+TEST(words_grow_and_wake) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  CHECK(ring::reached(*channel, 20, 0));
+  CHECK(!ring::reached(*channel, 20, 1));
+  std::thread publisher([&] {
+    for (uint64_t value = 1; value <= 200; ++value) ring::publish(*channel, 20, value);
+  });
+  for (uint64_t value = 1; value <= 200; value += 13)
+    CHECK(ring::wait_word(*channel, 20, value, liveness) == WaitStatus::kOk);
+  publisher.join();
+  ring::publish(*channel, 20, 5);  // never backwards
+  CHECK(ring::reached(*channel, 20, 200));
+  CHECK(ring::time_ns(*channel, 20) <= ring::now_ns());
+}
+
+TEST(fences_are_published_by_the_stream) {
+  static std::mutex mutex;
+  static std::vector<std::pair<void (*)(void*), void*>> queued;
+  queued.clear();
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  server::DeviceCalls calls;
+  calls.launch_host_function = [](void*, void (*function)(void*), void* data) {
+    std::lock_guard lock(mutex);
+    queued.push_back({function, data});
+    return 0;
+  };
+  ServerThread server(*channel, nullptr, calls);
+  writer.fence(0, 30, 1);
+  writer.fence(2, 31, 7);
+  CHECK(writer.wait_consumed_all() == WaitStatus::kOk);
+  CHECK(!ring::reached(*channel, 30, 1));
+  for (auto& [function, data] : queued) function(data);
+  CHECK(ring::wait_word(*channel, 30, 1, liveness) == WaitStatus::kOk);
+  CHECK(ring::reached(*channel, 31, 7));
+  writer.goodbye();
+}
+
+TEST(a_failed_device_wakes_who_waits_for_it) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  server::DeviceCalls calls;
+  calls.launch_host_function = [](void*, void (*)(void*), void*) { return 0; };  // never runs it
+  calls.status = [] { return 700; };
+  ServerThread server(*channel, nullptr, calls);
+  const server::Heartbeat heartbeat(server.session(), {});
+  writer.fence(0, 30, 1);
+  CHECK(ring::wait_word(*channel, 30, 1, liveness) == WaitStatus::kOk);
+  CHECK_EQ(channel->control().sticky_error.load(), 700);
+  CHECK(channel->control().heartbeat_ns.load() > 0);
+  writer.goodbye();
+  server.join();
+}
+
+TEST(waits_end_with_the_server) {
+  auto channel = make_channel(small_shape());
+  setenv("PYFT_HEARTBEAT_TIMEOUT_S", "0.2", 1);
+  ring::ClientLiveness stale(*channel, -1);
+  unsetenv("PYFT_HEARTBEAT_TIMEOUT_S");
+  CHECK(ring::wait_word(*channel, 40, 1, stale) == WaitStatus::kHeartbeatStale);
+  ring::ClientLiveness liveness(*channel, -1);
+  channel->control().status = static_cast<uint32_t>(ring::ChannelStatus::kAgentEnding);
+  CHECK(ring::wait_word(*channel, 40, 1, liveness) == WaitStatus::kAgentGone);
+  CHECK(ring::wait_reply(*channel, 3, 1, liveness) == WaitStatus::kAgentGone);
+}
+
+TEST(handles) {
+  server::HandleTable table;
+  int a = 0, b = 0;
+  const auto one = pyft::Handle::make(pyft::HandleKind::kStream, 7, 1);
+  const auto two = pyft::Handle::make(pyft::HandleKind::kStream, 7, 2);
+  CHECK(table.bind(one, &a));
+  CHECK(!table.bind(two, &b));  // index in use
+  CHECK(!table.bind(pyft::Handle::make(pyft::HandleKind::kStream, 0, 1), &b));
+  CHECK(!table.bind(pyft::Handle::make(pyft::HandleKind::kStream, 0x7fffffff, 1), &b));
+  CHECK(table.find(two) == nullptr);
+  CHECK(table.unbind(one) == &a);
+  CHECK(table.find(one) == nullptr);
+  CHECK(table.bind(two, &b));
+  CHECK(table.find(one) == nullptr);
+  CHECK(table.find(two) == &b);
+}
+
+CHECK_MAIN
