@@ -100,7 +100,7 @@ class Agent:
         self._timers = [timer for timer in self._timers if timer[0] > now]
         for _, action in due:
             action()
-        next_due = min((at for at, _ in self._timers), default=now + 60.0)
+        next_due = now if due else min((at for at, _ in self._timers), default=now + 60.0)
         for key, _ in self._selector.select(max(0.0, next_due - now)):
             if key.fd in self._selector.get_map():  # an earlier callback may have closed it
                 key.data()
@@ -198,8 +198,6 @@ class Agent:
             for member in self._members:
                 if member.server_pid == pid and member.server_status is None:
                     member.server_status = status
-                if member.channel.client_pid == pid:
-                    member.client_status = status
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -278,12 +276,14 @@ class Agent:
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
+            member.client_dead = True
             self._client_ended(member)
             return
 
         def ended() -> None:
             self._forget(pidfd)
             os.close(pidfd)
+            member.client_dead = True
             self._client_ended(member)
 
         self._watch(pidfd, ended)
@@ -301,6 +301,9 @@ class Agent:
         if member.client_gone:
             return
         member.client_gone = True
+        if not member.client_dead:
+            # The end of the process tells how it ended; but it may live on without a channel.
+            self._timers.append((time.monotonic() + SERVER_END_S, member.stop_waiting))
         if member.server_status is None:
             if member.said_goodbye():
                 self._timers.append((time.monotonic() + DRAIN_S, member.kill_server))
@@ -314,7 +317,8 @@ class Agent:
             if member.saved or member.server_status is None:
                 continue
             if member.client_gone:
-                self._save(member)
+                if member.client_dead:
+                    self._save(member)
             elif not member.said_goodbye() and member.channel.status()[0] != (
                 ChannelStatus.SERVER_DEAD
             ):

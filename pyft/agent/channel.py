@@ -7,18 +7,17 @@ The agent owns them, so they outlive client and server; when the job ends it sav
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import mmap
 import os
-import platform
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyft import _native, config
+from pyft._native import linux
 from pyft.agent.protocol import (
     CONTROL_DISPATCHING_SEQ,
     CONTROL_STATUS,
@@ -37,10 +36,7 @@ PAGE = 4096
 COPY_BYTES = MIB
 _ZEROS = bytes(COPY_BYTES)
 _SIZED = ("RING", "OBJECT_LOG", "ARENA", "BOUNCE")
-_SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]
-_FUTEX_WAKE = 1
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass
@@ -128,9 +124,7 @@ class Channel:
             struct.pack_into("<I", page, CONTROL_STATUS, status)
             (count,) = struct.unpack_from("<I", page, CONTROL_STATUS_FUTEX)
             struct.pack_into("<I", page, CONTROL_STATUS_FUTEX, (count + 1) & 0xFFFFFFFF)
-            word = ctypes.c_uint32.from_buffer(page, CONTROL_STATUS_FUTEX)
-            _libc.syscall(_SYS_FUTEX, ctypes.byref(word), _FUTEX_WAKE, 1 << 30, None, None, 0)
-            del word  # lets the mapping be closed
+            linux.futex_wake(page, CONTROL_STATUS_FUTEX)
 
     def status(self) -> tuple[int, str]:
         """Return the published status and its sentence."""

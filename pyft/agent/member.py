@@ -33,9 +33,9 @@ class Member:
     server_socket: socket.socket
     server_pid: int
     server_status: int | None = None  # of wait()
-    client_gone: bool = False
+    client_gone: bool = False  # its connection has ended
+    client_dead: bool = False  # its process has ended
     saved: bool = False
-    client_status: int | None = None  # of wait(), when the agent was the one to reap it
 
     @classmethod
     def start(
@@ -84,6 +84,10 @@ class Member:
             return False
         size, call, _ = _HEADER.unpack(raw)
         return size == HEADER_BYTES and call == GOODBYE
+
+    def stop_waiting(self) -> None:
+        """Take a client that has closed its connection for dead, even if its process is not."""
+        self.client_dead = True
 
     def ask_server_to_end(self) -> None:
         """Close the server's socket: it ends when it sees that."""

@@ -7,38 +7,27 @@ below launcher and agent, not even by double fork or setsid.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import time
 from collections.abc import Callable, Collection
 
-PR_SET_PDEATHSIG = 1
-PR_SET_NAME = 15
-PR_SET_CHILD_SUBREAPER = 36
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _prctl(option: int, value: int | bytes) -> None:
-    argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
-    if _libc.prctl(option, argument, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl [{option}] failed")
+from pyft._native import linux
 
 
 def become_subreaper() -> None:
     """Adopt orphans below this process."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
 
 
 def set_name(name: str) -> None:
     """Name this process in `ps` and `top` (15 characters are kept)."""
-    _prctl(PR_SET_NAME, name.encode())
+    linux.prctl(linux.PR_SET_NAME, name.encode())
 
 
 def die_with_parent(signal_number: int, parent: int) -> None:
     """For use between fork and exec: get `signal_number` when process `parent` dies."""
-    _prctl(PR_SET_PDEATHSIG, signal_number)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal_number)
     if os.getppid() != parent:  # it died before the call above
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import mmap
 import os
 import subprocess
 import sys
@@ -18,14 +16,13 @@ from typing import Annotated
 import typer
 
 from pyft import _native
+from pyft._native import linux
 from pyft.agent.options import DIRECT_LIBRARIES, PROXY_LIBRARIES, SERVER_FILES
 
 TORCH_VERSION = "2.11.0"
 DEVICE_WINDOW = 0x7000_0000_0000
 DEVICE_WINDOW_BYTES = 1 << 40
 MIN_MEMORY_GB = 4
-_MAP_FIXED_NOREPLACE = 0x100000
-_MAP_NORESERVE = 0x4000
 
 
 @dataclass(frozen=True)
@@ -100,9 +97,7 @@ def check_native_loadable() -> Finding:
 
 
 def check_zstd() -> Finding:
-    try:
-        ctypes.CDLL("libzstd.so.1")
-    except OSError:
+    if not linux.loads("libzstd.so.1"):
         return fail("zstd", "no libzstd.so.1", "install the package libzstd1")
     return ok("zstd", "libzstd.so.1 loads (kernels in wheels are compressed)")
 
@@ -116,6 +111,8 @@ def check_blas() -> Finding:
 
 def check_preload() -> Finding:
     library = str(_native.native_dir() / PROXY_LIBRARIES[0])
+    if not Path(library).exists():
+        return warn("LD_PRELOAD", "not tried: native files are missing", "see native files")
     code = "print(any('libpyft_shim' in line for line in open('/proc/self/maps')))"
     result = subprocess.run(
         [sys.executable, "-I", "-c", code],
@@ -135,7 +132,10 @@ def check_torch_imports() -> Finding:
     """Resolve every symbol of libtorch_cuda at once, with the shim in front."""
     if find_spec("torch") is None:
         return warn("torch's CUDA imports", "torch is not installed", "see torch")
-    libraries = ":".join(str(_native.native_dir() / name) for name in PROXY_LIBRARIES)
+    paths = [_native.native_dir() / name for name in PROXY_LIBRARIES]
+    if not all(path.exists() for path in paths):
+        return warn("torch's CUDA imports", "native files are missing", "see native files")
+    libraries = ":".join(str(path) for path in paths)
     result = subprocess.run(
         [sys.executable, "-I", "-c", "import torch"],
         env=os.environ | {"LD_PRELOAD": libraries, "LD_BIND_NOW": "1", "PYFT_DISABLE": "1"},
@@ -168,18 +168,10 @@ def check_proc() -> Finding:
 
 
 def check_address_window() -> Finding:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    arguments = (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
-    libc.mmap.argtypes = arguments
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED_NOREPLACE | _MAP_NORESERVE
-    got = libc.mmap(DEVICE_WINDOW, DEVICE_WINDOW_BYTES, 0, flags, -1, 0)
     where = f"1 TiB at {DEVICE_WINDOW:#x}"
-    if got != DEVICE_WINDOW:
-        cause = os.strerror(ctypes.get_errno())
+    cause = linux.can_reserve(DEVICE_WINDOW, DEVICE_WINDOW_BYTES)
+    if cause:
         return fail("address window", f"{where}: {cause}", "raise `ulimit -v` to unlimited")
-    libc.munmap.argtypes = arguments[:2]
-    libc.munmap(got, DEVICE_WINDOW_BYTES)
     return ok("address window", f"{where} can be reserved")
 
 
