@@ -36,7 +36,7 @@ std::vector<double> measure(int rounds, uint64_t count, Work&& work) {
 
 server::Status echo(server::Session& session, const ring::EntryHeader& header,
                     std::span<const std::byte>, std::span<const std::byte>) {
-  return session.reply(header, 0);
+  return session.reply(header, 0, std::span(&header.seq, 1));
 }
 
 pid_t start_server(const ring::Channel& channel) {
@@ -81,7 +81,10 @@ void bench_round_trip(ring::Writer& writer, const ring::Liveness& liveness) {
   const auto call = [&](uint64_t) {
     ring::ReplyTicket ticket(slots);
     const auto sent = writer.append(kCall, Body{}, ring::kWantsReply, {}, {}, ticket.slot());
-    (void)ring::wait_reply(writer.channel(), ticket.slot(), sent.seq, liveness);
+    if (ring::wait_reply(writer.channel(), ticket.slot(), sent.seq, liveness) !=
+            ring::WaitStatus::kOk ||
+        writer.channel().slot(ticket.slot()).values[0] != sent.seq)
+      std::abort();
   };
   measure(1, 1000, call);
   auto values = measure(kRounds, 2000, call);

@@ -1,0 +1,174 @@
+"""Logs written here byte by byte, read by libpyft_native.so."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyft import _native
+from pyft._native import NativeError
+from pyft.agent import channel, protocol
+from pyft.trace.reader import TraceReader, format_entry, format_stats
+
+HEADER = struct.Struct("<IHHQIIQQQ")
+NO_SLOT = 0xFFFFFFFF
+ALLOC, OBSERVED, GATE, CUT, GOODBYE = 1, 3, 4, 5, 9
+WANTS_REPLY = 1
+
+if not (_native.native_dir() / "libpyft_native.so").is_file():
+    pytest.skip("libpyft_native.so is not built", allow_module_level=True)
+
+
+class Log:
+    """A formatted log object and a writer as simple as can be."""
+
+    def __init__(self) -> None:
+        self.fds = [os.memfd_create(name) for name in ("log", "control", "bounce")]
+        code = _native.channel_format(*self.fds, 8192, 8192, 8192, 8192, 77, 1, 1)
+        assert code == 0
+        self.fd = self.fds[0]
+        self.position = 0
+        self.seq = 0
+
+    def set_field(self, name: str, value: int) -> None:
+        os.pwrite(self.fd, struct.pack("<Q", value), protocol.LOG_FIELDS[name])
+
+    def append(self, call: int, body: bytes = b"", flags: int = 0, thread: int = 0) -> int:
+        """Write one entry and return its position."""
+        self.seq += 1
+        at = self.position
+        body += bytes(-len(body) % 16)
+        slot = 5 if flags & WANTS_REPLY else NO_SLOT
+        size = HEADER.size + len(body)
+        head = HEADER.pack(size, call, flags, self.seq, thread, slot, 0, 0, 1000 + self.seq)
+        os.pwrite(self.fd, head + body, channel.log_header(self.fd)["ring_offset"] + at)
+        self.position += size
+        self.set_field("appended", self.position)
+        self.set_field("entries_total", self.seq)
+        return at
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    made = Log()
+    yield made
+    made.close()
+
+
+def alloc(address: int, size: int) -> bytes:
+    return struct.pack("<QQ", address, size)
+
+
+def fill(log: Log) -> None:
+    log.append(ALLOC, alloc(0x7000_0000_0200, 512))
+    log.append(ALLOC, alloc(0x7FFF_1234_5678, 64), thread=1)
+    for word in range(3):
+        log.append(OBSERVED, struct.pack("<IIQ", word, 0, 9), flags=WANTS_REPLY)
+    log.append(CUT, bytes(24))
+
+
+def test_live_log(log: Log) -> None:
+    fill(log)
+    with TraceReader(log.fd) as trace:
+        entries = list(trace.entries())
+        assert [entry.seq for entry in entries] == [1, 2, 3, 4, 5, 6]
+        assert [entry.call for entry in entries][:3] == ["ALLOC", "ALLOC", "OBSERVED"]
+        assert "dev0+0x200" in entries[0].text
+        log.append(GOODBYE)
+        assert [entry.call for entry in trace.entries(tail=1)] == ["GOODBYE"]
+        assert trace.info().client_pid == 77
+        assert trace.info().device == 1
+
+
+def test_filters(log: Log) -> None:
+    fill(log)
+    with TraceReader(log.fd) as trace:
+        assert len(list(trace.entries(call="ALLOC"))) == 2
+        assert [entry.seq for entry in trace.entries(thread=1)] == [2]
+        assert [entry.seq for entry in trace.entries(handle="word=1")] == [4]
+        assert [entry.seq for entry in trace.entries(tail=2)] == [5, 6]
+        assert [entry.seq for entry in trace.entries(call="OBSERVED", tail=1)] == [5]
+        assert [entry.seq for entry in trace.entries(tail=100)] == [1, 2, 3, 4, 5, 6]
+        assert list(trace.entries(objects=True)) == []
+
+
+def test_saved_log(log: Log, tmp_path: Path) -> None:
+    fill(log)
+    channel.save_log(log.fd, tmp_path / "a.ring")
+    with TraceReader(log.fd) as live, TraceReader(tmp_path / "a.ring") as saved:
+        assert list(saved.entries()) == list(live.entries())
+
+
+def test_stats(log: Log) -> None:
+    fill(log)
+    with TraceReader(log.fd) as trace:
+        stats = trace.stats()
+    assert stats.calls["OBSERVED"].count == 3
+    assert stats.calls["OBSERVED"].waits == 3
+    assert stats.total.count == 6
+    assert stats.total.ring_bytes == log.position
+    lines = format_stats(stats)
+    assert lines[1].startswith("OBSERVED")
+    assert "6 entries" in lines[-1]
+
+
+def test_deterministic_lines_have_no_time(log: Log) -> None:
+    fill(log)
+    with TraceReader(log.fd, deterministic=True) as trace:
+        lines = [format_entry(entry, deterministic=True) for entry in trace.entries()]
+    assert lines[2] == "3 t0 OBSERVED(word=0, kind=0, value=9) waits"
+    with TraceReader(log.fd) as trace:
+        assert " ms t0 " in format_entry(next(trace.entries()))
+
+
+def test_damaged_entry_ends_the_trace(log: Log) -> None:
+    fill(log)
+    at = log.append(GATE, bytes(8))
+    ring = channel.log_header(log.fd)["ring_offset"]
+    os.pwrite(log.fd, struct.pack("<I", 17), ring + at)
+    with TraceReader(log.fd) as trace:
+        entries = trace.entries()
+        assert [next(entries).seq for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+        with pytest.raises(NativeError, match=rf"\[{at}\].*size \[17\]"):
+            next(entries)
+
+
+def test_oldest_is_where_reading_starts(log: Log) -> None:
+    fill(log)
+    log.set_field("oldest", HEADER.size + 16)
+    with TraceReader(log.fd) as trace:
+        assert [entry.seq for entry in trace.entries()] == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", r"only \[0\] bytes"), (bytes(8192), r"magic \[0\]"), (None, "cannot be opened")],
+)
+def test_no_log(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "x.ring"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(NativeError, match=message):
+        TraceReader(path)
+
+
+def test_format_refuses_odd_sizes() -> None:
+    fds = [os.memfd_create(name) for name in ("log", "control", "bounce")]
+    assert _native.channel_format(*fds, 1000, 8192, 8192, 8192, 1, 0, 1) == 22
+    for fd in fds:
+        os.close(fd)
+
+
+def test_header_size_matches() -> None:
+    sizes = _native.layout_sizes()
+    assert sizes["LogHeader"] == max(protocol.LOG_FIELDS.values()) + 8
+    assert sizes["AttachRequest"] == protocol.REQUEST.size
+    assert sizes["AttachReply"] == protocol.REPLY.size
