@@ -126,6 +126,38 @@ uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uin
   return mapped(in, w, address, bytes) ? reinterpret_cast<uint8_t*>(address) : nullptr;
 }
 
+uint8_t* locate_scattered(const Inst* in, Warp* w, Space space, uint32_t exec, uint32_t bytes,
+                          Row* offsets) {
+  const Row* a = source(w, in->a);
+  uint64_t add;
+  if (space == Space::kShared) {
+    const uint32_t base = source(w, in->b)->lane[0] + static_cast<uint32_t>(in->offset);
+    for (int h = 0; h < 2; ++h) store(offsets, h, (load(a, h) << in->imm) + base);
+    add = 0;
+  } else {
+    add = uniform_base(in, w) + static_cast<uint64_t>(in->offset);
+    if (in->flags & kWideAddress) {
+      const uint32_t high = a[1].lane[first_lane(exec)];
+      const uint32_t same = test([&](int h) { return load(a + 1, h) == high; });
+      if ((same & exec) != exec) return nullptr;
+      add += uint64_t{high} << 32;
+    }
+    for (int h = 0; h < 2; ++h) store(offsets, h, load(a, h));
+  }
+  uint32_t low = 0, high = 0;
+  bounds(offsets, exec, &low, &high);
+  if (high - low > 0x7fffffffu - bytes) return nullptr;
+  VU bits = splat(0);
+  for (int h = 0; h < 2; ++h) {
+    const VU distance = load(offsets, h) - low;
+    bits |= distance & expand(half_mask(exec, h));
+    store(offsets, h, distance);
+  }
+  const uint32_t misaligned = collapse((bits & (bytes - 1)) != 0u);
+  if (misaligned) return nullptr;
+  return locate_span(in, w, space, add + low, high - low + bytes, bytes);
+}
+
 void read_constant(const Warp* w, uint32_t bank, uint32_t offset, void* to, uint32_t bytes) {
   std::memset(to, 0, bytes);
   if (bank >= w->block->state->banks.size()) return;

@@ -51,6 +51,11 @@ Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint3
 uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
                      uint32_t alignment);
 
+// For scattered lanes in one mapped range: lane i of `exec` accesses the result + offsets[i]. Null
+// if the slow path has to decide (a bad access, several windows, more than 2 GiB apart).
+uint8_t* locate_scattered(const Inst* in, Warp* w, Space space, uint32_t exec, uint32_t bytes,
+                          Row* offsets);
+
 // Copies out of a constant bank; what lies beyond its end is zero.
 void read_constant(const Warp* w, uint32_t bank, uint32_t offset, void* to, uint32_t bytes);
 

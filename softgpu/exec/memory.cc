@@ -5,6 +5,10 @@ namespace softgpu::exec {
 
 // ---- moving elements between rows and memory ---------------------------------------------------
 
+constexpr int row_count(int size) {
+  return size < k32 ? 1 : static_cast<int>(size_bytes(size) / 4);
+}
+
 static uint32_t read_small(const uint8_t* p, int size) {
   switch (size) {
     case kU8:
@@ -19,18 +23,28 @@ static uint32_t read_small(const uint8_t* p, int size) {
   }
 }
 
+static VU load_memory(const uint8_t* p) {
+  VU v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
 template <int kSize>
 static void read_sequence(const uint8_t* p, Row* out) {
   if constexpr (kSize < k32) {
     for (int i = 0; i < kLanes; ++i) {
       out->lane[i] = read_small(p + i * size_bytes(kSize), kSize);
     }
-  } else {
-    constexpr int kWords = size_bytes(kSize) / 4;
-    const auto* words = reinterpret_cast<const uint32_t*>(p);
-    for (int k = 0; k < kWords; ++k) {
-      for (int i = 0; i < kLanes; ++i) out[k].lane[i] = words[kWords * i + k];
-    }
+    return;
+  }
+  constexpr int kWords = size_bytes(kSize) / 4;
+  for (int h = 0; h < 2; ++h) {
+    VU z[kWords], r[kWords];
+    for (int k = 0; k < kWords; ++k) z[k] = load_memory(p + (kWords * h + k) * sizeof(VU));
+    if constexpr (kWords == 1) r[0] = z[0];
+    if constexpr (kWords == 2) split2(z, &r[0], &r[1]);
+    if constexpr (kWords == 4) split4(z, r);
+    for (int k = 0; k < kWords; ++k) store(out + k, h, r[k]);
   }
 }
 
@@ -38,14 +52,22 @@ template <int kSize>
 static void write_sequence(uint8_t* p, const Row* in) {
   if constexpr (size_bytes(kSize) == 1) {
     for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint8_t>(in->lane[i]);
-  } else if constexpr (size_bytes(kSize) == 2) {
+    return;
+  }
+  if constexpr (size_bytes(kSize) == 2) {
     auto* halves = reinterpret_cast<uint16_t*>(p);
     for (int i = 0; i < kLanes; ++i) halves[i] = static_cast<uint16_t>(in->lane[i]);
-  } else {
-    constexpr int kWords = size_bytes(kSize) / 4;
-    auto* words = reinterpret_cast<uint32_t*>(p);
-    for (int i = 0; i < kLanes; ++i) {
-      for (int k = 0; k < kWords; ++k) words[kWords * i + k] = in[k].lane[i];
+    return;
+  }
+  constexpr int kWords = size_bytes(kSize) < 4 ? 1 : size_bytes(kSize) / 4;
+  for (int h = 0; h < 2; ++h) {
+    VU z[kWords], r[kWords];
+    for (int k = 0; k < kWords; ++k) r[k] = load(in + k, h);
+    if constexpr (kWords == 1) z[0] = r[0];
+    if constexpr (kWords == 2) join2(r[0], r[1], z);
+    if constexpr (kWords == 4) join4(r, z);
+    for (int k = 0; k < kWords; ++k) {
+      std::memcpy(p + (kWords * h + k) * sizeof(VU), &z[k], sizeof(VU));
     }
   }
 }
@@ -72,10 +94,6 @@ static void write_lane(const Place& place, int lane, const Row* in) {
   }
 }
 
-constexpr int row_count(int size) {
-  return size < k32 ? 1 : static_cast<int>(size_bytes(size) / 4);
-}
-
 template <int kRows>
 static void write_rows(Row* d, uint32_t exec, const Row* from) {
   for (int k = 0; k < kRows; ++k) write(d + k, exec, [&](int h) { return load(from + k, h); });
@@ -83,8 +101,43 @@ static void write_rows(Row* d, uint32_t exec, const Row* from) {
 
 // ---- loads -------------------------------------------------------------------------------------
 
+static VU gather(const uint8_t* p, VU offsets, uint32_t mask16) {
+#ifdef SOFTGPU_AVX512
+  return as<VU>(_mm512_mask_i32gather_epi32(_mm512_setzero_si512(), static_cast<__mmask16>(mask16),
+                                            as<__m512i>(offsets), p, 1));
+#else
+  VU r = splat(0);
+  for (int i = 0; i < kHalf; ++i) {
+    uint32_t word = 0;
+    if (mask16 >> i & 1) std::memcpy(&word, p + offsets[i], 4);
+    r[i] = word;
+  }
+  return r;
+#endif
+}
+
+// All lanes are known to be in range.
+template <int kSize>
+static void load_checked(const uint8_t* p, const Row* offsets, uint32_t exec, Row* d) {
+  if constexpr (kSize >= k32) {
+    for (int k = 0; k < row_count(kSize); ++k) {
+      write(d + k, exec,
+            [&](int h) { return gather(p + 4 * k, load(offsets, h), half_mask(exec, h)); });
+    }
+  } else {
+    for_lanes(exec, [&](int lane) { d->lane[lane] = read_small(p + offsets->lane[lane], kSize); });
+  }
+}
+
 template <Space kSpace, int kSize>
 static const Inst* load_scattered(const Inst* in, Warp* w, uint32_t exec) {
+  if constexpr (kSpace != Space::kLocal) {
+    Row offsets;
+    if (const uint8_t* p = locate_scattered(in, w, kSpace, exec, size_bytes(kSize), &offsets)) {
+      load_checked<kSize>(p, &offsets, exec, dest(w, in->rd));
+      return in + 1;
+    }
+  }
   Addresses where;
   addresses(in, w, kSpace, &where);
   while (exec) {
@@ -145,9 +198,17 @@ static const Inst* exec_LDL(const Inst* in, Warp* w, uint32_t exec) {
 
 template <Space kSpace, int kSize>
 static const Inst* store_scattered(const Inst* in, Warp* w, uint32_t exec) {
+  const Row* data = source(w, in->c);
+  if constexpr (kSpace != Space::kLocal) {
+    Row offsets;
+    if (uint8_t* p = locate_scattered(in, w, kSpace, exec, size_bytes(kSize), &offsets)) {
+      for_lanes(exec,
+                [&](int lane) { write_lane<kSize>({p + offsets.lane[lane], 4}, lane, data); });
+      return in + 1;
+    }
+  }
   Addresses where;
   addresses(in, w, kSpace, &where);
-  const Row* data = source(w, in->c);
   for (; exec; exec &= exec - 1) {
     const int lane = first_lane(exec);
     const Place place = locate(in, w, kSpace, lane, where.at[lane], size_bytes(kSize));

@@ -170,6 +170,58 @@ inline VU shift_right_signed(VU a, VU s) {
 #endif
 }
 
+// ---- interleaving: elements of several words in memory <-> rows --------------------------------
+
+// Sixteen pairs (a0 b0 a1 b1 ..) in z[0..1] <-> a, b.
+inline void split2(const VU* z, VU* a, VU* b) {
+  *a = __builtin_shufflevector(z[0], z[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28,
+                               30);
+  *b = __builtin_shufflevector(z[0], z[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29,
+                               31);
+}
+inline void join2(VU a, VU b, VU* z) {
+  z[0] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  z[1] =
+      __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+// Sixteen quads in z[0..3] <-> four vectors. Even and odd words are pairs of pairs.
+inline void split4(const VU* z, VU* r) {
+  VU even[2], odd[2];
+  split2(z, &even[0], &odd[0]);
+  split2(z + 2, &even[1], &odd[1]);
+  split2(even, &r[0], &r[2]);
+  split2(odd, &r[1], &r[3]);
+}
+inline void join4(const VU* r, VU* z) {
+  VU even[2], odd[2];
+  join2(r[0], r[2], even);
+  join2(r[1], r[3], odd);
+  join2(even[0], odd[0], z);
+  join2(even[1], odd[1], z + 2);
+}
+
+// Smallest and largest word among the lanes of a mask; the largest is 0 if there are none.
+inline void bounds(const Row* row, uint32_t mask, uint32_t* low, uint32_t* high) {
+  VU smallest = splat(kFull), largest = splat(0);
+  for (int h = 0; h < 2; ++h) {
+    const VU in = expand((mask >> (kHalf * h)) & 0xffffu), v = load(row, h);
+    const VU up = v | ~in, down = v & in;
+    smallest = up < smallest ? up : smallest;
+    largest = down > largest ? down : largest;
+  }
+#ifdef SOFTGPU_AVX512
+  *low = _mm512_reduce_min_epu32(as<__m512i>(smallest));
+  *high = _mm512_reduce_max_epu32(as<__m512i>(largest));
+#else
+  *low = kFull;
+  *high = 0;
+  for (int i = 0; i < kHalf; ++i) {
+    *low = smallest[i] < *low ? smallest[i] : *low;
+    *high = largest[i] > *high ? largest[i] : *high;
+  }
+#endif
+}
+
 // ---- float -------------------------------------------------------------------------------
 
 inline VF fma(VF a, VF b, VF c) {
