@@ -121,8 +121,7 @@ std::string print_entry(const ring::EntryHeader& header, std::span<const std::by
   Printer out(body, deterministic);
   if (!print_call(header.call, out)) return std::string(name) + "(damaged)";
   std::string text = std::string(name) + "(" + out.text() + ")";
-  if (header.flags & ring::kHasPayload)
-    text += " payload=" + std::to_string(header.payload_bytes);
+  if (header.flags & ring::kHasPayload) text += " payload=" + std::to_string(header.payload_bytes);
   return text;
 }
 

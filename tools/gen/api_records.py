@@ -158,7 +158,9 @@ def make_record(file: str, name: str, data: dict) -> Record:
         if data.get(key) not in allowed:
             raise ValueError(f"[{key}] is [{data.get(key)}], not one of {', '.join(allowed)}")
     if data.get("creation", "") not in CREATIONS:
-        raise ValueError(f"[creation] is [{data['creation']}], not one of {', '.join(CREATIONS[1:])}")
+        raise ValueError(
+            f"[creation] is [{data['creation']}], not one of {', '.join(CREATIONS[1:])}"
+        )
     if not REPLAYS.match(data.get("replay", "")):
         raise ValueError(f"[replay] is [{data.get('replay')}], which is no replay class")
     record = Record(
@@ -212,10 +214,14 @@ def fill_command(record: Record, data: dict) -> None:
     if record.generated:
         record.backend = True
         if record.wire:
-            raise ValueError("[wire] is for hand-written commands; generated ones follow the prototype")
+            raise ValueError(
+                "[wire] is for hand-written commands; generated ones follow the prototype"
+            )
     crosses = record.generated or bool(record.wire)
     if crosses and (not isinstance(record.id, int) or not FIRST_ID <= record.id <= 65535):
-        raise ValueError(f"[id] is [{record.id}]; a command needs a number from {FIRST_ID} to 65535")
+        raise ValueError(
+            f"[id] is [{record.id}]; a command needs a number from {FIRST_ID} to 65535"
+        )
     if not crosses and record.id is not None:
         raise ValueError("[id] is given but nothing crosses the ring")
 

@@ -44,14 +44,23 @@ def fields(record: Record) -> list[tuple[str, str, str]]:
 
 def emit_call_ids(api: Api) -> str:
     """Return call_ids.h: ids of commands, indexes of exported functions."""
-    lines = [BANNER, "#ifndef PYFT_API_CALL_IDS_H_\n#define PYFT_API_CALL_IDS_H_\n\n#include <cstdint>\n"]
+    lines = [
+        BANNER,
+        "#ifndef PYFT_API_CALL_IDS_H_\n#define PYFT_API_CALL_IDS_H_\n\n#include <cstdint>\n",
+    ]
     lines.append("namespace pyft {\n\nenum class Call : uint16_t {")
     lines += [f"  {r.name} = {r.id}," for r in api.commands]
-    lines.append("};\n\n// Every function the shim exports; index of its counter.\nenum class Api : uint16_t {")
+    lines.append(
+        "};\n\n// Every function the shim exports; index of its counter.\nenum class Api : uint16_t {"
+    )
     lines += [f"  {name}," for name in exported(api)]
     lines.append("  kCount,\n};\n\n// Name of a command, or nullptr for an id that is none.")
-    lines.append("// EntryFlags of a command: what of it goes to the object log.\nuint16_t entry_flags(Call call);")
-    lines.append("const char* call_name(uint16_t call);\nconst char* api_name(Api api);\n\n}  // namespace pyft\n")
+    lines.append(
+        "// EntryFlags of a command: what of it goes to the object log.\nuint16_t entry_flags(Call call);"
+    )
+    lines.append(
+        "const char* call_name(uint16_t call);\nconst char* api_name(Api api);\n\n}  // namespace pyft\n"
+    )
     lines.append("#endif  // PYFT_API_CALL_IDS_H_\n")
     return "\n".join(lines)
 
@@ -97,7 +106,10 @@ def emit_commands(api: Api) -> str:
 
 def emit_printer(api: Api) -> str:
     """Return print_entry_calls.cc: one case per command over the Printer of print_entry.cc."""
-    lines = [BANNER, '#include "api/call_ids.h"\n#include "api/commands.h"\n#include "api/printer.h"\n']
+    lines = [
+        BANNER,
+        '#include "api/call_ids.h"\n#include "api/commands.h"\n#include "api/printer.h"\n',
+    ]
     lines.append("namespace pyft {\n\nbool print_call(uint16_t call, Printer& out) {")
     lines.append("  switch (static_cast<Call>(call)) {")
     for record in api.commands:

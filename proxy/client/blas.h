@@ -1,0 +1,33 @@
+// cuBLAS handles. Their state (stream, workspace, modes) is the client's and travels in every
+// command.
+#ifndef PYFT_CLIENT_BLAS_H_
+#define PYFT_CLIENT_BLAS_H_
+
+#include "client/stream.h"
+
+namespace pyft::client {
+
+struct BlasHandle {
+  static constexpr uint32_t kMagic = 0x42544650;
+  explicit BlasHandle(Device& device) : device(device) {}
+  uint32_t magic = kMagic;
+  Device& device;
+  BlasState state;
+};
+
+BlasHandle* blas_handle(const void* handle);  // nullptr: not one of ours
+// Result of a ring operation as cuBLAS says it.
+cublasStatus_t blas_status(cudaError_t error);
+
+size_t compute_scalar_bytes(cublasComputeType_t type);  // of alpha and beta
+size_t type_bytes(cudaDataType type);
+Scalar blas_scalar(const BlasHandle& blas, const void* value, size_t bytes);
+
+cublasStatus_t blas_send(BlasHandle& blas, uint16_t call, const void* body, size_t bytes);
+// In host pointer mode waits for the value and stores it in *result.
+cublasStatus_t blas_send_result(BlasHandle& blas, uint16_t call, const void* body, size_t bytes,
+                                void* result, size_t result_bytes);
+
+}  // namespace pyft::client
+
+#endif  // PYFT_CLIENT_BLAS_H_

@@ -1,0 +1,268 @@
+#include "client/device.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "client/stream.h"
+
+namespace pyft::client {
+namespace {
+
+constexpr uint64_t kGranule = uint64_t{2} << 20;
+
+std::mutex attach_mutex;
+std::atomic<Device*> devices[kMaxDevices];
+
+// Device pointers must never be host pointers too, so the client keeps the whole window occupied.
+bool reserve_window(uint64_t base) {
+  void* const got = mmap(reinterpret_cast<void*>(base), ring::kDeviceWindowBytes, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == reinterpret_cast<void*>(base)) return true;
+  if (got != MAP_FAILED) munmap(got, ring::kDeviceWindowBytes);
+  return false;
+}
+
+void say_goodbye() {
+  if (ring::in_forked_child()) return;
+  for (auto& slot : devices)
+    if (Device* device = slot.load(std::memory_order_acquire))
+      if (device->health() != cudaErrorDevicesUnavailable) device->writer().goodbye();
+}
+
+Device* attach_now(int ordinal) {
+  const int number = process().devices[static_cast<size_t>(ordinal)];
+  const uint64_t base = ring::kDeviceWindowBase + number * ring::kDeviceWindowBytes;
+  if (!reserve_window(base)) {
+    say("device [" + std::to_string(number) + "] has no address window: the range is taken");
+    return nullptr;
+  }
+  ring::ClientAttachment attachment;
+  std::string error;
+  if (!ring::attach_client(process().agent.c_str(), static_cast<uint32_t>(number), &attachment,
+                           &error)) {
+    say("device [" + std::to_string(number) + "] cannot be used: " + error);
+    return nullptr;
+  }
+  static const int registered = std::atexit(say_goodbye);
+  static_cast<void>(registered);
+  return new Device(ordinal, std::move(attachment));  // lives as long as the process
+}
+
+}  // namespace
+
+Device::Device(int ordinal, ring::ClientAttachment attachment)
+    : memory(ring::kDeviceWindowBase + attachment.channel->device() * ring::kDeviceWindowBytes,
+             ring::kDeviceWindowBytes, kGranule, kGranule / 2, 512),
+      pinned(reinterpret_cast<uint64_t>(attachment.channel->pinned()),
+             attachment.channel->pinned_bytes(), ring::kPageBytes, 0, ring::kPageBytes),
+      ordinal_(ordinal),
+      attachment_(std::move(attachment)),
+      liveness_(*attachment_.channel, attachment_.agent.get()),
+      writer_(*attachment_.channel, liveness_),
+      window_base_(ring::kDeviceWindowBase +
+                   attachment_.channel->device() * ring::kDeviceWindowBytes),
+      null_stream_(std::make_unique<Stream>(*this, 0, ring::kNullStreamWord)),
+      thread_stream_(std::make_unique<Stream>(*this, 2, ring::kPerThreadStreamWord)),
+      values_(new std::atomic<uint64_t>[ring::kCompletionWords]()) {
+  streams_ = {null_stream_.get(), thread_stream_.get()};
+}
+
+cudaError_t Device::fail(ring::WaitStatus status) {
+  if (status == ring::WaitStatus::kForked) return cudaErrorInitializationError;
+  if (status == ring::WaitStatus::kTooLarge) return cudaErrorInvalidValue;
+  if (!dead_.exchange(true)) say(liveness_.sentence(status));
+  return cudaErrorDevicesUnavailable;
+}
+
+cudaError_t Device::health() const {
+  if (dead_.load(std::memory_order_relaxed)) return cudaErrorDevicesUnavailable;
+  const auto& control = attachment_.channel->control();
+  return static_cast<cudaError_t>(control.sticky_error.load(std::memory_order_relaxed));
+}
+
+cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload) {
+  if (const cudaError_t error = health(); error != cudaSuccess) [[unlikely]]
+    return error;
+  if (ring::in_forked_child()) [[unlikely]]
+    return cudaErrorInitializationError;
+  auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
+                             entry_flags(static_cast<Call>(call)), payload.size());
+  if (!entry.ok()) return fail(entry.status());
+  std::memcpy(entry.body().data(), body.data(), body.size());
+  if (!tail.empty()) std::memcpy(entry.body().data() + body.size(), tail.data(), tail.size());
+  if (!payload.empty()) std::memcpy(entry.payload().data(), payload.data(), payload.size());
+  writer_.publish(std::move(entry));
+  return cudaSuccess;
+}
+
+cudaError_t Device::call(uint16_t call, Bytes body, Reply* reply, Bytes tail, Bytes payload) {
+  if (const cudaError_t error = health(); error != cudaSuccess) return error;
+  if (ring::in_forked_child()) return cudaErrorInitializationError;
+  ring::ReplyTicket ticket(reply_slots_);
+  const uint16_t flags = entry_flags(static_cast<Call>(call));
+  auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
+                             flags | ring::kWantsReply, payload.size());
+  if (!entry.ok()) return fail(entry.status());
+  std::memcpy(entry.body().data(), body.data(), body.size());
+  if (!tail.empty()) std::memcpy(entry.body().data() + body.size(), tail.data(), tail.size());
+  if (!payload.empty()) std::memcpy(entry.payload().data(), payload.data(), payload.size());
+  entry.set_reply_slot(ticket.slot());
+  const uint64_t seq = writer_.publish(std::move(entry));
+  const ring::WaitStatus status = ring::wait_reply(channel(), ticket.slot(), seq, liveness_);
+  if (status != ring::WaitStatus::kOk) {
+    ticket.abandon();
+    return fail(status);
+  }
+  const ring::ReplySlot& slot = channel().slot(ticket.slot());
+  reply->code = slot.code;
+  std::memcpy(reply->values, slot.values, sizeof reply->values);
+  const uint32_t bytes =
+      slot.bytes < ring::kReplyInlineBytes ? slot.bytes : ring::kReplyInlineBytes;
+  const auto* data = reinterpret_cast<const std::byte*>(slot.data);
+  reply->data.assign(data, data + bytes);
+  if (reply->code != 0 && (flags & ring::kCreates)) writer_.forget_creation(seq);
+  return cudaSuccess;
+}
+
+uint64_t Device::next_value(uint32_t word) {
+  return values_[word].fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// Counted after the append, so that a fence appended in between can only be one too many.
+void Device::touch(Stream& stream) {
+  stream.work.fetch_add(1, std::memory_order_release);
+  device_work_.fetch_add(1, std::memory_order_release);
+}
+
+cudaError_t Device::fence(Stream& stream, uint64_t* value) {
+  const std::lock_guard lock(stream.fence_mutex);
+  const bool joins_all = &stream == null_stream_.get();
+  const uint64_t work = (joins_all ? device_work_ : stream.work).load(std::memory_order_acquire);
+  if (work != stream.fenced_work) {
+    if (const cudaError_t error = health(); error != cudaSuccess) return error;
+    const uint64_t next = next_value(stream.word);
+    const auto appended = writer_.fence(stream.handle, stream.word, next);
+    if (!appended) return fail(appended.status);
+    stream.fence_value = next;
+    stream.fenced_work = work;
+  }
+  *value = stream.fence_value;
+  return cudaSuccess;
+}
+
+// A sticky error ends the wait: the device may never publish the word any more.
+cudaError_t Device::wait(uint32_t word, uint64_t value) {
+  if (reached(word, value)) return health();
+  struct UntilSticky final : ring::Liveness {
+    explicit UntilSticky(const Device& device) : device(device) {}
+    ring::WaitStatus check() const override {
+      if (device.health() != cudaSuccess) return ring::WaitStatus::kEnding;
+      return device.liveness_.check();
+    }
+    const Device& device;
+  } liveness(*this);
+  const ring::WaitStatus status = ring::wait_word(channel(), word, value, liveness);
+  if (status == ring::WaitStatus::kOk || status == ring::WaitStatus::kEnding) return health();
+  return fail(status);
+}
+
+cudaError_t Device::synchronize(Stream& stream) {
+  uint64_t value = 0;
+  if (const cudaError_t error = fence(stream, &value); error != cudaSuccess) return error;
+  if (value == stream.observed.load(std::memory_order_relaxed)) return health();
+  if (const cudaError_t error = wait(stream.word, value); error != cudaSuccess) return error;
+  if (stream.observed.exchange(value) != value) writer_.observed(stream.word, 0, value);
+  return cudaSuccess;
+}
+
+cudaError_t Device::synchronize_all() {
+  std::vector<Stream*> streams;
+  {
+    const std::lock_guard lock(stream_mutex_);
+    streams = streams_;
+  }
+  for (Stream* stream : streams) {
+    uint64_t value = 0;  // fence all of them before waiting for the first
+    if (const cudaError_t error = fence(*stream, &value); error != cudaSuccess) return error;
+  }
+  for (Stream* stream : streams)
+    if (const cudaError_t error = synchronize(*stream); error != cudaSuccess) return error;
+  return health();
+}
+
+void Device::add_stream(Stream* stream) {
+  const std::lock_guard lock(stream_mutex_);
+  streams_.push_back(stream);
+}
+
+void Device::remove_stream(Stream* stream) {
+  const std::lock_guard lock(stream_mutex_);
+  std::erase(streams_, stream);
+}
+
+void Device::add_global(uint64_t address, uint64_t bytes) {
+  const std::lock_guard lock(globals_mutex_);
+  globals_.emplace_back(address, bytes);
+  any_globals_.store(true, std::memory_order_release);
+}
+
+bool Device::has_global(uint64_t address) {
+  if (!any_globals_.load(std::memory_order_acquire)) return false;
+  const std::lock_guard lock(globals_mutex_);
+  for (const auto& [start, bytes] : globals_)
+    if (address - start < bytes) return true;
+  return false;
+}
+
+Device* attach(int ordinal, cudaError_t* error) {
+  *error = usable();
+  if (*error != cudaSuccess) return nullptr;
+  if (ordinal < 0 || ordinal >= static_cast<int>(process().devices.size())) {
+    *error = cudaErrorInvalidDevice;
+    return nullptr;
+  }
+  if (Device* ready = devices[ordinal].load(std::memory_order_acquire)) return ready;
+  const std::lock_guard lock(attach_mutex);
+  if (Device* ready = devices[ordinal].load(std::memory_order_acquire)) return ready;
+  static bool failed[kMaxDevices];
+  Device* made = failed[ordinal] ? nullptr : attach_now(ordinal);
+  if (!made) {
+    failed[ordinal] = true;
+    *error = cudaErrorDevicesUnavailable;
+    return nullptr;
+  }
+  devices[ordinal].store(made, std::memory_order_release);
+  return made;
+}
+
+Device* attached(cudaError_t* error) {
+  return attach(current_device(), error);
+}
+
+Device* attached_or_null(int ordinal) {
+  if (ordinal < 0 || ordinal >= kMaxDevices) return nullptr;
+  return devices[ordinal].load(std::memory_order_acquire);
+}
+
+Device* device_of_address(uint64_t address) {
+  for (auto& slot : devices)
+    if (Device* device = slot.load(std::memory_order_acquire))
+      if (address - device->window_base() < ring::kDeviceWindowBytes || device->has_global(address))
+        return device;
+  return nullptr;
+}
+
+Device* device_of_pinned(uint64_t address, uint64_t bytes) {
+  for (auto& slot : devices) {
+    Device* device = slot.load(std::memory_order_acquire);
+    if (!device) continue;
+    const auto base = reinterpret_cast<uint64_t>(device->channel().pinned());
+    const uint64_t size = device->channel().pinned_bytes();
+    if (address >= base && address - base < size && bytes <= size - (address - base)) return device;
+  }
+  return nullptr;
+}
+
+}  // namespace pyft::client

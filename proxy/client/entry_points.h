@@ -1,0 +1,22 @@
+// Functions by name, for programs that look driver functions up.
+#ifndef PYFT_CLIENT_ENTRY_POINTS_H_
+#define PYFT_CLIENT_ENTRY_POINTS_H_
+
+namespace pyft::client {
+
+struct EntryPoint {
+  const char* name;
+  void (*function)();
+};
+
+// Generated, sorted by name.
+extern const EntryPoint kEntryPoints[];
+extern const unsigned kEntryPointCount;
+
+// Our function for a name as programs ask for it: "cuMemAlloc" finds cuMemAlloc_v2. nullptr: none;
+// the vendor's function is never answered instead.
+void* entry_point(const char* name);
+
+}  // namespace pyft::client
+
+#endif  // PYFT_CLIENT_ENTRY_POINTS_H_

@@ -1,0 +1,165 @@
+#include "api/commands.h"
+#include "client/handles.h"
+#include "client/stream.h"
+
+namespace pyft::client {
+
+Event* event_of(cudaEvent_t handle) {
+  return static_cast<Event*>(
+      find_word_handle(reinterpret_cast<uint64_t>(handle), HandleKind::kEvent));
+}
+
+cudaError_t create_event(unsigned flags, cudaEvent_t* out) {
+  if (!out) return cudaErrorInvalidValue;
+  cudaError_t error;
+  Device* device = attached(&error);
+  if (!device) return error;
+  const auto make = [](uint64_t handle, void* context) -> void* {
+    return new Event(*static_cast<Device*>(context), handle, Handle{handle}.index(), 0);
+  };
+  const uint64_t handle = mint_word_handle(HandleKind::kEvent, make, device);
+  if (!handle) return cudaErrorMemoryAllocation;
+  static_cast<Event*>(find_word_handle(handle, HandleKind::kEvent))->flags = flags;
+  *out = reinterpret_cast<cudaEvent_t>(handle);
+  return device->send(Call::cudaEventCreateWithFlags,
+                      cmd::cudaEventCreateWithFlags{handle, flags, 0});
+}
+
+cudaError_t destroy_event(cudaEvent_t handle) {
+  Event* event = event_of(handle);
+  if (!event) return cudaErrorInvalidResourceHandle;
+  Device& device = event->device;
+  const cudaError_t error =
+      device.send(Call::cudaEventDestroy, cmd::cudaEventDestroy{event->handle});
+  delete static_cast<Event*>(
+      end_word_handle(reinterpret_cast<uint64_t>(handle), HandleKind::kEvent));
+  return error;
+}
+
+cudaError_t record_event(cudaEvent_t event_handle, cudaStream_t stream_handle) {
+  cudaError_t error;
+  Stream* stream = stream_of(stream_handle, &error);
+  if (!stream) return error;
+  Event* event = event_of(event_handle);
+  if (!event || &event->device != &stream->device) return cudaErrorInvalidResourceHandle;
+  const uint64_t value = event->device.next_value(event->word);
+  error = event->device.send(Call::cudaEventRecord,
+                             cmd::cudaEventRecord{event->handle, stream->handle, value});
+  event->recorded.store(value, std::memory_order_release);
+  event->device.touch(*stream);
+  return error;
+}
+
+cudaError_t query_event(cudaEvent_t handle) {
+  Event* event = event_of(handle);
+  if (!event) return usable() != cudaSuccess ? usable() : cudaErrorInvalidResourceHandle;
+  Device& device = event->device;
+  const uint64_t value = event->recorded.load(std::memory_order_acquire);
+  if (const cudaError_t error = device.health(); error != cudaSuccess) return error;
+  if (!value) return cudaSuccess;
+  if (!device.reached(event->word, value)) return cudaErrorNotReady;
+  if (event->observed.exchange(value) != value) device.writer().observed(event->word, 1, value);
+  return cudaSuccess;
+}
+
+cudaError_t synchronize_event(cudaEvent_t handle) {
+  Event* event = event_of(handle);
+  if (!event) return usable() != cudaSuccess ? usable() : cudaErrorInvalidResourceHandle;
+  const uint64_t value = event->recorded.load(std::memory_order_acquire);
+  if (!value) return event->device.health();
+  const cudaError_t error = event->device.wait(event->word, value);
+  if (error == cudaSuccess && event->observed.exchange(value) != value)
+    event->device.writer().observed(event->word, 1, value);
+  return error;
+}
+
+cudaError_t elapsed_ms(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  const Event* first = event_of(start);
+  const Event* last = event_of(end);
+  if (!ms) return cudaErrorInvalidValue;
+  if (!first || !last) return cudaErrorInvalidResourceHandle;
+  if ((first->flags | last->flags) & cudaEventDisableTiming) return cudaErrorInvalidResourceHandle;
+  if (!first->recorded.load() || !last->recorded.load()) return cudaErrorInvalidResourceHandle;
+  for (const cudaEvent_t event : {start, end})
+    if (const cudaError_t error = query_event(event); error != cudaSuccess) return error;
+  const uint64_t from = ring::time_ns(first->device.channel(), first->word);
+  const uint64_t to = ring::time_ns(last->device.channel(), last->word);
+  *ms = static_cast<float>((static_cast<double>(to) - static_cast<double>(from)) * 1e-6);
+  return cudaSuccess;
+}
+
+}  // namespace pyft::client
+
+using namespace pyft;          // NOLINT
+using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
+
+PYFT_API cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  enter(Api::cudaEventCreate);
+  return done(create_event(0, event));
+}
+
+PYFT_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
+  enter(Api::cudaEventCreateWithFlags);
+  return done(create_event(flags, event));
+}
+
+PYFT_API cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  enter(Api::cudaEventDestroy);
+  return done(destroy_event(event));
+}
+
+PYFT_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  enter(Api::cudaEventRecord);
+  return done(record_event(event, stream));
+}
+
+PYFT_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
+                                              unsigned int flags) {
+  enter(Api::cudaEventRecordWithFlags);
+  return done(record_event(event, stream));
+}
+
+PYFT_API cudaError_t cudaEventQuery(cudaEvent_t event) {
+  enter(Api::cudaEventQuery);
+  return done(query_event(event));
+}
+
+PYFT_API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  enter(Api::cudaEventSynchronize);
+  return done(synchronize_event(event));
+}
+
+PYFT_API cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  enter(Api::cudaEventElapsedTime);
+  return done(elapsed_ms(ms, start, end));
+}
+
+PYFT_API CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  enter(Api::cuEventCreate);
+  return static_cast<CUresult>(create_event(Flags, phEvent));
+}
+
+PYFT_API CUresult cuEventDestroy_v2(CUevent hEvent) {
+  enter(Api::cuEventDestroy_v2);
+  return static_cast<CUresult>(destroy_event(hEvent));
+}
+
+PYFT_API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  enter(Api::cuEventRecord);
+  return static_cast<CUresult>(record_event(hEvent, hStream));
+}
+
+PYFT_API CUresult cuEventQuery(CUevent hEvent) {
+  enter(Api::cuEventQuery);
+  return static_cast<CUresult>(query_event(hEvent));
+}
+
+PYFT_API CUresult cuEventSynchronize(CUevent hEvent) {
+  enter(Api::cuEventSynchronize);
+  return static_cast<CUresult>(synchronize_event(hEvent));
+}
+
+PYFT_API CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  enter(Api::cuEventElapsedTime_v2);
+  return static_cast<CUresult>(elapsed_ms(pMilliseconds, hStart, hEnd));
+}

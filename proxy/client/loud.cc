@@ -1,0 +1,28 @@
+#include "client/loud.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#undef PYFT_API
+#include "client/process.h"
+
+namespace pyft::client {
+
+long loud(Api api, long code) {
+  enter(api);
+  static std::atomic<bool> said[static_cast<size_t>(Api::kCount)];
+  if (!said[static_cast<size_t>(api)].exchange(true)) {
+    say(std::string("[") + api_name(api) + "] is not supported");
+    const char* strict = std::getenv("PYFT_STRICT");
+    if (strict && std::strcmp(strict, "1") == 0) std::abort();
+  }
+  return code;
+}
+
+const char* loud_text(Api api) {
+  loud(api, 0);
+  return "not supported by pyft";
+}
+
+}  // namespace pyft::client

@@ -1,0 +1,92 @@
+#include "client/process.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "ring/wait.h"
+
+namespace pyft::client {
+
+std::atomic<uint64_t> call_counts[static_cast<size_t>(Api::kCount)];
+
+namespace {
+
+thread_local int thread_device = 0;
+thread_local cudaError_t thread_error = cudaSuccess;
+
+// CUDA_VISIBLE_DEVICES as the driver reads it: numbers, ends at the first one that is no device.
+std::vector<int> visible_devices(int count) {
+  std::vector<int> devices;
+  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (!list) {
+    for (int i = 0; i < count; ++i) devices.push_back(i);
+    return devices;
+  }
+  for (const char* at = list; *at;) {
+    char* end = nullptr;
+    const long device = std::strtol(at, &end, 10);
+    if (end == at || device < 0 || device >= count) break;
+    devices.push_back(static_cast<int>(device));
+    at = *end == ',' ? end + 1 : end;
+    if (*end && *end != ',') break;
+  }
+  return devices;
+}
+
+Process make_process() {
+  Process made;
+  const char* agent = std::getenv("PYFT_AGENT");
+  const char* off = std::getenv("PYFT_DISABLE");
+  made.enabled = agent && *agent && !(off && std::strcmp(off, "1") == 0);
+  if (!made.enabled) return made;
+  made.agent = agent;
+  const char* count = std::getenv("PYFT_DEVICES");
+  const int devices = count ? std::atoi(count) : 1;
+  made.devices = visible_devices(devices < kMaxDevices ? devices : kMaxDevices);
+  return made;
+}
+
+}  // namespace
+
+const Process& process() {
+  static const Process* const made = new Process(make_process());  // outlives atexit handlers
+  return *made;
+}
+
+cudaError_t usable() {
+  if (!process().enabled) {
+    static std::atomic<bool> said{false};
+    if (!said.exchange(true))
+      say("no device: the proxy is off (PYFT_AGENT is not set, or PYFT_DISABLE=1)");
+    return cudaErrorNoDevice;
+  }
+  if (ring::in_forked_child()) return cudaErrorInitializationError;
+  return process().devices.empty() ? cudaErrorNoDevice : cudaSuccess;
+}
+
+int current_device() {
+  return thread_device;
+}
+void set_current_device(int ordinal) {
+  thread_device = ordinal;
+}
+
+cudaError_t done(cudaError_t error) {
+  if (error != cudaSuccess) [[unlikely]]
+    thread_error = error;
+  return error;
+}
+
+cudaError_t last_error(bool clear) {
+  const cudaError_t error = thread_error;
+  if (clear) thread_error = cudaSuccess;
+  return error;
+}
+
+void say(const std::string& sentence) {
+  std::fprintf(stderr, "pyft: %s\n", sentence.c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace pyft::client

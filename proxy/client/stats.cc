@@ -1,0 +1,47 @@
+// What the Python hooks call, and the counters they and the agent read.
+#include <cstring>
+
+#include "client/device.h"
+
+using namespace pyft;          // NOLINT
+using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
+
+namespace {
+
+template <class Use>
+int for_each_device(Use use) {
+  int failures = 0;
+  if (usable() != cudaSuccess) return 0;
+  for (int ordinal = 0; ordinal < kMaxDevices; ++ordinal)
+    if (Device* device = attached_or_null(ordinal))
+      if (!use(*device)) ++failures;
+  return failures;
+}
+
+}  // namespace
+
+// A cut on every attached device: what lies before it need not be replayed once it is committed.
+// Returns the number of devices where it failed.
+PYFT_API int pyft_cut() {
+  return for_each_device([](Device& d) { return static_cast<bool>(d.writer().cut()); });
+}
+
+// Later entries wait until the last cut is safe.
+PYFT_API int pyft_gate() {
+  return for_each_device([](Device& d) { return static_cast<bool>(d.writer().gate()); });
+}
+
+// Text "name count\n" for every function called so far, then "total: …". Returns the length it
+// needs; writes at most `bytes` with a final NUL.
+PYFT_API size_t pyft_stats(char* out, size_t bytes) {
+  std::string text;
+  for (size_t i = 0; i < static_cast<size_t>(Api::kCount); ++i)
+    if (const uint64_t count = call_counts[i].load(std::memory_order_relaxed))
+      text += std::string(api_name(static_cast<Api>(i))) + " " + std::to_string(count) + "\n";
+  if (out && bytes) {
+    const size_t n = text.size() < bytes - 1 ? text.size() : bytes - 1;
+    std::memcpy(out, text.data(), n);
+    out[n] = 0;
+  }
+  return text.size() + 1;
+}

@@ -1,0 +1,277 @@
+#include "client/stream.h"
+
+#include "api/commands.h"
+#include "client/handles.h"
+
+namespace pyft::client {
+
+Stream* stream_of(cudaStream_t handle, cudaError_t* error) {
+  const auto value = reinterpret_cast<uint64_t>(handle);
+  if (value <= 2) {
+    Device* device = attached(error);
+    if (!device) return nullptr;
+    return value == 2 ? &device->thread_stream() : &device->null_stream();
+  }
+  *error = usable();
+  if (*error != cudaSuccess) return nullptr;
+  auto* stream = static_cast<Stream*>(find_word_handle(value, HandleKind::kStream));
+  if (!stream) *error = cudaErrorInvalidResourceHandle;
+  return stream;
+}
+
+cudaError_t create_stream(unsigned flags, int priority, cudaStream_t* out) {
+  if (!out) return cudaErrorInvalidValue;
+  cudaError_t error;
+  Device* device = attached(&error);
+  if (!device) return error;
+  const auto make = [](uint64_t handle, void* context) -> void* {
+    return new Stream(*static_cast<Device*>(context), handle, Handle{handle}.index());
+  };
+  const uint64_t handle = mint_word_handle(HandleKind::kStream, make, device);
+  if (!handle) return cudaErrorMemoryAllocation;
+  auto* stream = static_cast<Stream*>(find_word_handle(handle, HandleKind::kStream));
+  stream->flags = flags;
+  stream->priority = priority;
+  device->add_stream(stream);
+  *out = reinterpret_cast<cudaStream_t>(handle);
+  return device->send(Call::cudaStreamCreateWithPriority,
+                      cmd::cudaStreamCreateWithPriority{handle, flags, priority});
+}
+
+// What is still running on the stream runs on; the fence makes cudaDeviceSynchronize wait for it.
+cudaError_t destroy_stream(cudaStream_t handle) {
+  cudaError_t error;
+  Stream* stream = stream_of(handle, &error);
+  if (!stream) return error;
+  if (stream->handle <= 2) return cudaErrorInvalidResourceHandle;
+  Device& device = stream->device;
+  device.touch(device.null_stream());
+  device.remove_stream(stream);
+  error = device.send(Call::cudaStreamDestroy, cmd::cudaStreamDestroy{stream->handle});
+  delete static_cast<Stream*>(end_word_handle(stream->handle, HandleKind::kStream));
+  return error;
+}
+
+cudaError_t query_stream(Stream& stream) {
+  uint64_t value = 0;
+  Device& device = stream.device;
+  if (const cudaError_t error = device.fence(stream, &value); error != cudaSuccess) return error;
+  if (const cudaError_t error = device.health(); error != cudaSuccess) return error;
+  if (!device.reached(stream.word, value)) return cudaErrorNotReady;
+  if (stream.observed.exchange(value) != value) device.writer().observed(stream.word, 0, value);
+  return cudaSuccess;
+}
+
+cudaError_t wait_event(cudaStream_t handle, cudaEvent_t event_handle, unsigned flags) {
+  cudaError_t error;
+  Stream* stream = stream_of(handle, &error);
+  if (!stream) return error;
+  Event* event = event_of(event_handle);
+  if (!event) return cudaErrorInvalidResourceHandle;
+  const uint64_t recorded = event->recorded.load(std::memory_order_acquire);
+  if (!recorded) return cudaSuccess;      // an event never recorded counts as complete
+  if (&event->device != &stream->device)  // another server's event: the host waits for it
+    return event->device.wait(event->word, recorded);
+  error = stream->device.send(Call::cudaStreamWaitEvent,
+                              cmd::cudaStreamWaitEvent{stream->handle, event->handle, flags, 0});
+  stream->device.touch(*stream);
+  return error;
+}
+
+}  // namespace pyft::client
+
+using namespace pyft;          // NOLINT
+using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
+
+namespace {
+
+cudaError_t with_stream(cudaStream_t handle, cudaError_t (*use)(Stream&)) {
+  cudaError_t error;
+  Stream* stream = stream_of(handle, &error);
+  return stream ? use(*stream) : error;
+}
+
+cudaError_t synchronize(cudaStream_t handle) {
+  return with_stream(handle, [](Stream& s) { return s.device.synchronize(s); });
+}
+
+}  // namespace
+
+PYFT_API cudaError_t cudaStreamCreate(cudaStream_t* pStream) {
+  enter(Api::cudaStreamCreate);
+  return done(create_stream(0, 0, pStream));
+}
+
+PYFT_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags) {
+  enter(Api::cudaStreamCreateWithFlags);
+  return done(create_stream(flags, 0, pStream));
+}
+
+PYFT_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int flags,
+                                                  int priority) {
+  enter(Api::cudaStreamCreateWithPriority);
+  return done(create_stream(flags, priority, pStream));
+}
+
+PYFT_API cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  enter(Api::cudaStreamDestroy);
+  return done(destroy_stream(stream));
+}
+
+PYFT_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  enter(Api::cudaStreamSynchronize);
+  return done(synchronize(stream));
+}
+
+PYFT_API cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  enter(Api::cudaStreamQuery);
+  return done(with_stream(stream, query_stream));
+}
+
+PYFT_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                         unsigned int flags) {
+  enter(Api::cudaStreamWaitEvent);
+  return done(wait_event(stream, event, flags));
+}
+
+PYFT_API cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) {
+  enter(Api::cudaStreamGetPriority);
+  cudaError_t error;
+  const Stream* stream = stream_of(hStream, &error);
+  if (stream && priority) *priority = stream->priority;
+  return done(stream ? cudaSuccess : error);
+}
+
+PYFT_API cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
+  enter(Api::cudaStreamGetFlags);
+  cudaError_t error;
+  const Stream* stream = stream_of(hStream, &error);
+  if (stream && flags) *flags = stream->flags;
+  return done(stream ? cudaSuccess : error);
+}
+
+PYFT_API cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int* device) {
+  enter(Api::cudaStreamGetDevice);
+  cudaError_t error;
+  Stream* stream = stream_of(hStream, &error);
+  if (stream && device) *device = stream->device.ordinal();
+  return done(stream ? cudaSuccess : error);
+}
+
+PYFT_API cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* streamId) {
+  enter(Api::cudaStreamGetId);
+  cudaError_t error;
+  const Stream* stream = stream_of(hStream, &error);
+  if (stream && streamId) *streamId = stream->word + 1;
+  return done(stream ? cudaSuccess : error);
+}
+
+PYFT_API cudaError_t cudaDeviceSynchronize() {
+  enter(Api::cudaDeviceSynchronize);
+  cudaError_t error;
+  Device* device = attached(&error);
+  return done(device ? device->synchronize_all() : error);
+}
+
+PYFT_API cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
+                                           enum cudaStreamCaptureStatus* pCaptureStatus) {
+  enter(Api::cudaStreamIsCapturing);
+  if (!pCaptureStatus) return done(cudaErrorInvalidValue);
+  *pCaptureStatus = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+PYFT_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
+                                              enum cudaStreamCaptureStatus* captureStatus_out,
+                                              unsigned long long* id_out, cudaGraph_t* graph_out,
+                                              const cudaGraphNode_t** dependencies_out,
+                                              const cudaGraphEdgeData** edgeData_out,
+                                              size_t* numDependencies_out) {
+  enter(Api::cudaStreamGetCaptureInfo);
+  if (!captureStatus_out) return done(cudaErrorInvalidValue);
+  *captureStatus_out = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+PYFT_API cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode) {
+  enter(Api::cudaThreadExchangeStreamCaptureMode);
+  thread_local enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+  if (!mode) return done(cudaErrorInvalidValue);
+  std::swap(current, *mode);
+  return cudaSuccess;
+}
+
+// ---- driver spelling -------------------------------------------------------------------------
+
+PYFT_API CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  enter(Api::cuStreamCreate);
+  return static_cast<CUresult>(create_stream(Flags, 0, phStream));
+}
+
+PYFT_API CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  enter(Api::cuStreamCreateWithPriority);
+  return static_cast<CUresult>(create_stream(flags, priority, phStream));
+}
+
+PYFT_API CUresult cuStreamDestroy_v2(CUstream hStream) {
+  enter(Api::cuStreamDestroy_v2);
+  return static_cast<CUresult>(destroy_stream(hStream));
+}
+
+PYFT_API CUresult cuStreamSynchronize(CUstream hStream) {
+  enter(Api::cuStreamSynchronize);
+  return static_cast<CUresult>(synchronize(hStream));
+}
+
+PYFT_API CUresult cuStreamQuery(CUstream hStream) {
+  enter(Api::cuStreamQuery);
+  return static_cast<CUresult>(with_stream(hStream, query_stream));
+}
+
+PYFT_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  enter(Api::cuStreamWaitEvent);
+  return static_cast<CUresult>(wait_event(hStream, hEvent, Flags));
+}
+
+PYFT_API CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
+  enter(Api::cuStreamGetPriority);
+  cudaError_t error;
+  const Stream* stream = stream_of(hStream, &error);
+  if (stream && priority) *priority = stream->priority;
+  return static_cast<CUresult>(stream ? cudaSuccess : error);
+}
+
+PYFT_API CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
+  enter(Api::cuStreamGetFlags);
+  cudaError_t error;
+  const Stream* stream = stream_of(hStream, &error);
+  if (stream && flags) *flags = stream->flags;
+  return static_cast<CUresult>(stream ? cudaSuccess : error);
+}
+
+PYFT_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  enter(Api::cuStreamIsCapturing);
+  if (!captureStatus) return CUDA_ERROR_INVALID_VALUE;
+  *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+PYFT_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
+                                            CUstreamCaptureStatus* captureStatus_out,
+                                            cuuint64_t* id_out, CUgraph* graph_out,
+                                            const CUgraphNode** dependencies_out,
+                                            const CUgraphEdgeData** edgeData_out,
+                                            size_t* numDependencies_out) {
+  enter(Api::cuStreamGetCaptureInfo_v3);
+  if (!captureStatus_out) return CUDA_ERROR_INVALID_VALUE;
+  *captureStatus_out = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+PYFT_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  enter(Api::cuThreadExchangeStreamCaptureMode);
+  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
+  std::swap(current, *mode);
+  return CUDA_SUCCESS;
+}

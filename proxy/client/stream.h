@@ -1,0 +1,57 @@
+// Streams and events as the client sees them: minted handles and completion words.
+#ifndef PYFT_CLIENT_STREAM_H_
+#define PYFT_CLIENT_STREAM_H_
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "client/device.h"
+
+namespace pyft::client {
+
+// `work` counts commands appended on the stream; a fence is due when it differs from fenced_work.
+struct Stream {
+  Stream(Device& device, uint64_t handle, uint32_t word)
+      : device(device), handle(handle), word(word) {}
+  Device& device;
+  uint64_t handle;
+  uint32_t word;
+  unsigned flags = 0;
+  int priority = 0;
+  std::atomic<uint64_t> work{0};
+  std::atomic<uint64_t> observed{0};  // fence value the program knows is reached
+  std::mutex fence_mutex;             // guards the two below
+  uint64_t fenced_work = 0, fence_value = 0;
+};
+
+struct Event {
+  Event(Device& device, uint64_t handle, uint32_t word, unsigned flags)
+      : device(device), handle(handle), word(word), flags(flags) {}
+  Device& device;
+  uint64_t handle;
+  uint32_t word;
+  unsigned flags;
+  std::atomic<uint64_t> recorded{0};  // value of the last record, 0: never
+  std::atomic<uint64_t> observed{0};
+};
+
+// The stream behind a handle; 0, 1 and 2 mean streams of the current device. nullptr: no such
+// stream, *error says why.
+Stream* stream_of(cudaStream_t handle, cudaError_t* error);
+Event* event_of(cudaEvent_t handle);
+
+cudaError_t create_stream(unsigned flags, int priority, cudaStream_t* out);
+cudaError_t destroy_stream(cudaStream_t handle);
+cudaError_t query_stream(Stream& stream);
+cudaError_t create_event(unsigned flags, cudaEvent_t* out);
+cudaError_t destroy_event(cudaEvent_t handle);
+cudaError_t record_event(cudaEvent_t event, cudaStream_t stream);
+cudaError_t query_event(cudaEvent_t event);
+cudaError_t synchronize_event(cudaEvent_t event);
+cudaError_t elapsed_ms(float* ms, cudaEvent_t start, cudaEvent_t end);
+cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+
+}  // namespace pyft::client
+
+#endif  // PYFT_CLIENT_STREAM_H_

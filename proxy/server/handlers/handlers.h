@@ -1,0 +1,65 @@
+// What hand-written handlers and the generated dispatch share.
+//
+// A handler gets a command of the right size whose numbers are otherwise anything a hostile client
+// may have written. Handles are resolved by the functions here; sizes and addresses are checked by
+// the handler that uses them. A broken Status ends the server; results of API calls go to finish().
+#ifndef PYFT_SERVER_HANDLERS_H_
+#define PYFT_SERVER_HANDLERS_H_
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "api/call_ids.h"
+#include "api/commands.h"
+#include "backend/backend.h"
+#include "server/session.h"
+
+namespace pyft::server {
+
+using Body = std::span<const std::byte>;
+using ring::EntryHeader;
+
+// Whose result codes a call returns.
+enum class Domain { kCuda, kCublas };
+
+template <class Command>
+bool read_body(Body body, Command* out) {
+  if (body.size() < sizeof *out) return false;
+  std::memcpy(out, body.data(), sizeof *out);
+  return true;
+}
+
+template <class Value>
+uint64_t to_word(Value value) {
+  static_assert(sizeof value <= sizeof(uint64_t));
+  uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof value);
+  return word;
+}
+
+Status short_body(const char* call);
+Status bad_handle(uint64_t handle);
+Status unknown_call(uint16_t call);
+
+bool resolve_stream(Session& session, uint64_t handle, CUstream* out);
+bool resolve_event(Session& session, uint64_t handle, CUevent* out);
+bool resolve_module(Session& session, uint64_t handle, CUmodule* out);
+bool resolve_kernel(Session& session, uint64_t handle, CUfunction* out);
+// Resolves the handle and brings it into the state the command carries.
+bool apply_blas_state(Session& session, const BlasState& state, cublasHandle_t* out);
+void* scalar_address(const BlasState& state, const Scalar& scalar);
+void* result_address(const BlasState& state, uint64_t address, uint64_t* host_result);
+
+// Answers who waits. The failure of a call nobody waits for is said on stderr and becomes the
+// client's sticky error: it must not get lost.
+Status finish(Session& session, const EntryHeader& header, const char* name, Domain domain,
+              int code, const uint64_t* values = nullptr, size_t count = 0, Body bytes = {});
+Status missing(Session& session, const EntryHeader& header, const char* name, int code);
+
+}  // namespace pyft::server
+
+#include "api/handler_declarations.h"
+
+#endif  // PYFT_SERVER_HANDLERS_H_

@@ -1,0 +1,182 @@
+// Device memory is mapped at the addresses the client chose; pinned memory is registered where the
+// shared window already lies. Addresses of copies are for the backend to judge: module variables,
+// which only it knows, are legal targets, and a wrong one costs the client its own server at worst.
+#include <unordered_map>
+
+#include "server/handlers/handlers.h"
+
+namespace pyft::server {
+namespace {
+
+constexpr uint64_t kGranule = uint64_t{2} << 20;
+
+struct Mappings {
+  struct Mapping {
+    CUmemGenericAllocationHandle handle;
+    uint64_t bytes;
+  };
+  std::unordered_map<uint64_t, Mapping> by_address;
+};
+
+struct PinnedRanges {
+  std::unordered_map<uint64_t, uint64_t> bytes_by_address;
+};
+
+CUmemAllocationProp properties(uint32_t device) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop.location.id = static_cast<int>(device);
+  return prop;
+}
+
+int map_memory(Session& session, uint64_t address, uint64_t bytes) {
+  const backend::Table& api = session.backend();
+  const CUmemAllocationProp prop = properties(session.device());
+  CUmemGenericAllocationHandle handle{};
+  if (const CUresult code = api.cuMemCreate(&handle, bytes, &prop, 0)) return code;
+  if (const CUresult code = api.cuMemMap(address, bytes, 0, handle, 0)) {
+    api.cuMemRelease(handle);
+    return code;
+  }
+  CUmemAccessDesc access{};
+  access.location = prop.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (const CUresult code = api.cuMemSetAccess(address, bytes, &access, 1)) {
+    api.cuMemUnmap(address, bytes);
+    api.cuMemRelease(handle);
+    return code;
+  }
+  session.state<Mappings>().by_address[address] = {handle, bytes};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Status do_cudaMalloc(Session& session, const EntryHeader& header, const cmd::cudaMalloc& c, Body,
+                     Body) {
+  if (c.bytes == 0 || (c.address | c.bytes) % kGranule ||
+      !session.in_device_window(c.address, c.bytes))
+    return Status::broken("cudaMalloc of [" + std::to_string(c.bytes) + "] bytes at [" +
+                          std::to_string(c.address) + "] lies outside the device window");
+  return finish(session, header, "cudaMalloc", Domain::kCuda,
+                map_memory(session, c.address, c.bytes));
+}
+
+// Unmapping is not documented to wait for running work, so the server does.
+Status do_cudaFree(Session& session, const EntryHeader& header, const cmd::cudaFree& c, Body,
+                   Body) {
+  auto& mappings = session.state<Mappings>().by_address;
+  const auto found = mappings.find(c.address);
+  if (found == mappings.end() || found->second.bytes != c.bytes)
+    return Status::broken("cudaFree of [" + std::to_string(c.address) + "], which is not mapped");
+  const backend::Table& api = session.backend();
+  int code = api.cuCtxSynchronize();
+  if (code == 0) code = api.cuMemUnmap(c.address, c.bytes);
+  if (code == 0) code = api.cuMemRelease(found->second.handle);
+  mappings.erase(found);
+  return finish(session, header, "cudaFree", Domain::kCuda, code);
+}
+
+Status do_cudaHostAlloc(Session& session, const EntryHeader& header, const cmd::cudaHostAlloc& c,
+                        Body, Body) {
+  if (c.bytes == 0 || !session.in_pinned(c.address, c.bytes))
+    return Status::broken("cudaHostAlloc at [" + std::to_string(c.address) +
+                          "] lies outside the pinned window");
+  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  const int code =
+      session.backend().cuMemHostRegister_v2(reinterpret_cast<void*>(c.address), c.bytes, kFlags);
+  if (code == 0) session.state<PinnedRanges>().bytes_by_address[c.address] = c.bytes;
+  return finish(session, header, "cudaHostAlloc", Domain::kCuda, code);
+}
+
+Status do_cudaFreeHost(Session& session, const EntryHeader& header, const cmd::cudaFreeHost& c,
+                       Body, Body) {
+  if (!session.state<PinnedRanges>().bytes_by_address.erase(c.address))
+    return Status::broken("cudaFreeHost of [" + std::to_string(c.address) +
+                          "], which is not allocated");
+  int code = session.backend().cuCtxSynchronize();
+  if (code == 0) code = session.backend().cuMemHostUnregister(reinterpret_cast<void*>(c.address));
+  return finish(session, header, "cudaFreeHost", Domain::kCuda, code);
+}
+
+// The backend snapshots pageable sources at the call, so the arena may be reused afterwards.
+Status do_pyftWriteDevice(Session& session, const EntryHeader& header,
+                          const cmd::pyftWriteDevice& c, Body, Body payload) {
+  CUstream stream;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  return finish(
+      session, header, "cuMemcpyHtoDAsync_v2", Domain::kCuda,
+      session.backend().cuMemcpyHtoDAsync_v2(c.dst, payload.data(), payload.size(), stream));
+}
+
+Status do_pyftReadDevice(Session& session, const EntryHeader& header, const cmd::pyftReadDevice& c,
+                         Body, Body) {
+  CUstream stream;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  const uint64_t size = session.channel().bounce_bytes();
+  if (c.bounce_offset > size || c.bytes > size - c.bounce_offset)
+    return Status::broken("pyftReadDevice of [" + std::to_string(c.bytes) +
+                          "] bytes leaves the bounce area");
+  return finish(session, header, "cuMemcpyDtoHAsync_v2", Domain::kCuda,
+                session.backend().cuMemcpyDtoHAsync_v2(session.channel().bounce() + c.bounce_offset,
+                                                       c.src, c.bytes, stream));
+}
+
+Status do_cudaMemcpyAsync(Session& session, const EntryHeader& header,
+                          const cmd::cudaMemcpyAsync& c, Body, Body) {
+  CUstream stream;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  return finish(session, header, "cuMemcpyAsync", Domain::kCuda,
+                session.backend().cuMemcpyAsync(c.dst, c.src, c.bytes, stream));
+}
+
+Status do_cudaMemcpy2DAsync(Session& session, const EntryHeader& header,
+                            const cmd::cudaMemcpy2DAsync& c, Body, Body) {
+  CUstream stream;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  CUDA_MEMCPY2D job{};
+  job.srcMemoryType = job.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  job.srcDevice = c.src;
+  job.srcPitch = c.src_pitch;
+  job.dstDevice = c.dst;
+  job.dstPitch = c.dst_pitch;
+  job.WidthInBytes = c.width;
+  job.Height = c.height;
+  return finish(session, header, "cuMemcpy2DAsync_v2", Domain::kCuda,
+                session.backend().cuMemcpy2DAsync_v2(&job, stream));
+}
+
+Status do_cudaMemsetAsync(Session& session, const EntryHeader& header,
+                          const cmd::cudaMemsetAsync& c, Body, Body) {
+  CUstream stream;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  const backend::Table& api = session.backend();
+  int code = CUDA_ERROR_INVALID_VALUE;
+  if (c.element_bytes == 1)
+    code = api.cuMemsetD8Async(c.dst, static_cast<unsigned char>(c.value), c.count, stream);
+  else if (c.element_bytes == 2)
+    code = api.cuMemsetD16Async(c.dst, static_cast<unsigned short>(c.value), c.count, stream);
+  else if (c.element_bytes == 4)
+    code = api.cuMemsetD32Async(c.dst, c.value, c.count, stream);
+  return finish(session, header, "cudaMemsetAsync", Domain::kCuda, code);
+}
+
+Status do_cudaMemset2DAsync(Session& session, const EntryHeader& header,
+                            const cmd::cudaMemset2DAsync& c, Body, Body) {
+  CUstream stream;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  const backend::Table& api = session.backend();
+  int code = CUDA_ERROR_INVALID_VALUE;
+  if (c.element_bytes == 1)
+    code = api.cuMemsetD2D8Async(c.dst, c.pitch, static_cast<unsigned char>(c.value), c.width,
+                                 c.height, stream);
+  else if (c.element_bytes == 2)
+    code = api.cuMemsetD2D16Async(c.dst, c.pitch, static_cast<unsigned short>(c.value), c.width,
+                                  c.height, stream);
+  else if (c.element_bytes == 4)
+    code = api.cuMemsetD2D32Async(c.dst, c.pitch, c.value, c.width, c.height, stream);
+  return finish(session, header, "cudaMemset2DAsync", Domain::kCuda, code);
+}
+
+}  // namespace pyft::server

@@ -1,0 +1,109 @@
+#include <string>
+#include <vector>
+
+#include "server/handlers/handlers.h"
+
+namespace pyft::server {
+namespace {
+
+constexpr size_t kMaxName = 64 << 10;
+
+KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code) {
+  KernelInfo info;
+  for (uint32_t i = 0; i < KernelInfo::kAttributes; ++i) {
+    int value = 0;  // attributes the backend does not know stay zero
+    if (api.cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(i), function) == 0)
+      info.attributes[i] = value;
+  }
+  for (size_t offset = 0, bytes = 0;
+       api.cuFuncGetParamInfo(function, info.param_count, &offset, &bytes) == 0;) {
+    if (info.param_count == KernelInfo::kMaxParams) {
+      *code = CUDA_ERROR_NOT_SUPPORTED;
+      break;
+    }
+    info.params[info.param_count++] = {static_cast<uint16_t>(offset), static_cast<uint16_t>(bytes)};
+    if (offset + bytes > info.param_bytes) info.param_bytes = static_cast<uint32_t>(offset + bytes);
+  }
+  return info;
+}
+
+std::string name_of(Body payload) {
+  return {reinterpret_cast<const char*>(payload.data()), payload.size()};
+}
+
+}  // namespace
+
+Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
+                           const cmd::cuModuleLoadData& c, Body, Body payload) {
+  if (payload.size() < 16) return Status::broken("a module of less than 16 bytes");
+  CUmodule module = nullptr;
+  const int code = session.backend().cuModuleLoadData(&module, payload.data());
+  const Handle handle{c.handle};
+  if (code == 0 && (handle.kind() != HandleKind::kModule ||
+                    !session.table(HandleKind::kModule).bind(handle, module)))
+    return bad_handle(c.handle);
+  return finish(session, header, "cuModuleLoadData", Domain::kCuda, code);
+}
+
+Status do_cuModuleUnload(Session& session, const EntryHeader& header, const cmd::cuModuleUnload& c,
+                         Body, Body) {
+  void* module = session.table(HandleKind::kModule).unbind(Handle{c.handle});
+  if (!module) return bad_handle(c.handle);
+  return finish(session, header, "cuModuleUnload", Domain::kCuda,
+                session.backend().cuModuleUnload(static_cast<CUmodule>(module)));
+}
+
+Status do_cuModuleGetFunction(Session& session, const EntryHeader& header,
+                              const cmd::cuModuleGetFunction& c, Body, Body payload) {
+  CUmodule module;
+  if (!resolve_module(session, c.module, &module)) return bad_handle(c.module);
+  if (payload.size() > kMaxName) return Status::broken("a kernel name is longer than 64 KiB");
+  CUfunction function = nullptr;
+  int code = session.backend().cuModuleGetFunction(&function, module, name_of(payload).c_str());
+  if (code != 0) return finish(session, header, "cuModuleGetFunction", Domain::kCuda, code);
+  const KernelInfo info = kernel_info(session.backend(), function, &code);
+  const Handle handle{c.handle};
+  if (code == 0 && (handle.kind() != HandleKind::kKernel ||
+                    !session.table(HandleKind::kKernel).bind(handle, function)))
+    return bad_handle(c.handle);
+  return finish(session, header, "cuModuleGetFunction", Domain::kCuda, code, nullptr, 0,
+                std::as_bytes(std::span(&info, 1)));
+}
+
+Status do_cuModuleGetGlobal_v2(Session& session, const EntryHeader& header,
+                               const cmd::cuModuleGetGlobal_v2& c, Body, Body payload) {
+  CUmodule module;
+  if (!resolve_module(session, c.module, &module)) return bad_handle(c.module);
+  if (payload.size() > kMaxName) return Status::broken("a variable name is longer than 64 KiB");
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  const int code =
+      session.backend().cuModuleGetGlobal_v2(&address, &bytes, module, name_of(payload).c_str());
+  const uint64_t values[] = {address, bytes};
+  return finish(session, header, "cuModuleGetGlobal_v2", Domain::kCuda, code, values, 2);
+}
+
+Status do_cuFuncSetAttribute(Session& session, const EntryHeader& header,
+                             const cmd::cuFuncSetAttribute& c, Body, Body) {
+  CUfunction function;
+  if (!resolve_kernel(session, c.kernel, &function)) return bad_handle(c.kernel);
+  const auto attribute = static_cast<CUfunction_attribute>(c.attribute);
+  return finish(session, header, "cuFuncSetAttribute", Domain::kCuda,
+                session.backend().cuFuncSetAttribute(function, attribute, c.value));
+}
+
+Status do_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    Session& session, const EntryHeader& header,
+    const cmd::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags& c, Body, Body) {
+  CUfunction function;
+  if (!resolve_kernel(session, c.kernel, &function)) return bad_handle(c.kernel);
+  int blocks = 0;
+  const auto query = session.backend().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+  if (!query) return missing(session, header, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 801);
+  const int code = query(&blocks, function, c.block_size, c.shared_bytes, c.flags);
+  const uint64_t values[] = {static_cast<uint64_t>(blocks)};
+  return finish(session, header, "cuOccupancyMaxActiveBlocksPerMultiprocessor", Domain::kCuda, code,
+                values, 1);
+}
+
+}  // namespace pyft::server

@@ -1,0 +1,70 @@
+#include "server/handlers/handlers.h"
+
+namespace pyft::server {
+namespace {
+
+// Binds a minted handle; a creation that fails cannot be taken back, so it becomes sticky.
+Status bind_minted(Session& session, const EntryHeader& header, const char* name, uint64_t value,
+                   HandleKind kind, int code, void* object) {
+  const Handle handle{value};
+  if (code == 0 && (handle.kind() != kind || !session.table(kind).bind(handle, object)))
+    return bad_handle(value);
+  return finish(session, header, name, Domain::kCuda, code);
+}
+
+}  // namespace
+
+Status do_cudaStreamCreateWithPriority(Session& session, const EntryHeader& header,
+                                       const cmd::cudaStreamCreateWithPriority& c, Body, Body) {
+  CUstream stream = nullptr;
+  const int code = session.backend().cuStreamCreateWithPriority(&stream, c.flags, c.priority);
+  return bind_minted(session, header, "cuStreamCreateWithPriority", c.handle, HandleKind::kStream,
+                     code, stream);
+}
+
+Status do_cudaStreamDestroy(Session& session, const EntryHeader& header,
+                            const cmd::cudaStreamDestroy& c, Body, Body) {
+  void* stream = session.table(HandleKind::kStream).unbind(Handle{c.handle});
+  if (!stream) return bad_handle(c.handle);
+  return finish(session, header, "cuStreamDestroy_v2", Domain::kCuda,
+                session.backend().cuStreamDestroy_v2(static_cast<CUstream>(stream)));
+}
+
+Status do_cudaStreamWaitEvent(Session& session, const EntryHeader& header,
+                              const cmd::cudaStreamWaitEvent& c, Body, Body) {
+  CUstream stream;
+  CUevent event;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  if (!resolve_event(session, c.event, &event)) return bad_handle(c.event);
+  return finish(session, header, "cuStreamWaitEvent", Domain::kCuda,
+                session.backend().cuStreamWaitEvent(stream, event, c.flags));
+}
+
+Status do_cudaEventCreateWithFlags(Session& session, const EntryHeader& header,
+                                   const cmd::cudaEventCreateWithFlags& c, Body, Body) {
+  CUevent event = nullptr;
+  const int code = session.backend().cuEventCreate(&event, c.flags);
+  return bind_minted(session, header, "cuEventCreate", c.handle, HandleKind::kEvent, code, event);
+}
+
+Status do_cudaEventDestroy(Session& session, const EntryHeader& header,
+                           const cmd::cudaEventDestroy& c, Body, Body) {
+  void* event = session.table(HandleKind::kEvent).unbind(Handle{c.handle});
+  if (!event) return bad_handle(c.handle);
+  return finish(session, header, "cuEventDestroy_v2", Domain::kCuda,
+                session.backend().cuEventDestroy_v2(static_cast<CUevent>(event)));
+}
+
+// The device's event is what other streams wait for; the word is what the client reads.
+Status do_cudaEventRecord(Session& session, const EntryHeader& header,
+                          const cmd::cudaEventRecord& c, Body, Body) {
+  CUstream stream;
+  CUevent event;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  if (!resolve_event(session, c.event, &event)) return bad_handle(c.event);
+  const int code = session.backend().cuEventRecord(event, stream);
+  if (code != 0) return finish(session, header, "cuEventRecord", Domain::kCuda, code);
+  return session.publish_on_stream(stream, Handle{c.event}.index(), c.value);
+}
+
+}  // namespace pyft::server

@@ -1,0 +1,68 @@
+#include <cstdio>
+
+#include "server/handlers/handlers.h"
+
+namespace pyft::server {
+namespace {
+
+template <class Object>
+bool resolve(Session& session, uint64_t handle, HandleKind kind, Object* out) {
+  *out = static_cast<Object>(session.find(handle, kind));
+  return *out != nullptr;
+}
+
+int cuda_code(Domain domain, int code) {
+  if (domain == Domain::kCuda) return code;
+  return code == CUBLAS_STATUS_NOT_SUPPORTED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_UNKNOWN;
+}
+
+}  // namespace
+
+Status short_body(const char* call) {
+  return Status::broken(std::string("the body of [") + call + "] is too short");
+}
+
+Status bad_handle(uint64_t handle) {
+  return Status::broken("handle [" + std::to_string(handle) + "] names no object of that kind");
+}
+
+Status unknown_call(uint16_t call) {
+  return Status::broken("call [" + std::to_string(call) + "] does not exist");
+}
+
+bool resolve_stream(Session& session, uint64_t handle, CUstream* out) {
+  void* stream = nullptr;
+  if (!session.find_stream(handle, &stream)) return false;
+  *out = static_cast<CUstream>(stream);
+  return true;
+}
+
+bool resolve_event(Session& session, uint64_t handle, CUevent* out) {
+  return resolve(session, handle, HandleKind::kEvent, out);
+}
+
+bool resolve_module(Session& session, uint64_t handle, CUmodule* out) {
+  return resolve(session, handle, HandleKind::kModule, out);
+}
+
+bool resolve_kernel(Session& session, uint64_t handle, CUfunction* out) {
+  return resolve(session, handle, HandleKind::kKernel, out);
+}
+
+Status finish(Session& session, const EntryHeader& header, const char* name, Domain domain,
+              int code, const uint64_t* values, size_t count, Body bytes) {
+  if (header.flags & ring::kWantsReply) return session.reply(header, code, {values, count}, bytes);
+  if (code == 0) return Status::good();
+  if (session.channel().control().sticky_error.load() == 0)
+    std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]\n",
+                 static_cast<unsigned long long>(header.seq), name, code);
+  session.set_sticky(cuda_code(domain, code));
+  return Status::good();
+}
+
+Status missing(Session& session, const EntryHeader& header, const char* name, int code) {
+  std::fprintf(stderr, "pyft-server: the backend has no [%s]\n", name);
+  return finish(session, header, name, Domain::kCuda, code);
+}
+
+}  // namespace pyft::server

@@ -1,0 +1,120 @@
+// The few NVML functions frameworks ask before they touch CUDA: how many devices there are. Needs
+// no device and no agent, so that it also answers in a forked child.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#define NVML_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using nvmlReturn_t = int;
+using nvmlDevice_t = struct Device*;
+enum { kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kInsufficientSize = 7 };
+constexpr int kCudaVersion = 13000;
+
+unsigned device_count() {
+  const char* agent = std::getenv("PYFT_AGENT");
+  const char* off = std::getenv("PYFT_DISABLE");
+  if (!agent || !*agent || (off && std::strcmp(off, "1") == 0)) return 0;
+  const char* count = std::getenv("PYFT_DEVICES");
+  const int devices = count ? std::atoi(count) : 1;
+  return devices > 0 ? static_cast<unsigned>(devices) : 0;
+}
+
+nvmlReturn_t put(char* out, unsigned length, const char* text) {
+  if (!out) return kInvalidArgument;
+  if (std::strlen(text) + 1 > length) return kInsufficientSize;
+  std::strcpy(out, text);
+  return kSuccess;
+}
+
+// Handles are the index plus one, so that none is null.
+unsigned index_of(nvmlDevice_t device) {
+  return static_cast<unsigned>(reinterpret_cast<size_t>(device)) - 1;
+}
+
+nvmlReturn_t handle_by_index(unsigned index, nvmlDevice_t* device) {
+  if (!device || index >= device_count()) return kInvalidArgument;
+  *device = reinterpret_cast<nvmlDevice_t>(static_cast<size_t>(index) + 1);
+  return kSuccess;
+}
+
+nvmlReturn_t count_devices(unsigned* count) {
+  if (!count) return kInvalidArgument;
+  *count = device_count();
+  return kSuccess;
+}
+
+nvmlReturn_t cuda_version(int* version) {
+  if (!version) return kInvalidArgument;
+  *version = kCudaVersion;
+  return kSuccess;
+}
+
+}  // namespace
+
+NVML_API nvmlReturn_t nvmlInit() {
+  return kSuccess;
+}
+NVML_API nvmlReturn_t nvmlInit_v2() {
+  return kSuccess;
+}
+NVML_API nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
+  return kSuccess;
+}
+NVML_API nvmlReturn_t nvmlShutdown() {
+  return kSuccess;
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetCount(unsigned int* deviceCount) {
+  return count_devices(deviceCount);
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* deviceCount) {
+  return count_devices(deviceCount);
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
+  return handle_by_index(index, device);
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
+  return handle_by_index(index, device);
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
+  if (!index || index_of(device) >= device_count()) return kInvalidArgument;
+  *index = index_of(device);
+  return kSuccess;
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned int length) {
+  return put(name, length, "GPU behind pyft");
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned int length) {
+  char text[64];
+  std::snprintf(text, sizeof text, "GPU-70796674-0000-0000-0000-%012x", index_of(device));
+  return put(uuid, length, text);
+}
+
+NVML_API nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int length) {
+  return put(version, length, "580.00");
+}
+
+NVML_API nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int length) {
+  return put(version, length, "13.580.00");
+}
+
+NVML_API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* cudaDriverVersion) {
+  return cuda_version(cudaDriverVersion);
+}
+
+NVML_API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* cudaDriverVersion) {
+  return cuda_version(cudaDriverVersion);
+}
+
+NVML_API const char* nvmlErrorString(nvmlReturn_t result) {
+  return result == kSuccess ? "Success" : "Not supported or invalid argument";
+}
