@@ -219,8 +219,8 @@ class Printer {
                        : o.kind == OperandKind::kUReg ? ureg_text(o.index)
                                                       : reg_text(o.index);
     const char* select = info.select_names ? info.select_names[o.select] : "";
-    // The vendor writes the half of a constant inside the bars, that of a register after them.
-    if (o.kind == OperandKind::kConst) text += std::exchange(select, "");
+    // The vendor writes the half of a vector register behind the bars, that of others inside.
+    if (o.kind != OperandKind::kReg) text += std::exchange(select, "");
     if (o.abs) text = join({"|", text, "|"});
     if (o.neg) {
       const bool inverts = info.inverts == Inverts::kInverts ||
@@ -248,13 +248,13 @@ class Printer {
 
   static std::string constant(const Operand& o, const OperandInfo& info) {
     const std::string bank = join({"c[", hex_text(o.bank), "]["});
+    const auto offset = static_cast<int16_t>(o.value);
     const bool indexed = info.select_first == 24;
     const bool uniform = info.select_width == 6;
-    if (!indexed || o.index == (uniform ? kURZ : kRZ)) {
-      return join({bank, hex_text(static_cast<int16_t>(o.value)), "]"});
+    if (!indexed || (!uniform && o.index == kRZ && offset != 0)) {
+      return join({bank, hex_text(offset), "]"});
     }
-    return join({bank, uniform ? ureg_text(o.index) : reg_text(o.index),
-                 plus_offset(static_cast<int32_t>(o.value)), "]"});
+    return join({bank, uniform ? ureg_text(o.index) : reg_text(o.index), plus_offset(offset), "]"});
   }
 
   // [R2.X8+UR4+0x10]; without a register the offset is an unsigned address.

@@ -58,12 +58,11 @@ std::string mnemonic(const std::string& text) {
 
 // Bits that take part only together with another field, so that the vendor does not print them:
 // carries without .X, BAR's predicate without .RED, A64 and SCALE beside RZ, C of a LEA that
-// takes the sign of A, byte selectors of word sources, payloads of NaN immediates.
+// takes the sign of A, payloads of NaN immediates.
 const std::map<std::string, std::set<unsigned>> kSilent = {
     {"ATOMG", {70}},
     {"ATOMS", {78, 79}},
     {"BAR", {74, 75, 87, 88, 89, 90}},
-    {"I2F", {60, 61}},
     {"IADD3", {77, 78, 79, 80, 87, 88, 89, 90}},
     {"IMAD", {87, 88, 89, 90}},
     {"LDG", {90}},

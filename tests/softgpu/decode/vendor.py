@@ -1,0 +1,65 @@
+"""The two disassemblers that the tests compare: ours and the vendor's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TEXT_LINE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(.*?)\s*;", re.MULTILINE)
+
+
+def decode_dump() -> str:
+    path = os.environ.get("DECODE_DUMP")
+    if not path:
+        pytest.skip("DECODE_DUMP does not name the decode_dump binary (run the test through meson)")
+    return path
+
+
+def nvdisasm() -> str:
+    spec = importlib.util.find_spec("triton")
+    if spec and spec.origin:
+        bundled = Path(spec.origin).parent / "backends/nvidia/bin/nvdisasm"
+        if bundled.exists():
+            return str(bundled)
+    found = shutil.which("nvdisasm")
+    if not found:
+        pytest.skip("nvdisasm is neither in the triton wheel nor on the path")
+    return found
+
+
+def without_scheduling(word: bytes) -> bytes:
+    """Equal bits 105..127 for all words, so that equal instructions are equal words.
+
+    nvdisasm checks these bits too; the value here (no barriers) suits every instruction.
+    """
+    return word[:13] + bytes((word[13] & 1 | 0xE2, 0x0F, 0x00))
+
+
+def squeeze(text: str) -> str:
+    """Vendor text without the reuse hints and its irregular blanks."""
+    text = " ".join(text.replace(".reuse", "").split())
+    return text.replace(" ,", ",").replace("] [", "][")
+
+
+def run(command: list[str], data: bytes, path: Path) -> str:
+    path.write_bytes(data)
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stderr or done.stdout)[:2000]
+    return done.stdout
+
+
+def check_texts(code: bytes, path: Path) -> None:
+    """Both disassemblers print the same for every word of `code`."""
+    ours = [line.split(" ", 1)[1] for line in run([decode_dump()], code, path).splitlines()]
+    vendor = [
+        squeeze(text) for text in TEXT_LINE.findall(run([nvdisasm(), "-b", "SM75"], code, path))
+    ]
+    assert len(ours) == len(vendor) == len(code) // 16
+    different = [(a, b) for a, b in zip(ours, vendor, strict=True) if a != b]
+    assert not different, different[:20]
