@@ -20,6 +20,8 @@ struct Consumer {
       bodies.push_back(body_of(entry.body));
       channel.control().consumed = reader.position();
     }
+    ++channel.control().consumed_futex;
+    ring::futex_wake(channel.control().consumed_futex);
     return bodies;
   }
   const ring::Channel& channel;

@@ -1,0 +1,251 @@
+// Both ends of the attach protocol against an agent made of a thread.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "check.h"
+#include "fixture.h"
+#include "ring/attach_client.h"
+#include "server/attach.h"
+
+using namespace fixture;
+
+namespace {
+
+ring::ChannelShape shape_with_pinned() {
+  ring::ChannelShape shape = small_shape();
+  shape.pinned_bytes = 1 << 20;
+  return shape;
+}
+
+// Memory objects as the agent makes them: formatted, mapped by nobody.
+struct Objects {
+  ring::ChannelFds fds;
+  ring::AttachReply reply{};
+};
+
+Objects make_objects() {
+  const ring::ChannelShape shape = shape_with_pinned();
+  Objects objects;
+  for (auto* fd :
+       {&objects.fds.log, &objects.fds.control, &objects.fds.bounce, &objects.fds.pinned})
+    fd->reset(memfd_create("test", MFD_CLOEXEC));
+  CHECK_EQ(ring::format_channel(objects.fds.log.get(), objects.fds.control.get(),
+                                objects.fds.bounce.get(), shape),
+           0);
+  CHECK_EQ(ftruncate(objects.fds.pinned.get(), 1 << 20), 0);
+  objects.reply = {ring::kAttachMagic,
+                   ring::kAttachVersion,
+                   0,
+                   0,
+                   11,
+                   22,
+                   1,
+                   0,
+                   ring::log_object_bytes(shape),
+                   ring::kControlBytes,
+                   shape.bounce_bytes,
+                   shape.pinned_bytes,
+                   ""};
+  return objects;
+}
+
+void send_reply(int fd, const ring::AttachReply& reply, const ring::ChannelFds* fds) {
+  iovec part{const_cast<ring::AttachReply*>(&reply), sizeof reply};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+  if (fds) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(4 * sizeof(int));
+    const int numbers[] = {fds->log.get(), fds->control.get(), fds->bounce.get(),
+                           fds->pinned.get()};
+    std::memcpy(CMSG_DATA(header), numbers, sizeof numbers);
+  }
+  CHECK_EQ(sendmsg(fd, &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof reply));
+}
+
+// Listens on an abstract name and lets `answer` serve one connection.
+class Agent {
+ public:
+  explicit Agent(std::function<void(int fd, const std::string& request)> answer)
+      : name_("pyft-attach-test-" + std::to_string(getpid()) + "-" + std::to_string(count_++)),
+        listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name_.data(), name_.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+    CHECK_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    CHECK_EQ(listen(listener_.get(), 1), 0);
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      const pyft::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      std::string request(200'000, '\0');
+      const ssize_t bytes = recv(fd.get(), request.data(), request.size(), 0);
+      request.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
+      answer(fd.get(), request);
+    });
+  }
+  ~Agent() {
+    shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  const char* name() const { return name_.c_str(); }
+
+ private:
+  static inline int count_ = 0;
+  std::string name_;
+  pyft::UniqueFd listener_;
+  std::thread thread_;
+};
+
+bool says(const std::string& error, const char* part) {
+  if (error.find(part) != std::string::npos) return true;
+  std::cerr << "[" << error << "] does not say [" << part << "]\n";
+  return false;
+}
+
+}  // namespace
+
+TEST(client_gets_its_channel) {
+  setenv("PYFT_ATTACH_TEST", "a value", 1);
+  const Objects objects = make_objects();
+  std::string seen;
+  ring::ClientAttachment attachment;
+  std::string error;
+  {
+    Agent agent([&](int fd, const std::string& request) {
+      seen = request;
+      send_reply(fd, objects.reply, &objects.fds);
+    });
+    CHECK(ring::attach_client(agent.name(), 0, &attachment, &error));
+  }
+  CHECK_EQ(error, std::string());
+  ring::AttachRequest request{};
+  std::memcpy(&request, seen.data(), sizeof request);
+  CHECK_EQ(request.pid, static_cast<uint32_t>(getpid()));
+  CHECK_EQ(request.environment_bytes, seen.size() - sizeof request);
+  CHECK(seen.find(std::string("PYFT_ATTACH_TEST=a value\0", 25)) != std::string::npos);
+  ring::Channel& channel = *attachment.channel;
+  CHECK_EQ(reinterpret_cast<uint64_t>(channel.pinned()), ring::kPinnedWindowBase);
+  CHECK_EQ(channel.back_pinned(0, 4096), 0);
+  CHECK(channel.back_pinned(1 << 20, 4096) != 0);
+  // The agent has closed its end: no wait goes on.
+  const ring::ClientLiveness liveness(channel, attachment.agent.get());
+  CHECK(liveness.check() == ring::WaitStatus::kAgentGone);
+  // The fixed window is taken now.
+  ring::ChannelFds again = channel.dup_fds();
+  CHECK(!ring::Channel::map(ring::Role::kServer, 0, std::move(again), channel.sizes(), &error));
+  CHECK(says(error, "File exists"));
+}
+
+TEST(refusals_carry_the_agents_sentence) {
+  Objects objects = make_objects();
+  objects.reply.error = ENOMEM;
+  std::strcpy(objects.reply.text, "the memory of channel [x] cannot be created");
+  Agent agent([&](int fd, const std::string&) { send_reply(fd, objects.reply, nullptr); });
+  ring::ClientAttachment attachment;
+  std::string error;
+  CHECK(!ring::attach_client(agent.name(), 0, &attachment, &error));
+  CHECK(says(error, "the memory of channel [x] cannot be created"));
+}
+
+TEST(wrong_answers) {
+  const auto attach_to = [](const std::function<void(int, const std::string&)>& answer) {
+    Agent agent(answer);
+    ring::ClientAttachment attachment;
+    std::string error;
+    CHECK(!ring::attach_client(agent.name(), 0, &attachment, &error));
+    return error;
+  };
+  Objects objects = make_objects();
+  CHECK(says(attach_to([](int, const std::string&) {}), "without an answer"));
+  CHECK(says(attach_to([](int fd, const std::string&) { send(fd, "x", 1, 0); }), "[1] bytes"));
+  objects.reply.version = 9;
+  CHECK(says(
+      attach_to([&](int fd, const std::string&) { send_reply(fd, objects.reply, &objects.fds); }),
+      "version [9]"));
+  objects.reply.version = ring::kAttachVersion;
+  CHECK(says(attach_to([&](int fd, const std::string&) { send_reply(fd, objects.reply, nullptr); }),
+             "[0] descriptors"));
+  objects.reply.log_bytes += 4096;
+  CHECK(says(
+      attach_to([&](int fd, const std::string&) { send_reply(fd, objects.reply, &objects.fds); }),
+      "smaller than the announced"));
+}
+
+TEST(no_agent) {
+  ring::ClientAttachment attachment;
+  std::string error;
+  CHECK(!ring::attach_client("pyft-no-such-agent", 0, &attachment, &error));
+  CHECK(says(error, "cannot be reached"));
+  CHECK(!ring::attach_client(std::string(300, 'a').c_str(), 0, &attachment, &error));
+  CHECK(says(error, "[300] bytes"));
+}
+
+TEST(environment_that_is_too_long) {
+  setenv("PYFT_ATTACH_TEST", std::string(ring::kMaxEnvironmentBytes, 'x').c_str(), 1);
+  Agent agent([](int, const std::string&) {});
+  ring::ClientAttachment attachment;
+  std::string error;
+  CHECK(!ring::attach_client(agent.name(), 0, &attachment, &error));
+  CHECK(says(error, "at most [122880]"));
+  unsetenv("PYFT_ATTACH_TEST");
+}
+
+// In a child: this process holds the pinned window of the first test no more, but a server is a
+// process of its own anyway.
+TEST(server_gets_the_same_channel) {
+  Objects objects = make_objects();
+  int pair[2];
+  CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  pyft::UniqueFd agent(pair[0]);
+  pyft::UniqueFd server_end(pair[1]);
+  send_reply(agent.get(), objects.reply, &objects.fds);
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("PYFT_SERVER_FD", std::to_string(server_end.release()).c_str(), 1);
+    agent.reset();
+    server::Attachment attachment;
+    std::string error;
+    if (!server::attach(&attachment, &error)) {
+      std::cerr << error << "\n";
+      _exit(1);
+    }
+    const server::ServerLiveness liveness(attachment.agent.get());
+    if (liveness.check() != ring::WaitStatus::kOk) _exit(2);
+    std::memcpy(attachment.channel->pinned(), "from the server", 16);
+    for (int i = 0; i < 100 && liveness.check() == ring::WaitStatus::kOk; ++i) usleep(20'000);
+    _exit(attachment.client_pid == 11 && liveness.check() == ring::WaitStatus::kEnding ? 0 : 3);
+  }
+  server_end.reset();
+  usleep(100'000);
+  agent.reset();
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK_EQ(WEXITSTATUS(status), 0);
+  char text[16] = {};
+  CHECK_EQ(pread(objects.fds.pinned.get(), text, sizeof text, 0), ssize_t{16});
+  CHECK_EQ(std::string(text), std::string("from the server"));
+}
+
+TEST(server_started_by_hand) {
+  server::Attachment attachment;
+  std::string error;
+  unsetenv("PYFT_SERVER_FD");
+  CHECK(!server::attach(&attachment, &error));
+  CHECK(says(error, "started by the pyft agent"));
+  setenv("PYFT_SERVER_FD", "999", 1);
+  CHECK(!server::attach(&attachment, &error));
+  CHECK(says(error, "[999]"));
+}
+
+CHECK_MAIN
