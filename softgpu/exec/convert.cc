@@ -290,8 +290,8 @@ static void lower_I2F(Lowering* l, const Instr& i, Inst* o) {
   o->op = static_cast<uint8_t>(i.get(isa::I2F::DST));
   o->round = static_cast<uint8_t>(i.get(isa::I2F::RND));
   o->flags = i.get(isa::I2F::SIGNED) ? kSigned : 0;
-  // .B0 .. .B3; for 16 bits .H1 is what is .B2 for bytes.
-  o->imm = o->size < 2 ? 8u * i.b.select : 0;
+  // .B0 .. .B3 of bytes, .H0 and .H1 of halves.
+  o->imm = o->size == 0 ? 8u * i.b.select : o->size == 1 ? 16u * i.b.select : 0;
   o->fn = exec_I2F;
 #ifdef SOFTGPU_AVX512
   const bool direction = o->round == kRoundNearest || o->round == kRoundUp;
