@@ -20,8 +20,8 @@ from pyft.agent.protocol import AttachRequest
 from pyft.errors import AttachError
 
 GOODBYE = 9
-_HEADER = struct.Struct("<IHH")
-HEADER_BYTES = 48
+GOODBYE_BYTES = 64  # with its body
+_HEADER = struct.Struct("<IHHQ")
 
 
 @dataclass
@@ -76,14 +76,15 @@ class Member:
     def said_goodbye(self) -> bool:
         """Say whether the last entry of the ring is the client's goodbye mark."""
         header = channels.log_header(self.channel.log_fd)
-        if header["appended"] < HEADER_BYTES or not header["ring_bytes"]:
+        if header["appended"] < GOODBYE_BYTES or not header["ring_bytes"]:
             return False
-        at = header["ring_offset"] + (header["appended"] - HEADER_BYTES) % header["ring_bytes"]
+        at = header["ring_offset"] + (header["appended"] - GOODBYE_BYTES) % header["ring_bytes"]
         raw = os.pread(self.channel.log_fd, _HEADER.size, at)
         if len(raw) < _HEADER.size:
             return False
-        size, call, _ = _HEADER.unpack(raw)
-        return size == HEADER_BYTES and call == GOODBYE
+        size, call, _, seq = _HEADER.unpack(raw)
+        # The number guards against bytes of another entry that look like the mark.
+        return (size, call, seq) == (GOODBYE_BYTES, GOODBYE, header["next_seq"] - 1)
 
     def stop_waiting(self) -> None:
         """Take a client that has closed its connection for dead, even if its process is not."""

@@ -30,7 +30,7 @@ int main() {
   SHOW("log_magic", kLogMagic);
   SHOW("control_magic", kControlMagic);
   SHOW("layout_version", kLayoutVersion);
-  SHOW("header_bytes", sizeof(EntryHeader));
+  SHOW("goodbye_bytes", sizeof(EntryHeader) + (sizeof(GateMark) + 15) / 16 * 16);
   SHOW("goodbye", Mark::kGoodbye);
   SHOW("STARTING", ChannelStatus::kStarting);
   SHOW("SERVING", ChannelStatus::kServing);
@@ -81,7 +81,7 @@ def test_shared_memory_matches_the_header(header: dict[str, int]) -> None:
     assert header["status_text"] == protocol.CONTROL_STATUS_TEXT
     assert header["dispatching_seq"] == protocol.CONTROL_DISPATCHING_SEQ
     assert header["goodbye"] == member.GOODBYE
-    assert header["header_bytes"] == member.HEADER_BYTES
+    assert header["goodbye_bytes"] == member.GOODBYE_BYTES
     for name, offset in protocol.LOG_FIELDS.items():
         assert header[f"log.{name}"] == offset, name
     for status in protocol.ChannelStatus:
