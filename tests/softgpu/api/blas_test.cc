@@ -1,0 +1,137 @@
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "api/blas.h"
+#include "check.h"
+
+namespace {
+
+using Values = std::vector<float>;
+
+// Small whole numbers: every order of summation gives the same bits.
+Values numbers(size_t count, int seed) {
+  Values v(count);
+  for (size_t i = 0; i < count; ++i) v[i] = static_cast<float>((i * 7 + seed * 13) % 11) - 5;
+  return v;
+}
+
+struct DeviceValues {
+  explicit DeviceValues(const Values& v) : count(v.size()) {
+    cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(float));
+    cudaMemcpy(data, v.data(), count * sizeof(float), cudaMemcpyHostToDevice);
+  }
+  ~DeviceValues() { cudaFree(data); }
+  Values read() const {
+    Values v(count);
+    cudaMemcpy(v.data(), data, count * sizeof(float), cudaMemcpyDeviceToHost);
+    return v;
+  }
+  float* data = nullptr;
+  size_t count;
+};
+
+// alpha op(A) op(B) + beta C, column-major, no padding.
+Values reference(bool ta, bool tb, int m, int n, int k, float alpha, const Values& a,
+                 const Values& b, float beta, const Values& c) {
+  Values out(c);
+  for (int j = 0; j < n; ++j) {
+    for (int i = 0; i < m; ++i) {
+      float sum = 0;
+      for (int l = 0; l < k; ++l) {
+        sum += a[static_cast<size_t>(ta ? i * k + l : l * m + i)] *
+               b[static_cast<size_t>(tb ? l * n + j : j * k + l)];
+      }
+      float& at = out[static_cast<size_t>(j * m + i)];
+      at = alpha * sum + (beta == 0 ? 0 : beta * at);
+    }
+  }
+  return out;
+}
+
+cublasHandle_t handle() {
+  static cublasHandle_t h = [] {
+    cublasHandle_t made = nullptr;
+    CHECK_EQ(cublasCreate_v2(&made), CUBLAS_STATUS_SUCCESS);
+    return made;
+  }();
+  return h;
+}
+
+}  // namespace
+
+TEST(gemm_matches_the_definition) {
+  const int m = 5, n = 7, k = 9;
+  for (int variant = 0; variant < 8; ++variant) {
+    const bool ta = variant & 1, tb = variant & 2;
+    const float alpha = 2, beta = variant & 4 ? -3.f : 0.f;
+    const Values a = numbers(m * k, 1), b = numbers(k * n, 2);
+    Values c = numbers(m * n, 3);
+    // beta 0 means C is not read: whatever is there must not leak out.
+    if (beta == 0) c.assign(c.size(), std::numeric_limits<float>::quiet_NaN());
+    DeviceValues da(a), db(b), dc(c);
+    CHECK_EQ(cublasSgemm_v2(handle(), ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            m, n, k, &alpha, da.data, ta ? k : m, db.data, tb ? n : k, &beta,
+                            dc.data, m),
+             CUBLAS_STATUS_SUCCESS);
+    CHECK(dc.read() == reference(ta, tb, m, n, k, alpha, a, b, beta, c));
+  }
+}
+
+TEST(batched_gemm_and_device_scalars) {
+  const int m = 3, n = 4, k = 5, batch = 3;
+  const Values a = numbers(m * k * batch, 1), b = numbers(k * n * batch, 2);
+  DeviceValues da(a), db(b), dc(Values(m * n * batch)), factors({2, 0});
+  CHECK_EQ(cublasSetPointerMode_v2(handle(), CUBLAS_POINTER_MODE_DEVICE), CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(cublasSgemmStridedBatched(handle(), CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, factors.data,
+                                     da.data, m, m * k, db.data, k, k * n, factors.data + 1,
+                                     dc.data, m, m * n, batch),
+           CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(cublasSetPointerMode_v2(handle(), CUBLAS_POINTER_MODE_HOST), CUBLAS_STATUS_SUCCESS);
+  const Values got = dc.read();
+  for (int i = 0; i < batch; ++i) {
+    const Values one_a(a.begin() + i * m * k, a.begin() + (i + 1) * m * k);
+    const Values one_b(b.begin() + i * k * n, b.begin() + (i + 1) * k * n);
+    const Values one_c(got.begin() + i * m * n, got.begin() + (i + 1) * m * n);
+    CHECK(one_c == reference(false, false, m, n, k, 2, one_a, one_b, 0, Values(m * n)));
+  }
+}
+
+TEST(half_precision_rounds_to_nearest_even) {
+  const Values values = {1.f, 1.f + 0x1p-11f, 1.f + 3 * 0x1p-11f, 65520.f, 0x1p-24f, 0x1p-25f, -2.5f};
+  std::vector<uint16_t> halves(values.size());
+  softgpu::api::store_floats(CUDA_R_16F, values.data(), static_cast<int64_t>(values.size()),
+                             halves.data());
+  const std::vector<uint16_t> expected = {0x3c00, 0x3c00, 0x3c02, 0x7c00, 1, 0, 0xc100};
+  CHECK(halves == expected);
+  Values back(values.size());
+  softgpu::api::load_floats(CUDA_R_16F, halves.data(), static_cast<int64_t>(halves.size()),
+                            back.data());
+  CHECK_EQ(back[4], 0x1p-24f);
+  CHECK_EQ(back[6], -2.5f);
+}
+
+TEST(bad_calls_are_refused) {
+  const float one = 1;
+  DeviceValues a(numbers(16, 1));
+  CHECK_EQ(cublasSgemm_v2(handle(), CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, a.data, 3, a.data, 4,
+                          &one, a.data, 4),
+           CUBLAS_STATUS_INVALID_VALUE);
+  CHECK_EQ(cublasSgemm_v2(nullptr, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, a.data, 4, a.data, 4,
+                          &one, a.data, 4),
+           CUBLAS_STATUS_NOT_INITIALIZED);
+}
+
+TEST(vector_calls) {
+  DeviceValues x(Values{1, 2, 3}), y(Values{4, 5, 6});
+  float result = 0;
+  CHECK_EQ(cublasSdot_v2(handle(), 3, x.data, 1, y.data, 1, &result), CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(result, 32.f);
+  const float two = 2;
+  CHECK_EQ(cublasSaxpy_v2(handle(), 3, &two, x.data, 1, y.data, 1), CUBLAS_STATUS_SUCCESS);
+  CHECK(y.read() == (Values{6, 9, 12}));
+}
+
+CHECK_MAIN
