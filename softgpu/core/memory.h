@@ -16,7 +16,7 @@ namespace softgpu {
 inline constexpr uint64_t kWindowBase = 0x7000'0000'0000;  // + device * kWindowBytes
 inline constexpr uint64_t kWindowBytes = uint64_t{1} << 40;
 // Module globals, and everything else once a program has reserved the window for itself.
-inline constexpr uint64_t kAuxiliaryBase = 0x6f00'0000'0000;
+inline constexpr uint64_t kAuxiliaryBase = 0x6e00'0000'0000;
 inline constexpr uint64_t kAuxiliaryBytes = uint64_t{1} << 36;
 inline constexpr uint64_t kGranule = uint64_t{2} << 20;
 inline constexpr uint64_t kSmallLimit = uint64_t{1} << 20;  // below: carved from 2 MiB slabs
