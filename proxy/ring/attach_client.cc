@@ -1,14 +1,19 @@
 #include "ring/attach_client.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 namespace pyft::ring {
@@ -113,6 +118,44 @@ bool check_reply(const AttachReply& reply, ssize_t bytes, size_t descriptors, st
   return error->empty();
 }
 
+// Connections of this process. A forked child (a data loader's worker, say) must not hold them
+// open, or the agent would take a client for alive that was killed. The numbers stay valid: their
+// owner in the child may still close them.
+struct Connection {
+  std::atomic<int> fd{-1};
+  ino_t inode = 0;  // tells a connection from whatever got its number later
+};
+std::array<Connection, 64> connections;
+
+ino_t inode_of(int fd) {
+  struct stat status;
+  return fstat(fd, &status) == 0 ? status.st_ino : 0;
+}
+
+void drop_connections() {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const Connection& connection : connections) {
+    const int fd = connection.fd.load();
+    if (fd >= 0 && inode_of(fd) == connection.inode) dup3(null, fd, O_CLOEXEC);
+  }
+  close(null);
+}
+
+// Takes the first place whose connection is closed.
+void drop_in_children(int fd) {
+  static std::mutex mutex;
+  static const int armed = pthread_atfork(nullptr, nullptr, drop_connections);
+  (void)armed;
+  std::lock_guard lock(mutex);
+  for (Connection& connection : connections) {
+    const int used = connection.fd.load();
+    if (used >= 0 && used != fd && inode_of(used) == connection.inode) continue;
+    connection.inode = inode_of(fd);
+    connection.fd = fd;
+    return;
+  }
+}
+
 }  // namespace
 
 bool receive_attach_reply(int socket, int timeout_ms, AttachReply* reply, ChannelFds* fds,
@@ -156,7 +199,9 @@ bool attach_client(const char* agent_name, uint32_t device, ClientAttachment* ou
   const ChannelSizes sizes{reply.log_bytes, reply.control_bytes, reply.bounce_bytes,
                            reply.pinned_bytes};
   out->channel = Channel::map(Role::kClient, device, std::move(fds), sizes, error);
-  return out->channel != nullptr;
+  if (!out->channel) return false;
+  drop_in_children(out->agent.get());
+  return true;
 }
 
 }  // namespace pyft::ring

@@ -109,11 +109,18 @@ WaitStatus ClientLiveness::check() const {
       break;
   }
   if (hung_up(agent_fd_)) return WaitStatus::kAgentGone;
+  if (!beat_is_old()) return WaitStatus::kOk;
+  // All of the job may have been stopped and continued: then the server beats again in a moment.
+  timespec moment{0, 3 * 100'000'000};
+  nanosleep(&moment, nullptr);
+  return beat_is_old() ? WaitStatus::kHeartbeatStale : WaitStatus::kOk;
+}
+
+bool ClientLiveness::beat_is_old() const {
   // No beat yet: the server is still starting, so count from our own start.
-  const uint64_t beat = page.heartbeat_ns.load(std::memory_order_relaxed);
+  const uint64_t beat = channel_.control().heartbeat_ns.load(std::memory_order_relaxed);
   const uint64_t last = beat ? beat : created_ns_, now = now_ns();
-  const bool stale = now > last && now - last > heartbeat_timeout_ns_;
-  return stale ? WaitStatus::kHeartbeatStale : WaitStatus::kOk;
+  return now > last && now - last > heartbeat_timeout_ns_;
 }
 
 std::string ClientLiveness::sentence(WaitStatus status) const {

@@ -48,6 +48,7 @@ class ClientLiveness : public Liveness {
   std::string sentence(WaitStatus status) const;
 
  private:
+  bool beat_is_old() const;
   const Channel& channel_;
   int agent_fd_;
   uint64_t created_ns_;

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <csignal>
 #include <functional>
 
 #include "check.h"
@@ -144,6 +146,34 @@ TEST(client_gets_its_channel) {
   ring::ChannelFds again = channel.dup_fds();
   CHECK(!ring::Channel::map(ring::Role::kServer, 0, std::move(again), channel.sizes(), &error));
   CHECK(says(error, "File exists"));
+}
+
+// Without it the agent would notice a killed client only when its last worker ends.
+TEST(a_forked_child_holds_no_connection) {
+  const Objects objects = make_objects();
+  ring::ClientAttachment attachment;
+  std::string error;
+  std::atomic<bool> ended{false};
+  pid_t child = 0;
+  {
+    Agent agent([&](int fd, const std::string&) {
+      send_reply(fd, objects.reply, &objects.fds);
+      char byte;
+      ended = recv(fd, &byte, 1, 0) == 0;
+    });
+    CHECK(ring::attach_client(agent.name(), 0, &attachment, &error));
+    child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+    usleep(100'000);  // the child has dropped it by then
+    attachment.agent.reset();
+  }  // joins the agent's thread: it has seen the end although the child lives
+  CHECK(ended.load());
+  CHECK_EQ(waitpid(child, nullptr, WNOHANG), 0);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST(refusals_carry_the_agents_sentence) {

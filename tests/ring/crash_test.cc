@@ -114,6 +114,26 @@ TEST(killed_at_any_moment) {
   }
 }
 
+// `pyft trace` of a running job: what the writer overtakes is skipped, never shown torn.
+TEST(a_live_ring_is_read_without_tears) {
+  auto channel = make_channel(small_shape());
+  const pid_t child = fork();
+  if (child == 0) write_until_killed(*channel, "none:1");
+  std::string error;
+  const auto file = ring::LogFile::map(channel->log_fd(), &error);
+  uint64_t entries = 0;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    ring::Reader reader = ring::Reader::trace(file->view());
+    ring::EntryView entry;
+    for (; reader.next(&entry) == ring::Reader::Next::kEntry; ++entries)
+      check_entry(entry.header, entry.body, {});
+    CHECK_EQ(reader.error(), std::string());
+  }
+  CHECK(entries > 0);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 99);
+}
+
 // Last: it makes this process a client.
 TEST(the_child_of_a_client_is_refused) {
   auto channel = make_channel(small_shape());

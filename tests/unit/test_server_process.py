@@ -1,0 +1,150 @@
+"""pyft-server as a process, with the soft GPU behind it and a client written in Python."""
+
+from __future__ import annotations
+
+import array
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pyft import _native
+from pyft.agent import channel, protocol
+
+HEADER = struct.Struct("<IHHQIIQQQ")
+FENCE, GOODBYE = 6, 9
+NO_SLOT = 0xFFFFFFFF
+PAGE, REPLY_SLOTS, SLOT_BYTES, WORD_BYTES = 4096, 256, 2048, 32
+DEADLINE_S = 20.0
+
+SERVER = _native.native_dir() / "pyft-server"
+LIBRARY = _native.native_dir() / "libsoftgpu.so"
+if not (SERVER.is_file() and LIBRARY.is_file()):
+    pytest.skip("pyft-server or libsoftgpu.so is not built", allow_module_level=True)
+
+
+class Client:
+    """Agent and client in one: makes a channel, starts a server, appends entries."""
+
+    def __init__(self, backend: str = str(LIBRARY)) -> None:
+        self.fds = [os.memfd_create(name) for name in ("log", "control", "bounce", "pinned")]
+        sizes = (1 << 16,) * 4
+        assert _native.channel_format(*self.fds[:3], *sizes, os.getpid(), 0, 1) == 0
+        os.ftruncate(self.fds[3], 1 << 20)
+        self.agent, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        lengths = protocol.Sizes(*(os.fstat(fd).st_size for fd in self.fds))
+        reply = protocol.pack_reply(0, os.getpid(), 0, 1, lengths)
+        descriptors = array.array("i", self.fds)
+        self.agent.sendmsg([reply], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+        environment = os.environ | {
+            "PYFT_SERVER_FD": str(theirs.fileno()),
+            "PYFT_BACKEND_LIBRARY": backend,
+            "SOFTGPU_DEVICES": "1",
+        }
+        self.process = subprocess.Popen(
+            [str(SERVER)],
+            env=environment,
+            pass_fds=[theirs.fileno()],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        theirs.close()
+        self.position = self.seq = 0
+
+    def append(self, call: int, body: bytes = b"") -> None:
+        self.seq += 1
+        body += bytes(-len(body) % 16)
+        size = HEADER.size + len(body)
+        head = HEADER.pack(size, call, 0, self.seq, 0, NO_SLOT, 0, 0, 0)
+        ring = channel.log_header(self.fds[0])["ring_offset"]
+        os.pwrite(self.fds[0], head + body, ring + self.position)
+        self.position += size
+        position = struct.pack("<Q", self.position)
+        os.pwrite(self.fds[0], position, protocol.LOG_FIELDS["appended"])
+
+    def word(self, index: int) -> int:
+        at = PAGE + REPLY_SLOTS * SLOT_BYTES + index * WORD_BYTES
+        return struct.unpack("<Q", os.pread(self.fds[1], 8, at))[0]
+
+    def status(self) -> int:
+        return struct.unpack("<I", os.pread(self.fds[1], 4, protocol.CONTROL_STATUS))[0]
+
+    def wait_for(self, condition: object) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():  # type: ignore[operator]
+            assert time.monotonic() < deadline
+            assert self.process.poll() is None, self.process.communicate()[1]
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.agent.close()
+        for fd in self.fds:
+            os.close(fd)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    made = Client()
+    yield made
+    made.close()
+
+
+def test_fence_and_goodbye(client: Client) -> None:
+    client.wait_for(lambda: client.status() == protocol.ChannelStatus.SERVING)
+    client.append(FENCE, struct.pack("<QIIQ", 0, 30, 0, 5))
+    client.wait_for(lambda: client.word(30) == 5)
+    client.append(GOODBYE)
+    assert client.process.wait(DEADLINE_S) == 0
+    assert client.process.stderr is not None
+    assert client.process.stderr.read() == ""
+
+
+def test_server_ends_with_the_agent(client: Client) -> None:
+    client.wait_for(lambda: client.status() == protocol.ChannelStatus.SERVING)
+    client.agent.close()
+    assert client.process.wait(DEADLINE_S) == 0
+
+
+def test_interrupt_is_for_the_program(client: Client) -> None:
+    client.wait_for(lambda: client.status() == protocol.ChannelStatus.SERVING)
+    client.process.send_signal(signal.SIGINT)
+    client.append(FENCE, struct.pack("<QIIQ", 0, 31, 0, 1))
+    client.wait_for(lambda: client.word(31) == 1)
+
+
+def test_damaged_entry_names_itself(client: Client) -> None:
+    client.append(63)
+    _, text = client.process.communicate(timeout=DEADLINE_S)
+    assert client.process.returncode == 72
+    assert "the entry at ring position [0] is damaged: call [63]" in text
+
+
+def test_unknown_call_shows_the_last_entries(client: Client) -> None:
+    client.append(FENCE, struct.pack("<QIIQ", 0, 30, 0, 5))
+    client.append(65000)
+    _, text = client.process.communicate(timeout=DEADLINE_S)
+    assert client.process.returncode == 72
+    assert "entry [2]" in text
+    assert "entry [1] call [6] mark" in text
+
+
+def test_missing_backend_is_named() -> None:
+    client = Client("/nonexistent/libsoftgpu.so")
+    _, text = client.process.communicate(timeout=DEADLINE_S)
+    client.close()
+    assert client.process.returncode == 71
+    assert "/nonexistent/libsoftgpu.so" in text
+
+
+def test_started_by_hand() -> None:
+    result = subprocess.run([str(SERVER)], env={}, capture_output=True, text=True, timeout=20)
+    assert result.returncode == 70
+    assert "started by the pyft agent" in result.stderr
