@@ -95,7 +95,7 @@ def named_symbols(library: Path) -> set[str]:
 def stub(symbol: str, code: str) -> str:
     """Return the definition of one loud stub."""
     if TEXT.search(symbol):
-        return f'SOFTGPU_TEXT_STUB({symbol})'
+        return f"SOFTGPU_TEXT_STUB({symbol})"
     return f"SOFTGPU_STUB({symbol}, {NUMBER.get(symbol) or code})"
 
 

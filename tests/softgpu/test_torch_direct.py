@@ -1,0 +1,163 @@
+"""PyTorch on the soft GPU without the proxy: each test runs a small program with the libraries
+preloaded and compares it with the CPU, or with itself.
+
+The libraries are taken from PYFT_NATIVE_DIR, else from the installed package.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).with_name("programs")
+
+
+def native_dir() -> Path:
+    """Return the folder of libsoftgpu.so, or skip."""
+    given = os.environ.get("PYFT_NATIVE_DIR")
+    candidates = [Path(given)] if given else [ROOT / "pyft" / "_native" / "lib"]
+    for folder in candidates:
+        if (folder / "libsoftgpu.so").exists():
+            return folder
+    pytest.skip(f"libsoftgpu.so is not in {candidates[0]}: set PYFT_NATIVE_DIR")
+
+
+def run(program: str, *args: str, check: bool = True, **env: str) -> subprocess.CompletedProcess:
+    """Run Python code (or a file of programs/) in direct mode; fails with its output."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    folder = native_dir()
+    preload = f"{folder / 'libsoftgpu.so'}:{folder / 'libsoftgpu_nvml.so'}"
+    file = PROGRAMS / program
+    code = [str(file)] if program.endswith(".py") else ["-c", textwrap.dedent(program)]
+    done = subprocess.run(
+        [sys.executable, *code, *args],
+        env={**os.environ, "LD_PRELOAD": preload, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if check and done.returncode:
+        pytest.fail(f"exit {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
+    return done
+
+
+def test_device_is_there() -> None:
+    out = run(
+        """
+        import torch
+        assert torch.cuda.is_available() and torch.cuda.device_count() == 2
+        assert torch.cuda.get_device_capability(1) == (7, 5)
+        assert torch.cuda.get_device_name() == "Soft GPU (sm_75)"
+        x = torch.arange(1000.0, device="cuda:1")
+        print((x + x).sum().item(), (x.to("cuda:0") * 2).sum().item())
+        """,
+        SOFTGPU_DEVICES="2",
+    )
+    assert out.stdout.split() == ["999000.0", "999000.0"]
+
+
+def test_operators_agree_with_the_cpu() -> None:
+    run("operators.py")
+
+
+@pytest.mark.parametrize("args", [[], ["fused"], ["math"], ["fused", "drop"]])
+def test_gpt_trains_bitwise_repeatably(args: list[str]) -> None:
+    first = run("gpt.py", *args).stdout
+    second = run("gpt.py", *args).stdout
+    assert first == second
+    assert "parameters" in first
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn", "encoder", "lstm"])
+def test_model_trains_like_on_the_cpu(model: str) -> None:
+    run("models.py", model)
+
+
+def test_out_of_memory_is_an_exception() -> None:
+    out = run(
+        """
+        import torch
+        kept = torch.ones(100, device="cuda")
+        try:
+            torch.empty(1 << 30, device="cuda")
+        except torch.OutOfMemoryError:
+            print("out of memory", kept.sum().item())
+        """,
+        SOFTGPU_MEMORY=str(1 << 29),
+    )
+    assert out.stdout.strip() == "out of memory 100.0"
+
+
+def test_expandable_segments() -> None:
+    run(
+        """
+        import torch
+        blocks = [torch.full((1 << 20,), i, device="cuda") for i in range(20)]
+        assert [b[-1].item() for b in blocks] == list(range(20))
+        del blocks
+        torch.cuda.empty_cache()
+        assert torch.cuda.mem_get_info()[0] > 15 << 30
+        """,
+        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
+    )
+
+
+def test_device_assert_is_sticky() -> None:
+    out = run(
+        """
+        import torch
+        table = torch.ones(4, 4, device="cuda")
+        for attempt in range(2):
+            try:
+                table[torch.tensor([9], device="cuda")]
+                torch.cuda.synchronize()
+            except RuntimeError as error:
+                print("device-side assert" in str(error))
+        """
+    )
+    assert out.stdout.split() == ["True", "True"]
+    assert out.stderr.count("softgpu: device [0]:") == 1
+
+
+def test_unsupported_function_names_itself_once() -> None:
+    out = run(
+        """
+        import torch
+        x = torch.ones(16, device="cuda")
+        for _ in range(2):
+            try:
+                torch.fft.fft(x)
+            except RuntimeError as error:
+                print(type(error).__name__)
+        """
+    )
+    assert out.stdout.split() == ["RuntimeError", "RuntimeError"]
+    assert "is not supported" in out.stderr
+    lines = [line for line in out.stderr.splitlines() if line.startswith("softgpu: [cufft")]
+    assert len(lines) == len(set(lines))
+
+
+def test_forked_child_is_told() -> None:
+    out = run(
+        """
+        import os, torch
+        torch.ones(1, device="cuda")
+        loader = torch.utils.data.DataLoader(list(range(8)), batch_size=4, num_workers=1,
+                                             pin_memory=True)
+        print(sum(batch.cuda().sum().item() for batch in loader))
+        """
+    )
+    assert out.stdout.split() == ["28"]
+
+
+def test_fat_binary_of_one_entry_loads_through_the_driver() -> None:
+    run("mini_fatbin.py")
