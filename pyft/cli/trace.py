@@ -43,9 +43,9 @@ def trace(
             if stats:
                 print("\n".join(format_stats(reader.stats())))
                 continue
-            start_ns = 0
+            first = next(reader.entries(), None)  # times count from here, whatever is printed
+            start_ns = first.time_ns if first else 0
             for entry in reader.entries(
                 call=call, thread=thread, handle=handle, tail=tail, objects=objects
             ):
-                start_ns = start_ns or entry.time_ns
                 print(format_entry(entry, deterministic=deterministic, start_ns=start_ns))

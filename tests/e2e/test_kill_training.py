@@ -46,7 +46,7 @@ def test_kill(training: Job, victim: str, sentence: str) -> None:
     (saved,) = training.log_dir.glob("*.ring")
     done = subprocess.run([PYFT, "trace", str(saved)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "cudaLaunchKernel" in done.stdout
+    assert "cuLaunchKernel" in done.stdout
 
 
 def test_killed_server_is_an_error_in_the_script(training: Job) -> None:

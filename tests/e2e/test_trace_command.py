@@ -35,7 +35,7 @@ def trace(*arguments: str) -> str:
 
 def test_whole_job_ends_with_goodbye(finished: Job) -> None:
     text = trace(str(finished.log_dir))
-    assert text.count("cudaLaunchKernel") >= 20
+    assert text.count("cuLaunchKernel") >= 20
     assert "goodbye" in text.splitlines()[-1].lower()
     finished.assert_nothing_left()
 
