@@ -27,7 +27,7 @@ struct AttachRequest {
 
 struct AttachReply {
   uint32_t magic, version;
-  int32_t error;               // 0, or an errno; then `text` says why and no descriptors come
+  int32_t error;  // 0, or an errno; then `text` says why and no descriptors come
   uint32_t device;
   uint32_t client_pid, server_pid, epoch, reserved;
   uint64_t log_bytes, control_bytes, bounce_bytes, pinned_bytes;

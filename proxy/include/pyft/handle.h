@@ -8,8 +8,17 @@
 namespace pyft {
 
 enum class HandleKind : uint8_t {
-  kNone = 0, kStream = 1, kEvent = 2, kModule = 3, kKernel = 4, kCublas = 5, kGraph = 6,
-  kGraphExec = 7, kContext = 8, kMemPool = 9, kCommunicator = 10,
+  kNone = 0,
+  kStream = 1,
+  kEvent = 2,
+  kModule = 3,
+  kKernel = 4,
+  kCublas = 5,
+  kGraph = 6,
+  kGraphExec = 7,
+  kContext = 8,
+  kMemPool = 9,
+  kCommunicator = 10,
 };
 
 // Bit layout: kind 56..63 | generation 32..55 | index 0..31. Index 0 is never used, so that the
