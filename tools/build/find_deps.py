@@ -12,15 +12,21 @@ import sys
 from importlib import util as importlib_util
 from pathlib import Path
 
+# One of each package that the build needs: runtime, crt, cccl, cublas.
+HEADERS = ("cuda.h", "crt/host_defines.h", "nv/target", "cublas_api.h")
+
 
 def cuda_include() -> Path:
     """Return the folder of cuda.h, cuda_runtime_api.h and cublas_api.h."""
     spec = importlib_util.find_spec("nvidia")
     for root in spec.submodule_search_locations if spec else []:
         for candidate in sorted(Path(root).glob("cu1*/include")):
-            if (candidate / "cuda.h").exists() and (candidate / "cublas_api.h").exists():
+            if all((candidate / name).exists() for name in HEADERS):
                 return candidate
-    raise SystemExit("find_deps: no CUDA headers: install nvidia-cuda-runtime and nvidia-cublas (13.0)")
+    raise SystemExit(
+        f"find_deps: no CUDA headers {list(HEADERS)} in one folder: "
+        "install nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-cccl (13.0) and nvidia-cublas"
+    )
 
 
 def openblas(kind: str) -> Path:
