@@ -13,7 +13,8 @@ namespace softgpu::api {
 namespace {
 
 float half_to_float(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31, mantissa = bits & 1023;
+  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31,
+                 mantissa = bits & 1023;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
   if (exponent == 0) {
     const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
@@ -99,13 +100,14 @@ struct Addresses {
 void sgemm(const Gemm& g, const float* a, int64_t lda, const float* b, int64_t ldb, float beta,
            float* c, int64_t ldc) {
   scipy_cblas_sgemm(CblasColMajor, cblas_op(g.transa), cblas_op(g.transb),
-                    static_cast<blasint>(g.m), static_cast<blasint>(g.n),
-                    static_cast<blasint>(g.k), static_cast<float>(g.alpha.real), a,
-                    static_cast<blasint>(lda), b, static_cast<blasint>(ldb), beta, c,
-                    static_cast<blasint>(ldc));
+                    static_cast<blasint>(g.m), static_cast<blasint>(g.n), static_cast<blasint>(g.k),
+                    static_cast<float>(g.alpha.real), a, static_cast<blasint>(lda), b,
+                    static_cast<blasint>(ldb), beta, c, static_cast<blasint>(ldc));
 }
 
-const float* floats(uint64_t address) { return reinterpret_cast<const float*>(address); }
+const float* floats(uint64_t address) {
+  return reinterpret_cast<const float*>(address);
+}
 
 // 16-bit inputs, or an epilogue: everything in 32-bit copies.
 void gemm_converted(const Gemm& g, const Addresses& at, const Epilogue& epilogue, int64_t index) {
@@ -167,10 +169,9 @@ void gemm_direct(const Gemm& g, const Addresses& at) {
             g.d.ld);
       break;
     case CUDA_R_64F:
-      scipy_cblas_dgemm(CblasColMajor, ta, tb, m, n, k, g.alpha.real,
-                        reinterpret_cast<const double*>(at.a), lda,
-                        reinterpret_cast<const double*>(at.b), ldb, g.beta.real,
-                        static_cast<double*>(d), ldd);
+      scipy_cblas_dgemm(
+          CblasColMajor, ta, tb, m, n, k, g.alpha.real, reinterpret_cast<const double*>(at.a), lda,
+          reinterpret_cast<const double*>(at.b), ldb, g.beta.real, static_cast<double*>(d), ldd);
       break;
     case CUDA_C_32F:
       scipy_cblas_cgemm(CblasColMajor, ta, tb, m, n, k, falpha, pointer(at.a), lda, pointer(at.b),
@@ -202,7 +203,9 @@ size_t element_bytes(cudaDataType_t type) {
   }
 }
 
-bool is_half(cudaDataType_t type) { return type == CUDA_R_16F || type == CUDA_R_16BF; }
+bool is_half(cudaDataType_t type) {
+  return type == CUDA_R_16F || type == CUDA_R_16BF;
+}
 
 void load_floats(cudaDataType_t type, const void* from, int64_t count, float* to) {
   const auto* half = static_cast<const uint16_t*>(from);
@@ -258,7 +261,9 @@ Factor make_factor(const void* from, cudaDataType_t type, bool on_device) {
 
 cublasStatus_t check_gemm(const Gemm& g) {
   if (g.m < 0 || g.n < 0 || g.k < 0 || g.batch < 0) return CUBLAS_STATUS_INVALID_VALUE;
-  const auto fits = [](const Matrix& m, int64_t rows) { return m.ld >= std::max<int64_t>(rows, 1); };
+  const auto fits = [](const Matrix& m, int64_t rows) {
+    return m.ld >= std::max<int64_t>(rows, 1);
+  };
   if (!fits(g.a, shape_a(g).rows) || !fits(g.b, shape_b(g).rows) || !fits(g.d, g.m)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }

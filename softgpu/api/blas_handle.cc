@@ -156,3 +156,15 @@ SOFTGPU_API const char* cublasGetStatusName(cublasStatus_t status) {
 SOFTGPU_API const char* cublasGetStatusString(cublasStatus_t status) {
   return cublasGetStatusName(status);
 }
+
+SOFTGPU_API cublasStatus_t cublasGetProperty(libraryPropertyType type, int* value) {
+  if (!value) return CUBLAS_STATUS_INVALID_VALUE;
+  *value = type == MAJOR_VERSION   ? CUBLAS_VER_MAJOR
+           : type == MINOR_VERSION ? CUBLAS_VER_MINOR
+                                   : CUBLAS_VER_PATCH;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+SOFTGPU_API size_t cublasGetCudartVersion() {
+  return CUDART_VERSION;
+}

@@ -27,8 +27,18 @@ cublasStatus_t gemm(cublasHandle_t handle, const Dimensions& size, const void* a
   if (!h) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (!alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
   const bool on_device = h->pointer_mode == CUBLAS_POINTER_MODE_DEVICE;
-  Gemm g{size.transa, size.transb, size.m, size.n, size.k, size.batch,
-         make_factor(alpha, scale, on_device), make_factor(beta, scale, on_device), a, b, c, c};
+  Gemm g{size.transa,
+         size.transb,
+         size.m,
+         size.n,
+         size.k,
+         size.batch,
+         make_factor(alpha, scale, on_device),
+         make_factor(beta, scale, on_device),
+         a,
+         b,
+         c,
+         c};
   if (const cublasStatus_t bad = check_gemm(g); bad != CUBLAS_STATUS_SUCCESS) return bad;
   return enqueue_blas(*h, h->stream, [g] { return run_gemm(g, {}); });
 }
@@ -98,9 +108,9 @@ SOFTGPU_API cublasStatus_t cublasZgemm_v2(cublasHandle_t h, op ta, op tb, int m,
 
 SOFTGPU_API cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, op ta, op tb, int m, int n,
                                                      int k, const float* alpha, const float* a,
-                                                     int lda, long long sa, const float* b,
-                                                     int ldb, long long sb, const float* beta,
-                                                     float* c, int ldc, long long sc, int batch) {
+                                                     int lda, long long sa, const float* b, int ldb,
+                                                     long long sb, const float* beta, float* c,
+                                                     int ldc, long long sc, int batch) {
   return api::typed_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc,
                          sc);
 }
@@ -114,10 +124,12 @@ SOFTGPU_API cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t h, op ta, op
                          sc);
 }
 
-SOFTGPU_API cublasStatus_t cublasCgemmStridedBatched(
-    cublasHandle_t h, op ta, op tb, int m, int n, int k, const cuComplex* alpha, const cuComplex* a,
-    int lda, long long sa, const cuComplex* b, int ldb, long long sb, const cuComplex* beta,
-    cuComplex* c, int ldc, long long sc, int batch) {
+SOFTGPU_API cublasStatus_t cublasCgemmStridedBatched(cublasHandle_t h, op ta, op tb, int m, int n,
+                                                     int k, const cuComplex* alpha,
+                                                     const cuComplex* a, int lda, long long sa,
+                                                     const cuComplex* b, int ldb, long long sb,
+                                                     const cuComplex* beta, cuComplex* c, int ldc,
+                                                     long long sc, int batch) {
   return api::typed_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc,
                          sc);
 }
@@ -139,10 +151,9 @@ SOFTGPU_API cublasStatus_t cublasSgemmBatched(cublasHandle_t h, op ta, op tb, in
 }
 
 SOFTGPU_API cublasStatus_t cublasDgemmBatched(cublasHandle_t h, op ta, op tb, int m, int n, int k,
-                                              const double* alpha, const double* const a[],
-                                              int lda, const double* const b[], int ldb,
-                                              const double* beta, double* const c[], int ldc,
-                                              int batch) {
+                                              const double* alpha, const double* const a[], int lda,
+                                              const double* const b[], int ldb, const double* beta,
+                                              double* const c[], int ldc, int batch) {
   return api::array_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
@@ -178,9 +189,8 @@ SOFTGPU_API cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, op ta, op tb, i
                                                const void* alpha, const void* const a[],
                                                cudaDataType at, int lda, const void* const b[],
                                                cudaDataType bt, int ldb, const void* beta,
-                                               void* const c[], cudaDataType ct, int ldc,
-                                               int batch, cublasComputeType_t compute,
-                                               cublasGemmAlgo_t) {
+                                               void* const c[], cudaDataType ct, int ldc, int batch,
+                                               cublasComputeType_t compute, cublasGemmAlgo_t) {
   return api::gemm(h, {ta, tb, m, n, k, batch}, alpha, api::scale_type(compute, ct),
                    {api::number(a), at, lda, 0, true}, {api::number(b), bt, ldb, 0, true}, beta,
                    {api::number(c), ct, ldc, 0, true});

@@ -337,7 +337,28 @@ SOFTGPU_API cublasStatus_t cublasStrsmBatched(cublasHandle_t h, side_mode side, 
 
 SOFTGPU_API cublasStatus_t cublasDtrsmBatched(cublasHandle_t h, side_mode side, fill_mode uplo,
                                               op trans, diag_type diag, int m, int n,
-                                              const double* alpha, const double* const a[],
-                                              int lda, double* const b[], int ldb, int batch) {
+                                              const double* alpha, const double* const a[], int lda,
+                                              double* const b[], int ldb, int batch) {
   return api::trsm<double>(h, {side, uplo, trans, diag, m, n}, alpha, a, lda, b, ldb, batch);
+}
+
+SOFTGPU_API cublasStatus_t cublasAxpyEx(cublasHandle_t h, int n, const void* alpha, cudaDataType at,
+                                        const void* x, cudaDataType xt, int incx, void* y,
+                                        cudaDataType yt, int incy, cudaDataType et) {
+  if (at == CUDA_R_64F && xt == at && yt == at && et == at) {
+    return api::axpy(h, n, static_cast<const double*>(alpha), static_cast<const double*>(x), incx,
+                     static_cast<double*>(y), incy);
+  }
+  if (at != CUDA_R_32F || xt != at || yt != at || et != at) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return api::axpy(h, n, static_cast<const float*>(alpha), static_cast<const float*>(x), incx,
+                   static_cast<float*>(y), incy);
+}
+
+SOFTGPU_API cublasStatus_t cublasScalEx(cublasHandle_t h, int n, const void* alpha, cudaDataType at,
+                                        void* x, cudaDataType xt, int incx, cudaDataType et) {
+  if (at == CUDA_R_64F && xt == at && et == at) {
+    return api::scal(h, n, static_cast<const double*>(alpha), static_cast<double*>(x), incx);
+  }
+  if (at != CUDA_R_32F || xt != at || et != at) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return api::scal(h, n, static_cast<const float*>(alpha), static_cast<float*>(x), incx);
 }

@@ -14,7 +14,9 @@ CUcontext context_of(int index) {
   return reinterpret_cast<CUcontext>(&softgpu::device(index));
 }
 
-bool valid_device(CUdevice device) { return device >= 0 && device < softgpu::device_count(); }
+bool valid_device(CUdevice device) {
+  return device >= 0 && device < softgpu::device_count();
+}
 
 int device_of(CUcontext context) {
   for (int i = 0; i < softgpu::device_count(); ++i) {
@@ -48,7 +50,9 @@ std::vector<CUcontext>& context_stack() {
 
 }  // namespace
 
-SOFTGPU_API CUresult cuInit(unsigned) { return api::driver_result(api::usable()); }
+SOFTGPU_API CUresult cuInit(unsigned) {
+  return api::driver_result(api::usable());
+}
 
 SOFTGPU_API CUresult cuDriverGetVersion(int* version) {
   *version = CUDA_VERSION;
@@ -103,8 +107,12 @@ SOFTGPU_API CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
-SOFTGPU_API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) { return CUDA_SUCCESS; }
+SOFTGPU_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  return CUDA_SUCCESS;
+}
+SOFTGPU_API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) {
+  return CUDA_SUCCESS;
+}
 
 SOFTGPU_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned* flags, int* active) {
   if (const cudaError_t bad = api::usable(); bad != cudaSuccess) return api::driver_result(bad);
@@ -132,7 +140,9 @@ SOFTGPU_API CUresult cuCtxGetCurrent(CUcontext* out) {
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API CUresult cuCtxSetCurrent(CUcontext context) { return make_current(context); }
+SOFTGPU_API CUresult cuCtxSetCurrent(CUcontext context) {
+  return make_current(context);
+}
 
 SOFTGPU_API CUresult cuCtxPushCurrent_v2(CUcontext context) {
   const CUcontext before = current_context();
@@ -168,9 +178,13 @@ SOFTGPU_API CUresult cuCtxGetFlags(unsigned* flags) {
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API CUresult cuCtxSetFlags(unsigned) { return CUDA_SUCCESS; }
+SOFTGPU_API CUresult cuCtxSetFlags(unsigned) {
+  return CUDA_SUCCESS;
+}
 
-SOFTGPU_API CUresult cuCtxSynchronize() { return api::driver_result(cudaDeviceSynchronize()); }
+SOFTGPU_API CUresult cuCtxSynchronize() {
+  return api::driver_result(cudaDeviceSynchronize());
+}
 
 SOFTGPU_API CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
   return api::driver_result(cudaDeviceGetLimit(value, static_cast<cudaLimit>(limit)));
@@ -202,8 +216,7 @@ SOFTGPU_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attri
       *static_cast<CUcontext*>(data) = context_of(info->device);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *static_cast<unsigned*>(data) =
-          info->is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      *static_cast<unsigned*>(data) = info->is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -246,4 +259,11 @@ SOFTGPU_API CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute*
 
 SOFTGPU_API CUresult cuPointerSetAttribute(const void*, CUpointer_attribute, CUdeviceptr) {
   return CUDA_SUCCESS;
+}
+
+SOFTGPU_API CUresult cuStreamGetCtx(CUstream stream, CUcontext* out) {
+  CUdevice index = 0;
+  const CUresult status = cuStreamGetDevice(stream, &index);
+  if (status == CUDA_SUCCESS) *out = context_of(index);
+  return status;
 }

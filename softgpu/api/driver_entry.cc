@@ -1,4 +1,5 @@
 // Finding functions by name: only ours are ever answered.
+#include "api/stub.h"
 #include "api/support.h"
 
 namespace api = softgpu::api;
@@ -27,4 +28,18 @@ SOFTGPU_API cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** out,
                                                 unsigned long long flags,
                                                 cudaDriverEntryPointQueryResult* status) {
   return cudaGetDriverEntryPointByVersion(symbol, out, CUDART_VERSION, flags, status);
+}
+
+// The vendor's private tables. Who asks for them has a static CUDA runtime inside, which would go
+// on to bypass every public function.
+SOFTGPU_API CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  static std::atomic<bool> said{false};
+  api::report_stub("cuGetExportTable", said);
+  if (table) *table = nullptr;
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// No cuDNN: version 0 is older than anything a program may need, and says so without a failure.
+SOFTGPU_API size_t cudnnGetVersion() {
+  return 0;
 }

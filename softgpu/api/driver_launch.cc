@@ -123,8 +123,7 @@ SOFTGPU_API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned g
 
 SOFTGPU_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy,
                                                unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                                               unsigned shared, CUstream stream,
-                                               void** arguments) {
+                                               unsigned shared, CUstream stream, void** arguments) {
   return api::launch(function, {gx, gy, gz}, {bx, by, bz}, shared, stream, arguments, nullptr,
                      true);
 }
@@ -170,7 +169,9 @@ SOFTGPU_API CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int va
       kernel, dev, [&](Kernel& k) { return api::set_kernel_attribute(k, attribute, value); });
 }
 
-SOFTGPU_API CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) { return CUDA_SUCCESS; }
+SOFTGPU_API CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) {
+  return CUDA_SUCCESS;
+}
 
 SOFTGPU_API CUresult cuKernelSetCacheConfig(CUkernel, CUfunc_cache, CUdevice) {
   return CUDA_SUCCESS;
@@ -188,8 +189,8 @@ SOFTGPU_API CUresult cuKernelGetName(const char** name, CUkernel kernel) {
 
 SOFTGPU_API CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset,
                                         size_t* size) {
-  return api::with_kernel(
-      function, -1, [&](Kernel& k) { return api::param_info(k, index, offset, size); });
+  return api::with_kernel(function, -1,
+                          [&](Kernel& k) { return api::param_info(k, index, offset, size); });
 }
 
 SOFTGPU_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset,
@@ -219,4 +220,11 @@ SOFTGPU_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* b
                                                                           int threads,
                                                                           size_t shared, unsigned) {
   return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+
+SOFTGPU_API CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
+  if (!module || !function) return CUDA_ERROR_INVALID_VALUE;
+  // A module handle is the library's owner: they begin with the library.
+  *module = reinterpret_cast<CUmodule>(api::function_of(function)->library);
+  return CUDA_SUCCESS;
 }

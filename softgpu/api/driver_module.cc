@@ -10,8 +10,8 @@ namespace {
 
 // CUmodule and CUlibrary handles. A CUmodule is a library that belongs to one device.
 struct LoadedCode {
-  Library library;
-  int device;  // -1: any
+  Library library;  // first: cuFuncGetModule takes its address for the handle
+  int device;       // -1: any
   LoadedCode(const void* image, int device) : library(image), device(device) {}
 };
 
@@ -119,7 +119,9 @@ SOFTGPU_API CUresult cuModuleLoad(CUmodule* out, const char* file) {
   return api::load_file(reinterpret_cast<void**>(out), file, true);
 }
 
-SOFTGPU_API CUresult cuModuleUnload(CUmodule module) { return api::unload_code(module); }
+SOFTGPU_API CUresult cuModuleUnload(CUmodule module) {
+  return api::unload_code(module);
+}
 
 SOFTGPU_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   *mode = CU_MODULE_LAZY_LOADING;
@@ -164,7 +166,9 @@ SOFTGPU_API CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* file, CUj
   return api::load_file(reinterpret_cast<void**>(out), file, false);
 }
 
-SOFTGPU_API CUresult cuLibraryUnload(CUlibrary library) { return api::unload_code(library); }
+SOFTGPU_API CUresult cuLibraryUnload(CUlibrary library) {
+  return api::unload_code(library);
+}
 
 SOFTGPU_API CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary library, const char* name) {
   return api::get_function(reinterpret_cast<Function**>(out), library, name);

@@ -101,7 +101,10 @@ struct Attribute {
   size_t offset, size;
 };
 
-#define SOFTGPU_FIELD(id, type, field) Attribute{id, offsetof(type, field), sizeof(type::field)}
+#define SOFTGPU_FIELD(id, type, field)             \
+  Attribute {                                      \
+    id, offsetof(type, field), sizeof(type::field) \
+  }
 constexpr Attribute kDescAttributes[] = {
     SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, MatmulDesc, compute_type),
     SOFTGPU_FIELD(CUBLASLT_MATMUL_DESC_SCALE_TYPE, MatmulDesc, scale_type),
@@ -185,10 +188,9 @@ struct Post {
 
   uint64_t aux_bytes() const {
     const int64_t elements = desc.aux_ld * n;
-    return static_cast<uint64_t>(
-        desc.epilogue & (kRelu | kDrelu)
-            ? elements / 8
-            : elements * static_cast<int64_t>(element_bytes(d_type)));
+    return static_cast<uint64_t>(desc.epilogue & (kRelu | kDrelu)
+                                     ? elements / 8
+                                     : elements * static_cast<int64_t>(element_bytes(d_type)));
   }
   bool reachable() const;
   void apply(float* product, int64_t ld, int64_t index) const;
@@ -226,8 +228,7 @@ void Post::forward(float* product, int64_t ld, uint64_t aux) const {
   for (int64_t col = 0; col < n; ++col) {
     float* column = product + col * ld;
     if ((desc.epilogue & kGelu) && (desc.epilogue & kAux)) {
-      store_floats(d_type, column, m,
-                   pointer(batch_address(aux, desc.aux_ld, col, d_type)));
+      store_floats(d_type, column, m, pointer(batch_address(aux, desc.aux_ld, col, d_type)));
     }
     for (int64_t row = 0; row < m; ++row) {
       if (desc.epilogue & kGelu) {
@@ -284,14 +285,18 @@ void Post::apply(float* product, int64_t ld, int64_t index) const {
   if (desc.epilogue & kBiasGradient) reduce_bias(product, ld, index);
 }
 
-cudaDataType_t data_type(uint32_t number) { return static_cast<cudaDataType_t>(number); }
+cudaDataType_t data_type(uint32_t number) {
+  return static_cast<cudaDataType_t>(number);
+}
 
 Matrix matrix(const void* address, const Layout& l) {
   return {number(address), data_type(l.type), l.ld, l.stride};
 }
 
 // A row-major matrix is its transpose, column-major.
-bool row_major(const Layout& l) { return l.order == CUBLASLT_ORDER_ROW; }
+bool row_major(const Layout& l) {
+  return l.order == CUBLASLT_ORDER_ROW;
+}
 
 cublasOperation_t flipped(int op, bool flip) {
   const auto given = static_cast<cublasOperation_t>(op);
@@ -336,7 +341,8 @@ cublasStatus_t make_product(const MatmulDesc& desc, const Layouts& l, Gemm* g) {
 cublasStatus_t matmul(const MatmulDesc& desc, const Layouts& l, const Operands& at, int device,
                       cudaStream_t stream) {
   Gemm g;
-  if (const cublasStatus_t bad = make_product(desc, l, &g); bad != CUBLAS_STATUS_SUCCESS) return bad;
+  if (const cublasStatus_t bad = make_product(desc, l, &g); bad != CUBLAS_STATUS_SUCCESS)
+    return bad;
   if (desc.pointer_mode > CUBLASLT_POINTER_MODE_DEVICE) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool on_device = desc.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
   if (!at.alpha || !at.d) return CUBLAS_STATUS_INVALID_VALUE;
@@ -367,8 +373,12 @@ cublasStatus_t matmul(const MatmulDesc& desc, const Layouts& l, const Operands& 
 
 namespace api = softgpu::api;
 
-SOFTGPU_API size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
-SOFTGPU_API size_t cublasLtGetCudartVersion() { return CUDART_VERSION; }
+SOFTGPU_API size_t cublasLtGetVersion() {
+  return CUBLAS_VERSION;
+}
+SOFTGPU_API size_t cublasLtGetCudartVersion() {
+  return CUDART_VERSION;
+}
 
 SOFTGPU_API cublasStatus_t cublasLtCreate(cublasLtHandle_t* out) {
   return api::create_blas(reinterpret_cast<void**>(out));
@@ -405,8 +415,7 @@ SOFTGPU_API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d
 
 SOFTGPU_API cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc,
                                                           cublasLtMatmulDescAttributes_t id,
-                                                          void* to, size_t bytes,
-                                                          size_t* written) {
+                                                          void* to, size_t bytes, size_t* written) {
   return api::get(desc, api::kDescAttributes, id, to, bytes, written);
 }
 
@@ -473,11 +482,11 @@ SOFTGPU_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   }
   *returned = 0;
   softgpu::api::Gemm g;
-  const cublasStatus_t status = api::make_product(
-      api::content<api::MatmulDesc>(desc),
-      {api::content<api::Layout>(a), api::content<api::Layout>(b), api::content<api::Layout>(c),
-       api::content<api::Layout>(d)},
-      &g);
+  const cublasStatus_t status =
+      api::make_product(api::content<api::MatmulDesc>(desc),
+                        {api::content<api::Layout>(a), api::content<api::Layout>(b),
+                         api::content<api::Layout>(c), api::content<api::Layout>(d)},
+                        &g);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   results[0] = cublasLtMatmulHeuristicResult_t{};
   results[0].state = CUBLAS_STATUS_SUCCESS;
@@ -500,4 +509,18 @@ SOFTGPU_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmu
                      {api::content<api::Layout>(la), api::content<api::Layout>(lb),
                       api::content<api::Layout>(lc), api::content<api::Layout>(ld)},
                      {alpha, a, b, beta, c, d}, h->device, stream);
+}
+
+SOFTGPU_API cublasStatus_t cublasLtMatmulPreferenceGetAttribute(
+    cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t id, void* to,
+    size_t bytes, size_t* written) {
+  return api::get(pref, api::kPreferenceAttributes, id, to, bytes, written);
+}
+
+SOFTGPU_API const char* cublasLtGetStatusName(cublasStatus_t status) {
+  return cublasGetStatusName(status);
+}
+
+SOFTGPU_API const char* cublasLtGetStatusString(cublasStatus_t status) {
+  return cublasGetStatusString(status);
 }

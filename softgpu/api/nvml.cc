@@ -43,10 +43,18 @@ nvmlReturn_t copy_text(const char* text, char* out, unsigned length) {
 
 }  // namespace
 
-SOFTGPU_API nvmlReturn_t nvmlInit_v2() { return NVML_SUCCESS; }
-SOFTGPU_API nvmlReturn_t nvmlInit() { return NVML_SUCCESS; }
-SOFTGPU_API nvmlReturn_t nvmlInitWithFlags(unsigned) { return NVML_SUCCESS; }
-SOFTGPU_API nvmlReturn_t nvmlShutdown() { return NVML_SUCCESS; }
+SOFTGPU_API nvmlReturn_t nvmlInit_v2() {
+  return NVML_SUCCESS;
+}
+SOFTGPU_API nvmlReturn_t nvmlInit() {
+  return NVML_SUCCESS;
+}
+SOFTGPU_API nvmlReturn_t nvmlInitWithFlags(unsigned) {
+  return NVML_SUCCESS;
+}
+SOFTGPU_API nvmlReturn_t nvmlShutdown() {
+  return NVML_SUCCESS;
+}
 
 SOFTGPU_API const char* nvmlErrorString(nvmlReturn_t result) {
   switch (result) {

@@ -101,7 +101,9 @@ SOFTGPU_API void __cudaRegisterVar(void** handle, char* host, char*, const char*
   r.variables[host] = {reinterpret_cast<Library*>(handle), name};
 }
 
-SOFTGPU_API char __cudaInitModule(void**) { return 0; }
+SOFTGPU_API char __cudaInitModule(void**) {
+  return 0;
+}
 
 SOFTGPU_API cudaError_t cudaGetSymbolAddress(void** out, const void* symbol) {
   return api::record(api::with_device([&](Device& d) {

@@ -43,10 +43,10 @@ CUresult driver_copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool synchronou
   }
   const CopyShape shape{c->WidthInBytes, c->Height, c->dstPitch ? c->dstPitch : c->WidthInBytes,
                         c->srcPitch ? c->srcPitch : c->WidthInBytes};
-  const uint64_t dst = place(c->dstMemoryType, c->dstHost, c->dstDevice, shape.dst_pitch,
-                             c->dstXInBytes, c->dstY);
-  const uint64_t src = place(c->srcMemoryType, c->srcHost, c->srcDevice, shape.src_pitch,
-                             c->srcXInBytes, c->srcY);
+  const uint64_t dst =
+      place(c->dstMemoryType, c->dstHost, c->dstDevice, shape.dst_pitch, c->dstXInBytes, c->dstY);
+  const uint64_t src =
+      place(c->srcMemoryType, c->srcHost, c->srcDevice, shape.src_pitch, c->srcXInBytes, c->srcY);
   return api::driver_result(api::with_stream(stream, [&](const StreamPointer& s) {
     return softgpu::copy(s, dst, src, shape, cudaMemcpyDefault, synchronous);
   }));
@@ -72,9 +72,8 @@ SOFTGPU_API cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int
   return copy_on(stream, dst, src, {bytes, 1, bytes, bytes}, cudaMemcpyDefault, false);
 }
 
-SOFTGPU_API cudaError_t cudaMemcpy2D(void* dst, size_t dst_pitch, const void* src,
-                                     size_t src_pitch, size_t width, size_t height,
-                                     cudaMemcpyKind kind) {
+SOFTGPU_API cudaError_t cudaMemcpy2D(void* dst, size_t dst_pitch, const void* src, size_t src_pitch,
+                                     size_t width, size_t height, cudaMemcpyKind kind) {
   return copy_on(nullptr, dst, src, {width, height, dst_pitch, src_pitch}, kind, true);
 }
 
@@ -201,7 +200,17 @@ SOFTGPU_API CUresult cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned c
   return driver_fill(s, dst, pitch, value, 1, width, height);
 }
 
-SOFTGPU_API CUresult cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned value,
-                                        size_t width, size_t height, CUstream s) {
+SOFTGPU_API CUresult cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned value, size_t width,
+                                        size_t height, CUstream s) {
   return driver_fill(s, dst, pitch, value, 4, width, height);
+}
+
+SOFTGPU_API CUresult cuMemsetD2D16_v2(CUdeviceptr dst, size_t pitch, unsigned short value,
+                                      size_t width, size_t height) {
+  return driver_fill(nullptr, dst, pitch, value, 2, width, height);
+}
+
+SOFTGPU_API CUresult cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value,
+                                        size_t width, size_t height, CUstream s) {
+  return driver_fill(s, dst, pitch, value, 2, width, height);
 }

@@ -14,7 +14,9 @@ size_t& limit_slot(cudaLimit limit) {
   return slots[static_cast<unsigned>(limit) % 16];
 }
 
-bool valid_device(int device) { return device >= 0 && device < softgpu::device_count(); }
+bool valid_device(int device) {
+  return device >= 0 && device < softgpu::device_count();
+}
 
 }  // namespace
 
@@ -54,16 +56,22 @@ SOFTGPU_API cudaError_t cudaDeviceSynchronize() {
   }));
 }
 
-SOFTGPU_API cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
+SOFTGPU_API cudaError_t cudaDeviceReset() {
+  return cudaDeviceSynchronize();
+}
 
-SOFTGPU_API cudaError_t cudaSetDeviceFlags(unsigned) { return api::record(api::usable()); }
+SOFTGPU_API cudaError_t cudaSetDeviceFlags(unsigned) {
+  return api::record(api::usable());
+}
 
 SOFTGPU_API cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   *flags = cudaDeviceScheduleAuto | cudaDeviceMapHost;
   return cudaSuccess;
 }
 
-SOFTGPU_API cudaError_t cudaSetValidDevices(int*, int) { return cudaSuccess; }
+SOFTGPU_API cudaError_t cudaSetValidDevices(int*, int) {
+  return cudaSuccess;
+}
 
 SOFTGPU_API cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) {
   *device = 0;
@@ -102,9 +110,13 @@ SOFTGPU_API cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) {
   return cudaSuccess;
 }
 
-SOFTGPU_API cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+SOFTGPU_API cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
+  return cudaSuccess;
+}
 
-SOFTGPU_API cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
+SOFTGPU_API cudaError_t cudaCtxResetPersistingL2Cache() {
+  return cudaSuccess;
+}
 
 SOFTGPU_API cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   if (!id || length < 13) return api::record(cudaErrorInvalidValue);
@@ -144,5 +156,9 @@ SOFTGPU_API cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr,
   return cudaSuccess;
 }
 
-SOFTGPU_API cudaError_t cudaProfilerStart() { return cudaSuccess; }
-SOFTGPU_API cudaError_t cudaProfilerStop() { return cudaSuccess; }
+SOFTGPU_API cudaError_t cudaProfilerStart() {
+  return cudaSuccess;
+}
+SOFTGPU_API cudaError_t cudaProfilerStop() {
+  return cudaSuccess;
+}

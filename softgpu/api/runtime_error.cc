@@ -12,7 +12,10 @@ struct ErrorText {
   const char* text;
 };
 
-#define SOFTGPU_ERROR(name, text) ErrorText{static_cast<int>(name), #name, text}
+#define SOFTGPU_ERROR(name, text)       \
+  ErrorText {                           \
+    static_cast<int>(name), #name, text \
+  }
 constexpr auto kErrors = std::to_array<ErrorText>({
     SOFTGPU_ERROR(cudaSuccess, "no error"),
     SOFTGPU_ERROR(cudaErrorInvalidValue, "invalid argument"),
@@ -52,8 +55,7 @@ constexpr auto kErrors = std::to_array<ErrorText>({
     SOFTGPU_ERROR(cudaErrorNotSupported, "operation not supported"),
     SOFTGPU_ERROR(cudaErrorStreamCaptureUnsupported,
                   "operation not permitted when stream is capturing"),
-    SOFTGPU_ERROR(cudaErrorDevicesUnavailable,
-                  "CUDA-capable device(s) is/are busy or unavailable"),
+    SOFTGPU_ERROR(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
     SOFTGPU_ERROR(cudaErrorUnknown, "unknown error"),
 });
 #undef SOFTGPU_ERROR
@@ -96,7 +98,9 @@ SOFTGPU_API cudaError_t cudaGetLastError() {
   return last;
 }
 
-SOFTGPU_API cudaError_t cudaPeekAtLastError() { return api::peek(); }
+SOFTGPU_API cudaError_t cudaPeekAtLastError() {
+  return api::peek();
+}
 
 SOFTGPU_API const char* cudaGetErrorName(cudaError_t error) {
   const char* name = api::error_name(error);

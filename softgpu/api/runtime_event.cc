@@ -69,7 +69,9 @@ SOFTGPU_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flag
   return api::record(new_event(reinterpret_cast<void**>(out), flags));
 }
 
-SOFTGPU_API cudaError_t cudaEventDestroy(cudaEvent_t e) { return api::record(drop_event(e)); }
+SOFTGPU_API cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  return api::record(drop_event(e));
+}
 
 SOFTGPU_API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   return api::record(record_on(e, s));
@@ -79,7 +81,9 @@ SOFTGPU_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, 
   return api::record(record_on(e, s));
 }
 
-SOFTGPU_API cudaError_t cudaEventQuery(cudaEvent_t e) { return api::record(query_event(e)); }
+SOFTGPU_API cudaError_t cudaEventQuery(cudaEvent_t e) {
+  return api::record(query_event(e));
+}
 
 SOFTGPU_API cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   return api::record(synchronize_event(e));
@@ -94,7 +98,9 @@ SOFTGPU_API CUresult cuEventCreate(CUevent* out, unsigned flags) {
   return api::driver_result(new_event(reinterpret_cast<void**>(out), flags));
 }
 
-SOFTGPU_API CUresult cuEventDestroy_v2(CUevent e) { return api::driver_result(drop_event(e)); }
+SOFTGPU_API CUresult cuEventDestroy_v2(CUevent e) {
+  return api::driver_result(drop_event(e));
+}
 
 SOFTGPU_API CUresult cuEventRecord(CUevent e, CUstream s) {
   return api::driver_result(record_on(e, s));
@@ -104,7 +110,9 @@ SOFTGPU_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) {
   return api::driver_result(record_on(e, s));
 }
 
-SOFTGPU_API CUresult cuEventQuery(CUevent e) { return api::driver_result(query_event(e)); }
+SOFTGPU_API CUresult cuEventQuery(CUevent e) {
+  return api::driver_result(query_event(e));
+}
 
 SOFTGPU_API CUresult cuEventSynchronize(CUevent e) {
   return api::driver_result(synchronize_event(e));

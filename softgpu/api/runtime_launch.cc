@@ -18,10 +18,11 @@ std::vector<Configuration>& configurations() {
   return stack;
 }
 
-Dim3 dimensions(dim3 d) { return {d.x, d.y, d.z}; }
+Dim3 dimensions(dim3 d) {
+  return {d.x, d.y, d.z};
+}
 
-cudaError_t launch(Function* function, const Configuration& c, void** arguments,
-                   bool cooperative) {
+cudaError_t launch(Function* function, const Configuration& c, void** arguments, bool cooperative) {
   return with_stream(c.stream, [&](const std::shared_ptr<Stream>& s) {
     if (!function) return cudaErrorInvalidDeviceFunction;
     Kernel* kernel = nullptr;
@@ -129,10 +130,10 @@ SOFTGPU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, co
       return api::record(cudaErrorNotSupported);
     }
   }
-  return api::record(api::launch(
-      api::registered_function(function),
-      {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream}, arguments,
-      cooperative));
+  return api::record(
+      api::launch(api::registered_function(function),
+                  {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
+                  arguments, cooperative));
 }
 
 SOFTGPU_API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
@@ -158,7 +159,9 @@ SOFTGPU_API cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttri
   });
 }
 
-SOFTGPU_API cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return cudaSuccess; }
+SOFTGPU_API cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) {
+  return cudaSuccess;
+}
 
 SOFTGPU_API cudaError_t cudaFuncGetName(const char** name, const void* function) {
   softgpu::Function* f = api::registered_function(function);

@@ -45,9 +45,8 @@ SOFTGPU_API cudaError_t cudaMallocPitch(void** out, size_t* pitch, size_t width,
 }
 
 SOFTGPU_API cudaError_t cudaFree(void* address) {
-  return api::record(api::with_device([&](Device&) {
-    return address ? api::free_device(api::number(address)) : cudaSuccess;
-  }));
+  return api::record(api::with_device(
+      [&](Device&) { return address ? api::free_device(api::number(address)) : cudaSuccess; }));
 }
 
 // Allocation is immediate; freeing waits for the stream. Both are orders that the asynchronous
@@ -86,9 +85,8 @@ SOFTGPU_API cudaError_t cudaMallocHost(void** out, size_t bytes) {
 }
 
 SOFTGPU_API cudaError_t cudaFreeHost(void* address) {
-  return api::record(api::with_device([&](Device&) {
-    return address ? api::free_pinned(api::number(address)) : cudaSuccess;
-  }));
+  return api::record(api::with_device(
+      [&](Device&) { return address ? api::free_pinned(api::number(address)) : cudaSuccess; }));
 }
 
 SOFTGPU_API cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned flags) {
@@ -189,8 +187,7 @@ SOFTGPU_API CUresult cuMemHostUnregister(void* address) {
 }
 
 SOFTGPU_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* host, unsigned flags) {
-  return api::driver_result(
-      cudaHostGetDevicePointer(reinterpret_cast<void**>(out), host, flags));
+  return api::driver_result(cudaHostGetDevicePointer(reinterpret_cast<void**>(out), host, flags));
 }
 
 SOFTGPU_API CUresult cuMemHostGetFlags(unsigned* flags, void* host) {
@@ -203,4 +200,29 @@ SOFTGPU_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CU
   if (base) *base = info->base;
   if (size) *size = info->size;
   return CUDA_SUCCESS;
+}
+
+// The default pool exists by name only: allocations from it are plain ones, given back when freed,
+// so its settings change nothing.
+SOFTGPU_API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index) {
+  if (!pool) return api::record(cudaErrorInvalidValue);
+  if (index < 0 || index >= softgpu::device_count()) return api::record(cudaErrorInvalidDevice);
+  *pool = reinterpret_cast<cudaMemPool_t>(&softgpu::device(index).memory());
+  return cudaSuccess;
+}
+
+SOFTGPU_API cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int index) {
+  return cudaDeviceGetDefaultMemPool(pool, index);
+}
+
+SOFTGPU_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+  return cudaSuccess;
+}
+
+SOFTGPU_API cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t) {
+  return cudaSuccess;
+}
+
+SOFTGPU_API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
+  return cudaSuccess;
 }

@@ -74,13 +74,17 @@ SOFTGPU_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned
   return api::record(new_stream(reinterpret_cast<void**>(out), flags, priority));
 }
 
-SOFTGPU_API cudaError_t cudaStreamDestroy(cudaStream_t s) { return api::record(drop_stream(s)); }
+SOFTGPU_API cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  return api::record(drop_stream(s));
+}
 
 SOFTGPU_API cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   return api::record(synchronize_stream(s));
 }
 
-SOFTGPU_API cudaError_t cudaStreamQuery(cudaStream_t s) { return api::record(query_stream(s)); }
+SOFTGPU_API cudaError_t cudaStreamQuery(cudaStream_t s) {
+  return api::record(query_stream(s));
+}
 
 SOFTGPU_API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned) {
   return api::record(wait_event_on(s, event));
@@ -166,13 +170,17 @@ SOFTGPU_API CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, i
   return api::driver_result(new_stream(reinterpret_cast<void**>(out), flags, priority));
 }
 
-SOFTGPU_API CUresult cuStreamDestroy_v2(CUstream s) { return api::driver_result(drop_stream(s)); }
+SOFTGPU_API CUresult cuStreamDestroy_v2(CUstream s) {
+  return api::driver_result(drop_stream(s));
+}
 
 SOFTGPU_API CUresult cuStreamSynchronize(CUstream s) {
   return api::driver_result(synchronize_stream(s));
 }
 
-SOFTGPU_API CUresult cuStreamQuery(CUstream s) { return api::driver_result(query_stream(s)); }
+SOFTGPU_API CUresult cuStreamQuery(CUstream s) {
+  return api::driver_result(query_stream(s));
+}
 
 SOFTGPU_API CUresult cuStreamWaitEvent(CUstream s, CUevent event, unsigned) {
   return api::driver_result(wait_event_on(s, event));
@@ -186,8 +194,7 @@ SOFTGPU_API CUresult cuLaunchHostFunc(CUstream s, CUhostFn function, void* data)
 SOFTGPU_API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback function, void* data,
                                          unsigned) {
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  return api::driver_result(
-      call_host(s, [s, function, data] { function(s, CUDA_SUCCESS, data); }));
+  return api::driver_result(call_host(s, [s, function, data] { function(s, CUDA_SUCCESS, data); }));
 }
 
 SOFTGPU_API CUresult cuStreamGetPriority(CUstream s, int* priority) {
@@ -209,4 +216,16 @@ SOFTGPU_API CUresult cuStreamGetDevice(CUstream s, CUdevice* device) {
 SOFTGPU_API CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
+}
+
+SOFTGPU_API CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status,
+                                               cuuint64_t* id, CUgraph* graph,
+                                               const CUgraphNode** dependencies,
+                                               const CUgraphEdgeData**, size_t* count) {
+  unsigned long long no_id = 0;
+  const CUresult result = api::driver_result(
+      cudaStreamGetCaptureInfo(stream, reinterpret_cast<cudaStreamCaptureStatus*>(status), &no_id,
+                               graph, dependencies, nullptr, count));
+  if (id) *id = no_id;
+  return result;
 }

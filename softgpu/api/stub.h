@@ -12,15 +12,15 @@ void report_stub(const char* name, std::atomic<bool>& said);
 }  // namespace softgpu::api
 
 // Declared without arguments: a C function may be given any and ignore them.
-#define SOFTGPU_STUB(name, code)                                            \
-  extern "C" __attribute__((visibility("default"))) long name() {           \
-    static std::atomic<bool> said{false};                                   \
-    softgpu::api::report_stub(#name, said);                                 \
-    return code;                                                            \
+#define SOFTGPU_STUB(name, code)                                  \
+  extern "C" __attribute__((visibility("default"))) long name() { \
+    static std::atomic<bool> said{false};                         \
+    softgpu::api::report_stub(#name, said);                       \
+    return code;                                                  \
   }
-#define SOFTGPU_TEXT_STUB(name)                                             \
-  extern "C" __attribute__((visibility("default"))) const char* name() {    \
-    return "not supported by the soft GPU";                                 \
+#define SOFTGPU_TEXT_STUB(name)                                          \
+  extern "C" __attribute__((visibility("default"))) const char* name() { \
+    return "not supported by the soft GPU";                              \
   }
 
 #endif  // SOFTGPU_API_STUB_H_

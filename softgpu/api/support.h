@@ -79,8 +79,12 @@ CUresult driver_call(Body body) {
   return driver_result(with_device(body));
 }
 
-inline uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
-inline void* pointer(uint64_t number) { return reinterpret_cast<void*>(number); }
+inline uint64_t number(const void* pointer) {
+  return reinterpret_cast<uint64_t>(pointer);
+}
+inline void* pointer(uint64_t number) {
+  return reinterpret_cast<void*>(number);
+}
 
 // One answer for cudaDeviceGetAttribute and cuDeviceGetAttribute: their numbers are the same.
 cudaError_t device_attribute(int attribute, int device, int* value);

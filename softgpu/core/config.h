@@ -9,17 +9,19 @@ namespace softgpu {
 inline constexpr int kMaxDevices = 8;
 
 struct Config {
-  int installed = 1;                          // SOFTGPU_DEVICES
-  int devices = 1;                            // of these, visible by CUDA_VISIBLE_DEVICES
+  int installed = 1;                           // SOFTGPU_DEVICES
+  int devices = 1;                             // of these, visible by CUDA_VISIBLE_DEVICES
   uint64_t memory_bytes = uint64_t{16} << 30;  // SOFTGPU_MEMORY, per device
-  int sms = 16;                               // SOFTGPU_SMS
-  int blas_threads = 1;                       // SOFTGPU_BLAS_THREADS
+  int sms = 16;                                // SOFTGPU_SMS
+  int blas_threads = 1;                        // SOFTGPU_BLAS_THREADS
 };
 
 // Read at the first call; a value that is not a positive number is reported and ignored.
 const Config& config();
 
-inline int installed_devices() { return config().installed; }
+inline int installed_devices() {
+  return config().installed;
+}
 
 }  // namespace softgpu
 

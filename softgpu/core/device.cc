@@ -53,11 +53,14 @@ Device::Device(int index)
 std::shared_ptr<Stream> Device::thread_stream() {
   thread_local std::map<int, std::shared_ptr<Stream>> streams;
   auto& stream = streams[index_];
-  if (!stream) stream = std::make_shared<Stream>(index_, StreamKind::kBlocking, 0, next_stream_id++);
+  if (!stream)
+    stream = std::make_shared<Stream>(index_, StreamKind::kBlocking, 0, next_stream_id++);
   return stream;
 }
 
-cudaError_t Device::sticky() const { return fault_code(scheduler_.fault()); }
+cudaError_t Device::sticky() const {
+  return fault_code(scheduler_.fault());
+}
 
 cudaError_t fault_code(FaultKind kind) {
   switch (kind) {
@@ -79,16 +82,27 @@ cudaError_t fault_code(FaultKind kind) {
   return cudaErrorUnknown;
 }
 
-int device_count() { return config().devices; }
+int device_count() {
+  return config().devices;
+}
 
-Device& device(int index) { return *devices()[static_cast<size_t>(index)]; }
+Device& device(int index) {
+  return *devices()[static_cast<size_t>(index)];
+}
 
 ThreadDevice& thread_device() {
   thread_local ThreadDevice current;
   return current;
 }
 
-bool forked() { return in_forked_child.load(std::memory_order_relaxed); }
+bool forked() {
+  return in_forked_child.load(std::memory_order_relaxed);
+}
+
+bool& null_stream_is_per_thread() {
+  thread_local bool per_thread = false;
+  return per_thread;
+}
 
 std::shared_ptr<Stream> create_stream(int device_index, bool blocking, int priority) {
   auto stream = std::make_shared<Stream>(
@@ -108,8 +122,9 @@ cudaError_t destroy_stream(const void* handle) {
 std::shared_ptr<Stream> find_stream(const void* handle) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
   Device& current = device(thread_device().index);
-  if (number <= 1) return current.legacy_stream();
-  if (number == 2) return current.thread_stream();
+  const bool own = number == 2 || (number == 0 && null_stream_is_per_thread());
+  if (number <= 1 && !own) return current.legacy_stream();
+  if (own) return current.thread_stream();
   std::lock_guard lock(handles().mutex);
   const auto it = handles().streams.find(handle);
   return it == handles().streams.end() ? nullptr : it->second;

@@ -56,6 +56,9 @@ struct Event {
   std::shared_ptr<EventState> last;  // empty until recorded; guarded by the handle table
 };
 
+// Whether the calling thread is inside a call that means its own stream by 0.
+bool& null_stream_is_per_thread();
+
 std::shared_ptr<Stream> create_stream(int device, bool blocking, int priority);
 cudaError_t destroy_stream(const void* handle);
 // Resolves 0 and 1 (legacy), 2 (per thread) and created streams; empty if there is none.

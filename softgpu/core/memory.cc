@@ -9,7 +9,9 @@
 namespace softgpu {
 namespace {
 
-void* at(uint64_t address) { return reinterpret_cast<void*>(address); }
+void* at(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
 
 }  // namespace
 
@@ -59,7 +61,9 @@ DeviceMemory::DeviceMemory(int device, uint64_t capacity)
       window_(kWindowBase + device * kWindowBytes, kWindowBytes),
       auxiliary_(kAuxiliaryBase + device * kAuxiliaryBytes, kAuxiliaryBytes) {}
 
-Arena& DeviceMemory::main_arena() { return window_.reserve() ? window_ : auxiliary_; }
+Arena& DeviceMemory::main_arena() {
+  return window_.reserve() ? window_ : auxiliary_;
+}
 
 cudaError_t DeviceMemory::allocate(uint64_t bytes, uint64_t* address) {
   std::lock_guard lock(mutex_);

@@ -20,7 +20,7 @@ namespace {
 struct Physical {
   int device = 0;
   uint64_t bytes = 0, offset = 0;
-  int handles = 1;   // not yet released
+  int handles = 1;  // not yet released
   int mappings = 0;
 };
 
@@ -90,8 +90,7 @@ bool overlaps_mapping(uint64_t address, uint64_t bytes) {
   const auto& all = state().mappings;
   auto next = all.lower_bound(address);
   if (next != all.end() && next->first < address + bytes) return true;
-  return next != all.begin() &&
-         std::prev(next)->first + std::prev(next)->second.bytes > address;
+  return next != all.begin() && std::prev(next)->first + std::prev(next)->second.bytes > address;
 }
 
 }  // namespace

@@ -71,8 +71,7 @@ std::string Module::load(std::vector<uint8_t> image) {
   if (std::string error = place_variables(); !error.empty()) return error;
   constant4_.assign(cubin_.constant4.begin(), cubin_.constant4.end());
   for (const CubinRelocation& r : cubin_.relocations) {
-    const uint64_t value =
-        r.is_code ? r.code_address : section_address(r.section) + r.addend;
+    const uint64_t value = r.is_code ? r.code_address : section_address(r.section) + r.addend;
     std::memcpy(constant4_.data() + r.offset, &value, sizeof value);
   }
   for (auto& [name, kernel] : cubin_.kernels) make_kernel(kernel);

@@ -212,9 +212,8 @@ bool Scheduler::stream_done(const Stream& stream) {
 void Scheduler::wait_device() {
   std::unique_lock lock(shared().mutex);
   const uint64_t last = shared().next_sequence - 1;
-  wait_for_progress(lock, [&] {
-    return stopping_ || heads_.empty() || heads_.begin()->first > last;
-  });
+  wait_for_progress(lock,
+                    [&] { return stopping_ || heads_.empty() || heads_.begin()->first > last; });
 }
 
 void Scheduler::wait_event(const EventState& event) {

@@ -43,7 +43,7 @@ cudaError_t check_kind(cudaMemcpyKind kind, const std::optional<PointerInfo>& ds
     case cudaMemcpyDeviceToDevice:
       // Pinned memory is as good as device memory to a GPU.
       return (dst && src) || (is_device(dst) && is_device(src)) ? cudaSuccess
-                                                               : cudaErrorInvalidValue;
+                                                                : cudaErrorInvalidValue;
   }
   return cudaErrorInvalidMemcpyDirection;
 }

@@ -107,8 +107,7 @@ std::string unpack(const uint8_t* at, const EntryHeader& entry, std::vector<uint
     if (expand_lz4(payload, entry.compressed_size, cubin)) return "";
     return "the LZ4 data of a fat binary entry is damaged";
   }
-  const size_t got =
-      ZSTD_decompress(cubin->data(), cubin->size(), payload, entry.compressed_size);
+  const size_t got = ZSTD_decompress(cubin->data(), cubin->size(), payload, entry.compressed_size);
   if (ZSTD_isError(got)) {
     return std::string("the zstd data of a fat binary entry cannot be read: [") +
            ZSTD_getErrorName(got) + "]";

@@ -39,7 +39,7 @@ def run(program: str, *args: str, check: bool = True, **env: str) -> subprocess.
     code = [str(file)] if program.endswith(".py") else ["-c", textwrap.dedent(program)]
     done = subprocess.run(
         [sys.executable, *code, *args],
-        env={**os.environ, "LD_PRELOAD": preload, **env},
+        env={**os.environ, "LD_PRELOAD": preload, "OMP_NUM_THREADS": "1", **env},
         capture_output=True,
         text=True,
         timeout=300,

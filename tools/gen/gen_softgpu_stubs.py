@@ -38,7 +38,7 @@ FOREIGN = re.compile(r"^(cupti|nvtx|nvshmem|nvrtc|nvJitLink|nvPTX|cudnn_frontend
 
 # Functions that do not return a status. Text ones answer a text, the others a number.
 TEXT = re.compile(r"(GetErrorString|GetStatusString|GetLastError|GetErrorName|StatusName)$")
-NUMBER = {"cudnnGetVersion": "0", "cudnnGetCudartVersion": "0", "ncclGetVersion": None}
+NUMBER = {"cudnnGetCudartVersion": "0"}
 
 
 def family_of(symbol: str) -> str | None:

@@ -72,10 +72,10 @@ TEST(gemm_matches_the_definition) {
     // beta 0 means C is not read: whatever is there must not leak out.
     if (beta == 0) c.assign(c.size(), std::numeric_limits<float>::quiet_NaN());
     DeviceValues da(a), db(b), dc(c);
-    CHECK_EQ(cublasSgemm_v2(handle(), ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            m, n, k, &alpha, da.data, ta ? k : m, db.data, tb ? n : k, &beta,
-                            dc.data, m),
-             CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(
+        cublasSgemm_v2(handle(), ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m,
+                       n, k, &alpha, da.data, ta ? k : m, db.data, tb ? n : k, &beta, dc.data, m),
+        CUBLAS_STATUS_SUCCESS);
     CHECK(dc.read() == reference(ta, tb, m, n, k, alpha, a, b, beta, c));
   }
 }
@@ -100,7 +100,8 @@ TEST(batched_gemm_and_device_scalars) {
 }
 
 TEST(half_precision_rounds_to_nearest_even) {
-  const Values values = {1.f, 1.f + 0x1p-11f, 1.f + 3 * 0x1p-11f, 65520.f, 0x1p-24f, 0x1p-25f, -2.5f};
+  const Values values = {1.f,      1.f + 0x1p-11f, 1.f + 3 * 0x1p-11f, 65520.f, 0x1p-24f,
+                         0x1p-25f, -2.5f};
   std::vector<uint16_t> halves(values.size());
   softgpu::api::store_floats(CUDA_R_16F, values.data(), static_cast<int64_t>(values.size()),
                              halves.data());

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/memory.h"
 #include "check.h"
+#include "core/memory.h"
 
 namespace {
 
@@ -45,8 +45,7 @@ TEST(virtual_memory_at_a_fixed_address) {
   CHECK_EQ(base, window);
   const CUmemAllocationProp prop = on_device(1);
   size_t granularity = 0;
-  CHECK_EQ(cuMemGetAllocationGranularity(&granularity, &prop,
-                                         CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+  CHECK_EQ(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
            CUDA_SUCCESS);
   CHECK_EQ(granularity, 2 * kMiB);
 
@@ -129,8 +128,7 @@ TEST(copies_are_checked_and_shaped) {
   CHECK_EQ(cudaMemcpy2D(back.data(), 6, memory, 16, 6, 4, cudaMemcpyDeviceToHost), cudaSuccess);
   for (size_t r = 0; r < 4; ++r) CHECK(std::memcmp(&back[r * 6], &rows[r * 10], 6) == 0);
   CHECK_EQ(cudaMemcpy(back.data(), rows.data(), 4, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
-  CHECK_EQ(cudaMemcpy(memory, rows.data(), 1 << 30, cudaMemcpyHostToDevice),
-           cudaErrorInvalidValue);
+  CHECK_EQ(cudaMemcpy(memory, rows.data(), 1 << 30, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
   CHECK_EQ(cudaMemcpy2D(memory, 4, rows.data(), 10, 6, 4, cudaMemcpyHostToDevice),
            cudaErrorInvalidPitchValue);
   CHECK_EQ(cudaFree(memory), cudaSuccess);

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
+#include "check.h"
 #include "loader/cubin.h"
 #include "loader/fatbin.h"
-#include "check.h"
 
 namespace {
 
@@ -21,9 +21,9 @@ std::vector<uint8_t> fatbin(uint32_t arch) {
   put(out, 4, 1, 2);
   put(out, 6, 16, 2);
   put(out, 8, out.size() - 16, 8);
-  put(out, 16, 2, 2);         // kind: ELF
-  put(out, 16 + 4, 64, 4);    // header size
-  put(out, 16 + 8, 16, 8);    // payload
+  put(out, 16, 2, 2);       // kind: ELF
+  put(out, 16 + 4, 64, 4);  // header size
+  put(out, 16 + 8, 16, 8);  // payload
   put(out, 16 + 28, arch, 4);
   std::memcpy(out.data() + 80, "0123456789abcdef", 16);
   return out;

@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "core/device.h"
 #include "gate.h"
-#include "check.h"
 
 namespace {
 
