@@ -25,6 +25,10 @@ class Device {
   // cudaSuccess, or the code of the fault that ended this device.
   cudaError_t sticky() const;
   bool active() const { return active_.load(std::memory_order_relaxed); }
+  uint64_t warp_instructions() const { return warp_instructions_.load(std::memory_order_relaxed); }
+  void count_instructions(uint64_t n) {
+    warp_instructions_.fetch_add(n, std::memory_order_relaxed);
+  }
   void activate() { active_.store(true, std::memory_order_relaxed); }
 
  private:
@@ -33,6 +37,7 @@ class Device {
   Scheduler scheduler_;
   std::shared_ptr<Stream> legacy_;
   std::atomic<bool> active_{false};
+  std::atomic<uint64_t> warp_instructions_{0};
 };
 
 int device_count();

@@ -5,6 +5,7 @@
 
 #include "core/config.h"
 #include "core/device.h"
+#include "core/fault_injection.h"
 #include "core/pointers.h"
 
 namespace softgpu {
@@ -39,11 +40,15 @@ cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, Launch launch)
   if (const cudaError_t bad = check_launch(launch); bad != cudaSuccess) return bad;
   Work work;
   auto shared = std::make_shared<Launch>(std::move(launch));
-  work.run = [shared] {
+  Device& owner = device(stream->device);
+  work.run = [shared, &owner] {
+    if (Fault asked = injected_fault()) return asked;
     LaunchStats stats;
-    return run_kernel(*shared, pointers().space(), &stats);
+    Fault fault = run_kernel(*shared, pointers().space(), &stats);
+    owner.count_instructions(stats.warp_instructions);
+    return fault;
   };
-  device(stream->device).scheduler().submit(stream, std::move(work));
+  owner.scheduler().submit(stream, std::move(work));
   return cudaSuccess;
 }
 

@@ -187,6 +187,11 @@ void Scheduler::fail(const Fault& fault) {
   shared().progress.notify_all();
 }
 
+void Scheduler::fail_now(const Fault& fault) {
+  std::lock_guard lock(shared().mutex);
+  if (this->fault() == FaultKind::kNone) fail(fault);
+}
+
 bool Scheduler::done_up_to(const Stream& stream, uint64_t sequence) const {
   if (stream.kind != StreamKind::kLegacy) {
     return stream.queue_.empty() || stream.queue_.front().sequence > sequence;

@@ -72,6 +72,9 @@ class Scheduler {
   // The first fault of this device; its work is gone and every later call reports it.
   FaultKind fault() const { return fault_.load(std::memory_order_acquire); }
 
+  // Ends the device as a fault of its work would.
+  void fail_now(const Fault& fault);
+
   // Stops the threads after the work that is running now. For process exit.
   void stop();
 

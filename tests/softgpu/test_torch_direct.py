@@ -128,6 +128,22 @@ def test_device_assert_is_sticky() -> None:
     assert out.stderr.count("softgpu: device [0]:") == 1
 
 
+def test_fault_on_request() -> None:
+    out = run(
+        """
+        import torch
+        try:
+            for i in range(10):
+                done = i
+                torch.ones(10, device="cuda").sum().item()
+        except RuntimeError as error:
+            print(done, "illegal memory access" in str(error))
+        """,
+        SOFTGPU_FAULT="7:700",
+    )
+    assert out.stdout.split() == ["3", "True"]
+
+
 def test_unsupported_function_names_itself_once() -> None:
     out = run(
         """
