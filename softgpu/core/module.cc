@@ -74,13 +74,21 @@ std::string Module::load(std::vector<uint8_t> image) {
     const uint64_t value = r.is_code ? r.code_address : section_address(r.section) + r.addend;
     std::memcpy(constant4_.data() + r.offset, &value, sizeof value);
   }
-  for (auto& [name, kernel] : cubin_.kernels) make_kernel(kernel);
+  for (auto& [name, kernel] : cubin_.kernels) {
+    if (kernel.problem.empty()) make_kernel(kernel);
+  }
   return "";
 }
 
-Kernel* Module::kernel(const std::string& name) {
+Kernel* Module::kernel(const std::string& name, std::string* problem) {
   const auto it = kernels_.find(name);
-  return it == kernels_.end() ? nullptr : it->second.get();
+  if (it != kernels_.end()) return it->second.get();
+  const auto unusable = cubin_.kernels.find(name);
+  if (problem) {
+    *problem = unusable == cubin_.kernels.end() ? "no such kernel in its module"
+                                                : unusable->second.problem;
+  }
+  return nullptr;
 }
 
 bool Module::variable(const std::string& name, uint64_t* address, uint64_t* bytes) const {
@@ -153,9 +161,9 @@ cudaError_t resolve_kernel(Function& function, int device, Kernel** kernel) {
                  error.c_str());
     return cudaErrorInvalidKernelImage;
   }
-  *kernel = module->kernel(function.name);
+  *kernel = module->kernel(function.name, &error);
   if (!*kernel) {
-    std::fprintf(stderr, "softgpu: no kernel [%s] in its module\n", function.name);
+    std::fprintf(stderr, "softgpu: kernel [%s] cannot be used: %s\n", function.name, error.c_str());
     return cudaErrorInvalidDeviceFunction;
   }
   slot.store(*kernel, std::memory_order_release);

@@ -26,7 +26,8 @@ class Module {
   Module(Library* library, int device) : library(library), device(device) {}
   // Gives memory to the variables and makes the kernels. Empty string on success.
   std::string load(std::vector<uint8_t> image);
-  Kernel* kernel(const std::string& name);
+  // nullptr if there is none that can run; `problem` then says why.
+  Kernel* kernel(const std::string& name, std::string* problem = nullptr);
   bool variable(const std::string& name, uint64_t* address, uint64_t* bytes) const;
   const std::map<std::string, std::unique_ptr<Kernel>>& kernels() const { return kernels_; }
   void unload();  // frees the variables; precondition: no queued work uses the module

@@ -17,6 +17,8 @@ constexpr uint8_t kFormatPayload = 4;
 constexpr uint8_t kMaxThreads = 0x05, kParamBank = 0x0a, kMinStackSize = 0x12, kParamInfo = 0x17,
                   kRegisterCount = 0x2f;
 
+constexpr std::string_view kText = ".text.";
+
 struct Section {
   std::string_view name;
   Elf64_Shdr header;
@@ -185,7 +187,7 @@ void Reader::read_module_info(std::span<const uint8_t> records) {
 }
 
 void Reader::read_kernels() {
-  constexpr std::string_view kText = ".text.", kInfo = ".nv.info.", kLiterals = ".nv.constant2.",
+  constexpr std::string_view kInfo = ".nv.info.", kLiterals = ".nv.constant2.",
                              kShared = ".nv.shared.";
   for (const Section& s : sections_) {
     if (!s.name.starts_with(kText)) continue;
@@ -220,6 +222,11 @@ std::string Reader::read_relocations() {
     if (s.header.sh_info >= sections_.size()) continue;
     const Section& target = sections_[s.header.sh_info];
     if (target.name == ".debug_frame") continue;
+    if (target.name.starts_with(kText)) {
+      const auto kernel = cubin_.kernels.find(std::string(target.name.substr(kText.size())));
+      if (kernel != cubin_.kernels.end()) kernel->second.problem = "its code has relocations";
+      continue;
+    }
     if (target.name != ".nv.constant4") {
       return "the cubin has relocations in [" + std::string(target.name) + "]";
     }

@@ -35,6 +35,7 @@ struct CubinKernel {
   uint32_t register_count = 0, static_shared_bytes = 0, local_bytes = 0, max_threads = 1024;
   uint32_t param_base = 0x160, param_bytes = 0;
   std::vector<KernelParam> params;
+  std::string problem;  // why it cannot run, if it cannot; the module's other kernels can
 };
 
 // All spans point into `image`.
