@@ -30,9 +30,13 @@ static VF reciprocal(VF x) {
 }
 
 static VF reciprocal_root(VF x) {
-  // -0 gives -infinity, negative numbers NaN.
+  // One Newton step with the exact residual 1 - x r^2 makes up for the two roundings.
   const VF r = 1.0f / sqrt(x);
-  return select(x == 0.0f, 1.0f / x, r);
+  const VF h = x * r;
+  const VF residual = fma(-h, r, splat_f(1.0f)) - fma(x, r, -h) * r;
+  const VF better = fma(0.5f * r, residual, r);
+  // Zeros keep their sign; infinity has no residual.
+  return select(x == 0.0f, 1.0f / x, select(x == infinity(), splat_f(0.0f), better));
 }
 
 // (2^f - 1) / f for |f| <= 1/2; relative error 2^-33.

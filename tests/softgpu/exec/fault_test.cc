@@ -1,0 +1,112 @@
+// Bad programs end in a Fault that says where, never in a crash.
+#include "one_warp.h"
+
+namespace softgpu::exec {
+
+static void expect(OneWarp* w, FaultKind kind, std::initializer_list<const char*> parts) {
+  CHECK(!w->run());
+  CHECK(w->block.fault.kind == kind);
+  for (const char* part : parts) {
+    const bool found = w->block.fault.message.find(part) != std::string::npos;
+    if (!found) std::cerr << "[" << w->block.fault.message << "] lacks [" << part << "]\n";
+    CHECK(found);
+  }
+}
+
+static Words ldg() {
+  return Words("000001ee900_0000000004047381").rd(8).ra(2);
+}
+
+TEST(global_out_of_range) {
+  OneWarp w({ldg()});
+  w.reg(2).lane[3] = 0x1000;
+  w.reg(3).lane[3] = 0x7fff;
+  expect(&w, FaultKind::kIllegalAddress,
+         {"kernel [test]", "block [0,0,0]", "thread [0,0,0]", "pc [0x0]", "address [0x0]"});
+}
+
+TEST(global_one_bad_lane) {
+  alignas(64) uint32_t words[32] = {};
+  OneWarp w({Words("00000000f00_0000000100047802").rd(4), ldg()});
+  const auto base = reinterpret_cast<uint64_t>(words);
+  w.memory.add(base, sizeof words);
+  for (int i = 0; i < kLanes; ++i) {
+    const uint64_t address = i == 17 ? 0xdead0000u : base + 4 * static_cast<uint64_t>(i);
+    w.reg(2).lane[i] = static_cast<uint32_t>(address);
+    w.reg(3).lane[i] = static_cast<uint32_t>(address >> 32);
+  }
+  expect(&w, FaultKind::kIllegalAddress, {"thread [17,0,0]", "pc [0x10]", "address [0xdead0000]"});
+}
+
+TEST(global_misaligned) {
+  alignas(64) uint32_t words[64] = {};
+  OneWarp w({ldg()});
+  const auto base = reinterpret_cast<uint64_t>(words);
+  w.memory.add(base, sizeof words);
+  for (int i = 0; i < kLanes; ++i) {
+    const uint64_t address = base + 4 * static_cast<uint64_t>(i) + 2;
+    w.reg(2).lane[i] = static_cast<uint32_t>(address);
+    w.reg(3).lane[i] = static_cast<uint32_t>(address >> 32);
+  }
+  expect(&w, FaultKind::kMisalignedAddress, {"misaligned", "thread [0,0,0]"});
+}
+
+TEST(shared_out_of_range) {
+  OneWarp w({Words("00000000800_0000000002007388").ra(2).rb(8)}, 128);
+  for (int i = 0; i < kLanes; ++i) w.reg(2).lane[i] = static_cast<uint32_t>(i) * 8;
+  expect(&w, FaultKind::kIllegalAddress, {"shared", "thread [16,0,0]", "address [0x80]"});
+}
+
+TEST(local_out_of_range) {
+  OneWarp w({Words("00000100800_000000000a007983").rd(8).ra(2)});
+  for (uint32_t& lane : w.reg(2).lane) lane = 1 << 20;
+  expect(&w, FaultKind::kIllegalAddress, {"local", "address [0x100000]"});
+}
+
+TEST(trap) {
+  OneWarp w({Words("00000300000_000000040000795c")});
+  expect(&w, FaultKind::kDeviceTrap, {"trap"});
+}
+
+TEST(branch_out_of_the_code) {
+  OneWarp w({Words("00003800000_0000000000007947").set(34, 48, 0x10000)});
+  expect(&w, FaultKind::kIllegalInstruction, {"out of the code"});
+}
+
+TEST(register_branch_to_nowhere) {
+  OneWarp w({Words("00003800000_0000000002007949").ra(2)});
+  for (uint32_t& lane : w.reg(2).lane) lane = 12345;
+  expect(&w, FaultKind::kIllegalInstruction, {"jump to"});
+}
+
+TEST(call_of_unknown_function) {
+  OneWarp w({Words("00003c00000_0000000002007343").ra(2)});
+  expect(&w, FaultKind::kIllegalInstruction, {"unknown function"});
+}
+
+// Half of the warp waits at the barrier of the block, the other half for a re-convergence with it.
+TEST(deadlock) {
+  OneWarp w({Words("00003800000_0000000000007945").set(34, 30, 32 / 4),
+             Words("00000000000_0000000000007b1d").guard(0),
+             Words("00003800000_0000000000007941")});
+  w.pred(0) = 0xffff;
+  expect(&w, FaultKind::kLaunchTimeout, {"wait for each other"});
+}
+
+TEST(unknown_instruction) {
+  Kernel kernel;
+  const uint64_t words[2] = {0xfff, 0};
+  kernel.name = "bad";
+  kernel.text = {reinterpret_cast<const uint8_t*>(words), sizeof words};
+  CHECK(!prepare_kernel(kernel).empty());
+  Launch launch;
+  launch.kernel = &kernel;
+  AddressSpace memory;
+  const Fault fault = run_kernel(launch, memory, nullptr);
+  CHECK(fault.kind == FaultKind::kIllegalInstruction);
+  CHECK(fault.message.find("kernel [bad]") != std::string::npos);
+}
+
+}  // namespace softgpu::exec
+
+CHECK_MAIN
