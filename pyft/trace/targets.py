@@ -23,9 +23,10 @@ class Ring:
 def find(target: str | None) -> list[Ring]:
     """Return the rings of a file, folder, job name or process id (default: the latest job)."""
     if target is None:
-        jobs = job_folder.jobs()
+        # Of the latest job that has a ring: one with --direct has none.
+        jobs = [folder for folder in job_folder.jobs() if has_rings(job_folder.read_meta(folder))]
         if not jobs:
-            raise TraceError(f"there is no job in [{job_folder.state_folder()}]")
+            raise TraceError(f"there is no job with a ring in [{job_folder.state_folder()}]")
         return of_job(jobs[-1])
     path = Path(target)
     if path.is_file():
@@ -36,6 +37,11 @@ def find(target: str | None) -> list[Ring]:
     if target.isdecimal():
         return of_process(int(target))
     raise TraceError(f"[{target}] is no trace file, no job and no process id")
+
+
+def has_rings(meta: dict[str, Any]) -> bool:
+    """Say whether any client of the job has attached."""
+    return bool(meta.get("channels") or meta.get("live"))
 
 
 def of_job(folder: Path) -> list[Ring]:

@@ -26,6 +26,9 @@ def state() -> Path:
 
 
 def test_latest_job_is_the_default(state: Path) -> None:
+    direct = state / "20260101-000009-9"
+    direct.mkdir()
+    job_folder.write_meta(direct, {"direct": True, "channels": []})
     (ring,) = targets.find(None)
     assert ring.path == state / "20260101-000002-2" / "a.ring"
 
