@@ -221,7 +221,7 @@ std::string Reader::read_relocations() {
     if (!addends && s.header.sh_type != SHT_REL) continue;
     if (s.header.sh_info >= sections_.size()) continue;
     const Section& target = sections_[s.header.sh_info];
-    if (target.name == ".debug_frame") continue;
+    if (!(target.header.sh_flags & SHF_ALLOC)) continue;  // debug information
     if (target.name.starts_with(kText)) {
       const auto kernel = cubin_.kernels.find(std::string(target.name.substr(kText.size())));
       if (kernel != cubin_.kernels.end()) kernel->second.problem = "its code has relocations";
