@@ -11,7 +11,7 @@ namespace {
 using nvmlReturn_t = int;
 using nvmlDevice_t = struct Device*;
 enum { kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kInsufficientSize = 7 };
-constexpr int kCudaVersion = 13000;
+constexpr int kCudaVersion = 13000, kP2pNotSupported = 5;
 
 unsigned device_count() {
   const char* agent = std::getenv("PYFT_AGENT");
@@ -27,6 +27,10 @@ nvmlReturn_t put(char* out, unsigned length, const char* text) {
   if (std::strlen(text) + 1 > length) return kInsufficientSize;
   std::strcpy(out, text);
   return kSuccess;
+}
+
+void uuid_text(unsigned index, char* text, size_t bytes) {
+  std::snprintf(text, bytes, "GPU-70796674-0000-0000-0000-%012x", index);
 }
 
 // Handles are the index plus one, so that none is null.
@@ -95,8 +99,52 @@ NVML_API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigne
 
 NVML_API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned int length) {
   char text[64];
-  std::snprintf(text, sizeof text, "GPU-70796674-0000-0000-0000-%012x", index_of(device));
+  uuid_text(index_of(device), text, sizeof text);
   return put(uuid, length, text);
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
+  char text[64];
+  for (unsigned index = 0; uuid && index < device_count(); ++index) {
+    uuid_text(index, text, sizeof text);
+    if (std::strcmp(text, uuid) == 0) return handle_by_index(index, device);
+  }
+  return kInvalidArgument;
+}
+
+// Bus numbers of soft GPUs count from 1; only the driver of a real one knows better.
+NVML_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* pciBusId, nvmlDevice_t* device) {
+  unsigned bus = 0;
+  if (!pciBusId || std::sscanf(pciBusId, "%*x:%x:", &bus) != 1) return kInvalidArgument;
+  return handle_by_index(bus - 1, device);
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
+                                                           unsigned int* infoCount, void* infos) {
+  if (!infoCount) return kInvalidArgument;
+  *infoCount = 0;
+  return kSuccess;
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
+                                                          int* type) {
+  return kNotSupported;
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
+                                                          void* pci) {
+  return kNotSupported;
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void* info) {
+  return kNotSupported;
+}
+
+NVML_API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, int index,
+                                             int* status) {
+  if (!status) return kInvalidArgument;
+  *status = kP2pNotSupported;
+  return kSuccess;
 }
 
 NVML_API nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int length) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "api/commands.h"
 #include "client/stream.h"
 
 namespace pyft::client {
@@ -28,7 +29,7 @@ void say_goodbye() {
   if (ring::in_forked_child()) return;
   for (auto& slot : devices)
     if (Device* device = slot.load(std::memory_order_acquire))
-      if (device->health() != cudaErrorDevicesUnavailable) device->writer().goodbye();
+      if (device->health() != cudaErrorDevicesUnavailable) device->goodbye();
 }
 
 Device* attach_now(int ordinal) {
@@ -94,6 +95,7 @@ cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload) {
   if (!tail.empty()) std::memcpy(entry.body().data() + body.size(), tail.data(), tail.size());
   if (!payload.empty()) std::memcpy(entry.payload().data(), payload.data(), payload.size());
   writer_.publish(std::move(entry));
+  sent_.fetch_add(1, std::memory_order_relaxed);
   return cudaSuccess;
 }
 
@@ -110,6 +112,7 @@ cudaError_t Device::call(uint16_t call, Bytes body, Reply* reply, Bytes tail, By
   if (!payload.empty()) std::memcpy(entry.payload().data(), payload.data(), payload.size());
   entry.set_reply_slot(ticket.slot());
   const uint64_t seq = writer_.publish(std::move(entry));
+  sent_.fetch_add(1, std::memory_order_relaxed);
   const ring::WaitStatus status = ring::wait_reply(channel(), ticket.slot(), seq, liveness_);
   if (status != ring::WaitStatus::kOk) {
     ticket.abandon();
@@ -126,6 +129,29 @@ cudaError_t Device::call(uint16_t call, Bytes body, Reply* reply, Bytes tail, By
   return cudaSuccess;
 }
 
+// With several devices per process the calls are shared out to the first one attached.
+void Device::count_local_calls() {
+  for (int ordinal = 0; ordinal < ordinal_; ++ordinal)
+    if (attached_or_null(ordinal)) return;
+  uint64_t calls = 0;
+  for (const auto& count : call_counts) calls += count.load(std::memory_order_relaxed);
+  const std::lock_guard lock(count_mutex_);
+  const uint64_t sent = sent_.load(std::memory_order_relaxed);
+  const uint64_t local = calls > sent ? calls - sent : 0;
+  if (local > counted_local_) writer_.count_local_calls(local - counted_local_);
+  counted_local_ = local > counted_local_ ? local : counted_local_;
+}
+
+ring::Appended Device::cut() {
+  count_local_calls();
+  return writer_.cut();
+}
+
+void Device::goodbye() {
+  count_local_calls();
+  writer_.goodbye();
+}
+
 uint64_t Device::next_value(uint32_t word) {
   return values_[word].fetch_add(1, std::memory_order_relaxed) + 1;
 }
@@ -136,10 +162,30 @@ void Device::touch(Stream& stream) {
   device_work_.fetch_add(1, std::memory_order_release);
 }
 
+// The null stream joins the others, so its work is that of the device.
+uint64_t Device::work_of(const Stream& stream) const {
+  const bool joins_all = &stream == null_stream_.get();
+  return (joins_all ? device_work_ : stream.work).load(std::memory_order_acquire);
+}
+
+cudaError_t Device::record(uint64_t event, Stream& stream, uint64_t value) {
+  const std::lock_guard lock(stream.fence_mutex);
+  const uint64_t work = work_of(stream);
+  const uint64_t stream_value = next_value(stream.word);
+  const cudaError_t error =
+      send(Call::cudaEventRecord, cmd::cudaEventRecord{event, stream.handle, value, stream_value});
+  touch(stream);
+  // Only if nobody else appended meanwhile does this value cover all that was counted.
+  if (error == cudaSuccess && work_of(stream) == work + 1) {
+    stream.fence_value = stream_value;
+    stream.fenced_work = work + 1;
+  }
+  return error;
+}
+
 cudaError_t Device::fence(Stream& stream, uint64_t* value) {
   const std::lock_guard lock(stream.fence_mutex);
-  const bool joins_all = &stream == null_stream_.get();
-  const uint64_t work = (joins_all ? device_work_ : stream.work).load(std::memory_order_acquire);
+  const uint64_t work = work_of(stream);
   if (work != stream.fenced_work) {
     if (const cudaError_t error = health(); error != cudaSuccess) return error;
     const uint64_t next = next_value(stream.word);
@@ -235,6 +281,12 @@ Device* attach(int ordinal, cudaError_t* error) {
   }
   devices[ordinal].store(made, std::memory_order_release);
   return made;
+}
+
+Device* adopt(int ordinal, ring::ClientAttachment attachment) {
+  auto* device = new Device(ordinal, std::move(attachment));
+  devices[ordinal].store(device, std::memory_order_release);
+  return device;
 }
 
 Device* attached(cudaError_t* error) {

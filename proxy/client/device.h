@@ -66,10 +66,16 @@ class Device {
     return error != cudaSuccess ? error : static_cast<cudaError_t>(reply.code);
   }
 
+  // Marks in the log. Both bring the count of local calls in its header up to date.
+  ring::Appended cut();
+  void goodbye();
+
   // Work was appended on this stream: its next synchronisation needs a fence.
   void touch(Stream& stream);
   // Appends a fence unless the last one still covers everything; value to wait for in *value.
   cudaError_t fence(Stream& stream, uint64_t* value);
+  // Appends the record of an event, which is a fence of its stream too.
+  cudaError_t record(uint64_t event, Stream& stream, uint64_t value);
   cudaError_t wait(uint32_t word, uint64_t value);
   cudaError_t synchronize(Stream& stream);
   cudaError_t synchronize_all();
@@ -93,7 +99,9 @@ class Device {
   std::mutex bounce_mutex;  // one pageable device-to-host copy at a time
 
  private:
+  uint64_t work_of(const Stream& stream) const;
   cudaError_t fail(ring::WaitStatus status);
+  void count_local_calls();
 
   int ordinal_;
   ring::ClientAttachment attachment_;
@@ -102,6 +110,9 @@ class Device {
   ring::ReplySlots reply_slots_;
   uint64_t window_base_;
   std::atomic<bool> dead_{false};
+  std::atomic<uint64_t> sent_{0};  // commands appended, without marks
+  std::mutex count_mutex_;
+  uint64_t counted_local_ = 0;
   std::atomic<uint64_t> device_work_{
       0};  // counts touches of all streams: what the null stream joins
   std::mutex stream_mutex_;
@@ -115,6 +126,8 @@ class Device {
 
 // The device, attached on first use. nullptr with *error set.
 Device* attach(int ordinal, cudaError_t* error);
+// For tests: makes a device of a channel that no agent gave.
+Device* adopt(int ordinal, ring::ClientAttachment attachment);
 // attach(current_device()).
 Device* attached(cudaError_t* error);
 // The device if it is attached already.

@@ -43,10 +43,8 @@ cudaError_t record_event(cudaEvent_t event_handle, cudaStream_t stream_handle) {
   Event* event = event_of(event_handle);
   if (!event || &event->device != &stream->device) return cudaErrorInvalidResourceHandle;
   const uint64_t value = event->device.next_value(event->word);
-  error = event->device.send(Call::cudaEventRecord,
-                             cmd::cudaEventRecord{event->handle, stream->handle, value});
+  error = event->device.record(event->handle, *stream, value);
   event->recorded.store(value, std::memory_order_release);
-  event->device.touch(*stream);
   return error;
 }
 

@@ -23,7 +23,7 @@ int for_each_device(Use use) {
 // A cut on every attached device: what lies before it need not be replayed once it is committed.
 // Returns the number of devices where it failed.
 PYFT_API int pyft_cut() {
-  return for_each_device([](Device& d) { return static_cast<bool>(d.writer().cut()); });
+  return for_each_device([](Device& d) { return static_cast<bool>(d.cut()); });
 }
 
 // Later entries wait until the last cut is safe.

@@ -1,3 +1,4 @@
+#include "ring/completion.h"
 #include "server/handlers/handlers.h"
 
 namespace pyft::server {
@@ -64,6 +65,13 @@ Status do_cudaEventRecord(Session& session, const EntryHeader& header,
   if (!resolve_event(session, c.event, &event)) return bad_handle(c.event);
   const int code = session.backend().cuEventRecord(event, stream);
   if (code != 0) return finish(session, header, "cuEventRecord", Domain::kCuda, code);
+  // The stream's word first: who has seen the event complete must find its stream idle too.
+  const Handle handle{c.stream};
+  const uint32_t stream_word = c.stream == 2   ? ring::kPerThreadStreamWord
+                               : c.stream <= 1 ? ring::kNullStreamWord
+                                               : handle.index();
+  const Status status = session.publish_on_stream(stream, stream_word, c.stream_value);
+  if (!status.ok()) return status;
   return session.publish_on_stream(stream, Handle{c.event}.index(), c.value);
 }
 

@@ -1,0 +1,76 @@
+"""The generator refuses bad records with the record's name, and its outputs fit the repository."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+GENERATOR = ROOT / "tools" / "gen" / "gen_api.py"
+GOOD = """
+[cudaFoo]
+id = 64
+lib = "cudart"
+proto = "cudaError_t cudaFoo(void *devPtr, cudaStream_t stream)"
+route = "async"
+args = { devPtr = "device_ptr", stream = "stream" }
+replay = "mutate"
+support = "full"
+"""
+BAD = {
+    "unknown key [colour]": GOOD + 'colour = "red"\n',
+    "[route] is [fast]": GOOD.replace('"async"', '"fast"'),
+    "[replay] is [sometimes]": GOOD.replace('"mutate"', '"sometimes"'),
+    "[creation] is [guessed]": GOOD + 'creation = "guessed"\n',
+    "[note] is required": GOOD.replace('"full"', '"partial"'),
+    "the prototype declares [cudaFoo]": GOOD.replace("[cudaFoo]", "[cudaBar]"),
+    "[args] names [nobody]": GOOD.replace("devPtr =", "nobody ="),
+    "is a pointer without annotation": GOOD.replace('devPtr = "device_ptr", ', ""),
+    "annotation [magic] is unknown": GOOD.replace('"device_ptr"', '"magic"'),
+    "[id] is [12]": GOOD.replace("64", "12"),
+    "[id] is [None]": GOOD.replace("id = 64\n", ""),
+    "nothing crosses the ring": GOOD.replace('"async"', '"local"'),
+    "[id] 64 is already used by [cudaFoo]": GOOD + GOOD.replace("cudaFoo", "cudaBar"),
+    "[wire] is for hand-written commands": GOOD + 'wire = ["u64 a"]\n',
+    "is not aligned": GOOD.replace('"async"', '"handwritten"') + 'wire = ["u32 a", "u64 b"]\n',
+    "with a known type": GOOD.replace('"async"', '"handwritten"') + 'wire = ["float a"]\n',
+    "route and support must both": GOOD.replace('"async"', '"unsupported"'),
+    "is listed as a stub too": GOOD + '[symbols]\ncudart = ["cudaFoo"]\n',
+    "Expected": "[cudaFoo",
+}
+
+
+def generate(api: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(GENERATOR), "--api", str(api), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_good_record_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(GOOD)
+    result = generate(tmp_path, "--out", str(tmp_path / "out"))
+    assert result.returncode == 0, result.stderr
+    commands = (tmp_path / "out" / "commands.h").read_text()
+    assert (
+        "struct cudaFoo {  // id 64, mutate\n  uint64_t devPtr;\n  uint64_t stream;\n};" in commands
+    )
+    assert "bool resolve" not in commands
+    assert "resolve_stream(session, c.stream" in (tmp_path / "out" / "dispatch.cc").read_text()
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_a_bad_record_is_refused(tmp_path: Path, why: str) -> None:
+    (tmp_path / "one.toml").write_text(BAD[why])
+    result = generate(tmp_path, "--out", str(tmp_path / "out"))
+    assert result.returncode == 1
+    assert why in result.stderr and "one.toml" in result.stderr or "[cudaFoo]" in result.stderr
+    assert why in result.stderr
+
+
+def test_the_coverage_page_is_fresh(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    assert generate(ROOT / "proxy" / "api", "--docs", str(page)).returncode == 0
+    committed = (ROOT / "docs" / "api-coverage.md").read_text()
+    assert page.read_text() == committed, "run tools/gen/gen_api.py --docs docs/api-coverage.md"

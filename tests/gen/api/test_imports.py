@@ -1,0 +1,41 @@
+"""Every CUDA symbol that the installed torch imports is exported by the shim."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tools" / "gen"))
+
+import api_records  # noqa: E402
+import emit_wire  # noqa: E402
+
+FAMILIES = re.compile(r"(__cuda|cuda|cu[A-Z]|cublas|cudnn|nccl|cufft|curand|cusolver|cusparse)\w+$")
+
+
+def torch_imports() -> set[str]:
+    """Return the undefined CUDA symbols of torch's libraries."""
+    spec = util.find_spec("torch")
+    if not spec or not spec.origin or not shutil.which("nm"):
+        pytest.skip("torch or nm is not installed")
+    symbols: set[str] = set()
+    for library in sorted((Path(spec.origin).parent / "lib").glob("lib*.so")):
+        command = ["nm", "-D", "--undefined-only", str(library)]
+        listing = subprocess.run(command, capture_output=True, text=True).stdout
+        symbols |= {line.split()[-1].split("@")[0] for line in listing.splitlines() if line}
+    return {s for s in symbols if FAMILIES.match(s)}
+
+
+def test_no_import_of_torch_is_left_unbound() -> None:
+    imports = torch_imports()
+    if not imports:
+        pytest.skip("this torch has no CUDA libraries")
+    exported = set(emit_wire.exported(api_records.load(ROOT / "proxy" / "api")))
+    assert sorted(imports - exported) == []

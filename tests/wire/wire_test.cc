@@ -1,0 +1,247 @@
+// Client and server in one process over an in-memory channel, the generated mock behind: an API
+// call on one side becomes the expected backend calls on the other.
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "api/mock_table.h"
+#include "api/printer.h"
+#include "check.h"
+#include "client/device.h"
+#include "client/stream.h"
+#include "ring/reader.h"
+#include "server/handlers/handlers.h"
+#include "server/loop.h"
+
+namespace {
+
+using namespace pyft;  // NOLINT: a test
+
+struct AlwaysAlive : ring::Liveness {
+  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
+};
+
+int run_at_once(void*, void (*function)(void*), void* data) {
+  function(data);
+  return 0;
+}
+
+CUresult fail_create(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
+                     unsigned long long) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult give_stream(CUstream* stream, unsigned, int) {
+  *stream = reinterpret_cast<CUstream>(0x1000);
+  return CUDA_SUCCESS;
+}
+
+CUresult give_event(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(0x2000);
+  return CUDA_SUCCESS;
+}
+
+cublasStatus_t give_blas(cublasHandle_t* handle) {
+  *handle = reinterpret_cast<cublasHandle_t>(0x3000);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t dot(cublasHandle_t, int, const float*, int, const float*, int, float* result) {
+  *result = 42.5f;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+backend::Table& table() {
+  static backend::Table mocked = [] {
+    backend::Table t = backend::mock_table();
+    t.cuStreamCreateWithPriority = give_stream;
+    t.cuEventCreate = give_event;
+    t.cublasCreate_v2 = give_blas;
+    t.cublasSdot_v2 = dot;
+    return t;
+  }();
+  return mocked;
+}
+
+// The device every test uses, and the server of it.
+struct Wire {
+  Wire() {
+    setenv("PYFT_AGENT", "test", 1);
+    setenv("PYFT_DEVICES", "1", 1);
+    std::string error;
+    ring::ChannelShape shape;
+    shape.ring_bytes = 1 << 16;
+    shape.arena_bytes = 1 << 16;
+    shape.object_log_bytes = 1 << 16;
+    shape.bounce_bytes = 1 << 16;
+    auto channel = ring::Channel::create(shape, &error);
+    ring::ChannelSizes sizes = channel->sizes();
+    sizes.pinned = 0;
+    server_side = ring::Channel::map(ring::Role::kServer, 0, channel->dup_fds(), sizes, &error);
+    client_side = channel.get();
+    ring::ClientAttachment attachment;
+    attachment.channel = std::move(channel);
+    device = client::adopt(0, std::move(attachment));
+    session = std::make_unique<server::Session>(*server_side, &table(), alive,
+                                                server::DeviceCalls{run_at_once, {}});
+    std::thread([this] {
+      server::Loop loop(*session, server::dispatch);
+      loop.run();
+    }).detach();
+  }
+  // Calls of the backend since the last look, joined by blanks.
+  std::string calls() {
+    device->writer().wait_consumed_all();
+    std::string text;
+    for (const std::string& call : backend::mock::calls()) text += (text.empty() ? "" : " ") + call;
+    backend::mock::calls().clear();
+    return text;
+  }
+
+  AlwaysAlive alive;
+  std::unique_ptr<ring::Channel> server_side;
+  ring::Channel* client_side = nullptr;
+  client::Device* device = nullptr;
+  std::unique_ptr<server::Session> session;
+};
+
+Wire& wire() {
+  static Wire* const made = new Wire;
+  return *made;
+}
+
+// Sends one hand-made entry to a server of its own; the sentence it dies with, or "".
+std::string hostile(uint16_t call, std::span<const std::byte> body) {
+  Wire& w = wire();
+  ring::EntryHeader header{};
+  header.call = call;
+  header.reply_slot = ring::kNoSlot;
+  server::Session session(*w.server_side, &table(), w.alive, {run_at_once, {}});
+  return server::dispatch(session, header, body, {}).text;
+}
+
+template <class Command>
+std::string hostile(Call call, const Command& command) {
+  return hostile(static_cast<uint16_t>(call), std::as_bytes(std::span(&command, 1)));
+}
+
+}  // namespace
+
+TEST(memory_is_mapped_confirmed_and_slabs_are_shared) {
+  Wire& w = wire();
+  void* a = nullptr;
+  void* b = nullptr;
+  CHECK_EQ(cudaMalloc(&a, 1000), cudaSuccess);
+  CHECK_EQ(w.calls(), "cuMemCreate cuMemMap cuMemSetAccess");
+  CHECK_EQ(cudaMalloc(&b, 1000), cudaSuccess);
+  CHECK_EQ(w.calls(), "");
+  CHECK_EQ(reinterpret_cast<uint64_t>(b) - reinterpret_cast<uint64_t>(a), 1024u);
+  CHECK_EQ(cudaFree(a), cudaSuccess);
+  CHECK_EQ(cudaFree(b), cudaSuccess);
+  CHECK_EQ(w.calls(), "cuCtxSynchronize cuMemUnmap cuMemRelease");
+  CHECK_EQ(cudaFree(b), cudaErrorInvalidValue);
+  CHECK_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+}
+
+TEST(out_of_memory_is_exact) {
+  Wire& w = wire();
+  const auto create = table().cuMemCreate;
+  table().cuMemCreate = fail_create;
+  void* a = nullptr;
+  CHECK_EQ(cudaMalloc(&a, 8 << 20), cudaErrorMemoryAllocation);
+  CHECK(a == nullptr);
+  table().cuMemCreate = create;
+  CHECK_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  CHECK_EQ(cudaGetLastError(), cudaSuccess);
+  CHECK_EQ(w.calls(), "");
+}
+
+TEST(copies_go_the_way_the_addresses_say) {
+  Wire& w = wire();
+  void* a = nullptr;
+  CHECK_EQ(cudaMalloc(&a, 4 << 20), cudaSuccess);
+  w.calls();
+  std::vector<char> host(40000);
+  CHECK_EQ(cudaMemcpy(a, host.data(), 100, cudaMemcpyHostToDevice), cudaSuccess);
+  CHECK_EQ(w.calls(), "cuMemcpyHtoDAsync_v2");
+  CHECK_EQ(cudaMemcpy(a, host.data(), host.size(), cudaMemcpyDefault), cudaSuccess);
+  CHECK_EQ(w.calls(), "cuMemcpyHtoDAsync_v2 cuMemcpyHtoDAsync_v2 cuMemcpyHtoDAsync_v2");
+  CHECK_EQ(cudaMemcpy(host.data(), a, host.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+  CHECK_EQ(w.calls(), "cuMemcpyDtoHAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoHAsync_v2");
+  CHECK_EQ(cudaMemcpy(a, static_cast<char*>(a) + 512, 512, cudaMemcpyDefault), cudaSuccess);
+  CHECK_EQ(cudaMemset(a, 1, 512), cudaSuccess);
+  CHECK_EQ(w.calls(), "cuMemcpyAsync cuMemsetD8Async");
+  CHECK_EQ(cudaFree(a), cudaSuccess);
+  w.calls();
+}
+
+TEST(streams_and_events_complete_by_words) {
+  Wire& w = wire();
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+  CHECK_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  CHECK_EQ(cudaEventCreate(&event), cudaSuccess);
+  CHECK_EQ(cudaEventQuery(event), cudaSuccess);  // never recorded
+  CHECK_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  CHECK_EQ(cudaEventSynchronize(event), cudaSuccess);
+  const uint64_t entries = w.client_side->log().entries_total;
+  CHECK_EQ(cudaStreamQuery(stream), cudaSuccess);  // the record was a fence too
+  CHECK_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  CHECK_EQ(cudaEventQuery(event), cudaSuccess);
+  CHECK_EQ(w.client_side->log().entries_total - entries, 1u);  // one mark: observed
+  CHECK_EQ(cudaStreamWaitEvent(nullptr, event, 0), cudaSuccess);
+  CHECK_EQ(w.calls(), "cuEventRecord cuStreamWaitEvent");
+  CHECK_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  CHECK_EQ(cudaStreamQuery(stream), cudaErrorInvalidResourceHandle);
+  CHECK_EQ(cudaEventDestroy(event), cudaSuccess);
+  CHECK_EQ(cudaEventRecord(event, nullptr), cudaErrorInvalidResourceHandle);
+  CHECK_EQ(w.calls(), "cuStreamDestroy_v2 cuEventDestroy_v2");
+}
+
+TEST(blas_state_travels_with_the_commands) {
+  Wire& w = wire();
+  cublasHandle_t blas = nullptr;
+  CHECK_EQ(cublasCreate_v2(&blas), CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(cublasSetStream_v2(blas, nullptr), CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(cublasSetWorkspace_v2(blas, reinterpret_cast<void*>(0x700000000000), 4096),
+           CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(w.calls(), "");  // nothing yet
+  const float one = 1;
+  auto* matrix = reinterpret_cast<float*>(0x700000000000);
+  for (int i = 0; i < 2; ++i)
+    CHECK_EQ(cublasSgemm_v2(blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, matrix, 2, matrix, 2,
+                            &one, matrix, 2),
+             CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(w.calls(), "cublasSetWorkspace_v2 cublasSgemm_v2 cublasSgemm_v2");
+  float result = 0;
+  CHECK_EQ(cublasSdot_v2(blas, 2, matrix, 1, matrix, 1, &result), CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(result, 42.5f);
+  CHECK_EQ(cublasDestroy_v2(blas), CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(w.calls(), "cublasDestroy_v2");
+}
+
+TEST(hostile_commands_end_the_server_with_a_sentence) {
+  CHECK(hostile(9999, {}).find("[9999] does not exist") != std::string::npos);
+  CHECK(hostile(static_cast<uint16_t>(Call::cudaMalloc), {}).find("too short") !=
+        std::string::npos);
+  CHECK(!hostile(Call::cudaMalloc, cmd::cudaMalloc{0x1000, 2 << 20}).empty());
+  CHECK(!hostile(Call::cudaMalloc, cmd::cudaMalloc{ring::kDeviceWindowBase, ~0ull}).empty());
+  CHECK(!hostile(Call::cudaFree, cmd::cudaFree{ring::kDeviceWindowBase, 2 << 20}).empty());
+  CHECK(!hostile(Call::cudaHostAlloc, cmd::cudaHostAlloc{0x1000, 4096, 0, 0}).empty());
+  CHECK(!hostile(Call::cudaEventRecord, cmd::cudaEventRecord{77, 0, 1, 1}).empty());
+  CHECK(!hostile(Call::pyftReadDevice, cmd::pyftReadDevice{0, 0, 16, ~0ull - 8}).empty());
+  CHECK(!hostile(Call::cuModuleLoadData, cmd::cuModuleLoadData{1}).empty());
+  CHECK(!hostile(Call::cublasSgemm_v2, cmd::cublasSgemm_v2{}).empty());
+  CHECK(!hostile(Call::cuLaunchKernel, cmd::cuLaunchKernel{}).empty());
+}
+
+TEST(entries_print_with_named_arguments) {
+  ring::EntryHeader header{};
+  header.call = static_cast<uint16_t>(Call::cudaMemsetAsync);
+  const cmd::cudaMemsetAsync body{0, ring::kDeviceWindowBase + 0x200, 7, 1, 16};
+  CHECK_EQ(print_entry(header, std::as_bytes(std::span(&body, 1))),
+           "cudaMemsetAsync(stream=0, dst=dev0+0x200, value=7, element_bytes=1, count=16)");
+  CHECK_EQ(print_entry(header, {}), "cudaMemsetAsync(damaged)");
+}
+
+CHECK_MAIN
