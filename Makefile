@@ -15,7 +15,7 @@ demo: build
 
 test: build lint
 	$(BIN)/meson test -C build/meson --no-rebuild --print-errorlogs
-	$(BIN)/python -m pytest -q tests
+	$(BIN)/pytest -q -rs tests  # not `python -m pytest`, which would import the source tree
 
 bench: build
 	$(BIN)/python bench/run.py

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import pyft
+
 sys.path.insert(0, str(Path(__file__).parent))  # tests/job.py
+
+
+def pytest_report_header() -> str:
+    """`python -m pytest` would test the source tree, which has no native files."""
+    return f"pyft: {Path(pyft.__file__).parent}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

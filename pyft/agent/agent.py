@@ -31,7 +31,7 @@ from pyft.agent.protocol import (
     ChannelStatus,
     pack_refusal,
 )
-from pyft.errors import AttachError, CommandError, ConfigError
+from pyft.errors import AttachError, CommandError, PyftError
 
 # Everything must be gone 5 s after a kill: the sum of the waits below stays under that.
 QUIET_S = 0.5  # helpers of the command (a resource tracker) end by themselves in this time
@@ -254,7 +254,7 @@ class Agent:
             if request.pid != peer_pid:
                 raise AttachError(f"[pid {peer_pid}] claims to be [pid {request.pid}]", 1)
             member = Member.start(request, connection, self._options, epoch=1)
-        except (AttachError, ConfigError) as error:
+        except PyftError as error:  # also a missing native file or a bad PYFT_* variable
             messages.say(f"{error}, asked for by [pid {peer_pid}]")
             with contextlib.suppress(OSError):
                 connection.send(pack_refusal(getattr(error, "errno", 22), str(error)))
