@@ -13,11 +13,18 @@
 
 namespace softgpu {
 
+#ifdef __SANITIZE_THREAD__  // which lets a program map only a few parts of the address space
+inline constexpr uint64_t kWindowBase = 0x7e90'0000'0000;
+inline constexpr uint64_t kWindowBytes = uint64_t{1} << 34;
+inline constexpr uint64_t kAuxiliaryBase = 0x7e88'0000'0000;
+inline constexpr uint64_t kAuxiliaryBytes = uint64_t{1} << 32;
+#else
 inline constexpr uint64_t kWindowBase = 0x7000'0000'0000;  // + device * kWindowBytes
 inline constexpr uint64_t kWindowBytes = uint64_t{1} << 40;
 // Module globals, and everything else once a program has reserved the window for itself.
-inline constexpr uint64_t kAuxiliaryBase = 0x6e00'0000'0000;
+inline constexpr uint64_t kAuxiliaryBase = 0x6f00'0000'0000;
 inline constexpr uint64_t kAuxiliaryBytes = uint64_t{1} << 36;
+#endif
 inline constexpr uint64_t kGranule = uint64_t{2} << 20;
 inline constexpr uint64_t kSmallLimit = uint64_t{1} << 20;  // below: carved from 2 MiB slabs
 inline constexpr uint64_t kSmallUnit = 512;

@@ -83,10 +83,11 @@ TEST(virtual_memory_at_a_fixed_address) {
 }
 
 TEST(taken_addresses_are_not_given_twice) {
+  constexpr CUdeviceptr kWanted = softgpu::kAuxiliaryBase - (CUdeviceptr{1} << 30);
   CUdeviceptr a = 0, b = 0;
-  CHECK_EQ(cuMemAddressReserve(&a, 4 * kMiB, 0, 0x6e00'0000'0000, 0), CUDA_SUCCESS);
-  CHECK_EQ(a, CUdeviceptr{0x6e00'0000'0000});
-  CHECK_EQ(cuMemAddressReserve(&b, 4 * kMiB, 0, 0x6e00'0000'0000, 0), CUDA_SUCCESS);
+  CHECK_EQ(cuMemAddressReserve(&a, 4 * kMiB, 0, kWanted, 0), CUDA_SUCCESS);
+  CHECK_EQ(a, kWanted);
+  CHECK_EQ(cuMemAddressReserve(&b, 4 * kMiB, 0, kWanted, 0), CUDA_SUCCESS);
   CHECK(b != a);
   CHECK_EQ(b % (2 * kMiB), CUdeviceptr{0});
   CHECK_EQ(cuMemAddressFree(a, 4 * kMiB), CUDA_SUCCESS);
