@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,14 @@ def test_unknown_names_get_the_nearest() -> None:
     (sentence,) = config.warnings({"PYFT_RINGMB": "1", "PATH": "", "PYFT_RING_MB": "1"})
     assert "[PYFT_RINGMB]" in sentence
     assert "[PYFT_RING_MB]" in sentence
+
+
+def test_every_variable_the_native_code_reads_is_in_the_table() -> None:
+    read = set()
+    for folder in ("proxy", "shim", "softgpu"):
+        for path in (ROOT / folder).rglob("*.cc"):
+            read |= set(re.findall(r'"(PYFT_[A-Z_]+)"', path.read_text()))
+    assert read <= set(config.BY_NAME), "add it to pyft/config.py"
 
 
 def test_page_is_fresh() -> None:
