@@ -9,6 +9,8 @@
 #include "core/device.h"
 #include "gate.h"
 
+extern "C" cudaError_t cudaMemsetAsync_ptsz(void*, int, size_t, cudaStream_t);
+
 namespace {
 
 int* device_ints(size_t count) {
@@ -175,6 +177,21 @@ TEST(streams_write_and_wait_for_values) {
   std::atomic_ref(word[0]).store(5);
   CHECK_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   CHECK_EQ(word[1], 9);
+}
+
+TEST(null_stream_of_the_per_thread_variants_is_the_threads_own) {
+  int* target = device_ints(1);
+  CHECK_EQ(cudaMemset(target, 0, sizeof(int)), cudaSuccess);
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  Gate gate;
+  gate.block(cudaStreamPerThread);
+  CHECK_EQ(cudaMemsetAsync_ptsz(target, 6, sizeof(int), nullptr), cudaSuccess);
+  CHECK_EQ(cudaStreamQuery(cudaStreamPerThread), cudaErrorNotReady);
+  CHECK_EQ(read_int(target), 0);
+  std::thread([] { CHECK_EQ(cudaStreamQuery(cudaStreamPerThread), cudaSuccess); }).join();
+  gate.open();
+  CHECK_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+  CHECK_EQ(read_int(target), 0x06060606);
 }
 
 TEST(destroyed_stream_finishes_its_work) {

@@ -47,6 +47,13 @@ compare("half", lambda a: (a.half() * 2).float(), x, atol=0)
 compare("double", lambda a: a.double().sqrt().nan_to_num(), x, atol=1e-15)
 compare("linear", lambda a, b: F.linear(a, b, b[:, 0]), x, matrix, atol=1e-4)
 compare("relu(linear)", lambda a, b: F.relu(F.linear(a, b, b[:, 0])), x, matrix, atol=1e-4)
+compare(
+    "gelu(linear)",
+    lambda a, b: torch._addmm_activation(b[:, 0], a, b.t(), use_gelu=True),
+    x,
+    matrix,
+    atol=1e-3,
+)
 compare("matmul 64", lambda a, b: a.double() @ b.double().t(), x, matrix, atol=1e-12)
 compare("matrix times vector", lambda a, b: a @ b, x, w, atol=1e-4)
 compare("dot", lambda a: a[0] @ a[1], x, atol=1e-4)

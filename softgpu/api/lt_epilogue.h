@@ -1,0 +1,44 @@
+// What cublasLtMatmul does to a product before it stores it.
+#ifndef SOFTGPU_API_LT_EPILOGUE_H_
+#define SOFTGPU_API_LT_EPILOGUE_H_
+
+#include "api/blas.h"
+
+namespace softgpu::api {
+
+// The content of a cublasLtMatmulDesc_t.
+struct MatmulDesc {
+  int32_t compute_type, scale_type, pointer_mode, transa, transb, transc;
+  uint32_t epilogue;
+  int32_t bias_type;  // -1: that of D
+  uint64_t bias;
+  int64_t bias_stride;
+  uint64_t aux;
+  int64_t aux_ld, aux_stride;
+};
+// The bits that cublasLtEpilogue_t is made of.
+inline constexpr uint32_t kRelu = 2, kBias = 4, kDrelu = 8, kBiasGradient = 16, kGelu = 32,
+                          kDgelu = 64, kAux = 128, kInputGradients = 256 | 512;
+
+struct Post {
+  MatmulDesc desc;
+  int64_t m, n;
+  cudaDataType_t bias_type, d_type;
+
+  uint64_t aux_bytes() const {
+    const int64_t elements = desc.aux_ld * n;
+    return static_cast<uint64_t>(desc.epilogue & (kRelu | kDrelu)
+                                     ? elements / 8
+                                     : elements * static_cast<int64_t>(element_bytes(d_type)));
+  }
+  bool reachable() const;
+  void apply(float* product, int64_t ld, int64_t index) const;
+  void add_bias(float* product, int64_t ld, int64_t index) const;
+  void forward(float* product, int64_t ld, uint64_t aux) const;
+  void backward(float* product, int64_t ld, uint64_t aux) const;
+  void reduce_bias(const float* product, int64_t ld, int64_t index) const;
+};
+
+}  // namespace softgpu::api
+
+#endif  // SOFTGPU_API_LT_EPILOGUE_H_
