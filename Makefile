@@ -13,9 +13,10 @@ SOURCES := $(shell find pyft proxy shim softgpu tools bench tests -type f \
 demo: build
 	$(BIN)/python bench/demo.py
 
-test: build lint
+test: build
 	$(BIN)/meson test -C build/meson --no-rebuild --print-errorlogs
 	$(BIN)/pytest -q -rs tests  # not `python -m pytest`, which would import the source tree
+	$(MAKE) --no-print-directory lint
 
 bench: build
 	$(BIN)/python bench/run.py
