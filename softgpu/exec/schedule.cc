@@ -20,17 +20,28 @@ void push_group(Warp* warp, uint32_t mask, const Inst* pc) {
   warp->runnable[warp->runnable_count++] = {mask, pc};
 }
 
+// Lanes of `among` whose entry equals that of lane `first`.
+template <class T>
+static uint32_t same_as(const std::array<T, kLanes>& entries, int first, uint32_t among) {
+  uint32_t same = 0;
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    same |= static_cast<uint32_t>(entries[i] == entries[static_cast<size_t>(first)]) << i;
+  }
+  return same & among;
+}
+
 static uint32_t ready_at_bsync(const Warp* warp) {
-  const uint32_t waiting = warp->parked[static_cast<int>(Parked::kBsync)];
+  uint32_t waiting = warp->parked[static_cast<int>(Parked::kBsync)];
   uint32_t ready = 0;
-  for_lanes(waiting, [&](int lane) {
-    const uint32_t reg = warp->parked_arg[lane];
-    uint32_t missing = warp->rows[kBarrierRows + reg].lane[lane] & warp->live;
-    for_lanes(missing & waiting, [&](int other) {
-      if (warp->parked_arg[other] == reg) missing &= ~(1u << other);
+  while (waiting) {
+    const int first = first_lane(waiting);
+    const uint32_t here = same_as(warp->parked_arg, first, waiting);
+    const Row& participants = warp->rows[kBarrierRows + warp->parked_arg[first]];
+    for_lanes(here, [&](int lane) {
+      if (!(participants.lane[lane] & warp->live & ~here)) ready |= 1u << lane;
     });
-    if (!missing) ready |= 1u << lane;
-  });
+    waiting &= ~here;
+  }
   return ready;
 }
 
@@ -45,7 +56,12 @@ static uint32_t ready_at_warpsync(const Warp* warp) {
 
 void unpark(Warp* warp, uint32_t lanes, Parked why) {
   warp->parked[static_cast<int>(why)] &= ~lanes;
-  for_lanes(lanes, [&](int lane) { push_group(warp, 1u << lane, warp->parked_pc[lane]); });
+  while (lanes) {
+    const int first = first_lane(lanes);
+    const uint32_t together = same_as(warp->parked_pc, first, lanes);
+    push_group(warp, together, warp->parked_pc[first]);
+    lanes &= ~together;
+  }
 }
 
 const Inst* next_group(Warp* warp) {
@@ -106,9 +122,10 @@ void try_release_barrier(Block* block, uint32_t id) {
   barrier = {};
   for (Warp& warp : block->warps) {
     uint32_t lanes = 0;
-    for_lanes(warp.parked[static_cast<int>(Parked::kBar)], [&](int lane) {
-      if (warp.parked_arg[lane] == id) lanes |= 1u << lane;
-    });
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      lanes |= static_cast<uint32_t>(warp.parked_arg[i] == id) << i;
+    }
+    lanes &= warp.parked[static_cast<int>(Parked::kBar)];
     if (!lanes) continue;
     warp.bar_result = result;
     unpark(&warp, lanes, Parked::kBar);

@@ -700,6 +700,36 @@ static void test_lock() {
   CHECK(counter.get()[0] == 128, "%d", counter.get()[0]);
 }
 
+// Every block waits for all others: needs a cooperative launch.
+__global__ void all_blocks_kernel(unsigned* arrived, int* values) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  values[i] = i;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    volatile unsigned* flags = arrived;
+    flags[blockIdx.x] = 1;
+    for (unsigned b = 0; b < gridDim.x; ++b) {
+      while (!flags[b]) {
+      }
+    }
+  }
+  __syncthreads();
+  const int total = static_cast<int>(gridDim.x * blockDim.x);
+  const int seen = *const_cast<volatile int*>(&values[total - 1 - i]);
+  values[total + i] = seen;
+}
+
+static void test_cooperative() {
+  Buffer<unsigned> arrived(4);
+  Buffer<int> values(2 * 4 * 64);
+  void* args[] = {&arrived.p, &values.p};
+  cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(all_blocks_kernel), dim3(4), dim3(64),
+                              args, 0, nullptr);
+  const auto got = values.get();
+  for (int i = 0; i < 256; ++i) CHECK(got[256 + i] == 255 - i, "thread %d: %d", i, got[256 + i]);
+}
+
 __global__ void divergent_sync_kernel(int* out) {
   const int lane = threadIdx.x & 31;
   int v = lane;
@@ -831,6 +861,7 @@ int main(int argc, char** argv) {
       {"atomics", test_atomics},
       {"control", test_control},
       {"lock", test_lock},
+      {"cooperative", test_cooperative},
       {"divergent_sync", test_divergent_sync},
       {"transpose", test_transpose},
       {"widths", test_widths},
