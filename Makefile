@@ -14,7 +14,7 @@ demo: build
 	$(BIN)/python bench/demo.py
 
 test: build
-	$(BIN)/meson test -C build/meson --no-rebuild --print-errorlogs
+	$(BIN)/meson test -C build/meson --print-errorlogs
 	$(BIN)/pytest -q -rs tests  # not `python -m pytest`, which would import the source tree
 	$(MAKE) --no-print-directory lint
 

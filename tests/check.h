@@ -59,11 +59,13 @@ inline int run_all(int argc, char** argv) {
 
 #define CHECK(cond) check::that((cond), #cond, __FILE__, __LINE__)
 #define CHECK_EQ(a, b) check::equal((a), (b), #a ", " #b, __FILE__, __LINE__)
-#define TEST(name)                                        \
-  static void test_##name();                              \
+#define TEST(name)                                            \
+  static void test_##name();                                  \
   static check::Register register_##name(#name, test_##name); \
   static void test_##name()
-#define CHECK_MAIN \
-  int main(int argc, char** argv) { return check::run_all(argc, argv); }
+#define CHECK_MAIN                     \
+  int main(int argc, char** argv) {    \
+    return check::run_all(argc, argv); \
+  }
 
 #endif  // PYFT_TESTS_CHECK_H_

@@ -30,15 +30,15 @@ struct KernelParam {
 // One entry function of a loaded cubin. Immutable after loading, except for the lazily built
 // program. The spans point into the module's image, which outlives the kernel.
 struct Kernel {
-  std::string name;                   // mangled
-  std::span<const uint8_t> text;      // SASS, kInstrBytes each
+  std::string name;               // mangled
+  std::span<const uint8_t> text;  // SASS, kInstrBytes each
   uint32_t register_count = 0;
   uint32_t static_shared_bytes = 0;
-  uint32_t local_bytes = 0;           // per thread (MIN_STACK_SIZE)
+  uint32_t local_bytes = 0;  // per thread (MIN_STACK_SIZE)
   uint32_t max_threads = 1024;
-  uint32_t param_base = 0x160;        // of bank 0
+  uint32_t param_base = 0x160;  // of bank 0
   uint32_t param_bytes = 0;
-  std::vector<KernelParam> params;    // by ordinal
+  std::vector<KernelParam> params;  // by ordinal
   // Constant banks 2 (literals), 3 (__constant__), 4 (address table, relocated). Bank 0 is made
   // per launch. Bank 3 is device memory of the module: content may change between launches.
   std::array<std::span<const uint8_t>, 8> banks;
@@ -58,8 +58,8 @@ struct Launch {
   const Kernel* kernel = nullptr;
   Dim3 grid, block;
   uint32_t dynamic_shared_bytes = 0;
-  std::vector<uint8_t> params;   // kernel->param_bytes packed bytes
-  bool cooperative = false;      // all blocks resident: blocks take turns
+  std::vector<uint8_t> params;  // kernel->param_bytes packed bytes
+  bool cooperative = false;     // all blocks resident: blocks take turns
 };
 
 enum class FaultKind : uint8_t {
