@@ -38,7 +38,8 @@ cudaError_t create_stream(unsigned flags, int priority, cudaStream_t* out) {
                       cmd::cudaStreamCreateWithPriority{handle, flags, priority});
 }
 
-// What is still running on the stream runs on; the fence makes cudaDeviceSynchronize wait for it.
+// What is still running on the stream runs on; the touch makes cudaDeviceSynchronize wait for it.
+// The object is never freed: another thread may be synchronising the device through it.
 cudaError_t destroy_stream(cudaStream_t handle) {
   cudaError_t error;
   Stream* stream = stream_of(handle, &error);
@@ -48,7 +49,7 @@ cudaError_t destroy_stream(cudaStream_t handle) {
   device.touch(device.null_stream());
   device.remove_stream(stream);
   error = device.send(Call::cudaStreamDestroy, cmd::cudaStreamDestroy{stream->handle});
-  delete static_cast<Stream*>(end_word_handle(stream->handle, HandleKind::kStream));
+  end_word_handle(stream->handle, HandleKind::kStream);
   return error;
 }
 
