@@ -65,9 +65,8 @@ static const Inst* exec_FMUL(const Inst* in, Warp* w, uint32_t exec) {
   return in + 1;
 }
 
-// The scale multiplies the product before it is rounded; scaling the first operand by a power of
-// two is the same unless that operand leaves the range, so it is applied there in the safe
-// direction and the case is too rare to be exact about.
+// The scale, a power of two, is applied to the rounded product: exact but for results that leave
+// the normal range, where the hardware's order is unknown.
 static const Inst* exec_FMUL_general(const Inst* in, Warp* w, uint32_t exec) {
   constexpr float kScales[] = {1.0f, 0.125f, 0.25f, 0.5f, 1.0f, 2.0f, 4.0f, 8.0f};
   const Row *a = source(w, in->a), *b = source(w, in->b);
