@@ -22,7 +22,7 @@ inline constexpr uint64_t kAuxiliaryBytes = uint64_t{1} << 32;
 inline constexpr uint64_t kWindowBase = 0x7000'0000'0000;  // + device * kWindowBytes
 inline constexpr uint64_t kWindowBytes = uint64_t{1} << 40;
 // Module globals, and everything else once a program has reserved the window for itself.
-inline constexpr uint64_t kAuxiliaryBase = 0x6f00'0000'0000;
+inline constexpr uint64_t kAuxiliaryBase = 0x6e00'0000'0000;  // 0x6f00…: pyft's pinned windows
 inline constexpr uint64_t kAuxiliaryBytes = uint64_t{1} << 36;
 #endif
 inline constexpr uint64_t kGranule = uint64_t{2} << 20;
