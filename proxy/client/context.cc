@@ -99,6 +99,17 @@ PYFT_API CUresult cuCtxGetDevice(CUdevice* device) {
   return CUDA_SUCCESS;
 }
 
+// One context per device, so the runtime's limits of the device are the context's.
+PYFT_API CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
+  enter(Api::cuCtxGetLimit);
+  return static_cast<CUresult>(cudaDeviceGetLimit(pvalue, static_cast<cudaLimit>(limit)));
+}
+
+PYFT_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  enter(Api::cuCtxSetLimit);
+  return static_cast<CUresult>(cudaDeviceSetLimit(static_cast<cudaLimit>(limit), value));
+}
+
 PYFT_API CUresult cuCtxSynchronize() {
   enter(Api::cuCtxSynchronize);
   cudaError_t error;
