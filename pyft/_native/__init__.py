@@ -152,7 +152,8 @@ class NativeTrace:
         else:
             trace = self._library.pyft_trace_open(os.fsencode(source), error, len(error))
         if not trace:
-            raise NativeError(error.value.decode(errors="replace"))
+            reason = error.value.decode(errors="replace")
+            raise NativeError(f"[{source}] cannot be read as a trace: {reason}")
         self._trace = trace
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyft import config
+from pyft.errors import UsageError
 
 META = "meta.json"
 _NAME = re.compile(r"\d{8}-\d{6}-\d+")
@@ -29,7 +30,15 @@ def new_job_name() -> str:
 
 def create(folder: Path) -> Path:
     """Create a job folder for this user only and remove the oldest finished ones beside it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK | os.X_OK) else "it is not writable"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise UsageError(
+            f"the folder of the job [{folder}] cannot be used ({reason}): name another by --log-dir"
+        )
     if folder.parent == state_folder():
         _remove_old(folder.parent, keep=config.get_int("PYFT_KEEP_JOBS"))
     return folder

@@ -13,6 +13,7 @@ from pyft import _native, config
 from pyft.agent import job_folder, messages
 from pyft.agent.launcher import Launcher
 from pyft.agent.options import JobOptions, parse_gpus
+from pyft.errors import UsageError
 
 
 def run(
@@ -45,10 +46,25 @@ def run(
         command=tuple(command),
     )
     options.check_native_files()
+    job_folder.create(options.log_dir)
+    if report:
+        _check_report(report)
     started = time.monotonic()
     code = Launcher(options).run()
     if report:
         summary = job_folder.read_meta(options.log_dir)
         summary |= {"log_dir": str(options.log_dir), "seconds": time.monotonic() - started}
-        report.write_text(json.dumps(summary, indent=1) + "\n")
+        try:
+            report.write_text(json.dumps(summary, indent=1) + "\n")
+        except OSError as error:  # the command has run: its exit code counts
+            messages.say(f"--report [{report}] cannot be written: {error.strerror}")
     messages.flush_and_exit(code)
+
+
+def _check_report(report: Path) -> None:
+    """Refuse a file that could not be written before hours of training, not after."""
+    try:
+        with report.open("a"):
+            pass
+    except OSError as error:
+        raise UsageError(f"--report [{report}] cannot be written: {error.strerror}") from None

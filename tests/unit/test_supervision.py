@@ -129,6 +129,18 @@ def test_other_gpus_are_refused(start: Start, gpus: list[str]) -> None:
     assert "soft:" in job.errors()
 
 
+@pytest.mark.parametrize("option", ["--log-dir", "--report"])
+def test_unusable_folder_is_refused_before_the_run(
+    start: Start, option: str, tmp_path: Path
+) -> None:
+    job = start(
+        "touch", str(tmp_path / "ran"), options=["--gpus", "soft:1", option, "/proc/none/x"]
+    )
+    assert job.wait() == 2
+    assert "[/proc/none/x] cannot be" in job.errors()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_environment(start: Start) -> None:
     program = "import os; print(os.environ['LD_PRELOAD'], os.environ['PYTHONPATH'])"
     environment = {"LD_PRELOAD": "libc.so.6", "PYTHONPATH": "/mine"}
