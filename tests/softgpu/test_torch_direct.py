@@ -1,7 +1,7 @@
 """PyTorch on the soft GPU without the proxy: each test runs a small program with the libraries
 preloaded and compares it with the CPU, or with itself.
 
-The libraries are taken from PYFT_NATIVE_DIR, else from the installed package.
+SOFTGPU_LIBRARY names the library; without it, that of the installed package is tested.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
 
 
 def native_dir() -> Path:
     """Return the folder of libsoftgpu.so, or skip."""
-    given = os.environ.get("PYFT_NATIVE_DIR")
-    candidates = [Path(given)] if given else [ROOT / "pyft" / "_native" / "lib"]
-    for folder in candidates:
-        if (folder / "libsoftgpu.so").exists():
-            return folder
-    pytest.skip(f"libsoftgpu.so is not in {candidates[0]}: set PYFT_NATIVE_DIR")
+    library = os.environ.get("SOFTGPU_LIBRARY")
+    if not library:
+        pytest.skip("SOFTGPU_LIBRARY does not name libsoftgpu.so, and pyft is not installed")
+    return Path(library).parent
 
 
 def run(program: str, *args: str, check: bool = True, **env: str) -> subprocess.CompletedProcess:
