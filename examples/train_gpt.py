@@ -25,12 +25,20 @@ from torch import Tensor, nn
 # A fixed alphabet, so that the model does not change with the Python version.
 ALPHABET = "".join(sorted(string.digits + string.ascii_letters + string.punctuation + " \n"))
 UNKNOWN = ALPHABET.index("?")
+DTYPES = {
+    "fp32": torch.float32,
+    "fp16": torch.float16,  # autocast with GradScaler
+    "bf16": torch.bfloat16,  # autocast
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), default="fp32")
     parser.add_argument("--optimizer", choices=["adamw", "adamw-fused", "sgd"], default="adamw")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dropout", type=float, default=0.0)
@@ -172,11 +180,11 @@ def train(args: argparse.Namespace, rank: int, world: int) -> None:
         module = nn.parallel.DistributedDataParallel(model, device_ids=ids)
     optimizer = make_optimizer(args, model)
     batches = Batches(args, rank, world)
-    dtype = getattr(torch, args.dtype)
-    scaler = torch.amp.GradScaler(device.type, enabled=args.dtype == "float16")
+    dtype = DTYPES[args.dtype]
+    scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
     for step in range(1, args.steps + 1):
         inputs, targets = batches.next(device)
-        mixed = torch.autocast(device.type, dtype) if args.dtype != "float32" else None
+        mixed = torch.autocast(device.type, dtype) if dtype != torch.float32 else None
         with mixed or contextlib.nullcontext():
             logits = module(inputs)
             loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
