@@ -81,6 +81,10 @@ void cpu_relax() {
 #endif
 }
 
+void yield() {
+  sched_yield();
+}
+
 void futex_wake(const std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
@@ -128,7 +132,7 @@ std::string ClientLiveness::sentence(WaitStatus status) const {
   char text[sizeof page.status_text + 1] = {};
   if (status == WaitStatus::kServerDead || status == WaitStatus::kAgentGone)
     std::memcpy(text, page.status_text, sizeof page.status_text);
-  std::string result = "pyft: device [" + std::to_string(channel_.device()) + "] is lost: ";
+  std::string result = "device [" + std::to_string(channel_.device()) + "] is lost: ";
   result += text[0] ? text : reason(status);
   result += "; server pid [" + std::to_string(page.server_pid) + "], entry [" +
             std::to_string(page.dispatching_seq.load()) + "] was being executed, ring position [" +
