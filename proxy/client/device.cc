@@ -168,16 +168,16 @@ uint64_t Device::work_of(const Stream& stream) const {
   return (joins_all ? device_work_ : stream.work).load(std::memory_order_acquire);
 }
 
-cudaError_t Device::record(uint64_t event, Stream& stream, uint64_t value) {
+cudaError_t Device::record(uint64_t event, Stream& stream, uint64_t value, uint64_t* stream_value) {
   const std::lock_guard lock(stream.fence_mutex);
   const uint64_t work = work_of(stream);
-  const uint64_t stream_value = next_value(stream.word);
+  *stream_value = next_value(stream.word);
   const cudaError_t error =
-      send(Call::cudaEventRecord, cmd::cudaEventRecord{event, stream.handle, value, stream_value});
+      send(Call::cudaEventRecord, cmd::cudaEventRecord{event, stream.handle, value, *stream_value});
   touch(stream);
   // Only if nobody else appended meanwhile does this value cover all that was counted.
   if (error == cudaSuccess && work_of(stream) == work + 1) {
-    stream.fence_value = stream_value;
+    stream.fence_value = *stream_value;
     stream.fenced_work = work + 1;
   }
   return error;

@@ -75,7 +75,7 @@ class Device {
   // Appends a fence unless the last one still covers everything; value to wait for in *value.
   cudaError_t fence(Stream& stream, uint64_t* value);
   // Appends the record of an event, which is a fence of its stream too.
-  cudaError_t record(uint64_t event, Stream& stream, uint64_t value);
+  cudaError_t record(uint64_t event, Stream& stream, uint64_t value, uint64_t* stream_value);
   cudaError_t wait(uint32_t word, uint64_t value);
   cudaError_t synchronize(Stream& stream);
   cudaError_t synchronize_all();

@@ -43,31 +43,36 @@ cudaError_t record_event(cudaEvent_t event_handle, cudaStream_t stream_handle) {
   Event* event = event_of(event_handle);
   if (!event || &event->device != &stream->device) return cudaErrorInvalidResourceHandle;
   const uint64_t value = event->device.next_value(event->word);
-  error = event->device.record(event->handle, *stream, value);
-  event->recorded.store(value, std::memory_order_release);
+  uint64_t stream_value = 0;
+  error = event->device.record(event->handle, *stream, value, &stream_value);
+  event->recorded.store({stream->word, stream_value}, std::memory_order_release);
   return error;
+}
+
+static void observe(Event& event, Record record) {
+  if (event.observed.exchange(record) != record)
+    event.device.writer().observed(record.word, 1, record.value);
 }
 
 cudaError_t query_event(cudaEvent_t handle) {
   Event* event = event_of(handle);
   if (!event) return usable() != cudaSuccess ? usable() : cudaErrorInvalidResourceHandle;
   Device& device = event->device;
-  const uint64_t value = event->recorded.load(std::memory_order_acquire);
+  const Record record = event->recorded.load(std::memory_order_acquire);
   if (const cudaError_t error = device.health(); error != cudaSuccess) return error;
-  if (!value) return cudaSuccess;
-  if (!device.reached(event->word, value)) return cudaErrorNotReady;
-  if (event->observed.exchange(value) != value) device.writer().observed(event->word, 1, value);
+  if (!record.value) return cudaSuccess;
+  if (!device.reached(record.word, record.value)) return cudaErrorNotReady;
+  observe(*event, record);
   return cudaSuccess;
 }
 
 cudaError_t synchronize_event(cudaEvent_t handle) {
   Event* event = event_of(handle);
   if (!event) return usable() != cudaSuccess ? usable() : cudaErrorInvalidResourceHandle;
-  const uint64_t value = event->recorded.load(std::memory_order_acquire);
-  if (!value) return event->device.health();
-  const cudaError_t error = event->device.wait(event->word, value);
-  if (error == cudaSuccess && event->observed.exchange(value) != value)
-    event->device.writer().observed(event->word, 1, value);
+  const Record record = event->recorded.load(std::memory_order_acquire);
+  if (!record.value) return event->device.health();
+  const cudaError_t error = event->device.wait(record.word, record.value);
+  if (error == cudaSuccess) observe(*event, record);
   return error;
 }
 
@@ -77,7 +82,8 @@ cudaError_t elapsed_ms(float* ms, cudaEvent_t start, cudaEvent_t end) {
   if (!ms) return cudaErrorInvalidValue;
   if (!first || !last) return cudaErrorInvalidResourceHandle;
   if ((first->flags | last->flags) & cudaEventDisableTiming) return cudaErrorInvalidResourceHandle;
-  if (!first->recorded.load() || !last->recorded.load()) return cudaErrorInvalidResourceHandle;
+  if (!first->recorded.load().value || !last->recorded.load().value)
+    return cudaErrorInvalidResourceHandle;
   for (const cudaEvent_t event : {start, end})
     if (const cudaError_t error = query_event(event); error != cudaSuccess) return error;
   const uint64_t from = ring::time_ns(first->device.channel(), first->word);

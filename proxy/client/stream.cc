@@ -69,10 +69,10 @@ cudaError_t wait_event(cudaStream_t handle, cudaEvent_t event_handle, unsigned f
   if (!stream) return error;
   Event* event = event_of(event_handle);
   if (!event) return cudaErrorInvalidResourceHandle;
-  const uint64_t recorded = event->recorded.load(std::memory_order_acquire);
-  if (!recorded) return cudaSuccess;      // an event never recorded counts as complete
-  if (&event->device != &stream->device)  // another server's event: the host waits for it
-    return event->device.wait(event->word, recorded);
+  const Record recorded = event->recorded.load(std::memory_order_acquire);
+  if (!recorded.value) return cudaSuccess;  // an event never recorded counts as complete
+  if (&event->device != &stream->device)    // another server's event: the host waits for it
+    return event->device.wait(recorded.word, recorded.value);
   error = stream->device.send(Call::cudaStreamWaitEvent,
                               cmd::cudaStreamWaitEvent{stream->handle, event->handle, flags, 0});
   stream->device.touch(*stream);

@@ -25,6 +25,14 @@ struct Stream {
   uint64_t fenced_work = 0, fence_value = 0;
 };
 
+// Where in a stream an event was recorded. Value 0: never.
+struct Record {
+  uint64_t word : 16 = 0, value : 48 = 0;
+  bool operator==(const Record&) const = default;
+};
+static_assert(ring::kCompletionWords <= 1 << 16 && std::atomic<Record>::is_always_lock_free);
+
+// `word` has the time of the last record; it is published before the stream's.
 struct Event {
   Event(Device& device, uint64_t handle, uint32_t word, unsigned flags)
       : device(device), handle(handle), word(word), flags(flags) {}
@@ -32,8 +40,10 @@ struct Event {
   uint64_t handle;
   uint32_t word;
   unsigned flags;
-  std::atomic<uint64_t> recorded{0};  // value of the last record, 0: never
-  std::atomic<uint64_t> observed{0};
+  // The last record: it is complete when its stream's word reaches that value. One word for stream
+  // and event: no order of two publications can make one complete and the other not.
+  std::atomic<Record> recorded{Record{}};
+  std::atomic<Record> observed{Record{}};
 };
 
 // The stream behind a handle; 0, 1 and 2 mean streams of the current device. nullptr: no such

@@ -56,23 +56,25 @@ Status do_cudaEventDestroy(Session& session, const EntryHeader& header,
                 session.backend().cuEventDestroy_v2(static_cast<CUevent>(event)));
 }
 
-// The device's event is what other streams wait for; the word is what the client reads.
+// The device's event is what other streams wait for; the words are what the client reads. They come
+// first: who has waited for the event, on whatever stream, must find it complete. The event's word
+// has the time, the stream's says that both are reached.
 Status do_cudaEventRecord(Session& session, const EntryHeader& header,
                           const cmd::cudaEventRecord& c, Body, Body) {
   CUstream stream;
   CUevent event;
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   if (!resolve_event(session, c.event, &event)) return bad_handle(c.event);
-  const int code = session.backend().cuEventRecord(event, stream);
-  if (code != 0) return finish(session, header, "cuEventRecord", Domain::kCuda, code);
-  // The stream's word first: who has seen the event complete must find its stream idle too.
+  const Status timed = session.publish_on_stream(stream, Handle{c.event}.index(), c.value);
+  if (!timed.ok()) return timed;
   const Handle handle{c.stream};
   const uint32_t stream_word = c.stream == 2   ? ring::kPerThreadStreamWord
                                : c.stream <= 1 ? ring::kNullStreamWord
                                                : handle.index();
-  const Status status = session.publish_on_stream(stream, stream_word, c.stream_value);
-  if (!status.ok()) return status;
-  return session.publish_on_stream(stream, Handle{c.event}.index(), c.value);
+  const Status fenced = session.publish_on_stream(stream, stream_word, c.stream_value);
+  if (!fenced.ok()) return fenced;
+  return finish(session, header, "cuEventRecord", Domain::kCuda,
+                session.backend().cuEventRecord(event, stream));
 }
 
 }  // namespace pyft::server

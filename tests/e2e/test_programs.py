@@ -1,0 +1,35 @@
+"""Small programs that print what they found, through the proxy and without it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job import PYFT
+
+PROGRAMS = Path(__file__).with_name("programs")
+
+
+def run(program: str, how: str) -> str:
+    """Return what a program of programs/ prints on a soft GPU."""
+    direct = ["--direct"] if how == "direct" else []
+    command = [PYFT, "run", "--gpus", "soft:1", *direct, "--", sys.executable]
+    done = subprocess.run(
+        [*command, str(PROGRAMS / program)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("how", ["proxied", "direct"])
+def test_an_event_waited_for_is_complete(how: str) -> None:
+    assert run("events.py", how) == "wrong []\n"
+
+
+@pytest.mark.parametrize("how", ["proxied", "direct"])
+def test_runtime(how: str) -> None:
+    answers = dict(line.split() for line in run("runtime.py", how).splitlines())
+    assert answers == dict.fromkeys(answers, "True")
+    assert len(answers) == 7
