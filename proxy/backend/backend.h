@@ -8,12 +8,21 @@
 
 namespace pyft::backend {
 
+// What a backend may offer beside the vendor's interface; null where it does not.
+struct Extras {
+  // Like cuLaunchHostFunc, for functions that never block and call no backend function.
+  int (*publish)(void* stream, void (*function)(void*), void* data) = nullptr;
+  // Executes one ready piece of the device's work in the calling thread; 0: nothing is ready. A
+  // thread that has called it calls it until 0 before it sleeps.
+  int (*work)(int device) = nullptr;
+};
+
 // Fills the table from the soft GPU at `library` (a path), or from the vendor's libraries when it
 // is null, empty or "cuda". Functions a library lacks stay null. False with one sentence when a
 // library cannot be loaded.
-bool load(const char* library, Table* table, std::string* error);
+bool load(const char* library, Table* table, Extras* extras, std::string* error);
 
-bool load_soft(const char* path, Table* table, std::string* error);
+bool load_soft(const char* path, Table* table, Extras* extras, std::string* error);
 bool load_cuda(Table* table, std::string* error);
 
 }  // namespace pyft::backend

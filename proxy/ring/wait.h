@@ -22,8 +22,12 @@ enum class WaitStatus : uint8_t {
 };
 
 uint64_t now_ns();          // CLOCK_MONOTONIC
-uint64_t spin_budget_ns();  // from the number of cores this process may use
+uint64_t spin_budget_ns();  // from the number of cores; 0 while the machine is crowded: yield()
 void cpu_relax();
+// Lets another thread that waits for this core run. If that one keeps the core for long, programs
+// outside compete for it, and a sleeper that is woken gets it back sooner than one that yields:
+// then spin_budget_ns() is 0 for a while.
+void yield();
 // Wakes all sleepers on a word of shared memory.
 void futex_wake(const std::atomic<uint32_t>& word);
 // Sleeps while word == seen, at most `timeout_ns`.
@@ -55,14 +59,25 @@ class ClientLiveness : public Liveness {
   uint64_t heartbeat_timeout_ns_;
 };
 
+// Looks for at most the spin budget whether ready() holds; at least once. Gives up the core now and
+// then: on a machine with few cores the thread it waits for may be the one that needs it.
+template <class Ready>
+bool spin_until(Ready&& ready) {
+  constexpr int kLooksPerYield = 16;
+  if (ready()) return true;
+  const uint64_t budget = spin_budget_ns();
+  for (const uint64_t end = budget ? now_ns() + budget : 0; end && now_ns() < end; yield())
+    for (int look = 0; look < kLooksPerYield; ++look, cpu_relax())
+      if (ready()) return true;
+  return false;
+}
+
 // Waits until ready() is true. `waiters`, when given, counts sleepers so that the other side can
 // save its wake-up call; it must look at it after a sequentially consistent fence.
 template <class Ready>
 WaitStatus wait_until(const std::atomic<uint32_t>& futex, std::atomic<uint32_t>* waiters,
                       const Liveness& liveness, Ready&& ready) {
-  if (ready()) return WaitStatus::kOk;
-  for (const uint64_t deadline = now_ns() + spin_budget_ns(); now_ns() < deadline; cpu_relax())
-    if (ready()) return WaitStatus::kOk;
+  if (spin_until(ready)) return WaitStatus::kOk;
   WaitStatus status = WaitStatus::kOk;
   if (waiters) waiters->fetch_add(1, std::memory_order_seq_cst);
   for (;;) {

@@ -37,11 +37,18 @@ std::string prepare_device(const backend::Table& table, uint32_t device, CUconte
   return reserve_window(table, device);
 }
 
-DeviceCalls device_calls(const backend::Table& table) {
+DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras,
+                         uint32_t device) {
   DeviceCalls calls;
-  calls.launch_host_function = [&table](void* stream, void (*function)(void*), void* data) {
-    return static_cast<int>(table.cuLaunchHostFunc(static_cast<CUstream>(stream), function, data));
-  };
+  // Publishing a word never blocks, so it may run where the device's work runs.
+  calls.publish = extras.publish;
+  if (!calls.publish)
+    calls.publish = [&table](void* stream, void (*function)(void*), void* data) {
+      return static_cast<int>(
+          table.cuLaunchHostFunc(static_cast<CUstream>(stream), function, data));
+    };
+  if (extras.work)
+    calls.work = [work = extras.work, device] { return work(static_cast<int>(device)) != 0; };
   if (table.cuStreamQuery)
     calls.status = [&table] { return static_cast<int>(table.cuStreamQuery(nullptr)); };
   return calls;

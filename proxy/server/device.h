@@ -14,7 +14,9 @@ namespace pyft::server {
 // Empty string, or a sentence that names the call and its code.
 std::string prepare_device(const backend::Table& table, uint32_t device, CUcontext* context);
 
-DeviceCalls device_calls(const backend::Table& table);
+// `device` is the backend's ordinal.
+DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras,
+                         uint32_t device);
 
 }  // namespace pyft::server
 

@@ -6,6 +6,11 @@
 
 namespace pyft::server {
 
+namespace {
+// A client that never pauses must not keep the device from its work.
+constexpr uint64_t kEntriesPerPieceOfWork = 256;
+}  // namespace
+
 Loop::Loop(Session& session, Dispatch dispatch)
     : session_(session),
       dispatch_(dispatch),
@@ -29,10 +34,12 @@ Loop::End Loop::run() {
           return End::kProtocolError;
         }
         consumed();
+        if (count_ % kEntriesPerPieceOfWork == 0) session_.work();
         break;
       }
       case ring::Reader::Next::kEmpty:
         if (goodbye_) return End::kGoodbye;
+        if (session_.work()) break;  // one piece, then the ring again
         if (!wait_for_entries()) return End::kAgentGone;
         break;
       case ring::Reader::Next::kDamaged:
@@ -98,11 +105,7 @@ bool Loop::wait_for_entries() {
   const ring::LogHeader& log = *session_.channel().log_view().header;
   const uint64_t position = reader_.position();
   const auto more = [&] { return log.appended.load(std::memory_order_seq_cst) != position; };
-  const uint64_t deadline = ring::now_ns() + ring::spin_budget_ns();
-  do {
-    if (more()) return true;
-    ring::cpu_relax();
-  } while (ring::now_ns() < deadline);
+  if (ring::spin_until(more)) return true;
   while (!more()) {
     const uint32_t seen = page.doorbell.load(std::memory_order_seq_cst);
     // Said before the last look at `appended`: a writer that comes later sees it and rings.

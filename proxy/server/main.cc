@@ -42,9 +42,11 @@ void print_last_entries(const Loop& loop) {
   }
 }
 
-int serve(const Attachment& attachment, const backend::Table& table, CUcontext context) {
+int serve(const Attachment& attachment, const backend::Table& table, const backend::Extras& extras,
+          CUcontext context) {
   const ServerLiveness liveness(attachment.agent.get());
-  Session session(*attachment.channel, &table, liveness, device_calls(table));
+  Session session(*attachment.channel, &table, liveness,
+                  device_calls(table, extras, attachment.channel->device()));
   Loop loop(session, dispatch);
   const Heartbeat heartbeat(session, [&] { table.cuCtxSetCurrent(context); });
   if (loop.run() != Loop::End::kProtocolError) return kGood;
@@ -58,18 +60,19 @@ int run() {
   // The agent asks for this too; a server must not outlive it for even a moment.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the program; the agent ends servers
-  pthread_setname_np(pthread_self(), "pyft-dispatch");
+  pthread_setname_np(pthread_self(), "pyft-server");
   Attachment attachment;
   std::string error;
   if (!attach(&attachment, &error)) return fail(attachment, kAttachFailed, error);
   attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
   backend::Table table;
-  if (!backend::load(std::getenv("PYFT_BACKEND_LIBRARY"), &table, &error))
+  backend::Extras extras;
+  if (!backend::load(std::getenv("PYFT_BACKEND_LIBRARY"), &table, &extras, &error))
     return fail(attachment, kBackendFailed, error);
   CUcontext context = nullptr;
   error = prepare_device(table, attachment.channel->device(), &context);
   if (!error.empty()) return fail(attachment, kBackendFailed, error);
-  const int code = serve(attachment, table, context);
+  const int code = serve(attachment, table, extras, context);
   std::fflush(nullptr);
   // Not exit(): the backend's threads may still run commands, and destructors of its statics
   // would pull the ground from under them.

@@ -21,7 +21,7 @@ void Session::set_sticky(int32_t code) {
 Status Session::publish_on_stream(void* stream, uint32_t word, uint64_t value) {
   if (word >= ring::kCompletionWords)
     return Status::broken("completion word [" + std::to_string(word) + "] is out of range");
-  if (channel_.control().sticky_error.load() || !device_calls_.launch_host_function) {
+  if (channel_.control().sticky_error.load() || !device_calls_.publish) {
     publish(word, value);
     return Status::good();
   }
@@ -33,8 +33,7 @@ Status Session::publish_on_stream(void* stream, uint32_t word, uint64_t value) {
     fence = &fences_.back();
   }
   // Outside the lock: a backend may run the function at once, in this thread.
-  if (const int code = device_calls_.launch_host_function(stream, run_fence, fence))
-    set_sticky(code);
+  if (const int code = device_calls_.publish(stream, run_fence, fence)) set_sticky(code);
   return Status::good();
 }
 

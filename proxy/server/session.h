@@ -61,13 +61,16 @@ class HandleTable {
   std::vector<Slot> slots_;
 };
 
-// The two things the session itself wants of the device; results are CUresult values. Tests pass
+// What the session itself wants of the device; results are CUresult values. Tests pass
 // functions of their own, device.h makes them from a backend table.
 struct DeviceCalls {
-  // Runs function(data) when the stream reaches this point (cuLaunchHostFunc).
-  std::function<int(void* stream, void (*function)(void*), void* data)> launch_host_function;
+  // Runs function(data), which does not block, when the stream reaches this point.
+  std::function<int(void* stream, void (*function)(void*), void* data)> publish;
   // 0 or 600 (not ready) while the context is usable, else its error.
   std::function<int()> status;
+  // Executes a piece of the device's work in the calling thread; false: nothing is ready. Empty
+  // where the device works by itself.
+  std::function<bool()> work;
 };
 
 class Session {
@@ -101,6 +104,8 @@ class Session {
   // Called by the heartbeat thread: a host function behind a failed kernel never runs, so while
   // fences are outstanding the device is asked whether it has failed.
   void sweep_fences();
+  // The dispatch thread lends itself to the device while the ring is empty: DeviceCalls::work.
+  bool work() { return device_calls_.work && device_calls_.work(); }
   // True when [address, address + bytes) lies in this channel's pinned window.
   bool in_pinned(uint64_t address, uint64_t bytes) const;
   bool in_device_window(uint64_t address, uint64_t bytes) const;

@@ -26,12 +26,7 @@ Shared& shared() {
   return *all;
 }
 
-template <class Condition>
-void wait_for_progress(std::unique_lock<std::mutex>& lock, Condition done) {
-  ++shared().waiters;
-  shared().progress.wait(lock, done);
-  --shared().waiters;
-}
+thread_local Scheduler* lent_to = nullptr;  // whose work() the thread has called
 
 constexpr auto kPollInterval = std::chrono::microseconds(50);
 
@@ -68,7 +63,7 @@ uint64_t Scheduler::submit(const std::shared_ptr<Stream>& stream, Work work) {
   stream->last_submitted_ = sequence;
   if (stream->queue_.empty()) heads_[sequence] = stream;
   stream->queue_.push_back(std::move(work));
-  if (!running_) work_ready_.notify_one();
+  if (!running_ && lent_to != this) work_ready_.notify_one();
   return sequence;
 }
 
@@ -97,39 +92,70 @@ std::shared_ptr<Stream> Scheduler::pick(bool* polling) {
   return nullptr;
 }
 
+// Precondition: nobody executes work of this device. The lock is released while the work runs.
+bool Scheduler::execute_next(std::unique_lock<std::mutex>& lock, bool* polling) {
+  const auto stream = pick(polling);
+  if (!stream) return false;
+  stream->busy_ = true;
+  Work& work = stream->queue_.front();
+  if (work.host_call) {
+    callbacks_.push_back(stream);
+    callback_ready_.notify_one();
+    return true;
+  }
+  Fault fault;
+  if (work.run) {
+    running_ = true;
+    lock.unlock();
+    fault = work.run();
+    lock.lock();
+    running_ = false;
+  }
+  finish(stream);
+  if (fault) fail(fault);
+  return true;
+}
+
 void Scheduler::work_loop() {
   std::unique_lock lock(shared().mutex);
   while (!stopping_) {
     bool polling = false;
-    const auto stream = pick(&polling);
-    if (!stream) {
-      running_ = false;
-      if (polling) {
-        work_ready_.wait_for(lock, kPollInterval);
-      } else {
-        work_ready_.wait(lock);
-      }
-      continue;
+    // While a lent thread executes, that thread comes back for the rest.
+    if (!running_ && execute_next(lock, &polling)) continue;
+    if (polling) {
+      work_ready_.wait_for(lock, kPollInterval);
+    } else {
+      work_ready_.wait(lock);
     }
-    running_ = true;
-    stream->busy_ = true;
-    Work& work = stream->queue_.front();
-    if (work.host_call) {
-      callbacks_.push_back(stream);
-      callback_ready_.notify_one();
-      continue;
-    }
-    Fault fault;
-    if (work.run) {
-      lock.unlock();
-      fault = work.run();
-      lock.lock();
-    }
-    finish(stream);
-    if (fault) fail(fault);
   }
-  running_ = false;
   shared().progress.notify_all();
+}
+
+bool Scheduler::work() {
+  std::unique_lock lock(shared().mutex);
+  lent_to = this;
+  bool polling = false;
+  if (running_ || stopping_) return false;
+  if (execute_next(lock, &polling)) return true;
+  if (polling) work_ready_.notify_one();  // the worker polls, and goes on from there
+  return false;
+}
+
+// A lent thread that waits executes what it waits for; when nothing is ready the worker takes over.
+template <class Condition>
+void Scheduler::help_until(std::unique_lock<std::mutex>& lock, Condition done) {
+  bool polling = false;
+  while (!done() && !running_ && !stopping_ && execute_next(lock, &polling)) {
+  }
+  work_ready_.notify_one();
+}
+
+template <class Condition>
+void Scheduler::wait_for_progress(std::unique_lock<std::mutex>& lock, Condition done) {
+  if (lent_to) lent_to->help_until(lock, done);
+  ++shared().waiters;
+  shared().progress.wait(lock, done);
+  --shared().waiters;
 }
 
 void Scheduler::callback_loop() {
@@ -236,7 +262,7 @@ void Scheduler::stop() {
   stopping_ = true;
   work_ready_.notify_all();
   callback_ready_.notify_all();
-  if (started_) wait_for_progress(lock, [&] { return !running_; });
+  wait_for_progress(lock, [&] { return !running_; });
   // Not joined: a host function may block for ever, and exit must not wait for it.
   if (worker_.joinable()) worker_.detach();
   if (callback_thread_.joinable()) callback_thread_.detach();

@@ -1,5 +1,6 @@
-// Streams and the work in them: FIFO queues, executed by one worker thread per device in submission
-// order as far as their dependencies allow.
+// Streams and the work in them: FIFO queues, executed one at a time per device in submission order
+// as far as their dependencies allow; by the device's worker thread, or by a thread of the program
+// that has lent itself to the device (work()).
 //
 // One lock guards all queues of all devices, because events order work across devices. It is held
 // for bookkeeping only, never while work runs.
@@ -28,7 +29,7 @@ struct EventState {
 struct Work {
   uint64_t sequence = 0;
   // Exactly one of these does something; a Work with none only carries an event.
-  std::function<Fault()> run;         // on the device's worker thread
+  std::function<Fault()> run;         // on the thread that executes the device's work
   std::function<void()> host_call;    // on the device's callback thread: may block its stream only
   std::shared_ptr<EventState> after;  // not ready before this event
   std::function<bool()> poll;         // not ready before this holds
@@ -67,6 +68,13 @@ class Scheduler {
   bool stream_done(const Stream& stream);
   void wait_device();
   static void wait_event(const EventState& event);
+
+  // Executes the next ready work in the calling thread. False if none is ready or another thread
+  // executes some. From its first call on the thread is lent to this device: what it submits does
+  // not wake the worker, so before it sleeps it has to call this until false, or wait for the
+  // device here. Saves the two thread switches between a submission and its completion.
+  bool work();
+
   static bool event_done(const EventState& event);
 
   // The first fault of this device; its work is gone and every later call reports it.
@@ -82,6 +90,11 @@ class Scheduler {
   void start_threads();
   void work_loop();
   void callback_loop();
+  template <class Condition>
+  void help_until(std::unique_lock<std::mutex>& lock, Condition done);
+  template <class Condition>
+  static void wait_for_progress(std::unique_lock<std::mutex>& lock, Condition done);
+  bool execute_next(std::unique_lock<std::mutex>& lock, bool* polling);
   std::shared_ptr<Stream> pick(bool* polling);
   bool head_ready(const Stream& stream, bool* polling) const;
   void finish(const std::shared_ptr<Stream>& stream);
@@ -94,7 +107,8 @@ class Scheduler {
   std::deque<std::shared_ptr<Stream>> callbacks_;
   std::thread worker_, callback_thread_;
   std::atomic<FaultKind> fault_{FaultKind::kNone};
-  bool started_ = false, stopping_ = false, running_ = false;
+  bool started_ = false, stopping_ = false;
+  bool running_ = false;  // some thread executes work of this device
 };
 
 uint64_t host_time_ns();

@@ -16,6 +16,19 @@ int softgpu_fail(int device, int cuda_error);
 // Warp instructions that a device has executed in this process.
 unsigned long long softgpu_warp_instructions(int device);
 
+// Appends function(data) to a stream (a CUstream or cudaStream_t, 0, 1 and 2 included). Unlike a
+// host function it runs on the thread that executes the device's work, without a thread switch: it
+// must not block and must not call any function of this library. Like a host function it never runs
+// if the device fails before. Returns a CUresult.
+int softgpu_publish(void* stream, void (*function)(void*), void* data);
+
+// Executes the next ready work of a device in the calling thread, so that a thread which submits
+// and would then sleep saves two thread switches. Returns 1 if it executed something; 0 if nothing
+// is ready, or another thread executes some. From its first call on the thread is lent to the
+// device: what it submits may stay undone until it calls this again or waits for the device, so it
+// calls this until 0 before it sleeps. Results are the same bits whoever executes the work.
+int softgpu_work(int device);
+
 #ifdef __cplusplus
 }
 #endif

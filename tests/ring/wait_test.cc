@@ -143,7 +143,7 @@ TEST(fences_are_published_by_the_stream) {
   ring::ClientLiveness liveness(*channel, -1);
   ring::Writer writer(*channel, liveness);
   server::DeviceCalls calls;
-  calls.launch_host_function = [](void*, void (*function)(void*), void* data) {
+  calls.publish = [](void*, void (*function)(void*), void* data) {
     std::lock_guard lock(mutex);
     queued.push_back({function, data});
     return 0;
@@ -159,12 +159,40 @@ TEST(fences_are_published_by_the_stream) {
   writer.goodbye();
 }
 
+TEST(the_dispatch_thread_works_for_the_device_when_the_ring_is_empty) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  std::mutex mutex;
+  std::vector<std::pair<void (*)(void*), void*>> queued;
+  server::DeviceCalls calls;
+  calls.publish = [&](void*, void (*function)(void*), void* data) {
+    std::lock_guard lock(mutex);
+    queued.push_back({function, data});
+    return 0;
+  };
+  calls.work = [&] {
+    std::lock_guard lock(mutex);
+    if (queued.empty()) return false;
+    queued.back().first(queued.back().second);
+    queued.pop_back();
+    return true;
+  };
+  ServerThread server(*channel, nullptr, calls);
+  for (uint64_t value = 1; value <= 1000; ++value) {
+    writer.fence(0, 30, value);
+    if (value % 3 == 0) CHECK(ring::wait_word(*channel, 30, value, liveness) == WaitStatus::kOk);
+  }
+  writer.goodbye();
+  server.join();
+}
+
 TEST(a_failed_device_wakes_who_waits_for_it) {
   auto channel = make_channel(small_shape());
   ring::ClientLiveness liveness(*channel, -1);
   ring::Writer writer(*channel, liveness);
   server::DeviceCalls calls;
-  calls.launch_host_function = [](void*, void (*)(void*), void*) { return 0; };  // never runs it
+  calls.publish = [](void*, void (*)(void*), void*) { return 0; };  // never runs it
   calls.status = [] { return 700; };
   ServerThread server(*channel, nullptr, calls);
   const server::Heartbeat heartbeat(server.session(), {});

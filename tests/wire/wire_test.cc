@@ -83,7 +83,7 @@ struct Wire {
     attachment.channel = std::move(channel);
     device = client::adopt(0, std::move(attachment));
     session = std::make_unique<server::Session>(*server_side, &table(), alive,
-                                                server::DeviceCalls{run_at_once, {}});
+                                                server::DeviceCalls{run_at_once, {}, {}});
     std::thread([this] {
       server::Loop loop(*session, server::dispatch);
       loop.run();
@@ -116,7 +116,7 @@ std::string hostile(uint16_t call, std::span<const std::byte> body) {
   ring::EntryHeader header{};
   header.call = call;
   header.reply_slot = ring::kNoSlot;
-  server::Session session(*w.server_side, &table(), w.alive, {run_at_once, {}});
+  server::Session session(*w.server_side, &table(), w.alive, {run_at_once, {}, {}});
   return server::dispatch(session, header, body, {}).text;
 }
 

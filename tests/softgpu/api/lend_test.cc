@@ -1,0 +1,159 @@
+// A thread that lends itself to a device, and functions that run where the device's work runs.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "core/device.h"
+#include "gate.h"
+#include "softgpu.h"
+
+namespace {
+
+void store_thread(void* out) {
+  *static_cast<std::atomic<std::thread::id>*>(out) = std::this_thread::get_id();
+}
+
+int* device_int() {
+  void* out = nullptr;
+  CHECK_EQ(cudaMalloc(&out, sizeof(int)), cudaSuccess);
+  return static_cast<int*>(out);
+}
+
+// Only this thread is lent, so that no test is from then on in a lent thread.
+void in_lent_thread(const std::function<void()>& test) {
+  std::thread([&] {
+    while (softgpu_work(0)) {
+    }
+    test();
+  }).join();
+}
+
+}  // namespace
+
+TEST(published_functions_run_in_stream_order) {
+  static std::vector<int> order;
+  cudaStream_t stream;
+  CHECK_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  Gate gate;
+  gate.block(stream);
+  for (uintptr_t i = 0; i < 3; ++i)
+    CHECK_EQ(
+        softgpu_publish(
+            stream,
+            [](void* data) { order.push_back(static_cast<int>(reinterpret_cast<long>(data))); },
+            reinterpret_cast<void*>(i)),
+        CUDA_SUCCESS);
+  CHECK(order.empty());
+  gate.open();
+  CHECK_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  CHECK_EQ(order.size(), 3u);
+  CHECK(order[0] == 0 && order[2] == 2);
+  CHECK_EQ(softgpu_publish(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(softgpu_publish(&gate, store_thread, nullptr), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST(a_lent_thread_executes_what_it_submits) {
+  int* target = device_int();
+  in_lent_thread([&] {
+    std::atomic<std::thread::id> ran{};
+    CHECK_EQ(cudaMemsetAsync(target, 1, sizeof(int), nullptr), cudaSuccess);
+    CHECK_EQ(softgpu_publish(nullptr, store_thread, &ran), CUDA_SUCCESS);
+    CHECK_EQ(softgpu_work(0), 1);
+    CHECK_EQ(softgpu_work(0), 1);
+    CHECK(ran.load() == std::this_thread::get_id());
+    CHECK_EQ(softgpu_work(0), 0);
+    CHECK_EQ(softgpu_work(99), 0);
+  });
+}
+
+TEST(a_lent_thread_executes_what_it_waits_for) {
+  int* target = device_int();
+  in_lent_thread([&] {
+    std::atomic<std::thread::id> ran{};
+    CHECK_EQ(cudaMemsetAsync(target, 7, sizeof(int), nullptr), cudaSuccess);
+    CHECK_EQ(softgpu_publish(nullptr, store_thread, &ran), CUDA_SUCCESS);
+    int value = 0;
+    CHECK_EQ(cudaMemcpy(&value, target, sizeof value, cudaMemcpyDeviceToHost), cudaSuccess);
+    CHECK_EQ(value, 0x07070707);
+    CHECK(ran.load() == std::this_thread::get_id());
+    cudaEvent_t event;
+    CHECK_EQ(cudaEventCreate(&event), cudaSuccess);
+    CHECK_EQ(cudaEventRecord(event, nullptr), cudaSuccess);
+    CHECK_EQ(cudaEventSynchronize(event), cudaSuccess);
+  });
+}
+
+// What the lent thread cannot execute, because it is not ready yet, goes to the worker.
+TEST(what_becomes_ready_later_does_not_need_the_lent_thread) {
+  int* target = device_int();
+  int* word = nullptr;
+  CHECK_EQ(cudaHostAlloc(reinterpret_cast<void**>(&word), sizeof *word, 0), cudaSuccess);
+  *word = 0;
+  std::atomic<std::thread::id> ran{};
+  in_lent_thread([&] {
+    Gate gate;
+    gate.block(nullptr);  // a host function: the stream is held by the callback thread
+    CHECK_EQ(softgpu_publish(nullptr, store_thread, &ran), CUDA_SUCCESS);
+    CHECK_EQ(cuStreamWaitValue32_v2(nullptr, reinterpret_cast<CUdeviceptr>(word), 1, 0),
+             CUDA_SUCCESS);
+    CHECK_EQ(cudaMemsetAsync(target, 5, sizeof(int), nullptr), cudaSuccess);
+    while (softgpu_work(0)) {
+    }
+    gate.open();
+    while (ran.load() == std::thread::id{}) std::this_thread::yield();
+    CHECK(ran.load() != std::this_thread::get_id());
+  });
+  *word = 1;
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  int value = 0;
+  CHECK_EQ(cudaMemcpy(&value, target, sizeof value, cudaMemcpyDeviceToHost), cudaSuccess);
+  CHECK_EQ(value, 0x05050505);
+}
+
+TEST(other_threads_wait_for_a_lent_one) {
+  int* target = device_int();
+  std::atomic<bool> submitted{false};
+  std::thread lent([&] {
+    while (softgpu_work(0)) {
+    }
+    CHECK_EQ(cudaMemsetAsync(target, 3, sizeof(int), nullptr), cudaSuccess);
+    submitted = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (softgpu_work(0)) {
+    }
+  });
+  while (!submitted) std::this_thread::yield();
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  int value = 0;
+  CHECK_EQ(cudaMemcpy(&value, target, sizeof value, cudaMemcpyDeviceToHost), cudaSuccess);
+  CHECK_EQ(value, 0x03030303);
+  lent.join();
+}
+
+// Last: device 1 is dead afterwards.
+TEST(a_fault_drops_what_is_published_behind_it) {
+  std::thread([] {
+    CHECK_EQ(cudaSetDevice(1), cudaSuccess);
+    while (softgpu_work(1)) {
+    }
+    std::atomic<std::thread::id> ran{};
+    softgpu::Work work;
+    work.run = [] {
+      return softgpu::Fault{softgpu::FaultKind::kMisalignedAddress, "the test asked for a fault"};
+    };
+    softgpu::device(1).scheduler().submit(softgpu::find_stream(nullptr), std::move(work));
+    CHECK_EQ(softgpu_publish(nullptr, store_thread, &ran), CUDA_SUCCESS);
+    CHECK_EQ(softgpu_work(1), 1);
+    CHECK_EQ(softgpu_work(1), 0);
+    CHECK(ran.load() == std::thread::id{});
+    CHECK_EQ(softgpu_publish(nullptr, store_thread, &ran), CUDA_ERROR_MISALIGNED_ADDRESS);
+    CHECK_EQ(cudaDeviceSynchronize(), cudaErrorMisalignedAddress);
+  }).join();
+}
+
+CHECK_MAIN
