@@ -1,0 +1,325 @@
+#include "algo/engine.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace flexccl {
+namespace {
+
+constexpr int kYields = 40;             // looks before sleeping: most answers come within these
+constexpr std::uint32_t kSleepMs = 20;  // then the other side is looked at
+
+std::size_t padded(std::size_t bytes) {
+  return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+}
+
+}  // namespace
+
+struct Engine::Peer {
+  int slot = 0;
+  std::unique_ptr<Outbound> out;
+  Inbound* in = nullptr;  // owned by the inbox
+  std::uint32_t frames_sent = 0, frames_received = 0;
+
+  std::vector<int> sends, receives;  // of the running schedule
+  std::size_t next_send = 0, next_receive = 0;
+  std::size_t sent = 0;  // bytes of the current frame, header included
+  std::size_t received = 0;
+  FrameHeader header;
+  const std::byte* from = nullptr;
+  std::byte tail[kBlockBytes];
+};
+
+Engine::Engine(const Membership& membership)
+    : self_(membership), inbox_(std::make_shared<Inbox>()) {
+  for (int slot = 0; slot < self_.ring.size; ++slot) {
+    peers_.push_back(std::make_unique<Peer>());
+    peers_.back()->slot = slot;
+  }
+  Endpoint::process().add({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.ring.rank)},
+                          inbox_);
+}
+
+Engine::~Engine() {
+  close();
+}
+
+void Engine::close() {
+  Endpoint::process().remove(
+      {self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.ring.rank)});
+  for (auto& peer : peers_) {
+    peer->out.reset();
+    peer->in = nullptr;
+  }
+  inbox_->close();
+}
+
+void Engine::abort() {
+  aborted_.store(true, std::memory_order_release);
+  inbox_->doorbell().ring();
+}
+
+void Engine::copy(const Schedule& schedule) const {
+  const Reduction& reduction = schedule.reduction;
+  for (const Copy& copy : schedule.copies) {
+    const std::size_t count = copy.bytes / element_size(reduction.dtype);
+    if (copy.whole_reduction && reduction.premultiplies)
+      premultiply(reduction, copy.from, copy.to, count);
+    else if (copy.from != copy.to && copy.bytes)
+      std::memmove(copy.to, copy.from, copy.bytes);
+    if (copy.whole_reduction) finish(reduction, copy.to, count);
+  }
+}
+
+void Engine::start(const Schedule& schedule) {
+  schedule_ = &schedule;
+  sent_.assign(schedule.sends.size(), 0);
+  received_.assign(schedule.receives.size(), 0);
+  for (Peer* peer : busy_) {
+    peer->sends.clear(), peer->receives.clear();
+    peer->next_send = peer->next_receive = 0;
+  }
+  busy_.clear();
+  const auto at = [this](int slot) -> Peer& {
+    Peer& peer = *peers_[static_cast<std::size_t>(slot)];
+    if (peer.sends.empty() && peer.receives.empty()) busy_.push_back(&peer);
+    return peer;
+  };
+  for (std::size_t i = 0; i < schedule.sends.size(); ++i)
+    at(schedule.sends[i].peer).sends.push_back(static_cast<int>(i));
+  for (std::size_t i = 0; i < schedule.receives.size(); ++i)
+    at(schedule.receives[i].peer).receives.push_back(static_cast<int>(i));
+}
+
+void Engine::run(const Schedule& schedule, std::uint64_t sequence) {
+  sequence_ = sequence;
+  start(schedule);
+  copy(schedule);
+  auto last_progress = std::chrono::steady_clock::now();
+  for (int idle = 0; !finished();) {
+    if (aborted_.load(std::memory_order_acquire))
+      fail(ncclInvalidUsage, where(), "the communicator was aborted");
+    const std::uint32_t rung = inbox_->doorbell().value();
+    bool progress = false;
+    for (Peer* peer : busy_) {
+      try {
+        progress |= advance_sends(*peer);
+        progress |= advance_receives(*peer);
+      } catch (const Error& error) {
+        fail_at(peer->slot, error);
+      }
+    }
+    if (progress) {
+      idle = 0;
+      continue;
+    }
+    if (++idle == 1) last_progress = std::chrono::steady_clock::now();
+    if (std::chrono::steady_clock::now() - last_progress >
+        std::chrono::milliseconds(self_.timeout_ms))
+      fail_stuck();
+    wait(rung, idle);
+  }
+}
+
+bool Engine::finished() const {
+  return std::all_of(busy_.begin(), busy_.end(), [](const Peer* peer) {
+    return peer->next_send == peer->sends.size() && peer->next_receive == peer->receives.size();
+  });
+}
+
+bool Engine::sendable(const Peer& peer) const {
+  if (peer.next_send == peer.sends.size()) return false;
+  const int after = schedule_->sends[static_cast<std::size_t>(peer.sends[peer.next_send])].after;
+  return after < 0 || received_[static_cast<std::size_t>(after)];
+}
+
+bool Engine::receivable(const Peer& peer) const {
+  if (peer.next_receive == peer.receives.size()) return false;
+  const auto index = static_cast<std::size_t>(peer.receives[peer.next_receive]);
+  const int after = schedule_->receives[index].after;
+  return after < 0 || sent_[static_cast<std::size_t>(after)];
+}
+
+bool Engine::advance_sends(Peer& peer) {
+  bool progress = false;
+  while (sendable(peer)) {
+    const auto index = static_cast<std::size_t>(peer.sends[peer.next_send]);
+    const std::size_t before = peer.sent;
+    const bool done = write_frame(peer, schedule_->sends[index]);
+    progress |= done || peer.sent != before;
+    if (!done) break;
+    sent_[index] = 1;
+    ++peer.next_send;
+  }
+  return progress;
+}
+
+bool Engine::write_frame(Peer& peer, const Send& send) {
+  if (!peer.out)
+    peer.out = Endpoint::process().connect(
+        self_.addresses[static_cast<std::size_t>(peer.slot)],
+        {{self_.comm, self_.epoch, static_cast<std::uint32_t>(peer.slot)},
+         static_cast<std::uint32_t>(self_.ring.rank),
+         self_.transport,
+         self_.key,
+         in_ms(self_.timeout_ms)},
+        inbox_->doorbell());
+  const std::size_t body = send.bytes / kBlockBytes * kBlockBytes;
+  if (peer.sent == 0) {
+    peer.header = {kMagic,
+                   self_.epoch,
+                   self_.comm,
+                   sequence_,
+                   send.bytes,
+                   send.op,
+                   static_cast<std::uint32_t>(self_.ring.rank),
+                   peer.frames_sent,
+                   0};
+    peer.header.mac = frame_mac(self_.key, peer.header);
+    peer.from = send.staging ? send.staging : send.from;
+    if (send.staging)
+      premultiply(schedule_->reduction, send.from, send.staging,
+                  send.bytes / element_size(schedule_->reduction.dtype));
+    std::memset(peer.tail, 0, sizeof peer.tail);
+    if (send.bytes > body) std::memcpy(peer.tail, peer.from + body, send.bytes - body);
+  }
+  iovec parts[3] = {{&peer.header, sizeof peer.header},
+                    {const_cast<std::byte*>(peer.from), body},
+                    {peer.tail, send.bytes > body ? kBlockBytes : 0}};
+  std::size_t skip = peer.sent, used = 0;
+  iovec rest[3];
+  for (const iovec& part : parts) {
+    const std::size_t cut = std::min(skip, part.iov_len);
+    skip -= cut;
+    if (part.iov_len > cut)
+      rest[used++] = {static_cast<std::byte*>(part.iov_base) + cut, part.iov_len - cut};
+  }
+  peer.sent += peer.out->write({rest, used});
+  if (peer.sent < sizeof peer.header + padded(send.bytes)) return false;
+  peer.sent = 0;
+  ++peer.frames_sent;
+  return true;
+}
+
+bool Engine::advance_receives(Peer& peer) {
+  bool progress = false;
+  while (receivable(peer)) {
+    if (!peer.in) peer.in = inbox_->find(static_cast<std::uint32_t>(peer.slot));
+    if (!peer.in) break;
+    const auto index = static_cast<std::size_t>(peer.receives[peer.next_receive]);
+    const Receive& receive = schedule_->receives[index];
+    const auto arrived = peer.in->peek();
+    if (arrived.empty()) break;
+    peer.in->consume(take(peer, arrived, receive));
+    progress = true;
+    if (peer.received < sizeof(FrameHeader) + padded(receive.bytes)) continue;
+    if (receive.completes)
+      finish(schedule_->reduction, receive.to,
+             receive.bytes / element_size(schedule_->reduction.dtype));
+    received_[index] = 1;
+    ++peer.next_receive, ++peer.frames_received;
+    peer.received = 0;
+  }
+  return progress;
+}
+
+std::size_t Engine::take(Peer& peer, std::span<const std::byte> arrived, const Receive& receive) {
+  std::size_t used = 0;
+  if (peer.received == 0) {
+    FrameHeader header;
+    std::memcpy(&header, arrived.data(), sizeof header);
+    verify(peer, header, receive);
+    used = peer.received = sizeof header;
+  }
+  const std::size_t at = peer.received - sizeof(FrameHeader);
+  const std::size_t now = std::min(arrived.size() - used, padded(receive.bytes) - at);
+  const std::size_t payload = std::min(now, receive.bytes - std::min(receive.bytes, at));
+  if (receive.own)
+    combine(schedule_->reduction, arrived.data() + used, receive.own + at, receive.to + at,
+            payload / element_size(schedule_->reduction.dtype));
+  else if (payload)
+    std::memcpy(receive.to + at, arrived.data() + used, payload);
+  peer.received += now;
+  return used + now;
+}
+
+void Engine::verify(const Peer& peer, const FrameHeader& header, const Receive& receive) const {
+  if (header.magic != kMagic || header.mac != frame_mac(self_.key, header))
+    fail(ncclRemoteError, "it sent garbage instead of a frame");
+  if (header.comm != self_.comm || header.epoch != self_.epoch ||
+      header.source != static_cast<std::uint32_t>(peer.slot) ||
+      header.index != peer.frames_received)
+    fail(ncclRemoteError, "it sent frame [", header.index, "] of epoch [", header.epoch,
+         "], expected was frame [", peer.frames_received, "] of epoch [", self_.epoch, "]");
+  if (header.op != receive.op || header.sequence != sequence_)
+    fail(ncclInvalidUsage, "the ranks disagree: rank [", self_.ring.rank, "] called ",
+         describe(receive.op), " as operation [", sequence_, "], rank [", peer.slot, "] called ",
+         describe(header.op), " as operation [", header.sequence, "]");
+  if (header.bytes != receive.bytes)
+    fail(ncclInternalError, "it sent [", header.bytes, "] bytes instead of [", receive.bytes, "]");
+}
+
+void Engine::wait(std::uint32_t rung, int idle) {
+  const bool sockets = std::any_of(busy_.begin(), busy_.end(), [](const Peer* peer) {
+    return (peer->out && peer->out->fd() >= 0) || (peer->in && peer->in->fd() >= 0);
+  });
+  if (sockets) {
+    if (!poll_sockets()) check_peers();
+  } else if (idle < kYields) {
+    sched_yield();
+  } else if (!inbox_->doorbell().wait(rung, kSleepMs)) {
+    check_peers();
+  }
+}
+
+bool Engine::poll_sockets() {
+  std::vector<pollfd> looks;
+  bool others = false;  // links without a socket, or not there yet, ring the doorbell
+  for (const Peer* peer : busy_) {
+    if (sendable(*peer)) {
+      const int fd = peer->out ? peer->out->fd() : -1;
+      fd >= 0 ? looks.push_back({fd, POLLOUT, 0}) : void(others = true);
+    }
+    if (receivable(*peer)) {
+      const int fd = peer->in ? peer->in->fd() : -1;
+      fd >= 0 ? looks.push_back({fd, POLLIN, 0}) : void(others = true);
+    }
+  }
+  return poll(looks.data(), looks.size(), others ? 1 : static_cast<int>(kSleepMs)) > 0;
+}
+
+void Engine::check_peers() {
+  for (const Peer* peer : busy_) {
+    const bool writes = peer->next_send < peer->sends.size() && peer->out;
+    const bool reads = peer->next_receive < peer->receives.size() && peer->in;
+    if ((writes && !peer->out->alive()) || (reads && !peer->in->alive()))
+      fail_at(peer->slot, Error(ncclRemoteError, "its process or communicator is gone"));
+  }
+}
+
+std::string Engine::where() const {
+  std::ostringstream text;
+  text << "flexccl: rank [" << self_.ring.rank << "] of communicator [" << std::hex << self_.comm
+       << std::dec << "], operation [" << sequence_ << "] " << describe(schedule_->op) << ": ";
+  return text.str();
+}
+
+void Engine::fail_at(int peer, const Error& error) const {
+  fail(error.code, where(), "rank [", peer, "]: ", error.what());
+}
+
+void Engine::fail_stuck() const {
+  std::ostringstream whom;
+  for (const Peer* peer : busy_)
+    if (peer->next_send < peer->sends.size() || peer->next_receive < peer->receives.size())
+      whom << " [" << peer->slot << "]";
+  fail(ncclRemoteError, where(), "nothing moved for [", self_.timeout_ms, "] ms; waits for rank",
+       whom.str());
+}
+
+}  // namespace flexccl

@@ -1,0 +1,197 @@
+// Making, dividing and ending communicators.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "api/state.h"
+#include "rendezvous/rendezvous.h"
+
+namespace flexccl {
+namespace {
+
+void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank) {
+  const UniqueId id = parse_unique_id(raw);
+  const Settings now = settings();
+  const Key key = job_key(id);
+  Endpoint& endpoint = Endpoint::process();
+  endpoint.learn_key(key);
+  auto addresses = meet(id, {rank, nranks, endpoint.address()}, in_ms(now.timeout_ms));
+  *comm = publish(Communicator::create({.comm = id.comm,
+                                        .epoch = 0,
+                                        .ring = {rank, nranks},
+                                        .addresses = std::move(addresses),
+                                        .key = key,
+                                        .transport = now.transport,
+                                        .timeout_ms = now.timeout_ms},
+                                       now.streams));
+}
+
+ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,
+                       const ncclConfig_t* config) {
+  return guarded([&] {
+    require(comm, "comm");
+    *comm = nullptr;
+    if (nranks < 1 || rank < 0 || rank >= nranks)
+      fail(ncclInvalidArgument, "flexccl: rank [", rank, "] of [", nranks, "] cannot be");
+    if (config && config->magic != 0xcafebeef)
+      fail(ncclInvalidArgument, "flexccl: config has magic [", config->magic,
+           "]: it was not made with NCCL_CONFIG_INITIALIZER");
+    initialise([=] { join(comm, nranks, id, rank); });
+  });
+}
+
+// The members, in the order of their new ranks, are slots of the parent. The id is derived, so no
+// rendezvous is needed: everybody knows everybody's address.
+ncclComm_t make_child(const Communicator& parent, const std::vector<int>& members,
+                      const std::vector<std::int64_t>& identity) {
+  const Membership& from = parent.membership();
+  Membership child{.comm = keyed_hash64(from.key, std::as_bytes(std::span(identity))),
+                   .epoch = 0,
+                   .ring = {0, static_cast<int>(members.size())},
+                   .addresses = {},
+                   .key = from.key,
+                   .transport = from.transport,
+                   .timeout_ms = from.timeout_ms};
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (members[i] == from.ring.rank) child.ring.rank = static_cast<int>(i);
+    child.addresses.push_back(from.addresses[static_cast<std::size_t>(members[i])]);
+  }
+  return publish(Communicator::create(child, settings().streams));
+}
+
+struct Choice {
+  std::int32_t color, key;
+};
+
+ncclComm_t split(Communicator& parent, Choice mine) {
+  std::vector<Choice> all(static_cast<std::size_t>(parent.ring().size));
+  std::uint64_t sequence = 0;
+  parent.run_now([&](Communicator& self) {
+    const OpDescriptor op{.collective = Collective::kSplit, .dtype = ncclInt32, .count = 2};
+    self.run(all_gather(
+        op, self.ring(),
+        {reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(all.data())}));
+    sequence = self.sequence();
+  });
+  if (mine.color == NCCL_SPLIT_NOCOLOR) return nullptr;
+  std::vector<int> members;
+  for (int slot = 0; slot < parent.ring().size; ++slot)
+    if (all[static_cast<std::size_t>(slot)].color == mine.color) members.push_back(slot);
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
+  });
+  return make_child(parent, members,
+                    {'s', static_cast<std::int64_t>(parent.membership().comm),
+                     static_cast<std::int64_t>(sequence), mine.color});
+}
+
+ncclComm_t shrink(Communicator& parent, std::span<const int> excluded) {
+  std::vector<int> members;
+  std::vector<std::int64_t> identity{'x', static_cast<std::int64_t>(parent.membership().comm),
+                                     static_cast<std::int64_t>(parent.next_child())};
+  for (int slot = 0; slot < parent.ring().size; ++slot) {
+    if (std::find(excluded.begin(), excluded.end(), slot) == excluded.end())
+      members.push_back(slot);
+    else
+      identity.push_back(slot);
+  }
+  if (std::find(members.begin(), members.end(), parent.ring().rank) == members.end())
+    fail(ncclInvalidArgument, "flexccl: rank [", parent.ring().rank,
+         "] calls ncclCommShrink and is on the list of excluded ranks");
+  return make_child(parent, members, identity);
+}
+
+}  // namespace
+}  // namespace flexccl
+
+using flexccl::fail;
+using flexccl::guarded;
+using flexccl::live;
+using flexccl::require;
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
+  return guarded([&] {
+    require(uniqueId, "uniqueId");
+    const auto now = flexccl::settings();
+    const auto kind = now.transport == flexcclLoopback ? flexccl::RendezvousKind::kMemory
+                                                       : flexccl::RendezvousKind::kTcp;
+    const auto id = flexccl::make_unique_id(kind, now.timeout_ms);
+    std::memcpy(uniqueId, &id, sizeof id);
+  });
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  return flexccl::init_rank(comm, nranks, commId, rank, nullptr);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+                                    ncclConfig_t* config) {
+  return flexccl::init_rank(comm, nranks, commId, rank, config);
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
+                                      ncclUniqueId* commIds, ncclConfig_t* config) {
+  if (nId < 1 || !commIds)
+    return guarded([&] { fail(ncclInvalidArgument, "flexccl: [", nId, "] unique ids"); });
+  return flexccl::init_rank(newcomm, nranks, commIds[0], myrank, config);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  static_cast<void>(devlist);  // ranks are not bound to devices
+  return guarded([&] {
+    require(comm, "comm");
+    if (ndev < 1) fail(ncclInvalidArgument, "flexccl: [", ndev, "] devices");
+    const auto id = flexccl::make_unique_id(flexccl::RendezvousKind::kMemory, 0);
+    ncclUniqueId raw;
+    std::memcpy(&raw, &id, sizeof raw);
+    std::vector<std::thread> threads;
+    std::vector<std::string> sentences(static_cast<std::size_t>(ndev));
+    for (int rank = 0; rank < ndev; ++rank)
+      threads.emplace_back([&, rank] {
+        if (flexccl::init_rank(comm + rank, ndev, raw, rank, nullptr) != ncclSuccess)
+          sentences[static_cast<std::size_t>(rank)] = flexccl::last_sentence();
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& sentence : sentences)
+      if (!sentence.empty()) fail(ncclSystemError, sentence);
+  });
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
+                           ncclConfig_t* config) {
+  static_cast<void>(config);  // nothing in it has an effect on a child
+  return guarded([&] {
+    require(newcomm, "newcomm");
+    if (color < NCCL_SPLIT_NOCOLOR) fail(ncclInvalidArgument, "flexccl: color [", color, "]");
+    *newcomm = nullptr;
+    const auto parent = live(comm);
+    flexccl::initialise([=] { *newcomm = flexccl::split(*parent, {color, key}); });
+  });
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
+                            ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+  static_cast<void>(config);
+  return guarded([&] {
+    require(newcomm, "newcomm");
+    *newcomm = nullptr;
+    const auto parent = live(comm);
+    if (excludeRanksCount < 1 || !excludeRanksList)
+      fail(ncclInvalidArgument, "flexccl: a list of [", excludeRanksCount, "] ranks to exclude");
+    if (shrinkFlags & NCCL_SHRINK_ABORT) parent->abort();
+    parent->synchronize();
+    *newcomm = flexccl::shrink(*parent, {excludeRanksList, static_cast<size_t>(excludeRanksCount)});
+  });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return guarded([&] { live(comm)->finalize(); });
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  return guarded([&] { flexccl::withdraw(comm)->finalize(); });
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  return guarded([&] { flexccl::withdraw(comm)->abort(); });
+}

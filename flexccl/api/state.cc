@@ -1,0 +1,90 @@
+#include "api/state.h"
+
+#include <cstdlib>
+#include <map>
+#include <string_view>
+
+namespace flexccl {
+namespace {
+
+constexpr std::uint64_t kTimeoutMs = 600000;  // as PyTorch's process groups
+
+std::mutex mutex;
+std::map<ncclComm_t, std::unique_ptr<ncclComm>>& comms() {
+  static std::map<ncclComm_t, std::unique_ptr<ncclComm>> all;
+  return all;
+}
+
+flexcclTransport_t transport_from_environment() {
+  const char* text = std::getenv("FLEXCCL_TRANSPORT");
+  const std::string_view name = text ? text : "auto";
+  if (name == "auto") return flexcclAuto;
+  if (name == "loopback") return flexcclLoopback;
+  if (name == "shm") return flexcclShm;
+  if (name == "tcp") return flexcclTcp;
+  fail(ncclInvalidArgument, "flexccl: FLEXCCL_TRANSPORT is [", name,
+       "], not auto, loopback, shm or tcp");
+}
+
+std::uint64_t timeout_from_environment() {
+  const char* text = std::getenv("FLEXCCL_TIMEOUT_MS");
+  if (!text) return kTimeoutMs;
+  char* end;
+  const unsigned long long value = std::strtoull(text, &end, 10);
+  if (*end || end == text || !value)
+    fail(ncclInvalidArgument, "flexccl: FLEXCCL_TIMEOUT_MS is [", text, "], not milliseconds");
+  return value;
+}
+
+Settings& current() {
+  static Settings all{transport_from_environment(), timeout_from_environment(), {}};
+  return all;
+}
+
+}  // namespace
+
+Settings settings() {
+  const std::scoped_lock lock(mutex);
+  return current();
+}
+
+void change_settings(const std::function<void(Settings&)>& change) {
+  const std::scoped_lock lock(mutex);
+  change(current());
+}
+
+ncclComm_t publish(std::shared_ptr<Communicator> communicator) {
+  auto owner = std::make_unique<ncclComm>(std::move(communicator));
+  const ncclComm_t handle = owner.get();
+  const std::scoped_lock lock(mutex);
+  comms()[handle] = std::move(owner);
+  return handle;
+}
+
+std::shared_ptr<Communicator> live(ncclComm_t comm) {
+  const std::scoped_lock lock(mutex);
+  const auto found = comms().find(comm);
+  if (found == comms().end())
+    fail(ncclInvalidArgument, "flexccl: [", static_cast<const void*>(comm),
+         "] is not a communicator");
+  return found->second->communicator;
+}
+
+std::shared_ptr<Communicator> withdraw(ncclComm_t comm) {
+  auto communicator = live(comm);
+  const std::scoped_lock lock(mutex);
+  comms().erase(comm);
+  return communicator;
+}
+
+std::string& last_sentence() {
+  thread_local std::string sentence;
+  return sentence;
+}
+
+ncclResult_t note(const Error& error) {
+  last_sentence() = error.what();
+  return error.code;
+}
+
+}  // namespace flexccl

@@ -1,0 +1,69 @@
+// What the C functions share: live communicators, settings, this thread's group and last error.
+#ifndef FLEXCCL_API_STATE_H_
+#define FLEXCCL_API_STATE_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/communicator.h"
+
+struct ncclComm {
+  std::shared_ptr<flexccl::Communicator> communicator;
+};
+
+namespace flexccl {
+
+struct Settings {
+  flexcclTransport_t transport;
+  std::uint64_t timeout_ms;
+  flexcclStreamTable streams;
+};
+// Defaults: FLEXCCL_TRANSPORT, FLEXCCL_TIMEOUT_MS.
+Settings settings();
+void change_settings(const std::function<void(Settings&)>& change);
+
+ncclComm_t publish(std::shared_ptr<Communicator> communicator);
+// Throws ncclInvalidArgument for anything that is not a live communicator.
+std::shared_ptr<Communicator> live(ncclComm_t comm);
+std::shared_ptr<Communicator> withdraw(ncclComm_t comm);
+
+// One collective, or one send or receive, as it stands in a group.
+struct Call {
+  std::shared_ptr<Communicator> communicator;
+  cudaStream_t stream = nullptr;
+  std::function<Schedule(const Ring&)> build;  // runs when the operation runs; null: `transfer`
+  PointToPoint transfer;
+};
+// Now, or at the end of this thread's group.
+void enqueue(Call call);
+// Initialisations block until all ranks are there: in a group they run together, at its end.
+void initialise(std::function<void()> init);
+bool in_group();
+
+// The sentence of this thread's last error.
+std::string& last_sentence();
+ncclResult_t note(const Error& error);
+ncclResult_t note_in_group(ncclResult_t code);
+
+// The edge between C++ and C: every exported function runs in here.
+template <class Body>
+ncclResult_t guarded(Body body) {
+  try {
+    body();
+    return ncclSuccess;
+  } catch (const Error& error) {
+    return note_in_group(note(error));
+  } catch (const std::exception& error) {
+    return note_in_group(note(Error(ncclSystemError, error.what())));
+  }
+}
+
+template <class T>
+void require(T* pointer, const char* what) {
+  if (!pointer) fail(ncclInvalidArgument, "flexccl: ", what, " is NULL");
+}
+
+}  // namespace flexccl
+
+#endif  // FLEXCCL_API_STATE_H_

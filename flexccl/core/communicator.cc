@@ -1,0 +1,154 @@
+#include "core/communicator.h"
+
+namespace flexccl {
+
+struct Communicator::Queued {
+  std::shared_ptr<Communicator> communicator;
+  std::uint64_t ticket;
+  Task task;
+};
+
+std::shared_ptr<Communicator> Communicator::create(const Membership& membership,
+                                                   const flexcclStreamTable& streams) {
+  return std::shared_ptr<Communicator>(
+      std::unique_ptr<Communicator>(new Communicator(membership, streams)));
+}
+
+Communicator::Communicator(const Membership& membership, const flexcclStreamTable& streams)
+    : membership_(membership), streams_(streams), engine_(membership) {
+  if (!streams_.enqueue) worker_ = std::thread([this] { work(); });
+}
+
+Communicator::~Communicator() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (worker_.joinable()) worker_.join();
+}
+
+void Communicator::work() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const auto [ticket, task] = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    in_turn(ticket, task);
+  }
+}
+
+std::uint64_t Communicator::take_ticket() {
+  if (finalized_) fail(ncclInvalidUsage, "flexccl: the communicator is finalized");
+  return issued_++;
+}
+
+void Communicator::submit(cudaStream_t stream, Task task) {
+  std::unique_lock lock(mutex_);
+  if (!streams_.enqueue) {
+    queue_.emplace_back(take_ticket(), std::move(task));
+    changed_.notify_all();
+    return;
+  }
+  auto queued = std::make_unique<Queued>(shared_from_this(), take_ticket(), std::move(task));
+  // Tickets and streams in the same order: two threads that race here would wait for each other.
+  const auto run = [](void* arg) {
+    const std::unique_ptr<Queued> mine(static_cast<Queued*>(arg));
+    mine->communicator->in_turn(mine->ticket, mine->task);
+  };
+  const std::uint64_t ticket = queued->ticket;
+  lock.unlock();
+  if (const int code = streams_.enqueue(stream, run, queued.get()); code == 0) {
+    static_cast<void>(queued.release());
+    return;
+  } else {
+    const Error error(ncclUnhandledCudaError, "flexccl: the stream took no host function, error [" +
+                                                  std::to_string(code) + "]");
+    in_turn(ticket, [&](Communicator&) { throw error; });
+    throw error;
+  }
+}
+
+void Communicator::in_turn(std::uint64_t ticket, const Task& task) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return served_ == ticket; });
+  }
+  try {
+    if (async_error() == ncclSuccess) task(*this);
+  } catch (const Error& error) {
+    record(error);
+  }
+  const std::scoped_lock lock(mutex_);
+  ++served_;
+  changed_.notify_all();
+}
+
+void Communicator::run_now(const Task& task) {
+  std::uint64_t ticket;
+  {
+    const std::scoped_lock lock(mutex_);
+    ticket = take_ticket();
+  }
+  in_turn(ticket, task);
+  if (const ncclResult_t code = async_error(); code != ncclSuccess)
+    throw Error(code, error_sentence());
+}
+
+void Communicator::run(const Schedule& schedule) {
+  engine_.run(schedule, schedule.op.collective == Collective::kSendRecv ? 0 : ++sequence_);
+}
+
+void Communicator::record(const Error& error) {
+  // The peers' waits for this rank end now, not at their deadline.
+  engine_.close();
+  const std::scoped_lock lock(mutex_);
+  sentence_ = error.what();
+  error_.store(error.code, std::memory_order_release);
+}
+
+void Communicator::synchronize() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this, last = issued_] { return served_ >= last; });
+}
+
+void Communicator::abort() {
+  engine_.abort();
+  synchronize();
+  engine_.close();
+}
+
+void Communicator::finalize() {
+  {
+    const std::scoped_lock lock(mutex_);
+    finalized_ = true;
+  }
+  synchronize();
+}
+
+const char* Communicator::error_sentence() const {
+  return async_error() == ncclSuccess ? nullptr : sentence_.c_str();
+}
+
+ncclRedOp_t Communicator::add_op(const CustomOp& op) {
+  const std::scoped_lock lock(mutex_);
+  ops_[next_op_] = op;
+  return static_cast<ncclRedOp_t>(next_op_++);
+}
+
+void Communicator::remove_op(ncclRedOp_t op) {
+  const std::scoped_lock lock(mutex_);
+  if (!ops_.erase(op)) fail(ncclInvalidArgument, "flexccl: [", int(op), "] is no created operator");
+}
+
+CustomOp Communicator::find_op(ncclRedOp_t op) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = ops_.find(op);
+  if (found == ops_.end())
+    fail(ncclInvalidArgument, "flexccl: [", int(op), "] is no operator of this communicator");
+  return found->second;
+}
+
+}  // namespace flexccl

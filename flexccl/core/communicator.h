@@ -1,0 +1,89 @@
+// One rank's communicator: its engine, the order of its operations, its sticky error.
+#ifndef FLEXCCL_CORE_COMMUNICATOR_H_
+#define FLEXCCL_CORE_COMMUNICATOR_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "algo/engine.h"
+#include "core/error.h"
+
+namespace flexccl {
+
+// Made by ncclRedOpCreatePreMulSum. `device_scalar` is read when the operation runs.
+struct CustomOp {
+  ncclDataType_t dtype = ncclInt8;
+  std::uint64_t scalar = 0;
+  const void* device_scalar = nullptr;
+};
+
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  // Runs when all operations before it are done, unless the communicator has failed by then.
+  using Task = std::function<void(Communicator&)>;
+
+  static std::shared_ptr<Communicator> create(const Membership& membership,
+                                              const flexcclStreamTable& streams);
+  ~Communicator();
+
+  const Membership& membership() const { return membership_; }
+  const Ring& ring() const { return membership_.ring; }
+
+  // Queues a task; it runs in stream order, or in this communicator's thread.
+  void submit(cudaStream_t stream, Task task);
+  // Runs a task in the calling thread, after what was submitted before. Throws its error.
+  void run_now(const Task& task);
+  // For tasks only: runs one collective, or one batch of sends and receives.
+  void run(const Schedule& schedule);
+  std::uint64_t sequence() const { return sequence_; }
+
+  void synchronize();  // returns when everything submitted so far is done
+  void abort();
+  // Later submits throw ncclInvalidUsage.
+  void finalize();
+
+  ncclResult_t async_error() const { return error_.load(std::memory_order_acquire); }
+  // Stays valid as long as the communicator; null without an error.
+  const char* error_sentence() const;
+
+  ncclRedOp_t add_op(const CustomOp& op);
+  void remove_op(ncclRedOp_t op);
+  CustomOp find_op(ncclRedOp_t op) const;
+  std::uint64_t next_child() { return children_++; }  // shrinks so far: part of a child's id
+
+ private:
+  struct Queued;
+  Communicator(const Membership& membership, const flexcclStreamTable& streams);
+  void work();
+  std::uint64_t take_ticket();
+  // Tickets are served in order, whichever threads hold them.
+  void in_turn(std::uint64_t ticket, const Task& task);
+  void record(const Error& error);
+
+  Membership membership_;
+  flexcclStreamTable streams_;
+  Engine engine_;
+  std::uint64_t sequence_ = 0;  // of collectives; only touched by the holder of the turn
+  std::uint64_t children_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t issued_ = 0, served_ = 0;
+  bool finalized_ = false, stopping_ = false;
+  std::deque<std::pair<std::uint64_t, Task>> queue_;  // the worker's
+  std::map<int, CustomOp> ops_;
+  int next_op_ = ncclNumOps;
+  std::string sentence_;
+  std::atomic<ncclResult_t> error_ = ncclSuccess;
+  std::thread worker_;  // without a stream table
+};
+
+}  // namespace flexccl
+
+#endif  // FLEXCCL_CORE_COMMUNICATOR_H_

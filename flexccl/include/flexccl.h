@@ -1,0 +1,267 @@
+// NCCL's C API (types and values of NCCL 2.28) plus calls that repair a communicator and calls for
+// the program flexccl is embedded in. A test compiles this header and nccl.h and compares them.
+//
+// Threads: any thread may call anything; calls on one communicator come from one thread at a time,
+// as in NCCL. Buffers are memory of the calling process. A collective returns when it is queued;
+// flexcclSynchronize() says when its result is there.
+#ifndef FLEXCCL_H_
+#define FLEXCCL_H_
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FLEXCCL_API __attribute__((visibility("default")))
+
+#define NCCL_MAJOR 2
+#define NCCL_MINOR 28
+#define NCCL_PATCH 9
+#define NCCL_VERSION_CODE 22809
+
+typedef struct CUstream_st* cudaStream_t;
+typedef struct ncclComm* ncclComm_t;
+typedef struct ncclWindow_vidmem* ncclWindow_t;
+
+#define NCCL_UNIQUE_ID_BYTES 128
+typedef struct {
+  char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
+
+typedef enum {
+  ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
+  ncclSystemError = 2,
+  ncclInternalError = 3,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7,
+  ncclNumResults = 8
+} ncclResult_t;
+
+#define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_SPLIT_NOCOLOR -1
+#define NCCL_SHRINK_DEFAULT 0x00
+#define NCCL_SHRINK_ABORT 0x01
+
+// Read: `size`, `magic`. The rest tunes GPUs and has no effect here.
+typedef struct ncclConfig_v22800 {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int blocking;
+  int cgaClusterSize;
+  int minCTAs;
+  int maxCTAs;
+  const char* netName;
+  int splitShare;
+  int trafficClass;
+  const char* commName;
+  int collnetEnable;
+  int CTAPolicy;
+  int shrinkShare;
+  int nvlsCTAs;
+  int nChannelsPerNetPeer;
+  int nvlinkCentricSched;
+} ncclConfig_t;
+
+typedef struct ncclSimInfo_v22200 {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  float estimatedTime;
+} ncclSimInfo_t;
+
+typedef enum { ncclNumOps_dummy = 5 } ncclRedOp_dummy_t;
+typedef enum {
+  ncclSum = 0,
+  ncclProd = 1,
+  ncclMax = 2,
+  ncclMin = 3,
+  ncclAvg = 4,
+  ncclNumOps = 5,
+  ncclMaxRedOp = 0x7fffffff >> (32 - 8 * sizeof(ncclRedOp_dummy_t))
+} ncclRedOp_t;
+
+typedef enum {
+  ncclInt8 = 0,
+  ncclChar = 0,
+  ncclUint8 = 1,
+  ncclInt32 = 2,
+  ncclInt = 2,
+  ncclUint32 = 3,
+  ncclInt64 = 4,
+  ncclUint64 = 5,
+  ncclFloat16 = 6,
+  ncclHalf = 6,
+  ncclFloat32 = 7,
+  ncclFloat = 7,
+  ncclFloat64 = 8,
+  ncclDouble = 8,
+  ncclBfloat16 = 9,
+  ncclFloat8e4m3 = 10,
+  ncclFloat8e5m2 = 11,
+  ncclNumTypes = 12
+} ncclDataType_t;
+
+typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
+
+// ---- What NCCL has, with its meaning ----
+
+FLEXCCL_API ncclResult_t ncclMemAlloc(void** ptr, size_t size);
+FLEXCCL_API ncclResult_t ncclMemFree(void* ptr);
+// The version of the API that is implemented: NCCL_VERSION_CODE.
+FLEXCCL_API ncclResult_t ncclGetVersion(int* version);
+FLEXCCL_API const char* ncclGetErrorString(ncclResult_t result);
+// The sentence of the last error: of `comm`, or of this thread when `comm` is NULL or has none.
+FLEXCCL_API const char* ncclGetLastError(ncclComm_t comm);
+
+FLEXCCL_API ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId);
+FLEXCCL_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId,
+                                          int rank);
+FLEXCCL_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId,
+                                                int rank, ncclConfig_t* config);
+// All ranks meet at the first of the ids.
+FLEXCCL_API ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank,
+                                                  int nId, ncclUniqueId* commIds,
+                                                  ncclConfig_t* config);
+FLEXCCL_API ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
+FLEXCCL_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
+                                       ncclConfig_t* config);
+// Local: no message is sent. Survivors must pass the same list.
+FLEXCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList,
+                                        int excludeRanksCount, ncclComm_t* newcomm,
+                                        ncclConfig_t* config, int shrinkFlags);
+// Waits for the queued operations; at most the deadline of each.
+FLEXCCL_API ncclResult_t ncclCommFinalize(ncclComm_t comm);
+FLEXCCL_API ncclResult_t ncclCommDestroy(ncclComm_t comm);
+// Ends running operations at once. Peers that wait for this rank get ncclRemoteError.
+FLEXCCL_API ncclResult_t ncclCommAbort(ncclComm_t comm);
+// Never waits. The first error of a communicator stays.
+FLEXCCL_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError);
+FLEXCCL_API ncclResult_t ncclCommCount(const ncclComm_t comm, int* count);
+FLEXCCL_API ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank);
+// Registration has no effect: buffers are plain memory.
+FLEXCCL_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size,
+                                          void** handle);
+FLEXCCL_API ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
+
+FLEXCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
+                                                  ncclDataType_t datatype,
+                                                  ncclScalarResidence_t residence, ncclComm_t comm);
+FLEXCCL_API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
+
+FLEXCCL_API ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                       ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                       cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                           ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                           cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                    ncclDataType_t datatype, ncclRedOp_t op, int root,
+                                    ncclComm_t comm, cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                                       ncclDataType_t datatype, ncclComm_t comm,
+                                       cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root,
+                                   ncclComm_t comm, cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
+                                       ncclDataType_t datatype, int root, ncclComm_t comm,
+                                       cudaStream_t stream);
+// In place (sendbuff == recvbuff) is refused, as NCCL's documentation rules it out.
+FLEXCCL_API ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
+                                      ncclDataType_t datatype, ncclComm_t comm,
+                                      cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclGather(const void* sendbuff, void* recvbuff, size_t count,
+                                    ncclDataType_t datatype, int root, ncclComm_t comm,
+                                    cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclScatter(const void* sendbuff, void* recvbuff, size_t count,
+                                     ncclDataType_t datatype, int root, ncclComm_t comm,
+                                     cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype,
+                                  int peer, ncclComm_t comm, cudaStream_t stream);
+FLEXCCL_API ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                                  ncclComm_t comm, cudaStream_t stream);
+
+// Of one communicator's calls in a group, collectives run first, in order, then all sends and
+// receives at once. Initialisations in a group run at the same time, at its end.
+#ifdef __cplusplus
+FLEXCCL_API ncclResult_t ncclGroupStart();
+FLEXCCL_API ncclResult_t ncclGroupEnd();
+#else
+FLEXCCL_API ncclResult_t ncclGroupStart(void);
+FLEXCCL_API ncclResult_t ncclGroupEnd(void);
+#endif
+
+// ---- Exported because PyTorch links to them; always ncclInvalidUsage ----
+
+struct ncclDevCommRequirements;
+struct ncclDevComm;
+FLEXCCL_API ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size,
+                                                ncclWindow_t* win, int winFlags);
+FLEXCCL_API ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
+FLEXCCL_API ncclResult_t ncclDevCommCreate(ncclComm_t comm,
+                                           const struct ncclDevCommRequirements* requirements,
+                                           struct ncclDevComm* devComm);
+FLEXCCL_API ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const struct ncclDevComm* devComm);
+FLEXCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo);
+
+// ---- Repair: the contracts. NOT IMPLEMENTED in this version: each returns ncclInvalidUsage. ----
+
+#define FLEXCCL_INFO_BYTES 4096
+typedef struct {
+  char internal[FLEXCCL_INFO_BYTES];
+} flexcclInfo_t;
+
+// What a new process needs in order to take part: communicator, epoch, slots, addresses of the
+// neighbours of `slot`. Any live rank calls it; it is local and never waits.
+FLEXCCL_API ncclResult_t ncclCommExportInfo(ncclComm_t comm, int slot, flexcclInfo_t* info);
+// The new process calls it: listens, and fills `info` with its own address for the survivors.
+// Local; the communicator is usable after ncclCommSetupNewRank.
+FLEXCCL_API ncclResult_t ncclInitNewNode(ncclComm_t* comm, const flexcclInfo_t* exported, int slot,
+                                         flexcclInfo_t* info);
+// Every survivor calls it. Rank numbers and N stay. The two ring neighbours of `slot` connect anew,
+// everybody else takes the new epoch and returns. On failure the old epoch stays, and the call may
+// be repeated.
+FLEXCCL_API ncclResult_t ncclReplaceNode(ncclComm_t comm, int slot, const flexcclInfo_t* newNode);
+// Every rank calls it: the new rank takes a reserved slot and N grows by one.
+FLEXCCL_API ncclResult_t ncclAddNode(ncclComm_t comm, const flexcclInfo_t* newNode);
+// Every survivor calls it: N shrinks by one, the slot is free for ncclAddNode.
+FLEXCCL_API ncclResult_t ncclRemoveNode(ncclComm_t comm, int slot);
+// The new process calls it last; it blocks until both ring neighbours are connected.
+FLEXCCL_API ncclResult_t ncclCommSetupNewRank(ncclComm_t comm);
+
+// ---- For the program that embeds flexccl ----
+
+// How to run a host function in stream order. `enqueue` returns 0, and then `run(arg)` is called
+// exactly once, after everything that was put into `stream` before; it may block there. Operations
+// of one communicator on several streams run in the order of the calls.
+typedef struct {
+  int (*enqueue)(cudaStream_t stream, void (*run)(void* arg), void* arg);
+} flexcclStreamTable;
+// For communicators made from now on; NULL: back to one worker thread per communicator.
+FLEXCCL_API ncclResult_t flexcclSetStreamTable(const flexcclStreamTable* table);
+
+// How the ranks of communicators made from now on reach each other. flexcclAuto takes loopback in
+// one process, shared memory on one host, TCP otherwise; it never changes a result.
+typedef enum {
+  flexcclAuto = 0,
+  flexcclLoopback = 1,
+  flexcclShm = 2,
+  flexcclTcp = 3
+} flexcclTransport_t;
+FLEXCCL_API ncclResult_t flexcclSetTransport(flexcclTransport_t transport);
+// Longest time without any progress, per operation, of communicators made from now on.
+FLEXCCL_API ncclResult_t flexcclSetTimeout(uint64_t timeout_ms);
+// Waits until everything queued on `comm` so far is done; returns its asynchronous error.
+FLEXCCL_API ncclResult_t flexcclSynchronize(ncclComm_t comm);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // FLEXCCL_H_

@@ -1,0 +1,53 @@
+// How ranks that share nothing but a unique id learn each other's addresses. In memory: ranks are
+// threads of one process. TCP: the process that made the id answers on a port of its own.
+#ifndef FLEXCCL_RENDEZVOUS_RENDEZVOUS_H_
+#define FLEXCCL_RENDEZVOUS_RENDEZVOUS_H_
+
+#include <vector>
+
+#include "flexccl.h"
+#include "transport/address.h"
+#include "transport/socket.h"
+
+namespace flexccl {
+
+enum class RendezvousKind : std::uint16_t { kMemory = 1, kTcp = 2 };
+
+// The 128 bytes of a unique id. Whoever holds it may join, unless the job has a token
+// (FLEXCCL_JOB_TOKEN): then `secret` alone is worth nothing.
+struct UniqueId {
+  std::uint32_t magic;
+  std::uint16_t version;
+  RendezvousKind kind;
+  std::uint64_t comm;
+  Bytes16 secret;
+  std::uint32_t ipv4;
+  std::uint16_t port;
+  std::uint8_t reserved[90];
+};
+static_assert(sizeof(UniqueId) == NCCL_UNIQUE_ID_BYTES);
+
+struct Member {
+  int rank, nranks;
+  Address address;
+};
+
+// Makes an id; for TCP it also starts the thread that answers, for `timeout_ms` at most.
+UniqueId make_unique_id(RendezvousKind kind, std::uint64_t timeout_ms);
+// Throws ncclInvalidArgument unless the id was made by this version of flexccl.
+UniqueId parse_unique_id(const ncclUniqueId& id);
+// The key of the communicators that grow from this id.
+Key job_key(const UniqueId& id);
+
+// Blocks until all ranks came; the addresses in rank order.
+std::vector<Address> meet(const UniqueId& id, const Member& self, Deadline deadline);
+
+namespace rendezvous {
+std::vector<Address> meet_in_memory(const UniqueId& id, const Member& self, Deadline deadline);
+std::vector<Address> meet_over_tcp(const UniqueId& id, const Member& self, Deadline deadline);
+void start_tcp_root(UniqueId* id, std::uint64_t timeout_ms);
+}  // namespace rendezvous
+
+}  // namespace flexccl
+
+#endif  // FLEXCCL_RENDEZVOUS_RENDEZVOUS_H_

@@ -1,0 +1,230 @@
+#include "transport/endpoint.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "core/error.h"
+#include "transport/fifo.h"
+#include "transport/tcp_link.h"
+
+namespace flexccl {
+namespace {
+
+constexpr std::size_t kMaxCallers = 4096;  // more connections at once than this are refused
+constexpr std::uint64_t kHelloMs = 5000;   // a caller has this long to say its hello
+constexpr std::uint64_t kInboxMs = 60000;  // and waits this long for its communicator
+constexpr int kSweepMs = 20;
+
+// Shared memory and the Unix socket work between processes of one boot and network namespace.
+std::uint64_t host_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space{};
+  stat("/proc/self/ns/net", &space);
+  boot += ' ' + std::to_string(space.st_ino);
+  return keyed_hash64(Key{}, std::as_bytes(std::span(boot)));
+}
+
+std::uint32_t own_ipv4() {
+  const char* text = std::getenv("FLEXCCL_ADDRESS");
+  in_addr address{};
+  if (inet_pton(AF_INET, text ? text : "127.0.0.1", &address) != 1)
+    fail(ncclInvalidArgument, "flexccl: FLEXCCL_ADDRESS is [", text, "], not an IPv4 address");
+  return address.s_addr;
+}
+
+}  // namespace
+
+Bytes16 hello_mac(const Key& key, const Challenge& challenge, const Hello& hello) {
+  std::byte text[sizeof challenge.nonce + offsetof(Hello, mac)];
+  std::memcpy(text, &challenge.nonce, sizeof challenge.nonce);
+  std::memcpy(text + sizeof challenge.nonce, &hello, offsetof(Hello, mac));
+  return keyed_hash(key, text);
+}
+
+Bytes16 welcome_mac(const Key& key, const Hello& hello) {
+  return keyed_hash(key, bytes_of(hello.mac));
+}
+
+Endpoint& Endpoint::process() {
+  static Endpoint* const endpoint = std::unique_ptr<Endpoint>(new Endpoint).release();
+  return *endpoint;
+}
+
+Endpoint::Endpoint() {
+  address_ = {.process = random_bytes16(), .host = host_id(), .ipv4 = own_ipv4()};
+  tcp_ = listen_tcp(address_.ipv4, &address_.port);
+  unix_ = listen_unix(address_.process);
+  std::thread([this] { serve(); }).detach();
+}
+
+void Endpoint::learn_key(const Key& key) {
+  const std::scoped_lock lock(mutex_);
+  keys_.try_emplace(fingerprint(key), key);
+}
+
+void Endpoint::add(const InboxName& name, std::shared_ptr<Inbox> inbox) {
+  const std::scoped_lock lock(mutex_);
+  if (!inboxes_.try_emplace(name, std::move(inbox)).second)
+    fail(ncclInvalidUsage, "flexccl: rank [", name.destination, "] of communicator [", std::hex,
+         name.comm, "] exists already in this process");
+  inbox_added_.notify_all();
+}
+
+void Endpoint::remove(const InboxName& name) {
+  const std::scoped_lock lock(mutex_);
+  inboxes_.erase(name);
+}
+
+void Endpoint::serve() {
+  for (;;) {
+    std::vector<pollfd> looks{{tcp_.get(), POLLIN, 0}, {unix_.get(), POLLIN, 0}};
+    bool waiting = false;
+    for (const Caller& caller : callers_) {
+      waiting |= caller.greeted;
+      if (!caller.greeted) looks.push_back({caller.socket.get(), POLLIN, 0});
+    }
+    // Callers whose communicator is not there yet are looked at again soon; nothing else is slow.
+    poll(looks.data(), looks.size(), waiting ? 1 : kSweepMs * (callers_.empty() ? 50 : 1));
+    accept_all(tcp_.get());
+    accept_all(unix_.get());
+    callers_.remove_if([this](Caller& caller) { return !advance(caller); });
+  }
+}
+
+void Endpoint::accept_all(int listener) {
+  for (;;) {
+    Fd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    if (callers_.size() >= kMaxCallers) {
+      ++refused_;
+      continue;
+    }
+    Caller caller{.challenge = {kMagic, kWireVersion, random_bytes16()}, .hello = {}, .fds = {}};
+    caller.deadline = in_ms(kHelloMs);
+    if (send(socket.get(), &caller.challenge, sizeof caller.challenge, MSG_NOSIGNAL) !=
+        sizeof caller.challenge)
+      continue;
+    caller.socket = std::move(socket);
+    callers_.push_back(std::move(caller));
+  }
+}
+
+bool Endpoint::advance(Caller& caller) {
+  if (!caller.greeted) {
+    auto* to = reinterpret_cast<char*>(&caller.hello) + caller.received;
+    const long got =
+        receive_some(caller.socket.get(), to, sizeof caller.hello - caller.received, &caller.fds);
+    if (got > 0) caller.received += static_cast<std::size_t>(got);
+    const bool over = got == 0 || std::chrono::steady_clock::now() > caller.deadline;
+    if (caller.received < sizeof caller.hello) return over ? (++refused_, false) : true;
+    if (!authentic(caller)) return ++refused_, false;
+    caller.greeted = true;
+    caller.deadline = in_ms(kInboxMs);
+  }
+  const std::scoped_lock lock(mutex_);
+  const Hello& hello = caller.hello;
+  if (!inboxes_.contains({hello.comm, hello.epoch, hello.destination}))
+    return std::chrono::steady_clock::now() < caller.deadline;
+  try {
+    if (!deliver(caller)) ++refused_;
+  } catch (const Error&) {
+    ++refused_;
+  }
+  return false;
+}
+
+bool Endpoint::authentic(const Caller& caller) {
+  const Hello& hello = caller.hello;
+  if (hello.magic != kMagic || hello.version != kWireVersion) return false;
+  const std::scoped_lock lock(mutex_);
+  const auto key = keys_.find(hello.key);
+  return key != keys_.end() &&
+         equal_macs(hello_mac(key->second, caller.challenge, hello), hello.mac);
+}
+
+bool Endpoint::deliver(Caller& caller) {
+  const Hello hello = caller.hello;
+  const auto inbox = inboxes_.at({hello.comm, hello.epoch, hello.destination});
+  const Welcome welcome{kMagic, kWireVersion, welcome_mac(keys_.at(hello.key), hello)};
+  const int socket = caller.socket.get(), bell = inbox->doorbell().fd();
+  auto link = inbound(caller);
+  const std::span<const int> fds(&bell, hello.kind == LinkKind::kShm ? 1 : 0);
+  send_all(socket, &welcome, sizeof welcome, fds);
+  return inbox->add(hello.source, std::move(link));
+}
+
+std::unique_ptr<Inbound> Endpoint::inbound(Caller& caller) {
+  if (caller.hello.kind == LinkKind::kTcp)
+    return std::make_unique<TcpInbound>(std::move(caller.socket));
+  if (caller.hello.kind != LinkKind::kShm || caller.fds.size() != 2)
+    fail(ncclRemoteError, "flexccl: [", caller.fds.size(), "] descriptors came with a hello");
+  auto memory = Memory::adopt(std::move(caller.fds[0]), kFifoMemoryBytes);
+  Doorbell writer(Memory::adopt(std::move(caller.fds[1]), Doorbell::kBytes));
+  return std::make_unique<FifoInbound>(std::move(memory), std::move(writer),
+                                       std::move(caller.socket));
+}
+
+std::unique_ptr<Outbound> Endpoint::connect_loopback(const LinkRequest& request,
+                                                     const Doorbell& own) {
+  std::unique_lock lock(mutex_);
+  const auto there = [&] { return inboxes_.contains(request.inbox); };
+  if (!inbox_added_.wait_until(lock, request.deadline, there))
+    fail(ncclRemoteError, "it did not make its end of communicator [", std::hex, request.inbox.comm,
+         "] in time");
+  const auto inbox = inboxes_.at(request.inbox);
+  auto memory = Memory::create(kFifoMemoryBytes);
+  if (!inbox->add(request.source, std::make_unique<FifoInbound>(memory, own, Fd())))
+    fail(ncclInternalError, "there is a link already");
+  return std::make_unique<FifoOutbound>(std::move(memory), inbox->doorbell(), Fd());
+}
+
+std::unique_ptr<Outbound> Endpoint::connect(const Address& to, const LinkRequest& request,
+                                            const Doorbell& own) {
+  auto transport = request.transport;
+  if (transport == flexcclAuto)
+    transport = to.process == address_.process ? flexcclLoopback
+                : to.host == address_.host     ? flexcclShm
+                                               : flexcclTcp;
+  if (transport == flexcclLoopback) return connect_loopback(request, own);
+  const bool shm = transport == flexcclShm;
+  Fd socket = shm ? connect_unix(to.process) : connect_tcp(to.ipv4, to.port, request.deadline);
+  Challenge challenge;
+  receive_all(socket.get(), &challenge, sizeof challenge, request.deadline, "its challenge");
+  if (challenge.magic != kMagic || challenge.version != kWireVersion)
+    fail(ncclRemoteError, "it speaks version [", challenge.version, "] of the protocol, not [",
+         kWireVersion, "]");
+  Hello hello{.magic = kMagic,
+              .version = kWireVersion,
+              .key = fingerprint(request.key),
+              .comm = request.inbox.comm,
+              .epoch = request.inbox.epoch,
+              .source = request.source,
+              .destination = request.inbox.destination,
+              .kind = shm ? LinkKind::kShm : LinkKind::kTcp,
+              .nonce = random_bytes16(),
+              .mac = {}};
+  hello.mac = hello_mac(request.key, challenge, hello);
+  auto memory = shm ? Memory::create(kFifoMemoryBytes) : nullptr;
+  const int fds[] = {memory ? memory->fd() : -1, own.fd()};
+  send_all(socket.get(), &hello, sizeof hello, std::span(fds, shm ? 2 : 0));
+  Welcome welcome;
+  std::vector<Fd> bells;
+  receive_all(socket.get(), &welcome, sizeof welcome, request.deadline, "its welcome", &bells);
+  if (!equal_macs(welcome.mac, welcome_mac(request.key, hello)))
+    fail(ncclRemoteError, "its welcome is not signed with the key of the job");
+  if (!shm) return std::make_unique<TcpOutbound>(std::move(socket));
+  if (bells.size() != 1) fail(ncclRemoteError, "it sent [", bells.size(), "] doorbells");
+  Doorbell reader(Memory::adopt(std::move(bells[0]), Doorbell::kBytes));
+  return std::make_unique<FifoOutbound>(std::move(memory), std::move(reader), std::move(socket));
+}
+
+}  // namespace flexccl

@@ -1,0 +1,178 @@
+#include "transport/socket.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace flexccl {
+namespace {
+
+constexpr int kMaxFds = 4;
+
+sockaddr_in tcp_address(std::uint32_t ipv4, std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ipv4;
+  address.sin_port = port;
+  return address;
+}
+
+socklen_t unix_address(std::span<const std::uint8_t> name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  // A leading zero byte: the abstract namespace, nothing is left in the file system.
+  constexpr char kPrefix[] = "flexccl-";
+  std::memcpy(address->sun_path + 1, kPrefix, sizeof kPrefix - 1);
+  std::memcpy(address->sun_path + sizeof kPrefix, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + sizeof kPrefix + name.size());
+}
+
+void check(bool ok, const char* what) {
+  if (!ok)
+    fail(ncclSystemError, "flexccl: ", what, " failed with error [", std::strerror(errno), "]");
+}
+
+int ms_left(Deadline deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
+}
+
+void adopt_fds(msghdr* message, std::vector<Fd>* fds) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      Fd owned(fd);
+      if (fds) fds->push_back(std::move(owned));
+    }
+  }
+}
+
+}  // namespace
+
+Deadline in_ms(std::uint64_t ms) {
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+}
+
+Fd listen_tcp(std::uint32_t ipv4, std::uint16_t* port) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in address = tcp_address(ipv4, 0);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  check(fd && bind(fd.get(), generic, length) == 0 && listen(fd.get(), 1024) == 0 &&
+            getsockname(fd.get(), generic, &length) == 0,
+        "listening on a TCP port");
+  *port = address.sin_port;
+  return fd;
+}
+
+Fd listen_unix(std::span<const std::uint8_t> name) {
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address;
+  const socklen_t length = unix_address(name, &address);
+  check(fd && bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+            listen(fd.get(), 1024) == 0,
+        "listening on a Unix socket");
+  return fd;
+}
+
+Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, Deadline deadline) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  check(static_cast<bool>(fd), "making a socket");
+  const sockaddr_in address = tcp_address(ipv4, port);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    return fd;
+  int error = errno;
+  if (error == EINPROGRESS) {
+    pollfd look{fd.get(), POLLOUT, 0};
+    socklen_t length = sizeof error;
+    error = ETIMEDOUT;
+    if (poll(&look, 1, ms_left(deadline)) == 1)
+      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  }
+  if (error) {
+    char text[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+    fail(ncclRemoteError, "connecting to [", text, ":", ntohs(port), "] failed with error [",
+         std::strerror(error), "]");
+  }
+  return fd;
+}
+
+Fd connect_unix(std::span<const std::uint8_t> name) {
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address;
+  const socklen_t length = unix_address(name, &address);
+  if (!fd || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0)
+    fail(ncclRemoteError, "connecting to its Unix socket failed with error [", std::strerror(errno),
+         "]");
+  return fd;
+}
+
+void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> fds) {
+  const auto* from = static_cast<const char*>(data);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)] = {};
+  while (bytes) {
+    iovec part{const_cast<char*>(from), bytes};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (!fds.empty()) {
+      message.msg_control = control;
+      message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+      cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(fds.size_bytes());
+      std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+    }
+    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
+      pollfd look{fd, POLLOUT, 0};
+      poll(&look, 1, 100);
+      continue;
+    }
+    if (sent < 0) fail(ncclRemoteError, "sending failed with error [", std::strerror(errno), "]");
+    from += sent, bytes -= static_cast<std::size_t>(sent), fds = {};
+  }
+}
+
+long receive_some(int fd, void* data, std::size_t bytes, std::vector<Fd>* fds) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)];
+  iovec part{data, bytes};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (got < 0) return errno == EAGAIN || errno == EINTR ? -1 : 0;
+  adopt_fds(&message, fds);
+  return got;
+}
+
+void receive_all(int fd, void* data, std::size_t bytes, Deadline deadline, const char* what,
+                 std::vector<Fd>* fds) {
+  auto* to = static_cast<char*>(data);
+  while (bytes) {
+    pollfd look{fd, POLLIN, 0};
+    if (poll(&look, 1, ms_left(deadline)) == 0 && ms_left(deadline) == 0)
+      fail(ncclRemoteError, "waiting for ", what, " took too long");
+    const long got = receive_some(fd, to, bytes, fds);
+    if (got == 0) fail(ncclRemoteError, "the connection was closed instead of sending ", what);
+    if (got > 0) to += got, bytes -= static_cast<std::size_t>(got);
+  }
+}
+
+}  // namespace flexccl

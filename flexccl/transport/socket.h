@@ -1,0 +1,30 @@
+// Blocking socket steps with a deadline, for setting up links and for the rendezvous.
+#ifndef FLEXCCL_TRANSPORT_SOCKET_H_
+#define FLEXCCL_TRANSPORT_SOCKET_H_
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/memory.h"
+
+namespace flexccl {
+
+using Deadline = std::chrono::steady_clock::time_point;
+Deadline in_ms(std::uint64_t ms);
+
+// All throw ncclSystemError or ncclRemoteError with a sentence that names `what`.
+Fd listen_tcp(std::uint32_t ipv4, std::uint16_t* port);
+Fd listen_unix(std::span<const std::uint8_t> name);
+Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, Deadline deadline);
+Fd connect_unix(std::span<const std::uint8_t> name);
+void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> fds = {});
+void receive_all(int fd, void* data, std::size_t bytes, Deadline deadline, const char* what,
+                 std::vector<Fd>* fds = nullptr);
+// One recvmsg without waiting: bytes received, 0 for the end, -1 for nothing yet.
+long receive_some(int fd, void* data, std::size_t bytes, std::vector<Fd>* fds);
+
+}  // namespace flexccl
+
+#endif  // FLEXCCL_TRANSPORT_SOCKET_H_
