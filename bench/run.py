@@ -1,4 +1,8 @@
-"""`make bench`: first figures of ring, proxy and soft GPU, each as median (min to max, n)."""
+"""`make bench`: first figures of ring, proxy and soft GPU, each as median (min to max, n).
+
+Runs that are compared take turns, round by round, so that what else happens on the machine meets
+all of them. docs/figures.md says what the figures mean.
+"""
 
 from __future__ import annotations
 
@@ -34,42 +38,60 @@ def native_benches() -> bool:
     return good
 
 
-def micro() -> bool:
+def micro_once(mode: str) -> dict[str, list[float]] | None:
+    """Run micro.py in one of two ways: name -> microseconds of every repeat."""
+    how = ["--direct"] if mode == "direct" else []
+    script = str(Path(__file__).with_name("micro.py"))
+    command = [str(BIN / "pyft"), "run", "--gpus", "soft:1", *how, "--"]
+    done = subprocess.run(
+        [*command, sys.executable, script], stdout=subprocess.PIPE, text=True, timeout=300
+    )
+    if done.returncode:
+        print(f"bench: micro.py, {mode}, ended with [{done.returncode}]", file=sys.stderr)
+        return None
+    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def micro(rounds: int) -> bool:
     title("cost of a call to the script, microseconds")
-    results = {}
-    for mode in ("proxied", "direct"):
-        how = ["--direct"] if mode == "direct" else []
-        script = str(Path(__file__).with_name("micro.py"))
-        command = [str(BIN / "pyft"), "run", "--gpus", "soft:1", *how, "--"]
-        done = subprocess.run(
-            [*command, sys.executable, script], stdout=subprocess.PIPE, text=True, timeout=300
-        )
-        if done.returncode:
-            print(f"bench: micro.py, {mode}, ended with [{done.returncode}]", file=sys.stderr)
-            return False
-        results[mode] = json.loads(done.stdout.splitlines()[-1])
-    for name, proxied in results["proxied"].items():
+    modes = ("proxied", "direct")
+    results: dict[str, dict[str, list[float]]] = {mode: {} for mode in modes}
+    for _ in range(rounds):
+        for mode in modes:
+            found = micro_once(mode)
+            if found is None:
+                return False
+            for name, values in found.items():
+                results[mode].setdefault(name, []).extend(values)
+    for name in results["proxied"]:
         print(f"  {name}")
-        print(f"    proxied  {spread(proxied)}")
-        print(f"    direct   {spread(results['direct'][name])}")
+        for mode in modes:
+            print(f"    {mode:<8} {spread(results[mode][name])}")
     return True
 
 
-def ratio(a: Training, b: Training) -> str:
-    """Compare steps pairwise: both runs do the same work in the same step."""
-    pairs = zip(a.step_seconds(), b.step_seconds(), strict=False)
-    return spread([x / y for x, y in pairs], digits=2)
+def ratio(a: list[Training], b: list[Training]) -> str:
+    """Compare steps pairwise: the runs of a round do the same work in the same step."""
+    ratios = []
+    for one, other in zip(a, b, strict=True):
+        pairs = zip(one.step_seconds(), other.step_seconds(), strict=False)
+        ratios += [x / y for x, y in pairs]
+    return spread(ratios, digits=2)
 
 
-def training(steps: int) -> bool:
-    title(f"examples/train_gpt.py, {steps} steps, milliseconds per step")
-    runs = {mode: train(mode, ["--steps", str(steps)], torchrun=False) for mode in MODES}
-    failed = [mode for mode, run in runs.items() if run.exit_code]
-    if failed:
-        print(f"bench: training {failed} failed", file=sys.stderr)
-        return False
-    for mode, run in runs.items():
-        print(f"  {mode:<16} {spread(run.step_seconds(), 1e3)}")
+def training(steps: int, rounds: int) -> bool:
+    title(f"examples/train_gpt.py, {rounds} times {steps} steps, milliseconds per step")
+    runs: dict[str, list[Training]] = {mode: [] for mode in MODES}
+    for _ in range(rounds):
+        for mode in MODES:
+            run = train(mode, ["--steps", str(steps)], torchrun=False)
+            if run.exit_code:
+                print(f"bench: training, {mode}, ended with [{run.exit_code}]", file=sys.stderr)
+                return False
+            runs[mode].append(run)
+    for mode, done in runs.items():
+        print(f"  {mode:<16} {spread([t for run in done for t in run.step_seconds()], 1e3)}")
     print(f"  proxied/direct   {ratio(runs['proxied'], runs['direct'])}")
     print(f"  soft GPU/CPU     {ratio(runs['direct'], runs['cpu'])}")
     return True
@@ -78,12 +100,14 @@ def training(steps: int) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=12)
-    steps = max(parser.parse_args().steps, 8)
+    parser.add_argument("--rounds", type=int, default=3, help="how often the runs take turns")
+    arguments = parser.parse_args()
+    steps, rounds = max(arguments.steps, 8), max(arguments.rounds, 1)
     cores = len(os.sched_getaffinity(0))
     print(
         f"{platform.machine()}, {cores} cores, Linux {platform.release()}; median (min to max, n)"
     )
-    good = [native_benches(), micro(), training(steps)]
+    good = [native_benches(), micro(rounds), training(steps, rounds)]
     sys.exit(0 if all(good) else 1)
 
 

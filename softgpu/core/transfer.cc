@@ -1,7 +1,7 @@
 #include "core/transfer.h"
 
 #include <cstring>
-#include <vector>
+#include <memory>
 
 #include "core/device.h"
 #include "core/pointers.h"
@@ -80,8 +80,8 @@ cudaError_t copy(const std::shared_ptr<Stream>& stream, uint64_t dst, uint64_t s
   if (!from.known && !wait) {
     CopyShape packed = shape;
     packed.src_pitch = shape.width;
-    auto snapshot = std::make_shared<std::vector<uint8_t>>(shape.width * shape.rows);
-    const auto base = reinterpret_cast<uint64_t>(snapshot->data());
+    const auto snapshot = std::make_shared_for_overwrite<uint8_t[]>(shape.width * shape.rows);
+    const auto base = reinterpret_cast<uint64_t>(snapshot.get());
     copy_rows(base, src, {shape.width, shape.rows, shape.width, shape.src_pitch});
     work.run = [to, packed, base, snapshot]() -> Fault {
       if (!pointers().covers(to.address, to.span)) return unmapped("copy", to.address, to.span);
