@@ -39,10 +39,9 @@ void fill_bank0(LaunchState* state, const uint8_t* workspace) {
   const Launch& launch = *state->launch;
   const Kernel& kernel = *launch.kernel;
   std::vector<uint8_t>& bank = state->bank0;
-  bank.assign(
-      std::max<size_t>(
-          kernel.param_base + std::max<size_t>(kernel.param_bytes, launch.params.size()), 0x160),
-      0);
+  const size_t end = kernel.param_base + std::max<size_t>(kernel.param_bytes, launch.params.size());
+  // Whole words: a last parameter of one or two bytes is read as four.
+  bank.assign((std::max<size_t>(end, 0x160) + 15) & ~size_t{15}, 0);
   put(&bank, kBlockDim, launch.block);
   put(&bank, kGridDim, launch.grid);
   put(&bank, kSharedBase, kSharedWindow);

@@ -30,16 +30,21 @@ static uint32_t same_as(const std::array<T, kLanes>& entries, int first, uint32_
   return same & among;
 }
 
+// Lanes at one barrier register with one set of participants wait together. Others may wait there
+// in an inner call of the same function, which has saved the register and uses it for its own
+// lanes.
 static uint32_t ready_at_bsync(const Warp* warp) {
   uint32_t waiting = warp->parked[static_cast<int>(Parked::kBsync)];
   uint32_t ready = 0;
   while (waiting) {
     const int first = first_lane(waiting);
-    const uint32_t here = same_as(warp->parked_arg, first, waiting);
     const Row& participants = warp->rows[kBarrierRows + warp->parked_arg[first]];
-    for_lanes(here, [&](int lane) {
-      if (!(participants.lane[lane] & warp->live & ~here)) ready |= 1u << lane;
+    const uint32_t wanted = participants.lane[first] & warp->live;
+    uint32_t here = 0;
+    for_lanes(same_as(warp->parked_arg, first, waiting), [&](int lane) {
+      if ((participants.lane[lane] & warp->live) == wanted) here |= 1u << lane;
     });
+    if (!(wanted & ~here)) ready |= here;
     waiting &= ~here;
   }
   return ready;

@@ -847,6 +847,48 @@ static void test_index() {
     CHECK(got[i] == i / 45 * 1000 + i % 45, "%u: %u", i, got[i]);
 }
 
+// The parameters end in the middle of a word.
+__global__ void narrow_parameter_kernel(float* out, __half factor) {
+  *out = 3 * __half2float(factor);
+}
+
+static void test_narrow_parameter() {
+  Buffer<float> out(1);
+  narrow_parameter_kernel<<<1, 1>>>(out.p, __float2half(1.5f));
+  CHECK(out.get()[0] == 4.5f, "%g", out.get()[0]);
+}
+
+// Some lanes call the function again while the others wait inside of it.
+__host__ __device__ __noinline__ float odd_function(float x) {
+  if (x < 0) return -odd_function(-x);
+  if (x < 5) return x / (x + 1) * (x > 2 ? x / 3 : sqrtf(x));
+  float sum = 0;
+  for (float at = x; at > 1; at /= 3) sum += at / (x + at);
+  return sum;
+}
+
+__global__ void recursion_kernel(float* out) {
+  const float x = (threadIdx.x * 7 % 32 - 16.f) * 0.75f;
+  float sum = 0;
+  for (int i = 0; i < 4; ++i) {
+    // Lanes that leave the function too early do not meet the others here.
+    sum += __shfl_xor_sync(~0u, odd_function(x + i), 1);
+  }
+  out[threadIdx.x] = sum;
+}
+
+static void test_recursion() {
+  Buffer<float> out(32);
+  recursion_kernel<<<1, 32>>>(out.p);
+  const auto got = out.get();
+  for (int t = 0; t < 32; ++t) {
+    const float x = ((t ^ 1) * 7 % 32 - 16.f) * 0.75f;
+    float sum = 0;
+    for (int i = 0; i < 4; ++i) sum += odd_function(x + i);
+    CHECK(std::fabs(got[t] - sum) <= 1e-5f, "%d: %g instead of %g", t, got[t], sum);
+  }
+}
+
 int main(int argc, char** argv) {
   const std::vector<std::pair<const char*, void (*)()>> tests = {
       {"integer", test_integer},
@@ -866,7 +908,9 @@ int main(int argc, char** argv) {
       {"transpose", test_transpose},
       {"widths", test_widths},
       {"print", test_print},
-      {"index", test_index}};
+      {"index", test_index},
+      {"narrow_parameter", test_narrow_parameter},
+      {"recursion", test_recursion}};
   int failed = 0;
   for (const auto& [name, run] : tests) {
     if (argc > 1 && std::string(name) != argv[1]) continue;
