@@ -28,6 +28,8 @@ void launch(std::vector<Call> calls) {
     if (call.stream != stream)
       fail(ncclInvalidUsage, "flexccl: the calls of a group on one communicator use the streams [",
            static_cast<const void*>(stream), "] and [", static_cast<const void*>(call.stream), "]");
+  // A task that owned its communicator could end it inside the communicator's own thread.
+  for (Call& call : calls) call.communicator.reset();
   communicator->submit(stream, [calls = std::move(calls)](Communicator& self) {
     std::vector<PointToPoint> transfers;
     for (const Call& call : calls) {
