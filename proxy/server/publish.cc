@@ -55,6 +55,13 @@ void Session::publish_outstanding() {
   dead_fences_.splice(dead_fences_.end(), fences_);
 }
 
+bool Session::work() {
+  if (!device_calls_.work) return false;
+  if (device_calls_.work()) return true;
+  sweep_fences();
+  return false;
+}
+
 void Session::sweep_fences() {
   {
     std::lock_guard lock(fences_mutex_);

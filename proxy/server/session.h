@@ -105,7 +105,8 @@ class Session {
   // fences are outstanding the device is asked whether it has failed.
   void sweep_fences();
   // The dispatch thread lends itself to the device while the ring is empty: DeviceCalls::work.
-  bool work() { return device_calls_.work && device_calls_.work(); }
+  // When nothing is left although fences are outstanding, a failure may be the reason: it asks.
+  bool work();
   // True when [address, address + bytes) lies in this channel's pinned window.
   bool in_pinned(uint64_t address, uint64_t bytes) const;
   bool in_device_window(uint64_t address, uint64_t bytes) const;

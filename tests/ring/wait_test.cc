@@ -204,6 +204,22 @@ TEST(a_failed_device_wakes_who_waits_for_it) {
   server.join();
 }
 
+TEST(a_failed_device_that_the_dispatch_thread_works_for_is_noticed_without_a_heartbeat) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  server::DeviceCalls calls;
+  calls.publish = [](void*, void (*)(void*), void*) { return 0; };  // never runs it
+  calls.status = [] { return 700; };
+  calls.work = [] { return false; };
+  ServerThread server(*channel, nullptr, calls);
+  writer.fence(0, 30, 1);
+  CHECK(ring::wait_word(*channel, 30, 1, liveness) == WaitStatus::kOk);
+  CHECK_EQ(channel->control().sticky_error.load(), 700);
+  writer.goodbye();
+  server.join();
+}
+
 TEST(waits_end_with_the_server) {
   auto channel = make_channel(small_shape());
   setenv("PYFT_HEARTBEAT_TIMEOUT_S", "0.2", 1);
