@@ -154,9 +154,8 @@ static const Inst* exec_atomic(const Inst* in, Warp* w, uint32_t exec) {
   }
   Row* out = dest(w, in->rd);
   write(out, success, [&](int h) { return load(&low, h); });
-  if (is_64 && !(in->flags & kReturnSuccess)) {
-    write(out + 1, success, [&](int h) { return load(&high, h); });
-  }
+  // A 64-bit compare-and-swap reports its success in two registers as well.
+  if (is_64) write(out + 1, success, [&](int h) { return load(&high, h); });
   set_pred(w, in->pd0, exec, success);
   return in + 1;
 }

@@ -889,6 +889,22 @@ static void test_recursion() {
   }
 }
 
+__global__ void shared_double_kernel(double* out) {
+  __shared__ double sums[4];
+  if (threadIdx.x < 4) sums[threadIdx.x] = 0;
+  __syncthreads();
+  atomicAdd(&sums[threadIdx.x % 4], threadIdx.x + 0.5);
+  __syncthreads();
+  if (threadIdx.x < 4) out[threadIdx.x] = sums[threadIdx.x];
+}
+
+static void test_shared_double() {
+  Buffer<double> out(4);
+  shared_double_kernel<<<1, 64>>>(out.p);
+  const auto got = out.get();
+  for (int i = 0; i < 4; ++i) CHECK(got[i] == 488 + 16 * i, "%d: %g", i, got[i]);
+}
+
 int main(int argc, char** argv) {
   const std::vector<std::pair<const char*, void (*)()>> tests = {
       {"integer", test_integer},
@@ -910,7 +926,8 @@ int main(int argc, char** argv) {
       {"print", test_print},
       {"index", test_index},
       {"narrow_parameter", test_narrow_parameter},
-      {"recursion", test_recursion}};
+      {"recursion", test_recursion},
+      {"shared_double", test_shared_double}};
   int failed = 0;
   for (const auto& [name, run] : tests) {
     if (argc > 1 && std::string(name) != argv[1]) continue;
