@@ -30,7 +30,7 @@ FIELD_TYPES = {
     **{f"new_{name}": "uint64_t" for name in HANDLES},
 }
 SCALARS = {"f16": 2, "f32": 4, "f64": 8, "c32": 8, "c64": 16, "i32": 4}
-LIBRARIES = ("cudart", "cuda", "cublas", "cublasLt", "cudnn", "nvml", "pyft")
+LIBRARIES = ("cudart", "cuda", "cublas", "cublasLt", "cudnn", "nccl", "nvml", "pyft")
 KNOWN_KEYS = {
     "id",
     "lib",

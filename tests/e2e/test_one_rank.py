@@ -1,0 +1,55 @@
+"""NCCL with one rank, as `torchrun --nproc-per-node 1` uses it; more ranks are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from job import PYFT
+
+TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
+PROGRAMS = Path(__file__).with_name("programs")
+REFUSAL = (
+    "[ncclCommInitRank] with [2] ranks: collectives over several ranks are not in this version"
+)
+
+
+@cache
+def run(how: str, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`how` is made of the words: proxied, direct, torchrun."""
+    direct = ["--direct"] if "direct" in how else []
+    # --standalone: a free port, so that jobs beside this one do not matter
+    launcher = [TORCHRUN, "--standalone", "--nproc-per-node", "1"]
+    command = launcher if "torchrun" in how else [sys.executable]
+    done = subprocess.run(
+        [PYFT, "run", "--gpus", "soft:1", *direct, "--", *command, str(PROGRAMS / program)]
+        + list(arguments),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize("how", ["proxied torchrun", "direct torchrun"])
+def test_data_parallel_on_one_rank_changes_no_bit(how: str) -> None:
+    lines = run(how, "one_rank.py", "ddp").stdout.splitlines()
+    assert lines == run("proxied", "one_rank.py", "plain").stdout.splitlines()
+    assert len(lines) == 6
+
+
+@pytest.mark.parametrize("how", ["proxied", "direct"])
+def test_refusals(how: str) -> None:
+    done = run(how, "nccl_refuses.py")
+    assert done.stdout.splitlines() == [
+        "two ranks 5 None",
+        "one rank 0 True",
+        "send outside a group 5",
+        "send in a group 0 5",
+        "destroy 0 4",
+    ]
+    assert done.stderr.count(REFUSAL) == 1
