@@ -1,11 +1,12 @@
 """Decodes the sm_75 code of the installed PyTorch wheel and compares the text with nvdisasm.
 
-SOFTGPU_ALL_CUBINS=1 takes all cubins (a minute) instead of a sample.
+tools/check/decode --wheel does the same with all cubins instead of a sample.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,10 +15,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import vendor
 import wheel
+import wheel_check
 
-ALL_CUBINS = os.environ.get("SOFTGPU_ALL_CUBINS") == "1"
 SAMPLE_STEP = 53  # prime, so that the sample does not follow the order of the library
-INSTRUCTION_BYTES = 16
+TOOL = Path(__file__).parents[3] / "tools/check/decode.py"
 
 
 @pytest.fixture(scope="module")
@@ -26,23 +27,45 @@ def cubins() -> tuple[wheel.Wheel, list[int]]:
     if library is None or zstd is None:
         pytest.skip("there is no CUDA build of torch, or no libzstd to unpack its code")
     opened = wheel.Wheel(library, zstd)
-    return opened, list(range(0, len(opened.entries), 1 if ALL_CUBINS else SAMPLE_STEP))
+    return opened, list(range(0, len(opened.entries), SAMPLE_STEP))
 
 
 def test_every_word_decodes(cubins: tuple[wheel.Wheel, list[int]], tmp_path: Path) -> None:
     opened, indices = cubins
     for index in indices:
-        code = b"".join(text for _, text in wheel.text_sections(opened.cubin(index)))
-        vendor.run([vendor.decode_dump(), "-q"], code, tmp_path / "code")
+        count, errors = wheel_check.undecoded(opened.cubin(index), tmp_path / "code")
+        assert count > 0
+        assert not errors, errors[:20]
 
 
 def test_text_is_the_vendors(cubins: tuple[wheel.Wheel, list[int]], tmp_path: Path) -> None:
     opened, indices = cubins
-    words: dict[bytes, None] = {}
+    words: set[bytes] = set()
     for index in indices:
-        for _, text in wheel.text_sections(opened.cubin(index)):
-            words.update(
-                (vendor.without_scheduling(text[at : at + INSTRUCTION_BYTES]), None)
-                for at in range(0, len(text), INSTRUCTION_BYTES)
-            )
-    vendor.check_texts(b"".join(words), tmp_path / "code")
+        wheel_check.add_words(opened.cubin(index), words)
+    vendor.check_texts(b"".join(sorted(words)), tmp_path / "code")
+
+
+def run_tool(decode_dump: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(TOOL), "--wheel", "--every", "200"]
+    environment = os.environ | {"DECODE_DUMP": decode_dump}
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def test_tool_counts(cubins: tuple[wheel.Wheel, list[int]]) -> None:
+    done = run_tool(vendor.decode_dump())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("undecoded: 0\ndifferent: 0\n")
+
+
+def test_tool_reports(cubins: tuple[wheel.Wheel, list[int]], tmp_path: Path) -> None:
+    """A decoder that knows neither EXIT nor how to spell NOP."""
+    broken = tmp_path / "decode_dump"
+    edits = "s/^([0-9a-f]+) EXIT$/\\1 ERROR no form/; s/ NOP$/ NOOP/"
+    broken.write_text(f"#!/bin/sh\n{vendor.decode_dump()} \"${{2:-$1}}\" | sed -E '{edits}'\n")
+    broken.chmod(0o755)
+    done = run_tool(str(broken))
+    assert done.returncode == 1
+    assert "offset [0x" in done.stdout
+    assert "ours [NOOP] vendor [NOP]" in done.stdout
+    assert "undecoded: 0" not in done.stdout
