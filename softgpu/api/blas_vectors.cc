@@ -214,6 +214,7 @@ cublasStatus_t trsm(cublasHandle_t handle, const Triangle& t, const T* alpha, co
                          ? make_factor(pointer(given.device_address), given.type, false)
                          : given;
     const T scale = static_cast<T>(f.real);
+    if (t.m == 0 || t.n == 0) return {};  // then the arrays may be missing, too
     if (batch < 0) {
       return checked_solve<T>(t, scale, static_cast<const T*>(a), lda,
                               static_cast<T*>(const_cast<void*>(b)), ldb);

@@ -136,3 +136,77 @@ TEST(vector_calls) {
 }
 
 CHECK_MAIN
+
+namespace {
+
+// Addresses of `count` matrices of `size` elements in one allocation, as a device array.
+struct DeviceSlots {
+  DeviceSlots(const DeviceValues& values, size_t size, size_t count) {
+    std::vector<float*> at(count);
+    for (size_t i = 0; i < count; ++i) at[i] = values.data + i * size;
+    cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(float*));
+    cudaMemcpy(data, at.data(), count * sizeof(float*), cudaMemcpyHostToDevice);
+  }
+  ~DeviceSlots() { cudaFree(data); }
+  float** data = nullptr;
+};
+
+struct DeviceNumbers {
+  explicit DeviceNumbers(size_t count) {
+    cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(int));
+  }
+  ~DeviceNumbers() { cudaFree(data); }
+  int* data = nullptr;
+};
+
+bool near(const Values& a, const Values& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!(std::fabs(a[i] - b[i]) < 1e-4f)) return false;
+  }
+  return a.size() == b.size();
+}
+
+}  // namespace
+
+// A x = b for two matrices, with and without row exchanges, by LU and by least squares.
+TEST(batched_factorisations_solve_equations) {
+  const Values a{4, 2, 1, 1, 5, 2, 2, 1, 6, 3, 1, 0, 1, 4, 1, 0, 2, 5};
+  const Values x{1, 2, 3, -1, 0.5, 2};
+  Values b(6);
+  for (size_t k = 0; k < 2; ++k) {
+    for (size_t i = 0; i < 3; ++i) {
+      for (size_t j = 0; j < 3; ++j) b[3 * k + i] += a[9 * k + 3 * j + i] * x[3 * k + j];
+    }
+  }
+  for (const bool exchange : {true, false}) {
+    DeviceValues da(a), db(b);
+    DeviceSlots as(da, 9, 2), bs(db, 3, 2);
+    DeviceNumbers pivots(6), infos(2);
+    int* chosen = exchange ? pivots.data : nullptr;
+    int info = -7;
+    CHECK_EQ(cublasSgetrfBatched(handle(), 3, as.data, 3, chosen, infos.data, 2),
+             CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(
+        cublasSgetrsBatched(handle(), CUBLAS_OP_N, 3, 1, as.data, 3, chosen, bs.data, 3, &info, 2),
+        CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(info, 0);
+    CHECK(near(db.read(), x));
+  }
+  DeviceValues da(a), db(b);
+  DeviceSlots as(da, 9, 2), bs(db, 3, 2);
+  DeviceNumbers infos(2);
+  int info = -7;
+  CHECK_EQ(cublasSgelsBatched(handle(), CUBLAS_OP_N, 3, 3, 1, as.data, 3, bs.data, 3, &info,
+                              infos.data, 2),
+           CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(info, 0);
+  CHECK(near(db.read(), x));
+}
+
+TEST(batched_solve_of_nothing_needs_no_arrays) {
+  const float one = 1;
+  CHECK_EQ(cublasStrsmBatched(handle(), CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
+                              CUBLAS_DIAG_NON_UNIT, 0, 1, &one, nullptr, 1, nullptr, 1, 1),
+           CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
