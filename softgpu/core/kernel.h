@@ -50,9 +50,11 @@ struct Kernel {
   mutable std::string program_error;  // why the program could not be built
 };
 
-// Magic code addresses of the two functions that kernels call outside their own text.
-inline constexpr uint64_t kSyscallVprintf = 0x7fff0000'00000010;
-inline constexpr uint64_t kSyscallAssertfail = 0x7fff0000'00000020;
+// Magic code addresses of the functions that kernels call outside their own text. They fit into
+// the 49 bits of a call instruction.
+inline constexpr uint64_t kSyscallFirst = 0x17fff'00000000;
+inline constexpr uint64_t kSyscallVprintf = kSyscallFirst + 0x10;
+inline constexpr uint64_t kSyscallAssertfail = kSyscallFirst + 0x20;
 
 struct Launch {
   const Kernel* kernel = nullptr;

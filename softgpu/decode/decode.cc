@@ -149,6 +149,20 @@ std::string check_fields(const FormInfo& form, Word word) {
   return {};
 }
 
+// Empty when the half or byte selectors of all operands have a legal value.
+std::string check_selectors(const FormInfo& form, Word word) {
+  for (const OperandInfo& info : form.operands) {
+    if (!info.select_names) continue;
+    const uint64_t value = word.bits(info.select_first, info.select_width);
+    if (info.select_legal >> value & 1) continue;
+    return refusal(word, std::string("is not legal for [") + form.mnemonic +
+                             "]: the operand selector at bit [" +
+                             std::to_string(info.select_first) + "] has no value [" +
+                             std::to_string(value) + "]");
+  }
+  return {};
+}
+
 void fill(const FormInfo& form, Word word, uint32_t pc, Instr* out) {
   *out = Instr{};
   out->word = word;
@@ -193,6 +207,7 @@ std::string decode(Word word, uint32_t pc, Instr* out) {
   for (size_t i = first; i < kTableSize && kForms[i].opcode == opcode; ++i) {
     if (!matches(kForms[i], word)) continue;
     error = check_fields(kForms[i], word);
+    if (error.empty()) error = check_selectors(kForms[i], word);
     if (!error.empty()) continue;
     fill(kForms[i], word, pc, out);
     return {};

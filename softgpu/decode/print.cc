@@ -184,7 +184,8 @@ class Printer {
     if (word == "breg") return join({"B", std::to_string(value("BREG"))});
     if (word == "lut0")
       return hex_text(static_cast<int64_t>(value("LUT0_HI") * 8 + value("LUT0_LO")));
-    if (word == "target") return hex_text(int64_t{instr_.pc} + kInstrBytes + jump_offset());
+    if (word == "target") return hex_text(next_pc() + jump_offset());
+    if (word == "absolute") return hex_text(static_cast<int64_t>(value("ADDRESS") * 4));
     if (word == "rel") return jump_base();
     if (word == "depbar") return depbar();
     const PredRef p = predicate(word);
@@ -204,13 +205,15 @@ class Printer {
     return instr_.ps2;
   }
 
-  // Register and offset of an indirect jump. The vendor prints RET's as an absolute offset, the
-  // others' as encoded.
+  // Register and offset of an indirect jump. The vendor prints those of RET and CALL.REL as an
+  // absolute offset, the others' as encoded.
   std::string jump_base() const {
-    const int64_t base = form_.op == Op::RET ? int64_t{instr_.pc} + kInstrBytes : 0;
+    const bool relative = form_.op == Op::RET || form_.op == Op::CALL_REL;
+    const int64_t base = relative ? next_pc() : 0;
     return join({source(instr_.a, form_.operands[0]), " ", hex_text(base + jump_offset())});
   }
 
+  int64_t next_pc() const { return int64_t{instr_.pc} + kInstrBytes; }
   int64_t jump_offset() const { return instr_.get_signed(field("OFFSET")->bits) * 4; }
 
   std::string source(const Operand& o, const OperandInfo& info) const {
@@ -219,8 +222,10 @@ class Printer {
                        : o.kind == OperandKind::kUReg ? ureg_text(o.index)
                                                       : reg_text(o.index);
     const char* select = info.select_names ? info.select_names[o.select] : "";
-    // The vendor writes the half of a vector register behind the bars, that of others inside.
-    if (o.kind != OperandKind::kReg) text += std::exchange(select, "");
+    // The vendor writes the half of a vector register behind the bars, but that of others and of
+    // the only source of MUFU and FRND inside.
+    const bool alone = form_.op == Op::MUFU || form_.op == Op::FRND;
+    if (o.kind != OperandKind::kReg || alone) text += std::exchange(select, "");
     if (o.abs) text = join({"|", text, "|"});
     if (o.neg) {
       const bool inverts = info.inverts == Inverts::kInverts ||

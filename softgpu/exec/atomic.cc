@@ -183,7 +183,7 @@ static void lower_global(Lowering* l, const Instr& i, Inst* o, uint64_t op, bool
   l->program()->traits.ordered = true;
   if (generic) l->program()->traits.local = true;
   const bool beside_uniform = op != kCas && i.c.kind == OperandKind::kUReg;
-  const uint64_t pair = i.op == Op::ATOMG ? i.get(isa::ATOMG::A64) : i.get(isa::RED::A64);
+  const uint64_t pair = i.op == Op::RED ? i.get(isa::RED::A64) : i.get(isa::ATOMG::A64);
   const bool wide = beside_uniform ? pair : i.get(isa::ATOM::E);
   o->flags = static_cast<uint8_t>((wide ? kWideAddress : 0) |
                                   (generic && o->size == kTypeF16x2 ? kGlobalOnly : 0));

@@ -183,8 +183,27 @@ static void lower_SHF(Lowering* l, const Instr& i, Inst* o) {
 
 // ---- PRMT ------------------------------------------------------------------------------------
 
+// Modes but the first choose all four bytes by two or three bits of B. The same as a selector of
+// the first mode.
+static uint32_t prmt_selector(uint8_t mode, uint32_t b) {
+  uint32_t selector = 0;
+  for (uint32_t k = 0; k < 4; ++k) {
+    uint32_t byte = 0;
+    if (mode == isa::prmt::kF4E) byte = (b & 3) + k;
+    if (mode == isa::prmt::kB4E) byte = ((b & 3) - k) & 7;
+    if (mode == isa::prmt::kRC8) byte = b & 3;
+    if (mode == isa::prmt::kECL) byte = std::max(k, b & 3);
+    if (mode == isa::prmt::kECR) byte = std::min(k, b & 3);
+    if (mode == isa::prmt::kRC16) byte = (b & 1) * 2 + (k & 1);
+    selector |= byte << (4 * k);
+  }
+  return mode == isa::prmt::kIDX ? b : selector;
+}
+
 static const Inst* exec_PRMT(const Inst* in, Warp* w, uint32_t exec) {
-  return each_lane3(in, w, exec, [](uint32_t a, uint32_t b, uint32_t c) {
+  const uint8_t mode = in->op;
+  return each_lane3(in, w, exec, [mode](uint32_t a, uint32_t b, uint32_t c) {
+    if (mode != isa::prmt::kIDX) b = prmt_selector(mode, b);
     const uint64_t x = uint64_t{c} << 32 | a;
     uint32_t r = 0;
     for (int k = 0; k < 4; ++k) {
@@ -217,9 +236,10 @@ static const Inst* exec_PRMT_fixed(const Inst* in, Warp* w, uint32_t exec) {
 
 static void lower_PRMT(Lowering* l, const Instr& i, Inst* o) {
   sources(l, i, o);
+  o->op = static_cast<uint8_t>(i.get(isa::PRMT::MODE));
   o->fn = exec_PRMT;
   if (i.b.kind == OperandKind::kImm) {
-    o->imm = i.b.value;
+    o->imm = prmt_selector(o->op, i.b.value);
     o->fn = exec_PRMT_fixed;
   }
 }
@@ -369,6 +389,10 @@ void register_bits(LowerTable* table) {
   set(Op::USHF, uniform<lower_SHF>);
   set(Op::UPRMT, uniform<lower_PRMT>);
   set(Op::UBMSK, uniform<lower_BMSK>);
+  set(Op::USGXT, uniform<lower_SGXT>);
+  set(Op::UBREV, uniform<lower_BREV>);
+  set(Op::UPOPC, uniform<lower_POPC>);
+  set(Op::UFLO, uniform<lower_FLO>);
 }
 
 }  // namespace softgpu::exec

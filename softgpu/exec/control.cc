@@ -32,11 +32,6 @@ static void lower_BRA(Lowering* l, const Instr& i, Inst* o) {
   o->fn = kind == 2 ? exec_BRA_if<true> : kind == 3 ? exec_BRA_if<false> : exec_BRA;
 }
 
-static void lower_CALL_REL(Lowering* l, const Instr& i, Inst* o) {
-  o->target = relative_target(l, i);
-  o->fn = exec_BRA;
-}
-
 // Register targets may differ by lane: one group per distinct target.
 static const Inst* jump_each(const Inst* in, Warp* w, uint32_t taken, uint64_t add) {
   const Program& program = *w->block->state->program;
@@ -65,28 +60,50 @@ static const Inst* exec_BRX(const Inst* in, Warp* w, uint32_t exec) {
   return jump_each(in, w, taken, static_cast<uint64_t>(in->offset));
 }
 
+static void lower_RET_ABS(Lowering* l, const Instr& i, Inst* o) {
+  o->a = l->row(i.a);
+  o->offset = 4 * i.get_signed(isa::BRX::OFFSET);
+  o->fn = exec_BRX;
+}
+
 static void lower_BRX(Lowering* l, const Instr& i, Inst* o) {
   o->a = l->row(i.a);
   o->offset = int64_t{i.pc} + kInstrBytes + 4 * i.get_signed(isa::BRX::OFFSET);
   o->fn = exec_BRX;
 }
 
-// Only the two functions of the driver are called by absolute address.
+static void lower_CALL_REL(Lowering* l, const Instr& i, Inst* o) {
+  if (i.a.kind == OperandKind::kReg) return lower_BRX(l, i, o);
+  o->target = relative_target(l, i);
+  o->fn = exec_BRA;
+}
+
+// Functions of the driver lie above all code. Lanes that call one of the program's own functions
+// jump; the others are served here, so they must not be mixed (they never are: linkers know both).
 static const Inst* exec_CALL_ABS(const Inst* in, Warp* w, uint32_t exec) {
   const uint32_t taken = exec & ps0(in, w);
+  if (!taken) return in + 1;
   const Row* a = source(w, in->a);
+  const auto address_of = [&](int lane) {
+    return a[0].lane[lane] | uint64_t{a[1].lane[lane]} << 32;
+  };
+  const uint64_t first = address_of(first_lane(taken));
+  if (first && first < kSyscallFirst) return jump_each(in, w, taken, 0);
   for (uint32_t left = taken; left; left &= left - 1) {
     const int lane = first_lane(left);
-    const uint64_t address = a[0].lane[lane] | uint64_t{a[1].lane[lane]} << 32;
-    if (!system_call(in, w, lane, address)) return nullptr;
+    if (!system_call(in, w, lane, address_of(lane))) return nullptr;
   }
   return in + 1;
 }
 
+// The address is part of the instruction.
 static void lower_CALL_ABS(Lowering* l, const Instr& i, Inst* o) {
   o->a = l->row(i.a);
   o->imm = l->register_row(4);  // arguments start at R4
   o->fn = exec_CALL_ABS;
+  if (i.a.kind == OperandKind::kReg) return;
+  const uint64_t address = i.get(isa::CALL_ABS::ADDRESS) * 4;
+  o->a = l->immediate_pair(static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32));
 }
 
 // Code addresses are offsets in the kernel's text: the code is based at 0.
@@ -194,6 +211,7 @@ void register_control(LowerTable* table) {
   set(Op::BRX, lower_BRX);
   set(Op::BRXU, lower_BRX);
   set(Op::RET, lower_BRX);
+  set(Op::RET_ABS, lower_RET_ABS);
   set(Op::LEPC, lower_LEPC);
   set(Op::EXIT, lower_EXIT);
   set(Op::BPT, lower_BPT);

@@ -81,6 +81,7 @@ static const Inst* exec_F2F_half(const Inst* in, Warp* w, uint32_t exec) {
 static void lower_source(Lowering* l, const Instr& i, Inst* o, uint64_t size, bool ftz) {
   o->size = static_cast<uint8_t>(size);
   o->flags = ftz ? kFtz : 0;
+  o->imm = size == kHalfSize ? 16u * i.b.select : 0;
   if (size == kDouble) {
     double_sources(l, i, o);
   } else if (size == kSingle) {

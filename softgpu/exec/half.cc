@@ -1,4 +1,4 @@
-// Half precision and the tensor core: HADD2, HMUL2, HSETP2, HMMA.
+// Half precision: HADD2, HMUL2, HFMA2, HSET2, HSETP2.
 #include "exec/half.h"
 
 #include "exec/lower.h"
@@ -16,7 +16,7 @@ struct Pair {
 // correctly rounded half, since float has more than twice its precision.
 static Pair operand(const Inst* in, const Row* row, int h, int position) {
   const VU v = load(row, h);
-  const unsigned select = position == 0 ? in->size & 3u : in->size >> 2 & 3u;
+  const unsigned select = in->size >> (2 * position) & 3u;
   const unsigned mods = in->mods >> (2 * position) & 3u;
   Pair p;
   if (select == kF32) {
@@ -72,17 +72,43 @@ static const Inst* exec_HMUL2(const Inst* in, Warp* w, uint32_t exec) {
   return in + 1;
 }
 
+// a * b + c for factors that are halves, rounded to odd: a second rounding, to half, then gives
+// what one rounding of the exact sum would have given.
+static VF fma_to_odd(VF a, VF b, VF c) {
+  const VF product = a * b;  // exact
+  const VF sum = product + c;
+  const VF part = sum - product;
+  const VF error = (product - (sum - part)) + (c - part);
+  const VU bits = as<VU>(sum);
+  const VI away = VI((error > 0.0f) == (sum > 0.0f));
+  const VU odd = choose(away, bits + 1u, bits - 1u);
+  const VI adjust = ((error > 0.0f) | (error < 0.0f)) & VI((bits & 1u) == 0u);
+  return as<VF>(choose(adjust, odd, bits));
+}
+
+static const Inst* exec_HFMA2(const Inst* in, Warp* w, uint32_t exec) {
+  const Row *a = source(w, in->a), *b = source(w, in->b), *c = source(w, in->c);
+  write(dest(w, in->rd), exec, [&](int h) {
+    const Pair x = operand(in, a, h, 0), y = operand(in, b, h, 1), z = operand(in, c, h, 2);
+    if (in->flags & kResultFloat) {
+      return finish(in, fma(x.low, y.low, z.low), fma(x.high, y.high, z.high));
+    }
+    return finish(in, fma_to_odd(x.low, y.low, z.low), fma_to_odd(x.high, y.high, z.high));
+  });
+  return in + 1;
+}
+
 static uint8_t mods_of(const Instr& i) {
   const auto bits = [](const Operand& o) {
     return (o.neg ? kModNeg : 0u) | (o.abs ? kModAbs : 0u);
   };
-  return static_cast<uint8_t>(bits(i.a) | bits(i.b) << 2);
+  return static_cast<uint8_t>(bits(i.a) | bits(i.b) << 2 | bits(i.c) << 4);
 }
 
 static void half_sources(Lowering* l, const Instr& i, Inst* o) {
   sources(l, i, o);
   o->mods = mods_of(i);
-  o->size = static_cast<uint8_t>((i.a.select & 3) | (i.b.select & 3) << 2);
+  o->size = static_cast<uint8_t>((i.a.select & 3) | (i.b.select & 3) << 2 | (i.c.select & 3) << 4);
 }
 
 template <Handler kHandler>
@@ -110,96 +136,71 @@ static uint32_t combine(uint8_t op, uint32_t value, uint32_t accumulator) {
   return op == 1 ? value | accumulator : value ^ accumulator;
 }
 
-static const Inst* exec_HSETP2(const Inst* in, Warp* w, uint32_t exec) {
-  const Row *a = source(w, in->a), *b = source(w, in->b);
+// One bit per lane: does the comparison of the low and of the high halves hold?
+struct Truth {
   uint32_t low = 0, high = 0;
+};
+
+static Truth compare_halves(const Inst* in, Warp* w) {
+  const Row *a = source(w, in->a), *b = source(w, in->b);
+  Truth t;
   for (int h = 0; h < 2; ++h) {
     const Pair x = operand(in, a, h, 0), y = operand(in, b, h, 1);
-    low |= collapse(compare(in->op, x.low, y.low)) << (kHalf * h);
-    high |= collapse(compare(in->op, x.high, y.high)) << (kHalf * h);
+    t.low |= collapse(compare(in->op, x.low, y.low)) << (kHalf * h);
+    t.high |= collapse(compare(in->op, x.high, y.high)) << (kHalf * h);
   }
+  return t;
+}
+
+static const Inst* exec_HSETP2(const Inst* in, Warp* w, uint32_t exec) {
+  Truth t = compare_halves(in, w);
   if (in->flags & kBothHalves) {
-    low &= high;
-    high = ~low;
+    t.low &= t.high;
+    t.high = ~t.low;
   }
   const uint32_t accumulator = ps0(in, w);
-  set_pred(w, in->pd0, exec, combine(in->round, low, accumulator));
-  set_pred(w, in->pd1, exec, combine(in->round, high, accumulator));
+  set_pred(w, in->pd0, exec, combine(in->round, t.low, accumulator));
+  set_pred(w, in->pd1, exec, combine(in->round, t.high, accumulator));
   return in + 1;
 }
 
-static void lower_HSETP2(Lowering* l, const Instr& i, Inst* o) {
+// Inst::imm is what a half becomes where the comparison holds.
+static const Inst* exec_HSET2(const Inst* in, Warp* w, uint32_t exec) {
+  const Truth t = compare_halves(in, w);
+  const uint32_t accumulator = ps0(in, w);
+  const uint32_t low = combine(in->round, t.low, accumulator);
+  const uint32_t high = combine(in->round, t.high, accumulator);
+  write(dest(w, in->rd), exec, [&](int h) {
+    return (expand(half_mask(low, h)) & in->imm) | (expand(half_mask(high, h)) & in->imm << 16);
+  });
+  return in + 1;
+}
+
+static void lower_comparison(Lowering* l, const Instr& i, Inst* o) {
   half_sources(l, i, o);
   o->op = static_cast<uint8_t>(i.get(isa::HSETP2::CMP));
   o->round = static_cast<uint8_t>(i.get(isa::HSETP2::BOOL));
+}
+
+static void lower_HSETP2(Lowering* l, const Instr& i, Inst* o) {
+  lower_comparison(l, i, o);
   o->flags = i.get(isa::HSETP2::H_AND) ? kBothHalves : 0;
   o->fn = exec_HSETP2;
 }
 
-// ---- HMMA.1688: D = A * B + C, 16x8x8
-// ------------------------------------------------------------
-
-static float half_of(const Row* row, int lane, int which) {
-  return half_to_float(static_cast<uint16_t>(row->lane[lane] >> (16 * which)));
-}
-
-// With g = lane / 4, t = lane % 4: A[g][2t..], A[g+8][2t..] in two registers, B[2t..][g] in one,
-// C and D [g][2t], [g][2t+1], [g+8][2t], [g+8][2t+1]. The order of the sum inside the tensor core
-// is unknown; here it is exact but for the double's own rounding, and rounded once.
-template <bool kFloat>
-static const Inst* exec_HMMA(const Inst* in, Warp* w, uint32_t exec) {
-  const Row *a = source(w, in->a), *b = source(w, in->b), *c = source(w, in->c);
-  double ma[16][8], mb[8][8];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int g = lane / 4, t = lane % 4;
-    for (int j = 0; j < 2; ++j) {
-      ma[g][2 * t + j] = half_of(a, lane, j);
-      ma[g + 8][2 * t + j] = half_of(a + 1, lane, j);
-      mb[2 * t + j][g] = half_of(b, lane, j);
-    }
-  }
-  double product[16][8];
-  for (int i = 0; i < 16; ++i) {
-    for (int j = 0; j < 8; ++j) {
-      double sum = 0;
-      for (int k = 0; k < 8; ++k) sum += ma[i][k] * mb[k][j];
-      product[i][j] = sum;
-    }
-  }
-  Row out[4];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int g = lane / 4, t = lane % 4;
-    for (int r = 0; r < 2; ++r) {
-      const double* p = &product[g + 8 * r][2 * t];
-      if (kFloat) {
-        for (int j = 0; j < 2; ++j) {
-          const auto v = static_cast<float>(p[j] + std::bit_cast<float>(c[2 * r + j].lane[lane]));
-          out[2 * r + j].lane[lane] = v == v ? std::bit_cast<uint32_t>(v) : kNaN;
-        }
-      } else {
-        const uint32_t low = half_from_double(p[0] + half_of(c + r, lane, 0));
-        const uint32_t high = half_from_double(p[1] + half_of(c + r, lane, 1));
-        out[r].lane[lane] = low | high << 16;
-      }
-    }
-  }
-  for (int k = 0; k < (kFloat ? 4 : 2); ++k) {
-    write(dest(w, in->rd) + k, exec, [&](int h) { return load(out + k, h); });
-  }
-  return in + 1;
-}
-
-static void lower_HMMA(Lowering* l, const Instr& i, Inst* o) {
-  sources(l, i, o);
-  o->fn = i.get(isa::HMMA::ACC) ? exec_HMMA<true> : exec_HMMA<false>;
+static void lower_HSET2(Lowering* l, const Instr& i, Inst* o) {
+  lower_comparison(l, i, o);
+  o->imm = i.get(isa::HSET2::BF) ? 0x3c00u : 0xffffu;
+  o->fn = exec_HSET2;
 }
 
 void register_half(LowerTable* table) {
   const auto set = [table](Op op, LowerFn fn) { (*table)[static_cast<size_t>(op)] = fn; };
   set(Op::HADD2, lower_arithmetic<exec_HADD2>);
   set(Op::HMUL2, lower_arithmetic<exec_HMUL2>);
+  set(Op::HFMA2, lower_arithmetic<exec_HFMA2>);
+  set(Op::HSET2, lower_HSET2);
   set(Op::HSETP2, lower_HSETP2);
-  set(Op::HMMA, lower_HMMA);
 }
 
 }  // namespace softgpu::exec

@@ -1,4 +1,4 @@
-// Integer arithmetic: IADD3, IMAD, LEA, IMNMX, ISETP, IDP, I2IP, IABS.
+// Integer arithmetic: IADD3, IMAD, LEA, IMNMX, ISETP, IABS.
 #include "exec/lower.h"
 
 namespace softgpu::exec {
@@ -339,49 +339,6 @@ static void lower_IABS(Lowering* l, const Instr& i, Inst* o) {
   o->fn = exec_IABS;
 }
 
-static const Inst* exec_IDP(const Inst* in, Warp* w, uint32_t exec) {
-  const Row *a = source(w, in->a), *b = source(w, in->b), *c = source(w, in->c);
-  const auto byte = [](VU v, int k, bool is_signed) {
-    const VU top = v << (24 - 8 * k);
-    return is_signed ? as<VU>(as<VI>(top) >> 24) : top >> 24;
-  };
-  write(dest(w, in->rd), exec, [&](int h) {
-    VU sum = load(c, h);
-    for (int k = 0; k < 4; ++k) {
-      sum += byte(load(a, h), k, in->flags & 1) * byte(load(b, h), k, in->flags & 2);
-    }
-    return sum;
-  });
-  return in + 1;
-}
-
-static void lower_IDP(Lowering* l, const Instr& i, Inst* o) {
-  sources(l, i, o);
-  o->flags = static_cast<uint8_t>(i.get(isa::IDP::A_SIGNED) | i.get(isa::IDP::B_SIGNED) << 1);
-  o->fn = exec_IDP;
-}
-
-// Packs two words, saturated to signed bytes, under the low half of C.
-static const Inst* exec_I2IP(const Inst* in, Warp* w, uint32_t exec) {
-  const Row *a = source(w, in->a), *b = source(w, in->b), *c = source(w, in->c);
-  const auto saturate = [](VU v) {
-    VI x = as<VI>(v);
-    x = x > 127 ? VI{} + 127 : x;
-    x = x < -128 ? VI{} - 128 : x;
-    return as<VU>(x) & 255u;
-  };
-  write(dest(w, in->rd), exec, [&](int h) {
-    return ((load(c, h) >> in->imm) << 16) | (saturate(load(a, h)) << 8) | saturate(load(b, h));
-  });
-  return in + 1;
-}
-
-static void lower_I2IP(Lowering* l, const Instr& i, Inst* o) {
-  sources(l, i, o);
-  o->imm = i.get(isa::I2IP::H1) ? 16 : 0;
-  o->fn = exec_I2IP;
-}
-
 void register_integer(LowerTable* table) {
   const auto set = [table](Op op, LowerFn fn) { (*table)[static_cast<size_t>(op)] = fn; };
   set(Op::IADD3, lower_IADD3);
@@ -392,8 +349,6 @@ void register_integer(LowerTable* table) {
   set(Op::ISETP, lower_ISETP);
   set(Op::IMNMX, lower_IMNMX);
   set(Op::IABS, lower_IABS);
-  set(Op::IDP, lower_IDP);
-  set(Op::I2IP, lower_I2IP);
   set(Op::UIADD3, uniform<lower_IADD3>);
   set(Op::UIMAD, uniform<lower_IMAD>);
   set(Op::UIMAD_WIDE, uniform<lower_IMAD_WIDE>);

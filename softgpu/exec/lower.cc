@@ -137,10 +137,12 @@ static const LowerTable& lower_table() {
   static const LowerTable table = [] {
     LowerTable t{};
     register_integer(&t);
+    register_packed(&t);
     register_bits(&t);
     register_float(&t);
     register_double(&t);
     register_half(&t);
+    register_tensor(&t);
     register_convert(&t);
     register_mufu(&t);
     register_memory(&t);

@@ -65,10 +65,12 @@ using LowerFn = void (*)(Lowering* l, const Instr& i, Inst* o);
 using LowerTable = std::array<LowerFn, 256>;  // by Op
 
 void register_integer(LowerTable* table);
+void register_packed(LowerTable* table);
 void register_bits(LowerTable* table);
 void register_float(LowerTable* table);
 void register_double(LowerTable* table);
 void register_half(LowerTable* table);
+void register_tensor(LowerTable* table);
 void register_convert(LowerTable* table);
 void register_mufu(LowerTable* table);
 void register_memory(LowerTable* table);

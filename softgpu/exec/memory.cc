@@ -436,11 +436,12 @@ static void lower_LDSM(Lowering* l, const Instr& i, Inst* o) {
 // ---- QSPC --------------------------------------------------------------------------------------
 
 static const Inst* exec_QSPC(const Inst* in, Warp* w, uint32_t exec) {
-  const Row* a = source(w, in->a);
+  Addresses where;
+  addresses(in, w, Space::kGeneric, &where);
   constexpr uint32_t kWindow[] = {0, kLocalWindow >> 48, kSharedWindow >> 48, 0xffff};
   uint32_t inside = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
-    if (a[1].lane[lane] >> 16 == kWindow[in->op]) inside |= 1u << lane;
+    if (where.at[lane] >> 48 == kWindow[in->op]) inside |= 1u << lane;
   }
   set_pred(w, in->pd0, exec, inside);
   return in + 1;
@@ -448,6 +449,10 @@ static const Inst* exec_QSPC(const Inst* in, Warp* w, uint32_t exec) {
 
 static void lower_QSPC(Lowering* l, const Instr& i, Inst* o) {
   o->a = l->row(i.a);
+  o->b = l->row(i.c);
+  const bool beside_uniform = i.c.kind == OperandKind::kUReg;
+  o->flags = !beside_uniform || i.get(isa::QSPC::A64) ? kWideAddress : 0;
+  o->offset = i.get_signed(isa::QSPC::OFFSET);
   o->op = static_cast<uint8_t>(i.get(isa::QSPC::SPACE));
   o->fn = exec_QSPC;
 }

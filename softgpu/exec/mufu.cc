@@ -4,11 +4,12 @@
 // the last place of error (measured in tests/softgpu/exec); RCP is correctly rounded. Denormal
 // inputs count as zero and denormal results become zero (assumption of the fact sheet). The code
 // uses fused operations in a fixed order, so every host gives the same bits.
+#include "exec/half.h"
 #include "exec/lower.h"
 
 namespace softgpu::exec {
 
-enum Function : uint8_t { kCos, kSin, kEx2, kLg2, kRcp, kRsq, kRcp64h, kRsq64h };
+enum Function : uint8_t { kCos, kSin, kEx2, kLg2, kRcp, kRsq, kRcp64h, kRsq64h, kSqrt, kTanh };
 
 template <size_t kTerms>
 static VF polynomial(VF x, const float (&c)[kTerms]) {
@@ -92,6 +93,20 @@ static VF sine_turns(VF x, int quarters) {
   return select((x - x) == 0.0f, as<VF>(signed_v), as<VF>(splat(kNaN)));
 }
 
+// tanh(x) / x in u = x^2 for |x| <= 1/4; the next term is below 2^-26.
+static constexpr float kTanhNearZero[] = {1.0f, -0x1.555556p-2f, 0x1.111112p-3f, -0x1.ba1ba2p-5f,
+                                          0x1.664f48p-6f};
+
+static VF tanh_lanes(VF x) {
+  const VF magnitude = as<VF>(as<VU>(x) & ~kSign);
+  const VF limited = select(magnitude > 16.0f, splat_f(16.0f), magnitude);  // 1 from 10 on
+  const VF e = exp2_lanes(limited * 0x1.715476p+1f);                        // exp(2 |x|)
+  const VF far = (e - 1.0f) / (e + 1.0f);
+  const VF near = magnitude * polynomial(x * x, kTanhNearZero);
+  const VU r = as<VU>(select(magnitude < 0.25f, near, far)) | (as<VU>(x) & kSign);
+  return select(x != x, x, as<VF>(r));
+}
+
 template <int kFunction>
 static VF evaluate(VF x) {
   if constexpr (kFunction == kCos) return sine_turns(x, 1);
@@ -99,6 +114,8 @@ static VF evaluate(VF x) {
   if constexpr (kFunction == kEx2) return exp2_lanes(x);
   if constexpr (kFunction == kLg2) return log2_lanes(x);
   if constexpr (kFunction == kRcp) return reciprocal(x);
+  if constexpr (kFunction == kSqrt) return sqrt(x);
+  if constexpr (kFunction == kTanh) return tanh_lanes(x);
   return reciprocal_root(x);
 }
 
@@ -112,6 +129,26 @@ static const Inst* exec_MUFU(const Inst* in, Warp* w, uint32_t exec) {
     return flush(canonical(evaluate<kFunction>(as<VF>(x))));
   });
   return in + 1;
+}
+
+// On one half of the source; the result is a half, with zero above it. Halves have no flushing.
+template <int kFunction>
+static const Inst* exec_MUFU_16(const Inst* in, Warp* w, uint32_t exec) {
+  const Row* b = source(w, in->b);
+  const uint32_t keep = in->mods >> 2 & kModAbs ? ~kSign : kFull;
+  const uint32_t flip = in->mods >> 2 & kModNeg ? kSign : 0u;
+  write(dest(w, in->rd), exec, [&](int h) {
+    const VF x = halves_to_floats(load(b, h) >> in->imm & 0xffffu);
+    return floats_to_halves(evaluate<kFunction>(as<VF>((as<VU>(x) & keep) ^ flip)));
+  });
+  return in + 1;
+}
+
+static void lower_MUFU_16(Lowering* l, const Instr& i, Inst* o) {
+  sources(l, i, o);
+  o->mods = static_cast<uint8_t>(((i.b.neg ? kModNeg : 0) | (i.b.abs ? kModAbs : 0)) << 2);
+  o->imm = 16u * i.b.select;
+  o->fn = i.get(isa::MUFU::FUNC) == kEx2 ? exec_MUFU_16<kEx2> : exec_MUFU_16<kTanh>;
 }
 
 static double high_word_double(uint32_t high) {
@@ -141,8 +178,10 @@ static const Inst* exec_MUFU_64H(const Inst* in, Warp* w, uint32_t exec) {
 
 static void lower_MUFU(Lowering* l, const Instr& i, Inst* o) {
   static constexpr Handler kHandlers[16] = {
-      exec_MUFU<kCos>, exec_MUFU<kSin>, exec_MUFU<kEx2>,      exec_MUFU<kLg2>,
-      exec_MUFU<kRcp>, exec_MUFU<kRsq>, exec_MUFU_64H<false>, exec_MUFU_64H<true>};
+      exec_MUFU<kCos>,  exec_MUFU<kSin>, exec_MUFU<kEx2>,      exec_MUFU<kLg2>,
+      exec_MUFU<kRcp>,  exec_MUFU<kRsq>, exec_MUFU_64H<false>, exec_MUFU_64H<true>,
+      exec_MUFU<kSqrt>, exec_MUFU<kTanh>};
+  if (i.get(isa::MUFU::F16)) return lower_MUFU_16(l, i, o);
   float_sources(l, i, o);
   o->fn = kHandlers[i.get(isa::MUFU::FUNC)];
 }

@@ -171,7 +171,8 @@ void register_special(LowerTable* table) {
   set(Op::S2UR, lower_S2UR);
   set(Op::R2UR, lower_R2UR);
   set(Op::MEMBAR, lower_MEMBAR);
-  for (const Op op : {Op::NOP, Op::ERRBAR, Op::CCTL, Op::DEPBAR}) set(op, lower_nothing);
+  for (const Op op : {Op::NOP, Op::PMTRIG, Op::ERRBAR, Op::CCTL, Op::DEPBAR})
+    set(op, lower_nothing);
 }
 
 }  // namespace softgpu::exec

@@ -1,4 +1,5 @@
-// Instructions in which lanes or warps meet: SHFL, VOTE, WARPSYNC, BAR, B2R, YIELD, NANOSLEEP.
+// Instructions in which lanes or warps meet: SHFL, VOTE, MATCH, WARPSYNC, BAR, B2R, YIELD,
+// NANOSLEEP.
 #include "exec/lower.h"
 
 namespace softgpu::exec {
@@ -87,6 +88,42 @@ static void lower_VOTEU(Lowering* l, const Instr& i, Inst* o) {
   o->fn = exec_VOTEU;
 }
 
+// ---- MATCH -------------------------------------------------------------------------------------
+
+// Lanes of `among` whose value is that of lane `first`.
+static uint32_t equal_lanes(const Inst* in, const Row* a, int first, uint32_t among) {
+  const uint32_t low = a[0].lane[first];
+  uint32_t equal = among & test([&](int h) { return load(a, h) == low; });
+  if (!in->flags) return equal;
+  const uint32_t high = a[1].lane[first];
+  return equal & test([&](int h) { return load(a + 1, h) == high; });
+}
+
+static const Inst* exec_MATCH_any(const Inst* in, Warp* w, uint32_t exec) {
+  const Row* a = source(w, in->a);
+  Row out{};
+  for (uint32_t left = exec; left;) {
+    const uint32_t equal = equal_lanes(in, a, first_lane(left), left);
+    for_lanes(equal, [&](int lane) { out.lane[lane] = equal; });
+    left &= ~equal;
+  }
+  write(dest(w, in->rd), exec, [&](int h) { return load(&out, h); });
+  return in + 1;
+}
+
+static const Inst* exec_MATCH_all(const Inst* in, Warp* w, uint32_t exec) {
+  const bool all = equal_lanes(in, source(w, in->a), first_lane(exec), exec) == exec;
+  write(dest(w, in->rd), exec, [&](int) { return splat(all ? exec : 0); });
+  set_pred(w, in->pd0, exec, all ? kFull : 0);
+  return in + 1;
+}
+
+static void lower_MATCH(Lowering* l, const Instr& i, Inst* o) {
+  sources(l, i, o);
+  o->flags = static_cast<uint8_t>(i.get(isa::MATCH::U64));
+  o->fn = i.form == Form::MATCH_any ? exec_MATCH_any : exec_MATCH_all;
+}
+
 // ---- synchronisation ---------------------------------------------------------------------------
 
 static const Inst* exec_WARPSYNC(const Inst* in, Warp* w, uint32_t exec) {
@@ -106,29 +143,56 @@ static void lower_WARPSYNC(Lowering* l, const Instr& i, Inst* o) {
 
 enum BarMode : uint8_t { kBarSync = 0, kBarArrive = 1, kBarReduce = 2 };
 
-static const Inst* exec_BAR(const Inst* in, Warp* w, uint32_t exec) {
-  Barrier& barrier = w->block->barriers[in->imm];
+static const Inst* arrive(const Inst* in, Warp* w, uint32_t exec, uint32_t id, uint32_t count) {
+  Barrier& barrier = w->block->barriers[id];
   barrier.arrived += static_cast<uint32_t>(std::popcount(exec));
-  barrier.expected = in->slot;
+  barrier.expected = count;
   barrier.op = in->op;
   if (in->flags == kBarReduce) {
     barrier.count_true += static_cast<uint32_t>(std::popcount(ps0(in, w) & exec));
   }
   if (in->flags == kBarArrive) {
-    try_release_barrier(w->block, in->imm);
+    try_release_barrier(w->block, id);
     return in + 1;
   }
-  park(in, w, exec, Parked::kBar, in->imm);
-  try_release_barrier(w->block, in->imm);
+  park(in, w, exec, Parked::kBar, id);
+  try_release_barrier(w->block, id);
   return leave(in, w, exec);
 }
 
-static void lower_BAR(Lowering*, const Instr& i, Inst* o) {
+static const Inst* exec_BAR(const Inst* in, Warp* w, uint32_t exec) {
+  return arrive(in, w, exec, in->imm, in->slot);
+}
+
+enum BarRegister : uint8_t { kIdInRegister = 1, kCountInRegister = 2 };
+
+// Barrier and number of threads come from the low and the high half of B.
+static const Inst* exec_BAR_register(const Inst* in, Warp* w, uint32_t exec) {
+  const Row* b = source(w, in->b);
+  const uint32_t value = b->lane[first_lane(exec)];
+  if (exec & ~test([&](int h) { return load(b, h) == value; })) {
+    return fault(in, w, FaultKind::kIllegalInstruction, first_lane(exec),
+                 "threads of a warp name different barriers");
+  }
+  const uint32_t id = in->size & kIdInRegister ? value & (kNamedBarriers - 1) : in->imm;
+  const uint32_t count = in->size & kCountInRegister ? value >> 16 & 0xfff : in->slot;
+  return arrive(in, w, exec, id, count);
+}
+
+// A field that a form does not have is zero in its words, or part of a register number.
+static void lower_BAR(Lowering* l, const Instr& i, Inst* o) {
+  const auto is = [&](Form one, Form other) { return i.form == one || i.form == other; };
+  o->flags = static_cast<uint8_t>(i.get(isa::BAR::MODE));
+  if (o->flags == kBarReduce) o->op = static_cast<uint8_t>(i.get(isa::BAR::RED));
   o->imm = static_cast<uint32_t>(i.get(isa::BAR::ID));
   o->slot = static_cast<uint32_t>(i.get(isa::BAR::COUNT));
-  o->op = static_cast<uint8_t>(i.get(isa::BAR::RED));
-  o->flags = static_cast<uint8_t>(i.get(isa::BAR::MODE));
   o->fn = exec_BAR;
+  if (i.b.kind != OperandKind::kReg) return;
+  o->b = l->row(i.b);
+  o->size = is(Form::BAR_both, Form::BAR_arv_both) ? kIdInRegister | kCountInRegister
+            : is(Form::BAR_id, Form::BAR_arv_id)   ? kIdInRegister
+                                                   : kCountInRegister;
+  o->fn = exec_BAR_register;
 }
 
 static const Inst* exec_B2R(const Inst* in, Warp* w, uint32_t exec) {
@@ -163,6 +227,7 @@ void register_warp(LowerTable* table) {
   set(Op::SHFL, lower_SHFL);
   set(Op::VOTE, lower_VOTE);
   set(Op::VOTEU, lower_VOTEU);
+  set(Op::MATCH, lower_MATCH);
   set(Op::WARPSYNC, lower_WARPSYNC);
   set(Op::BAR, lower_BAR);
   set(Op::B2R, lower_B2R);

@@ -24,6 +24,7 @@ OPERAND_WORDS = (
     "ps2",
     "addr",
     "target",
+    "absolute",
     "rel",
     "breg",
     "lut0",
@@ -144,7 +145,7 @@ class FormBuilder:
     def __init__(self, form: Form, enums: dict[str, Enum]) -> None:
         self.form = form
         self.enums = enums
-        self.signs: list[tuple[str, str]] = []  # prefix, operand
+        self.signs: list[tuple[str, str, int]] = []  # prefix, operand, bit (0: the usual one)
         self.selects: list[tuple[str, str, str]] = []  # operand, bits, enum
         self.spare: list[int] = []  # upper bits of uniform registers: zero if nothing takes them
 
@@ -157,8 +158,8 @@ class FormBuilder:
             raise form.fail("a form is letters of RUIC or a word in small letters")
         for item in items:
             self.apply(item)
-        for prefix, operand in self.signs:
-            self.place_sign(prefix, operand)
+        for prefix, operand, bit in self.signs:
+            self.place_sign(prefix, operand, bit)
         for operand, bits, enum in self.selects:
             self.place_select(operand, bits, enum)
         if letters:
@@ -227,7 +228,7 @@ class FormBuilder:
             (r"(u?)([abc])(?:@(\d+))?", self.item_register),
             (r"([abc])i@(\S+)", self.item_immediate),
             (r"([ru]?)const", self.item_const),
-            (r"(-~|-|~|\|)([abc])", self.item_sign),
+            (r"(-~|-|~|\|)([abc])(?:@(\d+))?", self.item_sign),
             (r"(u?)(pd[01]|ps[012])", self.item_predicate),
             (r"sel_([abc]):([^/]+)(?:/(.+))?", self.item_select),
             (r"([A-Z][A-Z0-9_]*):([^/=]+)(?:/(.+))?", self.item_field),
@@ -269,8 +270,8 @@ class FormBuilder:
         if index == "u":
             self.form.fix(30, 2, 0)
 
-    def item_sign(self, prefix: str, role: str) -> None:
-        self.signs.append((prefix, role))
+    def item_sign(self, prefix: str, role: str, bit: str | None) -> None:
+        self.signs.append((prefix, role, int(bit or 0)))
 
     def item_predicate(self, uniform: str, name: str) -> None:
         self.form.claim(*PREDICATES[name], name)
@@ -328,7 +329,7 @@ class FormBuilder:
         else:
             raise self.form.fail(f"[{value}] is no value of [{what}]")
 
-    def place_sign(self, prefix: str, role: str) -> None:
+    def place_sign(self, prefix: str, role: str, bit: int) -> None:
         operand = self.form.operands.get(role)
         if operand is None:
             raise self.form.fail(f"operand [{role}] of [{prefix}{role}] does not exist")
@@ -337,11 +338,11 @@ class FormBuilder:
         slot = 32 if 32 <= operand.first < 64 else operand.first
         neg, absolute = {24: (72, 73), 32: (63, 62), 64: (75, 74)}[slot]
         if prefix == "|":
-            self.form.claim(absolute, 1, f"|{role}")
-            operand.abs = absolute
+            operand.abs = bit or absolute
+            self.form.claim(operand.abs, 1, f"|{role}")
             return
-        self.form.claim(neg, 1, f"{prefix}{role}")
-        operand.neg = neg
+        operand.neg = bit or neg
+        self.form.claim(operand.neg, 1, f"{prefix}{role}")
         operand.inverts = {"-": "kNegates", "~": "kInverts", "-~": "kInvertsWithX"}[prefix]
 
     def place_select(self, role: str, bits: str, enum: str) -> None:

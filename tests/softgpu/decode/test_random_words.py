@@ -34,6 +34,12 @@ def legal_values(form: Form, special: list[int]) -> list[tuple[int, int, list[in
         elif item.enum:
             values = [v for v in range(1 << item.width) if item.enum.legal() >> v & 1]
             found.append((item.first, item.width, values))
+    for operand in form.operands.values():
+        if operand.select:
+            values = [
+                v for v in range(1 << operand.select_width) if operand.select.legal() >> v & 1
+            ]
+            found.append((operand.select_first, operand.select_width, values))
     return found
 
 

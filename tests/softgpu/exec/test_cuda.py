@@ -12,14 +12,18 @@ import pytest
 HERE = Path(__file__).parent
 
 
-def test_cuda_kernels(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [("kernels", "hello 42 text 1.500 123456789012 x%"), ("more", "0 failures")],
+)
+def test_cuda_kernels(source: str, output: str, tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("nvcc is not installed")
-    program = tmp_path / "kernels"
+    program = tmp_path / source
     subprocess.run(
         [nvcc, "-std=c++17", "-arch=sm_75", "-cudart", "shared", "-o", str(program),
-         str(HERE / "cuda/kernels.cu")],
+         str(HERE / f"cuda/{source}.cu")],
         check=True,
         capture_output=True,
     )  # fmt: skip
@@ -32,4 +36,4 @@ def test_cuda_kernels(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "hello 42 text 1.500 123456789012 x%" in run.stdout
+    assert output in run.stdout
