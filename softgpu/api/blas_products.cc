@@ -157,6 +157,23 @@ SOFTGPU_API cublasStatus_t cublasDgemmBatched(cublasHandle_t h, op ta, op tb, in
   return api::array_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
+SOFTGPU_API cublasStatus_t cublasCgemmBatched(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                              const cuComplex* alpha, const cuComplex* const a[],
+                                              int lda, const cuComplex* const b[], int ldb,
+                                              const cuComplex* beta, cuComplex* const c[], int ldc,
+                                              int batch) {
+  return api::array_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+SOFTGPU_API cublasStatus_t cublasZgemmBatched(cublasHandle_t h, op ta, op tb, int m, int n, int k,
+                                              const cuDoubleComplex* alpha,
+                                              const cuDoubleComplex* const a[], int lda,
+                                              const cuDoubleComplex* const b[], int ldb,
+                                              const cuDoubleComplex* beta,
+                                              cuDoubleComplex* const c[], int ldc, int batch) {
+  return api::array_gemm(h, {ta, tb, m, n, k, batch}, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
 SOFTGPU_API cublasStatus_t cublasSgemmEx(cublasHandle_t h, op ta, op tb, int m, int n, int k,
                                          const float* alpha, const void* a, cudaDataType at,
                                          int lda, const void* b, cudaDataType bt, int ldb,

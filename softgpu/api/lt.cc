@@ -204,7 +204,9 @@ cublasStatus_t make_product(const MatmulDesc& desc, const Layouts& l, Gemm* g) {
   }
   if (desc.epilogue & kInputGradients) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool wide = element_bytes(data_type(l.d.type)) > 4;
-  if (wide && desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (wide && (desc.epilogue & ~kBias) > uint32_t{CUBLASLT_EPILOGUE_DEFAULT}) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   return check_gemm(*g);
 }
 
@@ -224,8 +226,16 @@ cublasStatus_t matmul(const MatmulDesc& desc, const Layouts& l, const Operands& 
   g.c.address = number(at.c);
   g.d.address = number(at.d);
   Epilogue epilogue;
+  BlasHandle handle;
+  handle.device = device;
+  const auto d_type = data_type(l.d.type);
+  if (element_bytes(d_type) > 4 && (desc.epilogue & kBias)) {
+    return enqueue_blas(handle, stream, [g, bias = desc.bias, stride = desc.bias_stride]() {
+      const Fault bad = run_gemm(g, {});
+      return bad ? bad : add_wide_bias(g, bias, stride);
+    });
+  }
   if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
-    const auto d_type = data_type(l.d.type);
     const auto bias_type =
         desc.bias_type < 0 ? d_type : data_type(static_cast<uint32_t>(desc.bias_type));
     auto post = std::make_shared<Post>(Post{desc, g.m, g.n, bias_type, d_type});
@@ -233,8 +243,6 @@ cublasStatus_t matmul(const MatmulDesc& desc, const Layouts& l, const Operands& 
     epilogue.apply = [post](float* p, int64_t ld, int64_t i) { post->apply(p, ld, i); };
     epilogue.reachable = [post] { return post->reachable(); };
   }
-  BlasHandle handle;
-  handle.device = device;
   return enqueue_blas(handle, stream, [g, epilogue] { return run_gemm(g, epilogue); });
 }
 

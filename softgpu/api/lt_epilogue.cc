@@ -1,6 +1,7 @@
 #include "api/lt_epilogue.h"
 
 #include <cmath>
+#include <complex>
 #include <vector>
 
 #include "api/support.h"
@@ -25,7 +26,29 @@ uint64_t batch_address(uint64_t base, int64_t stride, int64_t index, cudaDataTyp
   return base + static_cast<uint64_t>(stride * index * static_cast<int64_t>(element_bytes(type)));
 }
 
+template <class T>
+Fault add_vector(const Gemm& g, uint64_t bias, int64_t stride) {
+  for (int64_t i = 0; i < g.batch; ++i) {
+    const uint64_t at = batch_address(bias, stride, i, g.d.type);
+    if (!pointers().covers(at, static_cast<uint64_t>(g.m) * sizeof(T))) {
+      return blas_fault("the bias", at);
+    }
+    const T* values = static_cast<const T*>(pointer(at));
+    T* product = static_cast<T*>(pointer(batch_address(g.d.address, g.d.stride, i, g.d.type)));
+    for (int64_t col = 0; col < g.n; ++col) {
+      for (int64_t row = 0; row < g.m; ++row) product[col * g.d.ld + row] += values[row];
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+Fault add_wide_bias(const Gemm& gemm, uint64_t bias, int64_t stride) {
+  if (gemm.d.type == CUDA_R_64F) return add_vector<double>(gemm, bias, stride);
+  if (gemm.d.type == CUDA_C_32F) return add_vector<std::complex<float>>(gemm, bias, stride);
+  return add_vector<std::complex<double>>(gemm, bias, stride);
+}
 
 bool Post::reachable() const {
   if ((desc.epilogue & (kBias | kBiasGradient)) &&

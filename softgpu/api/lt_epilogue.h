@@ -39,6 +39,10 @@ struct Post {
   void reduce_bias(const float* product, int64_t ld, int64_t index) const;
 };
 
+// The bias of products of doubles and complex numbers, after they are stored: epilogues work on
+// 32-bit values. `stride` between the vectors of a batch, in elements.
+Fault add_wide_bias(const Gemm& gemm, uint64_t bias, int64_t stride);
+
 }  // namespace softgpu::api
 
 #endif  // SOFTGPU_API_LT_EPILOGUE_H_

@@ -210,3 +210,26 @@ TEST(batched_solve_of_nothing_needs_no_arrays) {
            CUBLAS_STATUS_SUCCESS);
   CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
+
+TEST(complex_vectors_and_triangles) {
+  // A = [2+i 0; 1 1-i] by columns, x = [1, i], and places for results.
+  const Values a{2, 1, 1, 0, 0, 0, 1, -1}, x{1, 0, 0, 1};
+  DeviceValues da(a), dx(x), dy(Values(4));
+  const auto* pa = reinterpret_cast<const cuComplex*>(da.data);
+  auto* px = reinterpret_cast<cuComplex*>(dx.data);
+  auto* py = reinterpret_cast<cuComplex*>(dy.data);
+  const cuComplex one{1, 0}, zero{0, 0};
+  CHECK_EQ(cublasCgemv_v2(handle(), CUBLAS_OP_N, 2, 2, &one, pa, 2, px, 1, &zero, py, 1),
+           CUBLAS_STATUS_SUCCESS);
+  CHECK(near(dy.read(), {2, 1, 2, 1}));
+  cuComplex plain{}, conjugated{};
+  CHECK_EQ(cublasCdotu_v2(handle(), 2, px, 1, py, 1, &plain), CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(cublasCdotc_v2(handle(), 2, px, 1, py, 1, &conjugated), CUBLAS_STATUS_SUCCESS);
+  CHECK(near({plain.x, plain.y, conjugated.x, conjugated.y}, {1, 3, 3, -1}));
+  CHECK_EQ(cublasCtrsm_v2(handle(), CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
+                          CUBLAS_DIAG_NON_UNIT, 2, 1, &one, pa, 2, py, 2),
+           CUBLAS_STATUS_SUCCESS);
+  CHECK(near(dy.read(), x));
+  CHECK_EQ(cublasCaxpy_v2(handle(), 2, &one, px, 1, py, 1), CUBLAS_STATUS_SUCCESS);
+  CHECK(near(dy.read(), {2, 0, 0, 2}));
+}

@@ -54,6 +54,13 @@ compare(
     matrix,
     atol=1e-3,
 )
+compare(
+    "linear 64",
+    lambda a, b: F.linear(a.double(), b.double(), b[:, 0].double()),
+    x,
+    matrix,
+    atol=1e-12,
+)
 compare("matmul 64", lambda a, b: a.double() @ b.double().t(), x, matrix, atol=1e-12)
 compare("matrix times vector", lambda a, b: a @ b, x, w, atol=1e-4)
 compare("dot", lambda a: a[0] @ a[1], x, atol=1e-4)
