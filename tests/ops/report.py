@@ -36,23 +36,33 @@ def library(result: Result) -> str:
     return next((name for part, name in LIBRARIES.items() if part in call), call or "?")
 
 
+def ours(result: Result) -> bool:
+    """Tell whether a refused call is of a library that the soft GPU means to have."""
+    return library(result) in ("cuBLAS", "?")
+
+
 def share(passed: int, failed: int) -> str:
     return f"{100 * passed / (passed + failed):.1f} %" if passed + failed else "-"
 
 
 def table(folder: Path) -> str:
-    """Return the summary of all types as Markdown, then what failed and what is unsupported."""
+    """Return the summary of all types as Markdown, then what failed and what is unsupported.
+
+    The share leaves out what needs libraries that the soft GPU does not have; a cuBLAS call that is
+    refused counts as failed.
+    """
     lines = [
-        "| type | passed | failed | unsupported | excluded | passed of passed and failed |",
+        "| type | passed | failed | unsupported | excluded | share that passes |",
         "|---|---|---|---|---|---|",
     ]
     details: list[str] = []
     for path in sorted(folder.glob("*.jsonl")):
         results = read(path)
         count = Counter(r["status"] for r in results.values())
+        refused = sum(r["status"] == "unsupported" and ours(r) for r in results.values())
         lines.append(
             f"| {path.stem} | {count['passed']} | {count['failed']} | {count['unsupported']} "
-            f"| {count['excluded']} | {share(count['passed'], count['failed'])} |"
+            f"| {count['excluded']} | {share(count['passed'], count['failed'] + refused)} |"
         )
         needs = Counter(library(r) for r in results.values() if r["status"] == "unsupported")
         if needs:
