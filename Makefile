@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-SOURCES := $(shell find pyft proxy shim softgpu tools bench tests -type f \
+SOURCES := $(shell find pyft proxy shim softgpu flexccl tools bench tests -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
 .PHONY: demo test bench ops build lint format clean

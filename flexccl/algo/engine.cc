@@ -11,7 +11,8 @@
 namespace flexccl {
 namespace {
 
-constexpr int kYields = 40;             // looks before sleeping: most answers come within these
+constexpr int kYields = 40;  // looks before sleeping: most answers come within these
+constexpr std::chrono::milliseconds kGrace(500);
 constexpr std::uint32_t kSleepMs = 20;  // then the other side is looked at
 
 std::size_t padded(std::size_t bytes) {
@@ -33,6 +34,7 @@ struct Engine::Peer {
   FrameHeader header;
   const std::byte* from = nullptr;
   std::byte tail[kBlockBytes];
+  Deadline lost_at = {};  // since when the other side seems to have left
 };
 
 Engine::Engine(const Membership& membership)
@@ -83,6 +85,7 @@ void Engine::start(const Schedule& schedule) {
   for (Peer* peer : busy_) {
     peer->sends.clear(), peer->receives.clear();
     peer->next_send = peer->next_receive = 0;
+    peer->lost_at = {};
   }
   busy_.clear();
   const auto at = [this](int slot) -> Peer& {
@@ -294,11 +297,20 @@ bool Engine::poll_sockets() {
 }
 
 void Engine::check_peers() {
-  for (const Peer* peer : busy_) {
-    const bool writes = peer->next_send < peer->sends.size() && peer->out;
-    const bool reads = peer->next_receive < peer->receives.size() && peer->in;
-    if ((writes && !peer->out->alive()) || (reads && !peer->in->alive()))
-      fail_at(peer->slot, Error(ncclRemoteError, "its process or communicator is gone"));
+  const auto now = std::chrono::steady_clock::now();
+  for (Peer* peer : busy_) {
+    const bool writes = peer->next_send < peer->sends.size();
+    const bool reads = peer->next_receive < peer->receives.size();
+    if (reads && !peer->in) peer->in = inbox_->find(static_cast<std::uint32_t>(peer->slot));
+    const bool out_ended = (writes || reads) && peer->out && !peer->out->alive();
+    bool gone = (writes && out_ended) || (reads && peer->in && !peer->in->alive());
+    // A rank that failed before it ever connected to this one shows only on the link towards it.
+    // One that is done and left may look the same for the moment in which its link is delivered.
+    if (reads && !peer->in && out_ended) {
+      if (peer->lost_at == Deadline()) peer->lost_at = now;
+      gone |= now - peer->lost_at > kGrace;
+    }
+    if (gone) fail_at(peer->slot, Error(ncclRemoteError, "its process or communicator is gone"));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -21,6 +22,7 @@ namespace {
 constexpr std::size_t kMaxCallers = 4096;  // more connections at once than this are refused
 constexpr std::uint64_t kHelloMs = 5000;   // a caller has this long to say its hello
 constexpr std::uint64_t kInboxMs = 60000;  // and waits this long for its communicator
+constexpr std::size_t kEndedRemembered = 1024;
 constexpr int kSweepMs = 20;
 
 // Shared memory and the Unix socket work between processes of one boot and network namespace.
@@ -76,12 +78,19 @@ void Endpoint::add(const InboxName& name, std::shared_ptr<Inbox> inbox) {
   if (!inboxes_.try_emplace(name, std::move(inbox)).second)
     fail(ncclInvalidUsage, "flexccl: rank [", name.destination, "] of communicator [", std::hex,
          name.comm, "] exists already in this process");
-  inbox_added_.notify_all();
+  inboxes_changed_.notify_all();
 }
 
 void Endpoint::remove(const InboxName& name) {
   const std::scoped_lock lock(mutex_);
-  inboxes_.erase(name);
+  if (!inboxes_.erase(name)) return;
+  ended_.push_back(name);
+  if (ended_.size() > kEndedRemembered) ended_.pop_front();
+  inboxes_changed_.notify_all();
+}
+
+bool Endpoint::has_ended(const InboxName& name) const {
+  return std::find(ended_.begin(), ended_.end(), name) != ended_.end();
 }
 
 void Endpoint::serve() {
@@ -132,8 +141,9 @@ bool Endpoint::advance(Caller& caller) {
   }
   const std::scoped_lock lock(mutex_);
   const Hello& hello = caller.hello;
-  if (!inboxes_.contains({hello.comm, hello.epoch, hello.destination}))
-    return std::chrono::steady_clock::now() < caller.deadline;
+  const InboxName name{hello.comm, hello.epoch, hello.destination};
+  if (has_ended(name)) return false;
+  if (!inboxes_.contains(name)) return std::chrono::steady_clock::now() < caller.deadline;
   try {
     if (!deliver(caller)) ++refused_;
   } catch (const Error&) {
@@ -176,10 +186,11 @@ std::unique_ptr<Inbound> Endpoint::inbound(Caller& caller) {
 std::unique_ptr<Outbound> Endpoint::connect_loopback(const LinkRequest& request,
                                                      const Doorbell& own) {
   std::unique_lock lock(mutex_);
-  const auto there = [&] { return inboxes_.contains(request.inbox); };
-  if (!inbox_added_.wait_until(lock, request.deadline, there))
+  const auto there = [&] { return inboxes_.contains(request.inbox) || has_ended(request.inbox); };
+  if (!inboxes_changed_.wait_until(lock, request.deadline, there))
     fail(ncclRemoteError, "it did not make its end of communicator [", std::hex, request.inbox.comm,
          "] in time");
+  if (has_ended(request.inbox)) fail(ncclRemoteError, "its communicator is gone");
   const auto inbox = inboxes_.at(request.inbox);
   auto memory = Memory::create(kFifoMemoryBytes);
   if (!inbox->add(request.source, std::make_unique<FifoInbound>(memory, own, Fd())))

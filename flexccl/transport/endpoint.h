@@ -7,6 +7,7 @@
 #define FLEXCCL_TRANSPORT_ENDPOINT_H_
 
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -59,7 +60,8 @@ class Endpoint {
   // False: the caller is done with, one way or the other.
   bool advance(Caller& caller);
   bool authentic(const Caller& caller);
-  bool deliver(Caller& caller);  // precondition: mutex_ is held
+  bool has_ended(const InboxName& name) const;  // precondition: mutex_ is held
+  bool deliver(Caller& caller);                 // precondition: mutex_ is held
   std::unique_ptr<Inbound> inbound(Caller& caller);
   std::unique_ptr<Outbound> connect_loopback(const LinkRequest& request, const Doorbell& own);
 
@@ -67,9 +69,11 @@ class Endpoint {
   Fd tcp_, unix_;
   std::atomic<std::uint64_t> refused_ = 0;
   std::mutex mutex_;
-  std::condition_variable inbox_added_;
+  std::condition_variable inboxes_changed_;
   std::map<std::uint64_t, Key> keys_;
   std::map<InboxName, std::shared_ptr<Inbox>> inboxes_;
+  // The last ones that ended: whoever still calls for them is refused now, not kept waiting.
+  std::deque<InboxName> ended_;
   std::list<Caller> callers_;  // the serving thread's; those greeted wait for their inbox
 };
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -39,6 +40,12 @@ std::size_t TcpOutbound::write(std::span<const iovec> parts) {
   if (sent >= 0) return static_cast<std::size_t>(sent);
   if (would_block()) return 0;
   fail(ncclRemoteError, "sending failed with error [", std::strerror(errno), "]");
+}
+
+bool TcpOutbound::alive() {
+  // Nothing ever comes back on this socket, so any event is its end.
+  pollfd look{socket_.get(), POLLIN | POLLRDHUP, 0};
+  return poll(&look, 1, 0) == 0;
 }
 
 TcpInbound::TcpInbound(Fd socket) : socket_(std::move(socket)), buffer_(kBufferBytes) {

@@ -14,7 +14,7 @@ class TcpOutbound final : public Outbound {
   explicit TcpOutbound(Fd socket);
   std::size_t write(std::span<const iovec> parts) override;
   int fd() const override { return socket_.get(); }
-  bool alive() override { return true; }  // write() tells
+  bool alive() override;
 
  private:
   Fd socket_;
