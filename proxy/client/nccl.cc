@@ -48,9 +48,10 @@ struct Communicators {
   std::map<const ncclComm*, std::unique_ptr<ncclComm>> live;
 };
 
+// Never destroyed: PyTorch's watchdog threads ask for communicators while the process exits.
 Communicators& communicators() {
-  static Communicators all;
-  return all;
+  static auto* const all = new Communicators;
+  return *all;
 }
 
 // A send or receive whose other half comes later in the group.
@@ -386,7 +387,7 @@ PYFT_API ncclResult_t ncclGroupStart() {
 PYFT_API ncclResult_t ncclGroupEnd() {
   enter(Api::ncclGroupEnd);
   if (!group.depth) return refuse(ncclInvalidUsage, "[ncclGroupEnd] without [ncclGroupStart]");
-  if (--group.depth) return ncclSuccess;
+  if (--group.depth || (group.sends.empty() && group.receives.empty())) return ncclSuccess;
   const Group ended = std::exchange(group, {});
   std::vector<Half> receives = ended.receives;
   for (const Half& send : ended.sends) {

@@ -47,9 +47,10 @@ struct Communicators {
   std::map<const ncclComm*, std::unique_ptr<ncclComm>> live;
 };
 
+// Never destroyed: PyTorch's watchdog threads ask for communicators while the process exits.
 Communicators& communicators() {
-  static Communicators all;
-  return all;
+  static auto* const all = new Communicators;
+  return *all;
 }
 
 // A send or receive whose other half comes later in the group.
@@ -355,7 +356,7 @@ SOFTGPU_API ncclResult_t ncclGroupStart() {
 
 SOFTGPU_API ncclResult_t ncclGroupEnd() {
   if (!group.depth) return refuse(ncclInvalidUsage, "[ncclGroupEnd] without [ncclGroupStart]");
-  if (--group.depth) return ncclSuccess;
+  if (--group.depth || (group.sends.empty() && group.receives.empty())) return ncclSuccess;
   const Group ended = std::exchange(group, {});
   std::vector<Half> receives = ended.receives;
   for (const Half& send : ended.sends) {

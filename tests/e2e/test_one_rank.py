@@ -36,8 +36,9 @@ def run(how: str, program: str, *arguments: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("how", ["proxied torchrun", "direct torchrun"])
-def test_data_parallel_on_one_rank_changes_no_bit(how: str) -> None:
-    lines = run(how, "one_rank.py", "ddp").stdout.splitlines()
+@pytest.mark.parametrize("what", ["ddp", "left"])
+def test_data_parallel_on_one_rank_changes_no_bit(how: str, what: str) -> None:
+    lines = run(how, "one_rank.py", what).stdout.splitlines()
     assert lines == run("proxied", "one_rank.py", "plain").stdout.splitlines()
     assert len(lines) == 6
 
