@@ -32,6 +32,7 @@ struct KernelParam {
 struct Kernel {
   std::string name;               // mangled
   std::span<const uint8_t> text;  // SASS, kInstrBytes each
+  uint32_t entry = 0;             // where the kernel begins in it, in bytes
   uint32_t register_count = 0;
   uint32_t static_shared_bytes = 0;
   uint32_t local_bytes = 0;  // per thread (MIN_STACK_SIZE)
@@ -55,6 +56,8 @@ struct Kernel {
 inline constexpr uint64_t kSyscallFirst = 0x17fff'00000000;
 inline constexpr uint64_t kSyscallVprintf = kSyscallFirst + 0x10;
 inline constexpr uint64_t kSyscallAssertfail = kSyscallFirst + 0x20;
+inline constexpr uint64_t kSyscallMalloc = kSyscallFirst + 0x30;
+inline constexpr uint64_t kSyscallFree = kSyscallFirst + 0x40;
 
 struct Launch {
   const Kernel* kernel = nullptr;

@@ -47,7 +47,8 @@ std::string Module::place_variables() {
 void Module::make_kernel(CubinKernel& from) {
   auto kernel = std::make_unique<Kernel>();
   kernel->name = from.name;
-  kernel->text = from.text;
+  kernel->text = code_.empty() ? from.text : std::span<const uint8_t>(code_);
+  kernel->entry = code_.empty() ? 0 : static_cast<uint32_t>(from.entry);
   kernel->register_count = from.register_count;
   kernel->static_shared_bytes = from.static_shared_bytes;
   kernel->local_bytes = from.local_bytes;
@@ -70,9 +71,16 @@ std::string Module::load(std::vector<uint8_t> image) {
   if (std::string error = parse_cubin(std::move(image), &cubin_); !error.empty()) return error;
   if (std::string error = place_variables(); !error.empty()) return error;
   constant4_.assign(cubin_.constant4.begin(), cubin_.constant4.end());
+  code_ = cubin_.linked_code;
+  const std::span<uint8_t> initial(
+      reinterpret_cast<uint8_t*>(section_address(VariableSection::kGlobalInit)),
+      cubin_.global_init.size());
   for (const CubinRelocation& r : cubin_.relocations) {
-    const uint64_t value = r.is_code ? r.code_address : section_address(r.section) + r.addend;
-    std::memcpy(constant4_.data() + r.offset, &value, sizeof value);
+    const uint64_t address = r.is_code ? r.code_address : section_address(r.section) + r.addend;
+    const std::span<uint8_t> place = r.place == RelocationPlace::kCode         ? code_
+                                     : r.place == RelocationPlace::kGlobalInit ? initial
+                                                                               : constant4_;
+    apply_relocation(r, address, place);
   }
   for (auto& [name, kernel] : cubin_.kernels) {
     if (kernel.problem.empty()) make_kernel(kernel);

@@ -44,6 +44,7 @@ class Module {
   uint64_t memory_ = 0;  // .nv.global, .nv.global.init and .nv.constant3, in this order
   uint64_t init_offset_ = 0, constant_offset_ = 0;
   std::vector<uint8_t> constant4_;
+  std::vector<uint8_t> code_;  // linked and patched, if the kernels need that
   std::map<std::string, std::unique_ptr<Kernel>> kernels_;
 };
 

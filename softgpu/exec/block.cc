@@ -1,6 +1,7 @@
 // A resident block: its storage, its warps in turn.
 #include <cstring>
 
+#include "decode/instr.h"
 #include "exec/warp.h"
 
 namespace softgpu::exec {
@@ -54,7 +55,9 @@ static void start_warp(Warp* warp) {
   warp->live = warp->initial;
   warp->active = 0;
   warp->parked.fill(0);
-  warp->runnable[0] = {warp->initial, warp->block->state->program->code.data()};
+  const LaunchState& state = *warp->block->state;
+  const Inst* entry = state.program->code.data() + state.launch->kernel->entry / kInstrBytes;
+  warp->runnable[0] = {warp->initial, entry};
   warp->runnable_count = 1;
 }
 

@@ -164,6 +164,12 @@ static bool call_assertfail(const Inst* in, Warp* w, int lane) {
 bool system_call(const Inst* in, Warp* w, int lane, uint64_t address) {
   if (address == kSyscallVprintf) return call_vprintf(in, w, lane);
   if (address == kSyscallAssertfail) return call_assertfail(in, w, lane);
+  if (address == kSyscallMalloc || address == kSyscallFree) {
+    const char* name = address == kSyscallMalloc ? "malloc" : "free";
+    fault(in, w, FaultKind::kIllegalInstruction, lane,
+          std::string("call of [") + name + "], which the soft GPU does not have");
+    return false;
+  }
   fault(in, w, FaultKind::kIllegalInstruction, lane,
         "call of an unknown function at [" + std::to_string(address) + "]");
   return false;

@@ -1,59 +1,20 @@
 #include "loader/cubin.h"
 
-#include <elf.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include "loader/reader.h"
 
 namespace softgpu {
 namespace {
 
 constexpr uint16_t kMachineCuda = 190;
 constexpr uint32_t kInfoSection = 0x70000000;
-constexpr uint32_t kRelocation64 = 2;
 
 // Attributes of .nv.info records.
 constexpr uint8_t kFormatPayload = 4;
 constexpr uint8_t kMaxThreads = 0x05, kParamBank = 0x0a, kMinStackSize = 0x12, kParamInfo = 0x17,
                   kRegisterCount = 0x2f;
-
-constexpr std::string_view kText = ".text.";
-
-struct Section {
-  std::string_view name;
-  Elf64_Shdr header;
-  std::span<const uint8_t> data;  // empty for NOBITS
-};
-
-class Reader {
- public:
-  explicit Reader(Cubin* cubin) : cubin_(*cubin) {}
-  std::string read();
-
- private:
-  std::string read_sections();
-  std::string read_symbols();
-  void read_kernels();
-  void read_kernel_info(CubinKernel& kernel, std::span<const uint8_t> records);
-  void read_module_info(std::span<const uint8_t> records);
-  std::string read_relocations();
-  std::span<const uint8_t> slice(uint64_t offset, uint64_t size, bool* ok) const;
-  std::string_view text_at(std::span<const uint8_t> strings, uint64_t offset) const;
-  const Section* find(std::string_view name) const;
-  bool variable_section(uint32_t index, VariableSection* kind) const;
-
-  Cubin& cubin_;
-  std::vector<Section> sections_;
-  std::vector<Elf64_Sym> symbols_;
-  std::vector<std::string_view> symbol_names_;
-};
-
-template <class T>
-bool take(std::span<const uint8_t> from, uint64_t offset, T* value) {
-  if (offset > from.size() || sizeof(T) > from.size() - offset) return false;
-  std::memcpy(value, from.data() + offset, sizeof(T));
-  return true;
-}
 
 // Calls `use(attribute, value16, payload)` for each record of a .nv.info section.
 template <class Use>
@@ -70,6 +31,8 @@ void for_each_record(std::span<const uint8_t> data, Use use) {
     at += size;
   }
 }
+
+}  // namespace
 
 std::span<const uint8_t> Reader::slice(uint64_t offset, uint64_t size, bool* ok) const {
   const auto& image = cubin_.image;
@@ -215,58 +178,17 @@ void Reader::read_kernels() {
   }
 }
 
-std::string Reader::read_relocations() {
-  for (const Section& s : sections_) {
-    const bool addends = s.header.sh_type == SHT_RELA;
-    if (!addends && s.header.sh_type != SHT_REL) continue;
-    if (s.header.sh_info >= sections_.size()) continue;
-    const Section& target = sections_[s.header.sh_info];
-    if (!(target.header.sh_flags & SHF_ALLOC)) continue;  // debug information
-    if (target.name.starts_with(kText)) {
-      const auto kernel = cubin_.kernels.find(std::string(target.name.substr(kText.size())));
-      if (kernel != cubin_.kernels.end()) kernel->second.problem = "its code has relocations";
-      continue;
-    }
-    if (target.name != ".nv.constant4") {
-      return "the cubin has relocations in [" + std::string(target.name) + "]";
-    }
-    const size_t size = addends ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
-    for (size_t at = 0; at + size <= s.data.size(); at += size) {
-      Elf64_Rela entry{};
-      std::memcpy(&entry, s.data.data() + at, size);
-      const uint32_t index = ELF64_R_SYM(entry.r_info), type = ELF64_R_TYPE(entry.r_info);
-      if (type != kRelocation64 || index >= symbols_.size()) {
-        return "the cubin has a relocation of type [" + std::to_string(type) + "]";
-      }
-      CubinRelocation relocation;
-      relocation.offset = entry.r_offset;
-      uint64_t stored = 0;
-      if (!take(target.data, entry.r_offset, &stored)) return "a relocation lies outside its table";
-      relocation.addend = symbols_[index].st_value + (addends ? entry.r_addend : stored);
-      const std::string_view name = symbol_names_[index];
-      relocation.is_code = name == "vprintf" || name == "__assertfail";
-      relocation.code_address = name == "vprintf" ? kSyscallVprintf : kSyscallAssertfail;
-      if (!relocation.is_code && !variable_section(symbols_[index].st_shndx, &relocation.section)) {
-        return "the cubin needs the undefined symbol [" + std::string(name) + "]";
-      }
-      cubin_.relocations.push_back(relocation);
-    }
-  }
-  return "";
-}
-
 std::string Reader::read() {
   if (std::string error = read_sections(); !error.empty()) return error;
   if (std::string error = read_symbols(); !error.empty()) return error;
   read_kernels();
+  link_code();
   if (const Section* s = find(".nv.global")) cubin_.global_bytes = s->header.sh_size;
   if (const Section* s = find(".nv.global.init")) cubin_.global_init = s->data;
   if (const Section* s = find(".nv.constant3")) cubin_.constant3 = s->data;
   if (const Section* s = find(".nv.constant4")) cubin_.constant4 = s->data;
   return read_relocations();
 }
-
-}  // namespace
 
 std::string parse_cubin(std::vector<uint8_t> image, Cubin* cubin) {
   cubin->image = std::move(image);

@@ -12,21 +12,15 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize(
-    ("source", "output"),
-    [("kernels", "hello 42 text 1.500 123456789012 x%"), ("more", "0 failures")],
-)
-def test_cuda_kernels(source: str, output: str, tmp_path: Path) -> None:
+def compile_and_run(program: Path, *arguments: str) -> str:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("nvcc is not installed")
-    program = tmp_path / source
     subprocess.run(
-        [nvcc, "-std=c++17", "-arch=sm_75", "-cudart", "shared", "-o", str(program),
-         str(HERE / f"cuda/{source}.cu")],
+        [nvcc, "-std=c++17", "-arch=sm_75", "-cudart", "shared", "-o", str(program), *arguments],
         check=True,
         capture_output=True,
-    )  # fmt: skip
+    )
     run = subprocess.run(
         [str(program)],
         env={**os.environ, "LD_PRELOAD": os.environ["SOFTGPU_LIBRARY"]},
@@ -36,4 +30,19 @@ def test_cuda_kernels(source: str, output: str, tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert output in run.stdout
+    return run.stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [("kernels", "hello 42 text 1.500 123456789012 x%"), ("more", "0 failures")],
+)
+def test_cuda_kernels(source: str, output: str, tmp_path: Path) -> None:
+    assert output in compile_and_run(tmp_path / source, str(HERE / f"cuda/{source}.cu"))
+
+
+def test_separate_compilation(tmp_path: Path) -> None:
+    sources = [str(HERE / "cuda" / name) for name in ("separate.cu", "separate_callee.cu")]
+    out = compile_and_run(tmp_path / "separate", "-rdc=true", *sources)
+    assert "seven" in out
+    assert "0 failures" in out
