@@ -41,6 +41,12 @@ bool has(const std::string& text, const char* part) {
   return false;
 }
 
+// Each rank its own buffer.
+struct PerRank {
+  float values[3][100] = {};
+  float* of(int rank) { return values[rank]; }
+};
+
 template <class Condition>
 bool soon(Condition condition) {
   for (int i = 0; i < 300 && !condition(); ++i)
@@ -53,10 +59,10 @@ bool soon(Condition condition) {
 TEST(count_mismatch_names_both_sides) {
   for (const auto transport : kAll) {
     Cluster cluster(3, transport);
-    std::vector<float> data(64);
+    PerRank data;
     const double took = seconds_of([&] {
       cluster.run([&](int r) {
-        return ncclAllReduce(data.data(), data.data(), r == 1 ? 12 : 10, ncclFloat32, ncclSum,
+        return ncclAllReduce(data.of(r), data.of(r), r == 1 ? 12 : 10, ncclFloat32, ncclSum,
                              cluster.at(r), nullptr);
       });
       const std::string text = all_fail(cluster);
@@ -69,17 +75,17 @@ TEST(count_mismatch_names_both_sides) {
 
 TEST(datatype_and_order_mismatch) {
   for (const auto transport : kAll) {
-    std::vector<float> data(64);
+    PerRank data;
     Cluster types(2, transport);
     types.run([&](int r) {
-      return ncclAllReduce(data.data(), data.data(), 8, r ? ncclInt32 : ncclFloat32, ncclSum,
+      return ncclAllReduce(data.of(r), data.of(r), 8, r ? ncclInt32 : ncclFloat32, ncclSum,
                            types.at(r), nullptr);
     });
     CHECK(has(all_fail(types), "datatype [ncclInt32]"));
     Cluster order(2, transport);
     order.run([&](int r) {
-      return r ? ncclBcast(data.data(), 8, ncclFloat32, 0, order.at(r), nullptr)
-               : ncclAllReduce(data.data(), data.data(), 8, ncclFloat32, ncclSum, order.at(r),
+      return r ? ncclBcast(data.of(r), 8, ncclFloat32, 0, order.at(r), nullptr)
+               : ncclAllReduce(data.of(r), data.of(r), 8, ncclFloat32, ncclSum, order.at(r),
                                nullptr);
     });
     // Rank 1 never sends anything here: rank 0 must learn of its failure all the same.
@@ -92,10 +98,10 @@ TEST(datatype_and_order_mismatch) {
 
 TEST(point_to_point_mismatch) {
   Cluster cluster(2, flexcclTcp);
-  std::vector<float> data(64);
+  PerRank data;
   cluster.run([&](int r) {
-    return r ? ncclRecv(data.data(), 5, ncclFloat32, 0, cluster.at(r), nullptr)
-             : ncclSend(data.data(), 6, ncclFloat32, 1, cluster.at(r), nullptr);
+    return r ? ncclRecv(data.of(r), 5, ncclFloat32, 0, cluster.at(r), nullptr)
+             : ncclSend(data.of(r), 6, ncclFloat32, 1, cluster.at(r), nullptr);
   });
   CHECK(flexcclSynchronize(cluster.at(1)) == ncclInvalidUsage);
   CHECK(has(ncclGetLastError(cluster.at(1)), "rank [0] called ncclSend/Recv(count [6]"));
@@ -120,9 +126,9 @@ TEST(absent_rank_ends_at_the_deadline) {
 TEST(destroyed_rank_is_noticed) {
   for (const auto transport : kAll) {
     Cluster cluster(3, transport);
-    std::vector<float> data(100);
+    PerRank data;
     const auto call = [&](int r) {
-      return ncclAllReduce(data.data(), data.data(), 100, ncclFloat32, ncclMax, cluster.at(r),
+      return ncclAllReduce(data.of(r), data.of(r), 100, ncclFloat32, ncclMax, cluster.at(r),
                            nullptr);
     };
     cluster.run(call);
