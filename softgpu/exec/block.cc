@@ -1,4 +1,5 @@
 // A resident block: its storage, its warps in turn.
+#include <cstdlib>
 #include <cstring>
 
 #include "decode/instr.h"
@@ -86,6 +87,24 @@ static void run_warp(Warp* warp) {
   warp->block->instructions += count;
 }
 
+// SOFTGPU_WATCHDOG: warp instructions that a launch may execute on one thread; 0 is no limit.
+static uint64_t watchdog() {
+  static const uint64_t limit = [] {
+    const char* text = std::getenv("SOFTGPU_WATCHDOG");
+    return text ? std::strtoull(text, nullptr, 10) : 0;
+  }();
+  return limit;
+}
+
+// A group that loops yields now and then, so an endless kernel comes here again and again.
+static void watch(Warp* warp) {
+  Block* block = warp->block;
+  if (!watchdog() || block->instructions <= watchdog() || !warp->runnable_count) return;
+  const Group& next = warp->runnable[0];
+  fault(next.pc, warp, FaultKind::kLaunchTimeout, first_lane(next.mask),
+        "more than [" + std::to_string(watchdog()) + "] warp instructions");
+}
+
 bool run_block_round(Block* block) {
   bool progress = false, done = true;
   for (Warp& warp : block->warps) {
@@ -93,6 +112,7 @@ bool run_block_round(Block* block) {
     if (warp.can_run()) {
       progress = true;
       run_warp(&warp);
+      watch(&warp);
       if (block->fault) return true;
     }
     done = done && warp.done();

@@ -46,3 +46,9 @@ def test_separate_compilation(tmp_path: Path) -> None:
     out = compile_and_run(tmp_path / "separate", "-rdc=true", *sources)
     assert "seven" in out
     assert "0 failures" in out
+
+
+def test_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOFTGPU_WATCHDOG", "1000000")
+    out = compile_and_run(tmp_path / "endless", str(HERE / "cuda/endless.cu"))
+    assert out == "cudaErrorLaunchTimeout\n"
