@@ -115,7 +115,8 @@ class Job:
         """Fail if a process, an abstract socket or a file of the job survives."""
         name = f"@pyft-{self.meta()['job']}"
         wait_for(lambda: not self.processes(), seconds, f"processes end {self.processes()}")
-        assert name not in Path("/proc/net/unix").read_text()
+        # Names of abstract sockets are any bytes.
+        assert name.encode() not in Path("/proc/net/unix").read_bytes()
         assert leftovers() <= self._before
 
     def kill_everything(self) -> None:
