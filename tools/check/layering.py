@@ -1,6 +1,7 @@
 """Refuse includes and imports that go against the layering (`layering.py [root]`).
 
-shim -> client -> ring <- server -> backend; softgpu includes nothing of ours but itself; client and
+shim -> client -> ring <- server -> backend; softgpu and flexccl include nothing of ours but
+themselves; client and
 server never include each other; only pyft/torch_support imports torch; Python reaches native code
 only through pyft._native.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 # part -> folders whose headers it may include (besides its own and generated ones)
 MAY_INCLUDE = {
     "softgpu": set(),
+    "flexccl": set(),
     "proxy/ring": {"proxy/include"},
     "proxy/include": set(),
     "proxy/backend": {"proxy/include"},
@@ -32,6 +34,7 @@ PREFIXES = {
     "backend/": "proxy/backend",
     "pyft/": "proxy/include",
     "softgpu/": "softgpu",
+    "flexccl/": "flexccl",
     "core/": "softgpu",
     "exec/": "softgpu",
     "decode/": "softgpu",
@@ -57,7 +60,9 @@ def included_part(include: str) -> str | None:
 
 def check_includes(root: Path) -> Iterator[str]:
     """Yield one sentence per forbidden #include."""
-    for path in sorted(p for top in ("softgpu", "proxy", "shim") for p in (root / top).rglob("*")):
+    for path in sorted(
+        p for top in ("softgpu", "flexccl", "proxy", "shim") for p in (root / top).rglob("*")
+    ):
         if path.suffix not in {".cc", ".h"}:
             continue
         part = part_of(path, root)
