@@ -1,10 +1,29 @@
 // softgpu.h.
 #include "softgpu.h"
 
+#include <map>
+#include <mutex>
+
 #include "api/support.h"
 #include "core/fault_injection.h"
 
 namespace api = softgpu::api;
+
+namespace {
+
+// Streams that stand still, by the data of their softgpu_suspend.
+struct Suspended {
+  std::mutex mutex;
+  std::map<void*, std::shared_ptr<softgpu::EventState>> until;
+};
+
+// Never destroyed: threads of the program may resume streams while it exits.
+Suspended& suspended() {
+  static auto* const all = std::make_unique<Suspended>().release();
+  return *all;
+}
+
+}  // namespace
 
 SOFTGPU_API int softgpu_fail(int index, int cuda_error) {
   const softgpu::FaultKind kind = softgpu::fault_kind(cuda_error);
@@ -27,6 +46,40 @@ SOFTGPU_API int softgpu_publish(void* stream, void (*function)(void*), void* dat
         softgpu::device(s->device).scheduler().submit(s, std::move(work));
         return cudaSuccess;
       }));
+}
+
+SOFTGPU_API int softgpu_suspend(void* stream, void (*function)(void*), void* data) {
+  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  return api::driver_result(
+      api::with_stream(stream, [&](const std::shared_ptr<softgpu::Stream>& s) {
+        const auto resumed = std::make_shared<softgpu::EventState>();
+        softgpu::Work reached, rest;
+        reached.run = [function, data, resumed]() -> softgpu::Fault {
+          {
+            const std::scoped_lock lock(suspended().mutex);
+            suspended().until[data] = resumed;
+          }
+          function(data);
+          return {};
+        };
+        rest.after = resumed;
+        softgpu::Scheduler& scheduler = softgpu::device(s->device).scheduler();
+        scheduler.submit(s, std::move(reached));
+        scheduler.submit(s, std::move(rest));
+        return cudaSuccess;
+      }));
+}
+
+SOFTGPU_API void softgpu_resume(void* data) {
+  std::shared_ptr<softgpu::EventState> resumed;
+  {
+    const std::scoped_lock lock(suspended().mutex);
+    const auto found = suspended().until.find(data);
+    if (found == suspended().until.end()) return;
+    resumed = std::move(found->second);
+    suspended().until.erase(found);
+  }
+  softgpu::Scheduler::complete(*resumed);
 }
 
 SOFTGPU_API int softgpu_work(int index) {

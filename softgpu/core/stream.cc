@@ -257,6 +257,14 @@ bool Scheduler::event_done(const EventState& event) {
   return event.complete;
 }
 
+void Scheduler::complete(EventState& event) {
+  std::lock_guard lock(shared().mutex);
+  event.time_ns = host_time_ns();
+  event.complete = true;
+  for (auto* worker : shared().workers) worker->notify_one();
+  shared().progress.notify_all();
+}
+
 void Scheduler::stop() {
   std::unique_lock lock(shared().mutex);
   stopping_ = true;

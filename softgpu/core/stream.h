@@ -76,6 +76,8 @@ class Scheduler {
   bool work();
 
   static bool event_done(const EventState& event);
+  // Completes an event that no work records: work that comes after it becomes ready.
+  static void complete(EventState& event);
 
   // The first fault of this device; its work is gone and every later call reports it.
   FaultKind fault() const { return fault_.load(std::memory_order_acquire); }

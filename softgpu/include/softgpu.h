@@ -22,6 +22,13 @@ unsigned long long softgpu_warp_instructions(int device);
 // if the device fails before. Returns a CUresult.
 int softgpu_publish(void* stream, void (*function)(void*), void* data);
 
+// Like softgpu_publish, and the stream then stands still until softgpu_resume(data) has been called
+// with the same data, from any thread and once; other streams go on. For work that is done outside
+// the device in stream order and may wait for other processes. If the device fails first, function
+// never runs and softgpu_resume must not be called. Returns a CUresult.
+int softgpu_suspend(void* stream, void (*function)(void*), void* data);
+void softgpu_resume(void* data);
+
 // Executes the next ready work of a device in the calling thread, so that a thread which submits
 // and would then sleep saves two thread switches. Returns 1 if it executed something; 0 if nothing
 // is ready, or another thread executes some. From its first call on the thread is lent to the

@@ -135,6 +135,31 @@ TEST(other_threads_wait_for_a_lent_one) {
   lent.join();
 }
 
+// Two suspended streams, resumed in the other order: nobody waits for anybody else.
+TEST(a_suspended_stream_stands_still_until_it_is_resumed) {
+  cudaStream_t streams[2];
+  std::atomic<bool> reached[2] = {};
+  int* target = device_int();
+  int values[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    CHECK_EQ(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), cudaSuccess);
+    CHECK_EQ(softgpu_suspend(
+                 streams[i], [](void* data) { *static_cast<std::atomic<bool>*>(data) = true; },
+                 &reached[i]),
+             CUDA_SUCCESS);
+    CHECK_EQ(cudaMemsetAsync(target, i + 1, sizeof(int), streams[i]), cudaSuccess);
+  }
+  for (int i = 1; i >= 0; --i) {
+    while (!reached[i]) std::this_thread::yield();
+    CHECK_EQ(cudaStreamQuery(streams[i]), cudaErrorNotReady);
+    softgpu_resume(&reached[i]);
+    CHECK_EQ(cudaStreamSynchronize(streams[i]), cudaSuccess);
+    CHECK_EQ(cudaMemcpy(&values[i], target, sizeof(int), cudaMemcpyDeviceToHost), cudaSuccess);
+    CHECK_EQ(values[i], 0x01010101 * (i + 1));
+  }
+  softgpu_resume(&reached[0]);  // of nothing: no effect
+}
+
 // Last: device 1 is dead afterwards.
 TEST(a_fault_drops_what_is_published_behind_it) {
   std::thread([] {
