@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/state.h"
+#include "transport/fault.h"
 
 using flexccl::fail;
 using flexccl::guarded;
@@ -140,6 +141,13 @@ ncclResult_t flexcclSetTimeout(uint64_t timeout_ms) {
     if (!timeout_ms) fail(ncclInvalidArgument, "flexccl: a timeout of [0] ms");
     flexccl::change_settings(
         [&](flexccl::Settings& settings) { settings.timeout_ms = timeout_ms; });
+  });
+}
+
+ncclResult_t flexcclSetFault(const char* rules) {
+  return guarded([&] {
+    flexccl::read_faults_from_environment();  // so that it cannot replace these rules later
+    flexccl::set_faults(rules);
   });
 }
 

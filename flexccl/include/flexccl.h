@@ -257,6 +257,10 @@ typedef enum {
 FLEXCCL_API ncclResult_t flexcclSetTransport(flexcclTransport_t transport);
 // Longest time without any progress, per operation, of communicators made from now on.
 FLEXCCL_API ncclResult_t flexcclSetTimeout(uint64_t timeout_ms);
+// For tests: links made from now on lose, delay, damage or cut what passes, or kill their rank, as
+// the rules say (flexccl/transport/fault.h has the syntax), and go on obeying later calls. NULL:
+// links made from now on are unharmed. FLEXCCL_FAULT holds the rules at the start.
+FLEXCCL_API ncclResult_t flexcclSetFault(const char* rules);
 // Waits until everything queued on `comm` so far is done; returns its asynchronous error.
 FLEXCCL_API ncclResult_t flexcclSynchronize(ncclComm_t comm);
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "transport/fault.h"
 #include "transport/fifo.h"
 #include "transport/tcp_link.h"
 
@@ -57,6 +58,7 @@ Bytes16 welcome_mac(const Key& key, const Hello& hello) {
 }
 
 Endpoint& Endpoint::process() {
+  read_faults_from_environment();
   static Endpoint* const endpoint = std::unique_ptr<Endpoint>(new Endpoint).release();
   return *endpoint;
 }
@@ -169,7 +171,8 @@ bool Endpoint::deliver(Caller& caller) {
   auto link = inbound(caller);
   const std::span<const int> fds(&bell, hello.kind == LinkKind::kShm ? 1 : 0);
   send_all(socket, &welcome, sizeof welcome, fds);
-  return inbox->add(hello.source, std::move(link));
+  return inbox->add(hello.source, with_faults(std::move(link), {hello.comm, hello.epoch,
+                                                                hello.destination, hello.source}));
 }
 
 std::unique_ptr<Inbound> Endpoint::inbound(Caller& caller) {
@@ -193,13 +196,23 @@ std::unique_ptr<Outbound> Endpoint::connect_loopback(const LinkRequest& request,
   if (has_ended(request.inbox)) fail(ncclRemoteError, "its communicator is gone");
   const auto inbox = inboxes_.at(request.inbox);
   auto memory = Memory::create(kFifoMemoryBytes);
-  if (!inbox->add(request.source, std::make_unique<FifoInbound>(memory, own, Fd())))
+  auto inbound = with_faults(
+      std::make_unique<FifoInbound>(memory, own, Fd()),
+      {request.inbox.comm, request.inbox.epoch, request.inbox.destination, request.source});
+  if (!inbox->add(request.source, std::move(inbound)))
     fail(ncclInternalError, "there is a link already");
   return std::make_unique<FifoOutbound>(std::move(memory), inbox->doorbell(), Fd());
 }
 
 std::unique_ptr<Outbound> Endpoint::connect(const Address& to, const LinkRequest& request,
                                             const Doorbell& own) {
+  const InboxName& there = request.inbox;
+  return with_faults(connect_link(to, request, own),
+                     {there.comm, there.epoch, request.source, there.destination});
+}
+
+std::unique_ptr<Outbound> Endpoint::connect_link(const Address& to, const LinkRequest& request,
+                                                 const Doorbell& own) {
   auto transport = request.transport;
   if (transport == flexcclAuto)
     transport = to.process == address_.process ? flexcclLoopback

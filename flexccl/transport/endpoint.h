@@ -63,6 +63,8 @@ class Endpoint {
   bool has_ended(const InboxName& name) const;  // precondition: mutex_ is held
   bool deliver(Caller& caller);                 // precondition: mutex_ is held
   std::unique_ptr<Inbound> inbound(Caller& caller);
+  std::unique_ptr<Outbound> connect_link(const Address& to, const LinkRequest& request,
+                                         const Doorbell& own);
   std::unique_ptr<Outbound> connect_loopback(const LinkRequest& request, const Doorbell& own);
 
   Address address_;

@@ -1,0 +1,146 @@
+#include "transport/fault_rules.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <tuple>
+
+#include "core/error.h"
+
+namespace flexccl {
+namespace {
+
+constexpr std::pair<std::string_view, FaultAction> kActions[] = {
+    {"kill", FaultAction::kKill},       {"cut", FaultAction::kCut},
+    {"drop", FaultAction::kDrop},       {"delay", FaultAction::kDelay},
+    {"corrupt", FaultAction::kCorrupt}, {"truncate", FaultAction::kTruncate}};
+
+struct Rules {
+  std::mutex mutex;
+  bool set = false;
+  std::vector<FaultRule> waiting;
+  // Frames so far by communicator, rank, direction and peer; under kAnyPeer those of all links.
+  std::map<std::tuple<std::uint64_t, std::uint32_t, bool, std::uint64_t>, std::uint64_t> frames;
+  std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> dead;
+};
+constexpr std::uint64_t kAnyPeer = UINT64_MAX;
+
+Rules& rules() {
+  static Rules all;
+  return all;
+}
+
+[[noreturn]] void refuse(const std::string& rule, std::string_view part, const char* why) {
+  fail(ncclInvalidArgument, "flexccl: fault rule [", rule, "]: [", part, "] ", why);
+}
+
+void set_value(FaultRule* rule, std::string_view pair) {
+  const std::size_t equals = std::min(pair.find('='), pair.size());
+  const std::string_view key = pair.substr(0, equals);
+  const std::string_view value = pair.substr(std::min(equals + 1, pair.size()));
+  if (key == "on") {
+    rule->on_receive = value == "receive";
+    if (value != "send" && value != "receive") refuse(rule->text, pair, "is not send or receive");
+    return;
+  }
+  std::uint64_t number = 0;
+  const auto end = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (value.empty() || end.ec != std::errc() || end.ptr != value.data() + value.size())
+    refuse(rule->text, pair, "is not key=number");
+  if (key == "rank")
+    rule->rank = number;
+  else if (key == "peer")
+    rule->peer = number;
+  else if (key == "frame" && number)
+    rule->frame = number;
+  else if (key == "bytes")
+    rule->bytes = number;
+  else if (key == "ms")
+    rule->ms = number;
+  else
+    refuse(rule->text, pair, "is none of rank, peer, frame (from 1), on, bytes, ms");
+}
+
+FaultRule parse_rule(const std::string& text) {
+  FaultRule rule;
+  rule.text = text;
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view action = std::string_view(text).substr(0, colon);
+  const auto* known = std::find_if(std::begin(kActions), std::end(kActions),
+                                   [&](const auto& entry) { return entry.first == action; });
+  if (known == std::end(kActions))
+    refuse(text, action, "is none of kill, cut, drop, delay, corrupt, truncate");
+  rule.action = known->second;
+  std::istringstream pairs(text.substr(std::min(colon + 1, text.size())));
+  for (std::string pair; std::getline(pairs, pair, ',');) set_value(&rule, pair);
+  const bool both_ways = rule.action == FaultAction::kKill || rule.action == FaultAction::kCut ||
+                         rule.action == FaultAction::kDelay;
+  if (rule.on_receive && !both_ways) refuse(text, action, "works on=send only");
+  return rule;
+}
+
+}  // namespace
+
+std::vector<FaultRule> parse_fault_rules(const std::string& text) {
+  std::vector<FaultRule> parsed;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ';');) parsed.push_back(parse_rule(part));
+  return parsed;
+}
+
+void set_faults(const char* text) {
+  auto parsed = parse_fault_rules(text ? text : "");
+  const std::scoped_lock lock(rules().mutex);
+  rules().set = text != nullptr;
+  rules().waiting = std::move(parsed);
+  rules().frames.clear();
+  rules().dead.clear();
+}
+
+void read_faults_from_environment() {
+  static const bool once = [] {
+    if (const char* text = std::getenv("FLEXCCL_FAULT")) set_faults(text);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+bool faults_are_set() {
+  const std::scoped_lock lock(rules().mutex);
+  return rules().set;
+}
+
+std::optional<FaultRule> next_fault(const LinkName& link, bool on_receive) {
+  const std::scoped_lock lock(rules().mutex);
+  const auto count = [&](std::uint64_t peer) -> std::uint64_t& {
+    return rules().frames[{link.comm, link.rank, on_receive, peer}];
+  };
+  ++count(link.peer), ++count(kAnyPeer);
+  auto& waiting = rules().waiting;
+  const auto found = std::find_if(waiting.begin(), waiting.end(), [&](const FaultRule& rule) {
+    return rule.on_receive == on_receive && rule.rank.value_or(link.rank) == link.rank &&
+           rule.peer.value_or(link.peer) == link.peer &&
+           rule.frame == count(rule.peer.value_or(kAnyPeer));
+  });
+  if (found == waiting.end()) return std::nullopt;
+  const FaultRule rule = *found;
+  waiting.erase(found);
+  return rule;
+}
+
+void cut(const LinkName& link) {
+  const std::scoped_lock lock(rules().mutex);
+  rules().dead.insert({link.comm, link.epoch, link.rank});
+}
+
+bool is_cut(const LinkName& link) {
+  const std::scoped_lock lock(rules().mutex);
+  return rules().dead.contains({link.comm, link.epoch, link.rank});
+}
+
+}  // namespace flexccl
