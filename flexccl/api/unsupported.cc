@@ -44,3 +44,22 @@ ncclResult_t ncclRemoveNode(ncclComm_t, int) {
 ncclResult_t ncclCommSetupNewRank(ncclComm_t) {
   return refuse("ncclCommSetupNewRank");
 }
+
+ncclResult_t flexcclGetState(ncclComm_t, flexcclState_t*) {
+  return refuse("flexcclGetState");
+}
+ncclResult_t flexcclSetReservedSlots(int) {
+  return refuse("flexcclSetReservedSlots");
+}
+ncclResult_t flexcclSetRepair(uint64_t) {
+  return refuse("flexcclSetRepair");
+}
+ncclResult_t flexcclSetRecords(ncclComm_t, void*, size_t) {
+  return refuse("flexcclSetRecords");
+}
+ncclResult_t flexcclCommitted(ncclComm_t, uint64_t) {
+  return refuse("flexcclCommitted");
+}
+ncclResult_t flexcclReplay(ncclComm_t, void*, size_t, uint64_t) {
+  return refuse("flexcclReplay");
+}

@@ -210,30 +210,97 @@ FLEXCCL_API ncclResult_t ncclDevCommCreate(ncclComm_t comm,
 FLEXCCL_API ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const struct ncclDevComm* devComm);
 FLEXCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo);
 
-// ---- Repair: the contracts. NOT IMPLEMENTED in this version: each returns ncclInvalidUsage. ----
+// ---- Repair: a communicator outlives its ranks ----
+//
+// A communicator has slots; a rank's number is its slot, and ring positions follow the order of the
+// slots. Every repair is one step of the communicator's epoch. Whoever runs the job (a control
+// thread or an agent; the calls may come while another thread is inside a collective)
+//   replace:  1. ncclCommExportInfo at any live rank      2. ncclInitNewNode in the new process
+//             3. ncclReplaceNode at every survivor        4. ncclCommSetupNewRank in the new
+//             process
+//   add:      the same with a free slot and ncclAddNode   remove: ncclRemoveNode at every survivor
+// Only the export and the fan-out of the calls is the caller's. None of these calls speaks to more
+// than two ranks, so none takes longer with more ranks. Links between survivors stay open.
+//
+// A repair that fails at a rank leaves that rank on its old epoch; the call can be repeated there,
+// and calling it once more where it succeeded does nothing. When the new rank dies too, or another
+// rank does, export again from a survivor with the highest epoch (flexcclGetState) and go on: the
+// newest info carries the steps before it, so nobody has to catch up. Frames and links of an old
+// epoch are dropped where they arrive. The infos hold the key of the job: keep them as secret as
+// the unique id.
+//
+// An operation that a dead rank interrupts is an error, unless flexcclSetRepair was on when the
+// communicator was made: then it waits for the repair and is finished, with the bits that it would
+// have had. Nothing changes for operations that are done.
 
 #define FLEXCCL_INFO_BYTES 4096
 typedef struct {
   char internal[FLEXCCL_INFO_BYTES];
 } flexcclInfo_t;
 
-// What a new process needs in order to take part: communicator, epoch, slots, addresses of the
-// neighbours of `slot`. Any live rank calls it; it is local and never waits.
+// What a new process needs in order to take part as `slot`: communicator, epoch, members, the
+// addresses of a few of them. Any live rank calls it; local, waits for nothing.
 FLEXCCL_API ncclResult_t ncclCommExportInfo(ncclComm_t comm, int slot, flexcclInfo_t* info);
 // The new process calls it: listens, and fills `info` with its own address for the survivors.
-// Local; the communicator is usable after ncclCommSetupNewRank.
+// Local. The communicator becomes usable with ncclCommSetupNewRank.
 FLEXCCL_API ncclResult_t ncclInitNewNode(ncclComm_t* comm, const flexcclInfo_t* exported, int slot,
                                          flexcclInfo_t* info);
-// Every survivor calls it. Rank numbers and N stay. The two ring neighbours of `slot` connect anew,
-// everybody else takes the new epoch and returns. On failure the old epoch stays, and the call may
-// be repeated.
+// Every survivor calls it. Rank numbers and N stay. The two ring neighbours of `slot` first make
+// sure that the new process answers (within the deadline); everybody else takes the new epoch and
+// returns, at the latest when a running operation looks up.
 FLEXCCL_API ncclResult_t ncclReplaceNode(ncclComm_t comm, int slot, const flexcclInfo_t* newNode);
-// Every rank calls it: the new rank takes a reserved slot and N grows by one.
+// Every rank calls it, between the same two operations: the new rank takes its slot, N grows by
+// one. Returns when the operations queued before it are done.
 FLEXCCL_API ncclResult_t ncclAddNode(ncclComm_t comm, const flexcclInfo_t* newNode);
-// Every survivor calls it: N shrinks by one, the slot is free for ncclAddNode.
+// Every survivor calls it. N shrinks by one, the slot is free. The others keep their numbers: with
+// slot 1 of 3 removed there are ranks 0 and 2; blocks of gathered buffers lie in the order of the
+// slots. An operation that the removed rank interrupted is redone without it, unless somebody has
+// its result. With nothing interrupted: between the same two operations, as ncclAddNode.
 FLEXCCL_API ncclResult_t ncclRemoveNode(ncclComm_t comm, int slot);
-// The new process calls it last; it blocks until both ring neighbours are connected.
+// The new process calls it last: blocks until both ring neighbours have taken its epoch, at most
+// the deadline. It may be repeated.
 FLEXCCL_API ncclResult_t ncclCommSetupNewRank(ncclComm_t comm);
+
+typedef struct {
+  size_t size;  // set by the caller: sizeof(flexcclState_t)
+  uint32_t epoch;
+  int slot, slots, nranks;
+  int position;            // in the ring: the number of live slots before this one
+  int paused;              // 1: an operation waits for a repair,
+  int suspect;             // of this slot, as far as this rank can tell; -1: none
+  uint64_t entered;        // collectives that were begun here,
+  uint64_t done;           // are complete here,
+  uint64_t all_done;       // are known to be complete everywhere
+  uint64_t operation;      // complete here, batches of sends and receives included
+  uint64_t kept_bytes;     // inputs and outputs that somebody may still need
+  uint64_t record_bytes;   // in use in the memory of flexcclSetRecords,
+  uint64_t record_budget;  // of these
+  uint64_t committed;      // operations whose records are gone for good
+  int recorded;  // 1: every operation after `committed` has its record; 0: one did not fit, or none
+} flexcclState_t;
+// Any thread; never waits.
+FLEXCCL_API ncclResult_t flexcclGetState(ncclComm_t comm, flexcclState_t* state);
+// Free slots that communicators made from now on have beside those of their ranks
+// (FLEXCCL_RESERVED_SLOTS; 0).
+FLEXCCL_API ncclResult_t flexcclSetReservedSlots(int slots);
+// Communicators made from now on keep what a redo needs, and an operation whose peer is gone waits
+// so long for a repair (FLEXCCL_REPAIR_MS; 0: off, a peer that is gone is an error at once).
+FLEXCCL_API ncclResult_t flexcclSetRepair(uint64_t wait_ms);
+
+// Records: from the next operation on, what a replay of this rank needs is written to `base`,
+// memory of the caller that may outlive this process (mapped from a file or a memfd). Each
+// operation is published by one store after its bytes are there, so that the memory is whole at any
+// instant. When it is full, the communicator goes on *unrecorded* and says so once on stderr.
+FLEXCCL_API ncclResult_t flexcclSetRecords(ncclComm_t comm, void* base, size_t bytes);
+// Frees the records of the first `operation` operations: this rank never replays them again.
+FLEXCCL_API ncclResult_t flexcclCommitted(ncclComm_t comm, uint64_t operation);
+// For a new rank, between ncclInitNewNode and ncclCommSetupNewRank: it repeats the operations after
+// the first `operation`. With the records of its predecessor at `base`, those that the predecessor
+// had completed are answered from there, and new records follow; without (base NULL, bytes 0) the
+// others must still keep what is needed. Without this call a new rank starts where the rank was
+// that exported the info.
+FLEXCCL_API ncclResult_t flexcclReplay(ncclComm_t comm, void* base, size_t bytes,
+                                       uint64_t operation);
 
 // ---- For the program that embeds flexccl ----
 
