@@ -91,3 +91,8 @@ SOFTGPU_API unsigned long long softgpu_warp_instructions(int index) {
   if (api::usable() != cudaSuccess || index < 0 || index >= softgpu::device_count()) return 0;
   return softgpu::device(index).warp_instructions();
 }
+
+SOFTGPU_API unsigned long long softgpu_kernel_time_ns(int index) {
+  if (api::usable() != cudaSuccess || index < 0 || index >= softgpu::device_count()) return 0;
+  return softgpu::device(index).kernel_time_ns();
+}

@@ -26,8 +26,10 @@ class Device {
   cudaError_t sticky() const;
   bool active() const { return active_.load(std::memory_order_relaxed); }
   uint64_t warp_instructions() const { return warp_instructions_.load(std::memory_order_relaxed); }
-  void count_instructions(uint64_t n) {
-    warp_instructions_.fetch_add(n, std::memory_order_relaxed);
+  uint64_t kernel_time_ns() const { return kernel_time_ns_.load(std::memory_order_relaxed); }
+  void count_kernel(uint64_t instructions, uint64_t time_ns) {
+    warp_instructions_.fetch_add(instructions, std::memory_order_relaxed);
+    kernel_time_ns_.fetch_add(time_ns, std::memory_order_relaxed);
   }
   void activate() { active_.store(true, std::memory_order_relaxed); }
 
@@ -37,7 +39,7 @@ class Device {
   Scheduler scheduler_;
   std::shared_ptr<Stream> legacy_;
   std::atomic<bool> active_{false};
-  std::atomic<uint64_t> warp_instructions_{0};
+  std::atomic<uint64_t> warp_instructions_{0}, kernel_time_ns_{0};
 };
 
 int device_count();

@@ -7,6 +7,7 @@
 #include "core/device.h"
 #include "core/fault_injection.h"
 #include "core/pointers.h"
+#include "core/profile.h"
 
 namespace softgpu {
 
@@ -44,8 +45,11 @@ cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, Launch launch)
   work.run = [shared, &owner] {
     if (Fault asked = injected_fault()) return asked;
     LaunchStats stats;
+    const uint64_t begin = host_time_ns();
     Fault fault = run_kernel(*shared, pointers().space(), &stats);
-    owner.count_instructions(stats.warp_instructions);
+    const uint64_t time_ns = host_time_ns() - begin;
+    owner.count_kernel(stats.warp_instructions, time_ns);
+    profile_launch(*shared, stats.warp_instructions, time_ns);
     return fault;
   };
   owner.scheduler().submit(stream, std::move(work));

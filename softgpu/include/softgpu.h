@@ -16,6 +16,9 @@ int softgpu_fail(int device, int cuda_error);
 // Warp instructions that a device has executed in this process.
 unsigned long long softgpu_warp_instructions(int device);
 
+// Nanoseconds that a device has spent in kernels in this process, launch cost included.
+unsigned long long softgpu_kernel_time_ns(int device);
+
 // Appends function(data) to a stream (a CUstream or cudaStream_t, 0, 1 and 2 included). Unlike a
 // host function it runs on the thread that executes the device's work, without a thread switch: it
 // must not block and must not call any function of this library. Like a host function it never runs
