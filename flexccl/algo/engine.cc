@@ -52,8 +52,8 @@ Engine::~Engine() {
 }
 
 void Engine::close() {
-  Endpoint::process().remove(
-      {self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.ring.rank)});
+  Endpoint::process().remove({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.ring.rank)},
+                             inbox_);
   for (auto& peer : peers_) {
     peer->out.reset();
     peer->in = nullptr;

@@ -21,7 +21,12 @@ struct Address {
 };
 static_assert(sizeof(Address) == 32);
 
-enum class LinkKind : std::uint32_t { kShm = 1, kTcp = 2 };
+// kControl: no link, but one question and its answer (control.h).
+enum class LinkKind : std::uint32_t { kShm = 1, kTcp = 2, kControl = 3 };
+
+// In place of the version in a welcome: the destination has not reached the epoch of the hello yet.
+// It is not signed: all it can bring about is another attempt.
+inline constexpr std::uint32_t kComeAgain = 0xffffffff;
 
 // The accepting side speaks first, so that each hello is bound to one connection.
 struct Challenge {

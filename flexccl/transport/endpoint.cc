@@ -57,6 +57,27 @@ Bytes16 welcome_mac(const Key& key, const Hello& hello) {
   return keyed_hash(key, bytes_of(hello.mac));
 }
 
+Hello greet(int socket, const LinkRequest& request, LinkKind kind, std::span<const int> fds) {
+  Challenge challenge;
+  receive_all(socket, &challenge, sizeof challenge, request.deadline, "its challenge");
+  if (challenge.magic != kMagic || challenge.version != kWireVersion)
+    fail(ncclRemoteError, "it speaks version [", challenge.version, "] of the protocol, not [",
+         kWireVersion, "]");
+  Hello hello{.magic = kMagic,
+              .version = kWireVersion,
+              .key = fingerprint(request.key),
+              .comm = request.inbox.comm,
+              .epoch = request.inbox.epoch,
+              .source = request.source,
+              .destination = request.inbox.destination,
+              .kind = kind,
+              .nonce = random_bytes16(),
+              .mac = {}};
+  hello.mac = hello_mac(request.key, challenge, hello);
+  send_all(socket, &hello, sizeof hello, fds);
+  return hello;
+}
+
 Endpoint& Endpoint::process() {
   read_faults_from_environment();
   static Endpoint* const endpoint = std::unique_ptr<Endpoint>(new Endpoint).release();
@@ -83,16 +104,24 @@ void Endpoint::add(const InboxName& name, std::shared_ptr<Inbox> inbox) {
   inboxes_changed_.notify_all();
 }
 
-void Endpoint::remove(const InboxName& name) {
+void Endpoint::remove(const InboxName& name, const std::shared_ptr<Inbox>& inbox) {
   const std::scoped_lock lock(mutex_);
-  if (!inboxes_.erase(name)) return;
+  const auto found = inboxes_.find(name);
+  if (found == inboxes_.end() || found->second != inbox) return;
+  inboxes_.erase(found);
   ended_.push_back(name);
   if (ended_.size() > kEndedRemembered) ended_.pop_front();
   inboxes_changed_.notify_all();
 }
 
+std::shared_ptr<Inbox> Endpoint::find(const InboxName& name) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = inboxes_.find(name);
+  return found == inboxes_.end() ? nullptr : found->second;
+}
+
 bool Endpoint::has_ended(const InboxName& name) const {
-  return std::find(ended_.begin(), ended_.end(), name) != ended_.end();
+  return !inboxes_.contains(name) && std::find(ended_.begin(), ended_.end(), name) != ended_.end();
 }
 
 void Endpoint::serve() {
@@ -145,12 +174,29 @@ bool Endpoint::advance(Caller& caller) {
   const Hello& hello = caller.hello;
   const InboxName name{hello.comm, hello.epoch, hello.destination};
   if (has_ended(name)) return false;
-  if (!inboxes_.contains(name)) return std::chrono::steady_clock::now() < caller.deadline;
+  const auto inbox = inboxes_.find(name);
+  if (hello.kind == LinkKind::kControl)
+    return answer(caller, inbox == inboxes_.end() ? nullptr : inbox->second);
+  if (inbox == inboxes_.end()) return std::chrono::steady_clock::now() < caller.deadline;
+  if (hello.epoch < inbox->second->epoch()) return ++refused_, false;
   try {
+    if (hello.epoch > inbox->second->epoch()) {
+      const Welcome later{kMagic, kComeAgain, {}};
+      send_all(caller.socket.get(), &later, sizeof later);
+      return false;
+    }
     if (!deliver(caller)) ++refused_;
   } catch (const Error&) {
     ++refused_;
   }
+  return false;
+}
+
+bool Endpoint::answer(Caller& caller, const std::shared_ptr<Inbox>& inbox) {
+  const Hello& hello = caller.hello;
+  if (!inbox || !inbox->responder() ||
+      !answer_apart(std::move(caller.socket), keys_.at(hello.key), hello, inbox->responder()))
+    ++refused_;
   return false;
 }
 
@@ -195,6 +241,8 @@ std::unique_ptr<Outbound> Endpoint::connect_loopback(const LinkRequest& request,
          "] in time");
   if (has_ended(request.inbox)) fail(ncclRemoteError, "its communicator is gone");
   const auto inbox = inboxes_.at(request.inbox);
+  if (inbox->epoch() < request.inbox.epoch) fail(ncclInProgress, "it has not reached the epoch");
+  if (inbox->epoch() > request.inbox.epoch) fail(ncclRemoteError, "it is in a later epoch");
   auto memory = Memory::create(kFifoMemoryBytes);
   auto inbound = with_faults(
       std::make_unique<FifoInbound>(memory, own, Fd()),
@@ -221,28 +269,14 @@ std::unique_ptr<Outbound> Endpoint::connect_link(const Address& to, const LinkRe
   if (transport == flexcclLoopback) return connect_loopback(request, own);
   const bool shm = transport == flexcclShm;
   Fd socket = shm ? connect_unix(to.process) : connect_tcp(to.ipv4, to.port, request.deadline);
-  Challenge challenge;
-  receive_all(socket.get(), &challenge, sizeof challenge, request.deadline, "its challenge");
-  if (challenge.magic != kMagic || challenge.version != kWireVersion)
-    fail(ncclRemoteError, "it speaks version [", challenge.version, "] of the protocol, not [",
-         kWireVersion, "]");
-  Hello hello{.magic = kMagic,
-              .version = kWireVersion,
-              .key = fingerprint(request.key),
-              .comm = request.inbox.comm,
-              .epoch = request.inbox.epoch,
-              .source = request.source,
-              .destination = request.inbox.destination,
-              .kind = shm ? LinkKind::kShm : LinkKind::kTcp,
-              .nonce = random_bytes16(),
-              .mac = {}};
-  hello.mac = hello_mac(request.key, challenge, hello);
   auto memory = shm ? Memory::create(kFifoMemoryBytes) : nullptr;
   const int fds[] = {memory ? memory->fd() : -1, own.fd()};
-  send_all(socket.get(), &hello, sizeof hello, std::span(fds, shm ? 2 : 0));
+  const Hello hello = greet(socket.get(), request, shm ? LinkKind::kShm : LinkKind::kTcp,
+                            std::span(fds, shm ? 2 : 0));
   Welcome welcome;
   std::vector<Fd> bells;
   receive_all(socket.get(), &welcome, sizeof welcome, request.deadline, "its welcome", &bells);
+  if (welcome.version == kComeAgain) fail(ncclInProgress, "it has not reached the epoch");
   if (!equal_macs(welcome.mac, welcome_mac(request.key, hello)))
     fail(ncclRemoteError, "its welcome is not signed with the key of the job");
   if (!shm) return std::make_unique<TcpOutbound>(std::move(socket));

@@ -29,6 +29,9 @@ struct LinkRequest {
   Deadline deadline;
 };
 
+// The connecting side's first step, on a new connection: answers the challenge with a hello.
+Hello greet(int socket, const LinkRequest& request, LinkKind kind, std::span<const int> fds);
+
 class Endpoint {
  public:
   // Made at first use, never destroyed: its thread serves until the process ends.
@@ -38,7 +41,10 @@ class Endpoint {
   // Must come before the address is told to anybody who may use the key.
   void learn_key(const Key& key);
   void add(const InboxName& name, std::shared_ptr<Inbox> inbox);
-  void remove(const InboxName& name);
+  // Has no effect when a successor has taken the place of `inbox`.
+  void remove(const InboxName& name, const std::shared_ptr<Inbox>& inbox);
+  std::shared_ptr<Inbox> find(const InboxName& name);
+  // Throws ncclInProgress when the other side has not reached the epoch yet.
   std::unique_ptr<Outbound> connect(const Address& to, const LinkRequest& request,
                                     const Doorbell& own);
   // Connections that were refused so far: wrong key, wrong version, garbage, a link twice.
@@ -60,8 +66,10 @@ class Endpoint {
   // False: the caller is done with, one way or the other.
   bool advance(Caller& caller);
   bool authentic(const Caller& caller);
-  bool has_ended(const InboxName& name) const;  // precondition: mutex_ is held
-  bool deliver(Caller& caller);                 // precondition: mutex_ is held
+  // Precondition of these: mutex_ is held.
+  bool has_ended(const InboxName& name) const;
+  bool deliver(Caller& caller);
+  bool answer(Caller& caller, const std::shared_ptr<Inbox>& inbox);
   std::unique_ptr<Inbound> inbound(Caller& caller);
   std::unique_ptr<Outbound> connect_link(const Address& to, const LinkRequest& request,
                                          const Doorbell& own);

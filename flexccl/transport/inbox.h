@@ -2,24 +2,46 @@
 #ifndef FLEXCCL_TRANSPORT_INBOX_H_
 #define FLEXCCL_TRANSPORT_INBOX_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
+#include "transport/control.h"
 #include "transport/doorbell.h"
 #include "transport/link.h"
 
 namespace flexccl {
 
+// The epoch is that of whoever calls; the inbox of a rank is one and the same in all epochs.
 struct InboxName {
   std::uint64_t comm;
   std::uint32_t epoch, destination;
-  auto operator<=>(const InboxName&) const = default;
+  friend bool operator==(const InboxName& a, const InboxName& b) {
+    return a.comm == b.comm && a.destination == b.destination;
+  }
+  friend bool operator<(const InboxName& a, const InboxName& b) {
+    return std::tie(a.comm, a.destination) < std::tie(b.comm, b.destination);
+  }
 };
 
 class Inbox {
  public:
+  explicit Inbox(std::uint32_t epoch = 0, std::shared_ptr<Responder> responder = nullptr)
+      : epoch_(epoch), responder_(std::move(responder)) {}
+  // Links of earlier epochs are refused, callers of later ones are asked to come again.
+  std::uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+  // What `source` had is over: its successor may connect. The communicator's thread calls these.
+  void enter(std::uint32_t epoch) { epoch_.store(epoch, std::memory_order_release); }
+  void drop(std::uint32_t source) {
+    const std::scoped_lock lock(mutex_);
+    links_.erase(source);
+  }
+  // Answers questions of other ranks (control.h); may be null.
+  const std::shared_ptr<Responder>& responder() const { return responder_; }
+
   // False when there is a link from this slot already: a second one can only be an imposter.
   bool add(std::uint32_t source, std::unique_ptr<Inbound> link) {
     const std::scoped_lock lock(mutex_);
@@ -43,6 +65,8 @@ class Inbox {
   std::mutex mutex_;
   std::map<std::uint32_t, std::unique_ptr<Inbound>> links_;
   Doorbell doorbell_;
+  std::atomic<std::uint32_t> epoch_;
+  const std::shared_ptr<Responder> responder_;
 };
 
 }  // namespace flexccl

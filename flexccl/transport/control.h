@@ -1,0 +1,81 @@
+// One question of a rank to another one and its answer, beside all links: what a repair needs to
+// know or to fetch. The asked rank's thread is not needed; a thread of the endpoint answers.
+#ifndef FLEXCCL_TRANSPORT_CONTROL_H_
+#define FLEXCCL_TRANSPORT_CONTROL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/key.h"
+#include "flexccl.h"
+#include "transport/address.h"
+#include "transport/memory.h"
+#include "transport/socket.h"
+
+namespace flexccl {
+
+enum class Verb : std::uint32_t {
+  kStatus = 1,   // how far is it?
+  kOutput = 2,   // bytes of the result of a collective
+  kInput = 3,    // bytes of its own contribution to one, premultiplied if the operation says so
+  kMessage = 4,  // the message `sequence` that it sent to the asking rank
+  kAddress = 5,  // where is slot `offset`?
+};
+
+struct Question {
+  std::uint32_t magic = kMagic;
+  Verb verb = Verb::kStatus;
+  std::uint32_t slot = 0, epoch = 0;  // of the asking rank
+  std::uint64_t sequence = 0, offset = 0, bytes = 0;
+  std::uint64_t mac = 0;  // over the hello's mac and everything above
+};
+static_assert(sizeof(Question) == 48);
+
+enum class Standing : std::uint32_t {
+  kHere = 0,
+  kNotYet = 1,  // another epoch, or the operation was not begun here: ask again
+  kGone = 2,    // not kept here (any longer)
+};
+
+// The counters of messages are those between the two ranks. "At the fence": when it took its epoch.
+struct Answer {
+  std::uint32_t magic = kMagic;
+  Standing standing = Standing::kHere;
+  std::uint32_t epoch = 0, padding = 0;
+  std::uint64_t done = 0, done_at_fence = 0, serves_after = 0;
+  std::uint64_t sent_at_fence = 0, sent = 0, received = 0;
+  Address address = {};     // of kAddress
+  std::uint64_t bytes = 0;  // that follow
+  std::uint64_t mac = 0;    // over the question's mac and everything above
+};
+static_assert(sizeof(Answer) == 112);
+
+class Responder {
+ public:
+  virtual ~Responder() = default;
+  // From any thread. `payload` stays valid as long as `owner` does.
+  virtual Answer answer(const Question& question, std::shared_ptr<const void>* owner,
+                        std::span<const std::byte>* payload) = 0;
+};
+
+// Who is asked, and how he is reached.
+struct Asked {
+  Address address;
+  std::uint64_t comm;
+  std::uint32_t slot;
+  flexcclTransport_t transport;
+  Key key;
+  Deadline deadline;
+};
+// `to` gets the bytes; an answer with another number of bytes is an error. Throws ncclRemoteError.
+Answer ask(const Asked& whom, Question question, std::span<std::byte> to = {});
+
+// Answers in a thread of its own. False: there are too many of them already.
+bool answer_apart(Fd socket, const Key& key, const Hello& hello,
+                  std::shared_ptr<Responder> responder);
+
+}  // namespace flexccl
+
+#endif  // FLEXCCL_TRANSPORT_CONTROL_H_
