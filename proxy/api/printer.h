@@ -30,6 +30,7 @@ class Printer {
   void module(const char* name, uint64_t value) { handle(name, "module", value); }
   void kernel(const char* name, uint64_t value) { handle(name, "kernel", value); }
   void cublas(const char* name, uint64_t value) { handle(name, "cublas", value); }
+  void comm(const char* name, uint64_t value) { handle(name, "comm", value); }
   void blas(const char* name, const BlasState& state);
   void scalar(const char* name, const Scalar& value);
   void result(const char* name, uint64_t value) { device_ptr(name, value); }

@@ -7,14 +7,15 @@ namespace pyft::backend {
 namespace {
 
 constexpr const char* kFiles[] = {"libcudart.so.13", "libcuda.so.1", "libcublas.so.13",
-                                  "libcublasLt.so.13"};
-static_assert(static_cast<int>(Library::cublasLt) == 3);
+                                  "libcublasLt.so.13", "libnccl.so.2"};
+constexpr int kFileCount = 5;
+static_assert(static_cast<int>(Library::nccl) == kFileCount - 1);
 
 }  // namespace
 
 bool load_cuda(Table* table, std::string* error) {
-  void* handles[4] = {};
-  for (int i = 0; i < 4; ++i) {
+  void* handles[kFileCount] = {};
+  for (int i = 0; i < kFileCount; ++i) {
     handles[i] = dlopen(kFiles[i], RTLD_NOW | RTLD_LOCAL);
     if (handles[i]) continue;
     *error = std::string("[") + kFiles[i] + "] does not load: " + dlerror();

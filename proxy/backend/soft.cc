@@ -13,14 +13,38 @@ bool load(const char* library, Table* table, Extras* extras, std::string* error)
   return soft ? load_soft(library, table, extras, error) : load_cuda(table, error);
 }
 
+namespace {
+
+// The library of collectives lies beside the soft GPU and is told how to put work into its streams.
+bool load_collectives(const std::string& softgpu, void* handle, void** out, std::string* error) {
+  const std::string folder = softgpu.substr(0, softgpu.find_last_of('/') + 1);
+  const std::string path = folder + "libpyft_collectives.so";
+  // Loaded first, so that the second finds it by its name, whatever folders links lead to.
+  const void* flexccl = dlopen((folder + "libflexccl.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  *out = flexccl ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!*out) {
+    *error = std::string("the library of collectives does not load: ") + dlerror();
+    return false;
+  }
+  const auto use = reinterpret_cast<int (*)(void*)>(dlsym(*out, "pyft_collectives_use"));
+  if (use && use(handle) == 0) return true;
+  *error = "the library of collectives [" + path + "] does not fit the soft GPU [" + softgpu + "]";
+  return false;
+}
+
+}  // namespace
+
 bool load_soft(const char* path, Table* table, Extras* extras, std::string* error) {
   void* const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     *error = std::string("the soft GPU does not load: ") + dlerror();
     return false;
   }
-  for_each_function(
-      *table, [handle](const char* name, Library, void** slot) { *slot = dlsym(handle, name); });
+  void* collectives = nullptr;
+  if (!load_collectives(path, handle, &collectives, error)) return false;
+  for_each_function(*table, [=](const char* name, Library library, void** slot) {
+    *slot = dlsym(library == Library::nccl ? collectives : handle, name);
+  });
   extras->publish = reinterpret_cast<decltype(&softgpu_publish)>(dlsym(handle, "softgpu_publish"));
   extras->work = reinterpret_cast<decltype(&softgpu_work)>(dlsym(handle, "softgpu_work"));
   return true;

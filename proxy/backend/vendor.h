@@ -6,5 +6,6 @@
 #include <cublas_api.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <flexccl.h>  // NCCL's types and prototypes
 
 #endif  // PYFT_BACKEND_VENDOR_H_

@@ -1,418 +1,288 @@
-// NCCL for communicators of one rank: what `torchrun --nproc-per-node 1` makes. Every collective is
-// then a copy in stream order, or nothing at all when it is in place. More ranks are refused.
-#include <unistd.h>
+#include "client/nccl.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <cstdio>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <utility>
+#include <span>
+#include <thread>
 #include <vector>
 
-#include "client/copy.h"
+#include "client/handles.h"
 
-using namespace pyft;          // NOLINT
-using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
-
-// The part of NCCL's ABI (2.28.9) that is used here; its header is in no package the build needs.
-enum ncclResult_t {
-  ncclSuccess = 0,
-  ncclUnhandledCudaError = 1,
-  ncclInvalidArgument = 4,
-  ncclInvalidUsage = 5,
-};
-enum ncclDataType_t : int { ncclNumTypes = 12 };
-enum ncclRedOp_t : int { ncclNumOps = 5 };
-enum ncclScalarResidence_t : int {};
-struct ncclConfig_t;
-struct ncclWindow_vidmem;
-struct ncclUniqueId {
-  char internal[128];
-};
-struct ncclComm {
-  int device;
-};
-using ncclComm_t = ncclComm*;
-
+namespace pyft::client {
 namespace {
 
-constexpr int kVersion = 22809;  // what PyTorch 2.11 was compiled with
-constexpr int kNoColor = -1;
-
-struct Communicators {
-  std::mutex mutex;
-  std::map<const ncclComm*, std::unique_ptr<ncclComm>> live;
-};
-
-// Never destroyed: PyTorch's watchdog threads ask for communicators while the process exits.
-Communicators& communicators() {
-  static auto* const all = new Communicators;
-  return *all;
-}
-
-// A send or receive whose other half comes later in the group.
-struct Half {
-  ncclComm_t comm;
-  uint64_t address;
-  size_t bytes;
-  cudaStream_t stream;
-};
-
-struct Group {
-  int depth = 0;
-  std::vector<Half> sends, receives;
-};
-thread_local Group group;
 thread_local std::string last_sentence;
 
-ncclResult_t refuse(ncclResult_t code, const std::string& sentence) {
-  last_sentence = sentence;
-  say(sentence);
-  return code;
+// What the three ways to make a communicator have in common. `command` has the handle and the error
+// base filled in; the answer brings rank and size.
+struct Creation {
+  uint64_t handle = 0;
+  Communicator* communicator = nullptr;
+};
+
+Creation mint(Device& device) {
+  const auto make = [](uint64_t handle, void* context) -> void* {
+    return new Communicator(*static_cast<Device*>(context), handle, Handle{handle}.index());
+  };
+  const uint64_t handle = mint_word_handle(HandleKind::kCommunicator, make, &device);
+  if (!handle) return {};
+  auto* made = static_cast<Communicator*>(find_word_handle(handle, HandleKind::kCommunicator));
+  made->error_base = device.next_value(made->word);
+  for (int code = 1; code < ncclNumResults; ++code) device.next_value(made->word);
+  return {handle, made};
 }
 
-bool known(const ncclComm* comm) {
-  Communicators& all = communicators();
-  const std::scoped_lock lock(all.mutex);
-  return all.live.contains(comm);
+std::string text_of(const Reply& reply) {
+  return {reinterpret_cast<const char*>(reply.data.data()), reply.data.size()};
 }
 
-ncclResult_t unknown(const char* call) {
-  return refuse(ncclInvalidArgument, std::string("[") + call + "] got no live communicator");
+// A sentence from the server's library needs no name of the call before it.
+ncclResult_t refused_by_server(const Reply& reply) {
+  last_sentence = text_of(reply);
+  say(last_sentence);
+  return static_cast<ncclResult_t>(reply.code);
 }
 
-ncclResult_t create(const char* call, ncclComm_t* comm, int ranks, int rank, int device) {
-  if (!comm)
-    return refuse(ncclInvalidArgument, std::string("[") + call + "] got no result pointer");
+template <class Command>
+ncclResult_t create(Call call, const Command& command, const Creation& made, Bytes payload,
+                    ncclComm_t* out) {
+  Reply reply;
+  const cudaError_t error = made.communicator->device.call(static_cast<uint16_t>(call),
+                                                           bytes_of(command), &reply, {}, payload);
+  // A colour of "none" makes no communicator.
+  if (error == cudaSuccess && reply.code == 0 && reply.values[1] != 0) {
+    made.communicator->rank = static_cast<int>(reply.values[0]);
+    made.communicator->size = static_cast<int>(reply.values[1]);
+    *out = reinterpret_cast<ncclComm_t>(made.handle);
+    return ncclSuccess;
+  }
+  end_word_handle(made.handle, HandleKind::kCommunicator);
+  if (error != cudaSuccess) return nccl_result(error);
+  return reply.code ? refused_by_server(reply) : ncclSuccess;
+}
+
+ncclResult_t init(const char* call, int ordinal, ncclComm_t* comm, int ranks, int rank,
+                  std::span<const ncclUniqueId> ids) {
+  if (!comm || ids.empty() || !ids.data())
+    return refuse_nccl(call, ncclInvalidArgument, "got no result pointer or no unique id");
   *comm = nullptr;
-  if (ranks > 1) {
-    return refuse(ncclInvalidUsage,
-                  std::string("[") + call + "] with [" + std::to_string(ranks) +
-                      "] ranks: collectives over several ranks are not in this version");
-  }
-  if (ranks != 1 || rank != 0) {
-    return refuse(ncclInvalidArgument, std::string("[") + call + "] with rank [" +
-                                           std::to_string(rank) + "] of [" + std::to_string(ranks) +
-                                           "]");
-  }
-  auto made = std::make_unique<ncclComm>(ncclComm{device});
-  Communicators& all = communicators();
-  const std::scoped_lock lock(all.mutex);
-  *comm = made.get();
-  all.live.emplace(made.get(), std::move(made));
+  if (ranks < 1 || rank < 0 || rank >= ranks)
+    return refuse_nccl(
+        call, ncclInvalidArgument,
+        "with rank [" + std::to_string(rank) + "] of [" + std::to_string(ranks) + "]");
+  cudaError_t error;
+  Device* device = attach(ordinal, &error);
+  if (!device) return nccl_result(error);
+  const Creation made = mint(*device);
+  if (!made.handle) return refuse_nccl(call, ncclSystemError, "finds no free completion word");
+  return create(
+      Call::ncclCommInitRankScalable,
+      cmd::ncclCommInitRankScalable{made.handle, ranks, rank, made.communicator->error_base}, made,
+      std::as_bytes(ids), comm);
+}
+
+ncclResult_t unique_id(ncclUniqueId* out) {
+  cudaError_t error;
+  Device* device = attached(&error);
+  if (!device) return nccl_result(error);
+  Reply reply;
+  error = device->call(static_cast<uint16_t>(Call::ncclGetUniqueId),
+                       bytes_of(cmd::ncclGetUniqueId{}), &reply);
+  if (error != cudaSuccess) return nccl_result(error);
+  if (reply.code) return refused_by_server(reply);
+  if (reply.data.size() != sizeof *out) return ncclInternalError;
+  std::memcpy(out, reply.data.data(), sizeof *out);
   return ncclSuccess;
 }
 
-ncclResult_t create_here(const char* call, ncclComm_t* comm, int ranks, int rank) {
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
-  return create(call, comm, ranks, rank, device);
+// Sends a command about one communicator and waits.
+template <class Command>
+ncclResult_t confirm(Communicator& communicator, Call call, const Command& command, Reply* reply) {
+  const cudaError_t error =
+      communicator.device.call(static_cast<uint16_t>(call), bytes_of(command), reply);
+  if (error != cudaSuccess) return nccl_result(error);
+  return reply->code ? refused_by_server(*reply) : ncclSuccess;
 }
 
-ncclResult_t end(const char* call, ncclComm_t comm) {
+template <class Command>
+ncclResult_t end(const char* name, Call call, ncclComm_t comm) {
   if (!comm) return ncclSuccess;
-  Communicators& all = communicators();
-  const std::scoped_lock lock(all.mutex);
-  return all.live.erase(comm) ? ncclSuccess : unknown(call);
-}
-
-// 0 for a number that is no data type.
-size_t bytes_of(ncclDataType_t type) {
-  constexpr uint8_t kBytes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-  return type >= 0 && type < ncclNumTypes ? kBytes[type] : 0;
-}
-
-ncclResult_t move(uint64_t to, uint64_t from, size_t bytes, cudaStream_t stream) {
-  if (to == from || bytes == 0) return ncclSuccess;
-  return copy(to, from, bytes, stream, false) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
-}
-
-// What every collective is with one rank: the input becomes the output, in stream order. Any
-// reduction of one operand is that operand.
-ncclResult_t collective(const char* call, const void* from, void* to, size_t count,
-                        ncclDataType_t type, int operation, int root, ncclComm_t comm,
-                        cudaStream_t stream) {
-  if (!known(comm)) return unknown(call);
-  if (!bytes_of(type) || operation < 0 || operation >= ncclNumOps || root != 0) {
-    return refuse(ncclInvalidArgument, std::string("[") + call + "] with data type [" +
-                                           std::to_string(type) + "], operation [" +
-                                           std::to_string(operation) + "], root [" +
-                                           std::to_string(root) + "]");
-  }
-  return move(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from),
-              count * bytes_of(type), stream);
-}
-
-ncclResult_t queue_half(const char* call, std::vector<Half>& halves, const void* buffer,
-                        size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                        cudaStream_t stream) {
-  if (!known(comm)) return unknown(call);
-  if (!bytes_of(type) || peer != 0) {
-    return refuse(ncclInvalidArgument, std::string("[") + call + "] with data type [" +
-                                           std::to_string(type) + "], peer [" +
-                                           std::to_string(peer) + "] of a single rank");
-  }
-  if (!group.depth) {
-    return refuse(ncclInvalidUsage, std::string("[") + call +
-                                        "] to the own rank outside a group would wait for ever");
-  }
-  halves.push_back({comm, reinterpret_cast<uint64_t>(buffer), count * bytes_of(type), stream});
-  return ncclSuccess;
-}
-
-// Carries out one send with the first receive of the same communicator.
-ncclResult_t match(const Half& send, std::vector<Half>& receives) {
-  const auto receive = std::ranges::find(receives, send.comm, &Half::comm);
-  if (receive == receives.end())
-    return refuse(ncclInvalidUsage, "[ncclGroupEnd] a send to the own rank has no receive");
-  const Half to = *receive;
-  receives.erase(receive);
-  if (to.bytes != send.bytes || to.stream != send.stream)
-    return refuse(ncclInvalidUsage, "[ncclGroupEnd] send of [" + std::to_string(send.bytes) +
-                                        "] and receive of [" + std::to_string(to.bytes) +
-                                        "] bytes: sizes and streams have to be the same");
-  return move(to.address, send.address, send.bytes, send.stream);
+  Communicator* communicator = communicator_of(comm);
+  if (!communicator) return no_communicator(name);
+  Reply reply;
+  const ncclResult_t result = confirm(*communicator, call, Command{communicator->handle}, &reply);
+  end_word_handle(communicator->handle, HandleKind::kCommunicator);
+  return result;
 }
 
 }  // namespace
 
-PYFT_API ncclResult_t ncclGetVersion(int* version) {
-  enter(Api::ncclGetVersion);
-  if (!version) return ncclInvalidArgument;
-  *version = kVersion;
-  return ncclSuccess;
+Communicator* communicator_of(const ncclComm* handle) {
+  return static_cast<Communicator*>(
+      find_word_handle(reinterpret_cast<uint64_t>(handle), HandleKind::kCommunicator));
 }
+
+ncclResult_t async_error(Communicator& c) {
+  if (!c.device.reached(c.word, c.error_base + 1)) return ncclSuccess;
+  int code = ncclNumResults - 1;
+  while (code > 1 && !c.device.reached(c.word, c.error_base + static_cast<uint64_t>(code))) --code;
+  const std::scoped_lock lock(c.mutex);
+  if (!c.sentence.empty()) return static_cast<ncclResult_t>(code);
+  Reply reply;
+  const auto call = static_cast<uint16_t>(Call::ncclGetLastError);
+  const cudaError_t asked = c.device.call(call, bytes_of(cmd::ncclGetLastError{c.handle}), &reply);
+  c.sentence = asked == cudaSuccess ? text_of(reply) : "the server is gone";
+  say(c.sentence);
+  return static_cast<ncclResult_t>(code);
+}
+
+ncclResult_t refuse_nccl(const char* call, ncclResult_t code, const std::string& why) {
+  last_sentence = std::string("[") + call + "] " + why;
+  say(last_sentence);
+  return code;
+}
+
+ncclResult_t no_communicator(const char* call) {
+  return refuse_nccl(call, ncclInvalidArgument, "got no live communicator");
+}
+
+const std::string& last_nccl_sentence() {
+  return last_sentence;
+}
+
+ncclResult_t nccl_result(cudaError_t error) {
+  if (error == cudaSuccess) return ncclSuccess;
+  last_sentence = std::string("a CUDA call failed: ") + cudaGetErrorString(error);
+  return ncclUnhandledCudaError;
+}
+
+}  // namespace pyft::client
+
+using namespace pyft;          // NOLINT
+using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   enter(Api::ncclGetUniqueId);
-  static std::atomic<unsigned> count{0};
-  if (!uniqueId) return ncclInvalidArgument;
-  *uniqueId = {};  // nobody else joins, so it only has to differ from this process's others
-  snprintf(uniqueId->internal, sizeof uniqueId->internal, "single rank %d.%u", getpid(), ++count);
-  return ncclSuccess;
+  if (!uniqueId) return refuse_nccl(__func__, ncclInvalidArgument, "got no result pointer");
+  return unique_id(uniqueId);
 }
 
 PYFT_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId,
                                        int rank) {
   enter(Api::ncclCommInitRank);
-  return create_here(__func__, comm, nranks, rank);
+  return init(__func__, current_device(), comm, nranks, rank, {&commId, 1});
 }
 
 PYFT_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId,
                                              int rank, ncclConfig_t* config) {
   enter(Api::ncclCommInitRankConfig);
-  return create_here(__func__, comm, nranks, rank);
+  return init(__func__, current_device(), comm, nranks, rank, {&commId, 1});
 }
 
 PYFT_API ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
                                                ncclUniqueId* commIds, ncclConfig_t* config) {
   enter(Api::ncclCommInitRankScalable);
-  return create_here(__func__, newcomm, nranks, myrank);
+  const size_t count = nId > 0 ? static_cast<size_t>(nId) : 0;
+  return init(__func__, current_device(), newcomm, nranks, myrank, {commIds, count});
 }
 
 PYFT_API ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
   enter(Api::ncclCommInitAll);
-  return create(__func__, comm, ndev, 0, devlist ? devlist[0] : 0);
+  if (!comm || ndev < 1) return refuse_nccl(__func__, ncclInvalidArgument, "got no devices");
+  ncclUniqueId id;
+  if (const ncclResult_t error = unique_id(&id); error != ncclSuccess) return error;
+  // Every rank waits for the others, in a server of its own.
+  std::vector<ncclResult_t> results(static_cast<size_t>(ndev), ncclSuccess);
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < ndev; ++rank) {
+    ranks.emplace_back([&, rank] {
+      results[static_cast<size_t>(rank)] = init("ncclCommInitAll", devlist ? devlist[rank] : rank,
+                                                &comm[rank], ndev, rank, {&id, 1});
+    });
+  }
+  ranks.clear();
+  const auto failed = std::ranges::find_if(results, [](ncclResult_t r) { return r; });
+  return failed == results.end() ? ncclSuccess : *failed;
 }
 
 PYFT_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
                                     ncclConfig_t* config) {
   enter(Api::ncclCommSplit);
-  if (!known(comm)) return unknown(__func__);
-  if (color != kNoColor) return create(__func__, newcomm, 1, 0, comm->device);
-  if (newcomm) *newcomm = nullptr;
-  return ncclSuccess;
+  Communicator* parent = communicator_of(comm);
+  if (!parent || !newcomm) return no_communicator(__func__);
+  *newcomm = nullptr;
+  const Creation made = mint(parent->device);
+  if (!made.handle) return refuse_nccl(__func__, ncclSystemError, "finds no free completion word");
+  return create(
+      Call::ncclCommSplit,
+      cmd::ncclCommSplit{made.handle, parent->handle, color, key, made.communicator->error_base},
+      made, {}, newcomm);
+}
+
+PYFT_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
+                                     ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+  enter(Api::ncclCommShrink);
+  Communicator* parent = communicator_of(comm);
+  if (!parent || !newcomm) return no_communicator(__func__);
+  *newcomm = nullptr;
+  if (!excludeRanksList || excludeRanksCount < 1 || excludeRanksCount > parent->size)
+    return refuse_nccl(__func__, ncclInvalidArgument,
+                       "excludes [" + std::to_string(excludeRanksCount) + "] ranks");
+  const Creation made = mint(parent->device);
+  if (!made.handle) return refuse_nccl(__func__, ncclSystemError, "finds no free completion word");
+  const std::span<const int> excluded(excludeRanksList, static_cast<size_t>(excludeRanksCount));
+  return create(Call::ncclCommShrink,
+                cmd::ncclCommShrink{made.handle, parent->handle, excludeRanksCount, shrinkFlags,
+                                    made.communicator->error_base},
+                made, std::as_bytes(excluded), newcomm);
 }
 
 PYFT_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   enter(Api::ncclCommFinalize);
-  return known(comm) ? ncclSuccess : unknown(__func__);
+  Communicator* communicator = communicator_of(comm);
+  if (!communicator) return no_communicator(__func__);
+  Reply reply;
+  return confirm(*communicator, Call::ncclCommFinalize, cmd::ncclCommFinalize{communicator->handle},
+                 &reply);
 }
 
 PYFT_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   enter(Api::ncclCommDestroy);
-  return end(__func__, comm);
+  return end<cmd::ncclCommDestroy>(__func__, Call::ncclCommDestroy, comm);
 }
 
 PYFT_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   enter(Api::ncclCommAbort);
-  return end(__func__, comm);
-}
-
-PYFT_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
-  enter(Api::ncclCommGetAsyncError);
-  if (!asyncError || !known(comm)) return unknown(__func__);
-  *asyncError = ncclSuccess;
-  return ncclSuccess;
-}
-
-PYFT_API ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
-  enter(Api::ncclCommCount);
-  if (!count || !known(comm)) return unknown(__func__);
-  *count = 1;
-  return ncclSuccess;
-}
-
-PYFT_API ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
-  enter(Api::ncclCommCuDevice);
-  if (!device || !known(comm)) return unknown(__func__);
-  *device = comm->device;
-  return ncclSuccess;
-}
-
-PYFT_API ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
-  enter(Api::ncclCommUserRank);
-  if (!rank || !known(comm)) return unknown(__func__);
-  *rank = 0;
-  return ncclSuccess;
-}
-
-PYFT_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size,
-                                       void** handle) {
-  enter(Api::ncclCommRegister);
-  if (!handle || !known(comm)) return unknown(__func__);
-  *handle = buff;
-  return ncclSuccess;
-}
-
-PYFT_API ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
-  enter(Api::ncclCommDeregister);
-  return known(comm) ? ncclSuccess : unknown(__func__);
-}
-
-PYFT_API ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size,
-                                             ncclWindow_vidmem** win, int winFlags) {
-  enter(Api::ncclCommWindowRegister);
-  if (!win || !known(comm)) return unknown(__func__);
-  *win = nullptr;  // NCCL's answer where windows bring nothing
-  return ncclSuccess;
-}
-
-PYFT_API ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_vidmem* win) {
-  enter(Api::ncclCommWindowDeregister);
-  return known(comm) ? ncclSuccess : unknown(__func__);
-}
-
-PYFT_API ncclResult_t ncclMemAlloc(void** ptr, size_t size) {
-  enter(Api::ncclMemAlloc);
-  return cudaMalloc(ptr, size) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
-}
-
-PYFT_API ncclResult_t ncclMemFree(void* ptr) {
-  enter(Api::ncclMemFree);
-  return cudaFree(ptr) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  return end<cmd::ncclCommAbort>(__func__, Call::ncclCommAbort, comm);
 }
 
 PYFT_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
                                                ncclDataType_t datatype,
                                                ncclScalarResidence_t residence, ncclComm_t comm) {
   enter(Api::ncclRedOpCreatePreMulSum);
-  return refuse(ncclInvalidUsage, "[ncclRedOpCreatePreMulSum] is not supported");
+  Communicator* communicator = communicator_of(comm);
+  if (!communicator) return no_communicator(__func__);
+  constexpr uint8_t kBytes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  if (!op || !scalar || datatype < 0 || datatype >= ncclNumTypes)
+    return refuse_nccl(__func__, ncclInvalidArgument,
+                       "with data type [" + std::to_string(datatype) + "] or without pointers");
+  auto value = reinterpret_cast<uint64_t>(scalar);
+  if (residence == ncclScalarHostImmediate) {
+    value = 0;
+    std::memcpy(&value, scalar, kBytes[datatype]);
+  }
+  Reply reply;
+  const ncclResult_t result = confirm(
+      *communicator, Call::ncclRedOpCreatePreMulSum,
+      cmd::ncclRedOpCreatePreMulSum{communicator->handle, value, datatype, residence}, &reply);
+  if (result == ncclSuccess) *op = static_cast<ncclRedOp_t>(reply.values[0]);
+  return result;
 }
 
 PYFT_API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   enter(Api::ncclRedOpDestroy);
-  return refuse(ncclInvalidArgument,
-                "[ncclRedOpDestroy] there are no operations of the user's own");
-}
-
-PYFT_API ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
-                                    ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                    cudaStream_t stream) {
-  enter(Api::ncclAllReduce);
-  return collective(__func__, sendbuff, recvbuff, count, datatype, op, 0, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclReduce(const void* sendbuff, void* recvbuff, size_t count,
-                                 ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
-                                 cudaStream_t stream) {
-  enter(Api::ncclReduce);
-  return collective(__func__, sendbuff, recvbuff, count, datatype, op, root, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
-                                        ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                        cudaStream_t stream) {
-  enter(Api::ncclReduceScatter);
-  return collective(__func__, sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
-                                    ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclAllGather);
-  return collective(__func__, sendbuff, recvbuff, sendcount, datatype, 0, 0, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
-                                   ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclAlltoAll);
-  return collective(__func__, sendbuff, recvbuff, count, datatype, 0, 0, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
-                                    ncclDataType_t datatype, int root, ncclComm_t comm,
-                                    cudaStream_t stream) {
-  enter(Api::ncclBroadcast);
-  return collective(__func__, sendbuff, recvbuff, count, datatype, 0, root, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root,
-                                ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclBcast);
-  return collective(__func__, buff, buff, count, datatype, 0, root, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype,
-                               int peer, ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclSend);
-  return queue_half(__func__, group.sends, sendbuff, count, datatype, peer, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
-                               ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclRecv);
-  return queue_half(__func__, group.receives, recvbuff, count, datatype, peer, comm, stream);
-}
-
-PYFT_API ncclResult_t ncclGroupStart() {
-  enter(Api::ncclGroupStart);
-  ++group.depth;
-  return ncclSuccess;
-}
-
-PYFT_API ncclResult_t ncclGroupEnd() {
-  enter(Api::ncclGroupEnd);
-  if (!group.depth) return refuse(ncclInvalidUsage, "[ncclGroupEnd] without [ncclGroupStart]");
-  if (--group.depth || (group.sends.empty() && group.receives.empty())) return ncclSuccess;
-  const Group ended = std::exchange(group, {});
-  std::vector<Half> receives = ended.receives;
-  for (const Half& send : ended.sends) {
-    if (const ncclResult_t bad = match(send, receives); bad != ncclSuccess) return bad;
-  }
-  if (receives.empty()) return ncclSuccess;
-  return refuse(ncclInvalidUsage, "[ncclGroupEnd] a receive from the own rank has no send");
-}
-
-PYFT_API const char* ncclGetErrorString(ncclResult_t result) {
-  enter(Api::ncclGetErrorString);
-  switch (result) {
-    case ncclSuccess:
-      return "no error";
-    case ncclUnhandledCudaError:
-      return "a CUDA call failed";
-    case ncclInvalidArgument:
-      return "invalid argument";
-    case ncclInvalidUsage:
-      return "invalid usage";
-  }
-  return "unknown result code";
-}
-
-PYFT_API const char* ncclGetLastError(const ncclComm_t comm) {
-  enter(Api::ncclGetLastError);
-  return last_sentence.c_str();
+  Communicator* communicator = communicator_of(comm);
+  if (!communicator) return no_communicator(__func__);
+  Reply reply;
+  return confirm(*communicator, Call::ncclRedOpDestroy,
+                 cmd::ncclRedOpDestroy{communicator->handle, static_cast<int>(op), 0}, &reply);
 }

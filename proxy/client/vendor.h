@@ -6,6 +6,7 @@
 #include <cublas_api.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <flexccl.h>  // NCCL's types and prototypes
 
 #define PYFT_API extern "C" __attribute__((visibility("default")))
 

@@ -62,6 +62,17 @@ bool Session::work() {
   return false;
 }
 
+void Session::set_sweep(std::function<void()> sweep) {
+  const std::lock_guard lock(sweep_mutex_);
+  sweep_ = std::move(sweep);
+  has_sweep_ = true;
+}
+
+void Session::sweep() {
+  const std::lock_guard lock(sweep_mutex_);
+  if (sweep_) sweep_();
+}
+
 void Session::sweep_fences() {
   {
     std::lock_guard lock(fences_mutex_);

@@ -6,6 +6,7 @@
 #define PYFT_SERVER_SESSION_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -104,9 +105,15 @@ class Session {
   // Called by the heartbeat thread: a host function behind a failed kernel never runs, so while
   // fences are outstanding the device is asked whether it has failed.
   void sweep_fences();
+  // Called by the heartbeat thread as well: whatever else has to be asked now and then.
+  void set_sweep(std::function<void()> sweep);
+  bool has_sweep() const { return has_sweep_.load(); }
+  void sweep();
   // The dispatch thread lends itself to the device while the ring is empty: DeviceCalls::work.
   // When nothing is left although fences are outstanding, a failure may be the reason: it asks.
   bool work();
+  // Whether this thread may have to execute the device's work.
+  bool works() const { return static_cast<bool>(device_calls_.work); }
   // True when [address, address + bytes) lies in this channel's pinned window.
   bool in_pinned(uint64_t address, uint64_t bytes) const;
   bool in_device_window(uint64_t address, uint64_t bytes) const;
@@ -144,6 +151,9 @@ class Session {
   std::array<HandleTable, 16> tables_;
   std::vector<Extra> extras_;
   DeviceCalls device_calls_;
+  std::mutex sweep_mutex_;
+  std::function<void()> sweep_;
+  std::atomic<bool> has_sweep_{false};
   std::mutex fences_mutex_;
   std::list<Fence> fences_;       // handed to the device, not yet run
   std::list<Fence> dead_fences_;  // published after a device error; the device may still hold them

@@ -21,6 +21,7 @@ void beat(std::stop_token stop, Session& session, const std::function<void()>& e
   while (!stop.stop_requested()) {
     session.channel().control().heartbeat_ns.store(ring::now_ns(), std::memory_order_relaxed);
     session.sweep_fences();
+    session.sweep();
     wake.wait_for(lock, stop, kPeriod, [] { return false; });
   }
 }

@@ -12,8 +12,9 @@ from pathlib import Path
 from pyft.errors import NativeMissingError, UsageError
 
 PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
-DIRECT_LIBRARIES = ("libsoftgpu.so", "libsoftgpu_nvml.so")
-SERVER_FILES = ("pyft-server", "libsoftgpu.so")
+COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
+DIRECT_LIBRARIES = (*COLLECTIVES, "libsoftgpu.so", "libsoftgpu_nvml.so")
+SERVER_FILES = ("pyft-server", "libsoftgpu.so", *COLLECTIVES)
 MAX_DEVICES = 8  # softgpu::kMaxDevices
 SITE_FOLDER = Path(__file__).resolve().parent.parent / "torch_support" / "site"
 

@@ -51,6 +51,25 @@ cublasStatus_t dot(cublasHandle_t, int, const float*, int, const float*, int, fl
   return CUBLAS_STATUS_SUCCESS;
 }
 
+ncclResult_t give_comm(ncclComm_t* comm, int, int, int, ncclUniqueId*, ncclConfig_t*) {
+  *comm = reinterpret_cast<ncclComm_t>(0x4000);
+  return ncclSuccess;
+}
+
+ncclResult_t two(const ncclComm_t, int* count) {
+  *count = 2;
+  return ncclSuccess;
+}
+
+ncclResult_t broken(ncclComm_t, ncclResult_t* error) {
+  *error = ncclRemoteError;
+  return ncclSuccess;
+}
+
+const char* sentence(ncclComm_t) {
+  return "rank [1] is gone";
+}
+
 backend::Table& table() {
   static backend::Table mocked = [] {
     backend::Table t = backend::mock_table();
@@ -58,6 +77,9 @@ backend::Table& table() {
     t.cuEventCreate = give_event;
     t.cublasCreate_v2 = give_blas;
     t.cublasSdot_v2 = dot;
+    t.ncclCommInitRankScalable = give_comm;
+    t.ncclCommCount = two;
+    t.ncclGetLastError = sentence;
     return t;
   }();
   return mocked;
@@ -220,6 +242,41 @@ TEST(blas_state_travels_with_the_commands) {
   CHECK_EQ(w.calls(), "cublasDestroy_v2");
 }
 
+TEST(collectives_travel_in_groups_and_errors_come_unasked) {
+  Wire& w = wire();
+  ncclComm_t comm = nullptr;
+  int size = 0;
+  float* buffer = nullptr;
+  CHECK_EQ(cudaMalloc(reinterpret_cast<void**>(&buffer), 1024), cudaSuccess);
+  CHECK_EQ(ncclCommInitRank(&comm, 2, ncclUniqueId{}, 0), ncclSuccess);
+  CHECK_EQ(ncclCommCount(comm, &size), ncclSuccess);
+  CHECK_EQ(size, 2);
+  w.calls();
+  CHECK_EQ(ncclAllReduce(buffer, buffer, 4, ncclFloat, ncclSum, comm, nullptr), ncclSuccess);
+  CHECK_EQ(w.calls(), "ncclAllReduce");
+  CHECK_EQ(ncclGroupStart(), ncclSuccess);
+  CHECK_EQ(ncclSend(buffer, 4, ncclFloat, 1, comm, nullptr), ncclSuccess);
+  CHECK_EQ(ncclRecv(buffer, 4, ncclFloat, 1, comm, nullptr), ncclSuccess);
+  CHECK_EQ(w.calls(), "");
+  CHECK_EQ(ncclGroupEnd(), ncclSuccess);
+  CHECK_EQ(w.calls(), "ncclGroupStart ncclSend ncclRecv ncclGroupEnd");
+  CHECK_EQ(ncclAllGather(buffer, buffer, 1 << 20, ncclFloat, comm, nullptr), ncclInvalidArgument);
+  CHECK_EQ(ncclSend(buffer, 4, ncclFloat, 2, comm, nullptr), ncclInvalidArgument);
+  ncclResult_t error = ncclInternalError;
+  CHECK_EQ(ncclCommGetAsyncError(comm, &error), ncclSuccess);
+  CHECK_EQ(error, ncclSuccess);
+  table().ncclCommGetAsyncError = broken;
+  w.session->sweep();
+  CHECK_EQ(ncclCommGetAsyncError(comm, &error), ncclSuccess);
+  CHECK_EQ(error, ncclRemoteError);
+  CHECK_EQ(std::string(ncclGetLastError(comm)), "rank [1] is gone");
+  CHECK_EQ(ncclCommAbort(comm), ncclSuccess);
+  CHECK_EQ(ncclCommGetAsyncError(comm, &error), ncclInvalidArgument);
+  CHECK_EQ(w.calls(), "ncclCommAbort");
+  CHECK_EQ(cudaFree(buffer), cudaSuccess);
+  w.calls();
+}
+
 TEST(hostile_commands_end_the_server_with_a_sentence) {
   CHECK(hostile(9999, {}).find("[9999] does not exist") != std::string::npos);
   CHECK(hostile(static_cast<uint16_t>(Call::cudaMalloc), {}).find("too short") !=
@@ -233,6 +290,8 @@ TEST(hostile_commands_end_the_server_with_a_sentence) {
   CHECK(!hostile(Call::cuModuleLoadData, cmd::cuModuleLoadData{1}).empty());
   CHECK(!hostile(Call::cublasSgemm_v2, cmd::cublasSgemm_v2{}).empty());
   CHECK(!hostile(Call::cuLaunchKernel, cmd::cuLaunchKernel{}).empty());
+  CHECK(!hostile(Call::ncclAllReduce, cmd::ncclAllReduce{}).empty());
+  CHECK(!hostile(Call::ncclCommInitRankScalable, cmd::ncclCommInitRankScalable{}).empty());
 }
 
 TEST(entries_print_with_named_arguments) {

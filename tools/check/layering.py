@@ -22,6 +22,7 @@ MAY_INCLUDE = {
     "proxy/backend": {"proxy/include"},
     "proxy/client": {"proxy/ring", "proxy/include"},
     "proxy/server": {"proxy/ring", "proxy/include", "proxy/backend"},
+    "proxy/collectives": set(),
     "shim": {"proxy/client", "proxy/include"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

@@ -11,6 +11,7 @@ RESOLVED = {
     "module": "CUmodule",
     "kernel": "CUfunction",
     "cublas": "cublasHandle_t",
+    "comm": "ncclComm_t",
 }
 
 
@@ -28,7 +29,7 @@ def emit_table(api: Api) -> str:
     """Return backend_table.h: the one seam between server and GPU library."""
     lines = [BANNER, "#ifndef PYFT_BACKEND_TABLE_H_\n#define PYFT_BACKEND_TABLE_H_\n"]
     lines.append('#include "backend/vendor.h"\n\nnamespace pyft::backend {\n')
-    lines.append("enum class Library { cudart, cuda, cublas, cublasLt };\n")
+    lines.append("enum class Library { cudart, cuda, cublas, cublasLt, nccl };\n")
     lines.append(
         "// nullptr: the library lacks the function; the call is answered as not supported.\nstruct Table {"
     )

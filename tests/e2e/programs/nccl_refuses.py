@@ -1,4 +1,4 @@
-"""Print what NCCL calls answer that need more than one rank, and sends that nobody receives."""
+"""Print what NCCL calls answer to wrong ids, missing ranks and ended communicators."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ nccl.ncclSend.argtypes = [pointer, size, ctypes.c_int, ctypes.c_int, pointer, po
 nccl.ncclCommDestroy.argtypes = [pointer]
 
 comm, buffer = ctypes.c_void_p(), torch.zeros(4, device="cuda")
-print("two ranks", nccl.ncclCommInitRank(ctypes.byref(comm), 2, UniqueId(), 0), comm.value)
-print("one rank", nccl.ncclCommInitRank(ctypes.byref(comm), 1, UniqueId(), 0), bool(comm.value))
+lost = UniqueId(b"no such id")
+print("two ranks", nccl.ncclCommInitRank(ctypes.byref(comm), 2, lost, 0), comm.value)
+nccl.ncclGetUniqueId(ctypes.byref(lost))
+print("alone", nccl.ncclCommInitRank(ctypes.byref(comm), 2, lost, 0), comm.value)
+nccl.ncclGetUniqueId(ctypes.byref(lost))
+print("one rank", nccl.ncclCommInitRank(ctypes.byref(comm), 1, lost, 0), bool(comm.value))
 send = (buffer.data_ptr(), 4, 7, 0, comm, None)
 print("send outside a group", nccl.ncclSend(*send))
 nccl.ncclGroupStart()

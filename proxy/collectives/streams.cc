@@ -1,0 +1,84 @@
+// libpyft_collectives.so: flexccl on the streams and the memory of a soft GPU. The server opens it
+// beside libsoftgpu.so; `pyft run --direct` preloads it, and it finds libsoftgpu.so by itself.
+#include <dlfcn.h>
+#include <flexccl.h>
+
+#include "collectives/threads.h"
+
+extern "C" FLEXCCL_API int pyft_collectives_use(void* handle);
+
+namespace {
+
+using Suspend = int (*)(void* stream, void (*function)(void*), void* data);
+using Resume = void (*)(void* data);
+using Allocate = int (*)(void** address, size_t bytes);
+using Free = int (*)(void* address);
+
+struct SoftGpu {
+  Suspend suspend = nullptr;
+  Resume resume = nullptr;
+  Allocate allocate = nullptr;
+  Free free = nullptr;
+};
+SoftGpu gpu;
+
+struct Waiting {
+  void (*run)(void*);
+  void* arg;
+};
+
+// The stream stands still while a thread runs the operation, which may wait for other ranks; the
+// device goes on with other streams.
+void carry_out(void* data) {
+  auto* waiting = static_cast<Waiting*>(data);
+  waiting->run(waiting->arg);
+  gpu.resume(waiting);
+  delete waiting;
+}
+
+void reached(void* data) {
+  pyft::collectives::run_in_thread(carry_out, data);
+}
+
+int enqueue(cudaStream_t stream, void (*run)(void*), void* arg) {
+  auto* waiting = new Waiting{run, arg};
+  const int code = gpu.suspend(stream, reached, waiting);
+  if (code) delete waiting;
+  return code;
+}
+
+bool find(void* handle) {
+  gpu.suspend = reinterpret_cast<Suspend>(dlsym(handle, "softgpu_suspend"));
+  gpu.resume = reinterpret_cast<Resume>(dlsym(handle, "softgpu_resume"));
+  gpu.allocate = reinterpret_cast<Allocate>(dlsym(handle, "cudaMalloc"));
+  gpu.free = reinterpret_cast<Free>(dlsym(handle, "cudaFree"));
+  return gpu.suspend && gpu.resume && gpu.allocate && gpu.free;
+}
+
+// Preloaded beside a soft GPU: nobody calls pyft_collectives_use.
+__attribute__((constructor)) void look_for_a_preloaded_soft_gpu() {
+  if (dlsym(RTLD_DEFAULT, "softgpu_suspend")) pyft_collectives_use(RTLD_DEFAULT);
+}
+
+}  // namespace
+
+extern "C" {
+
+// `handle`: libsoftgpu.so, from dlopen. Communicators made from now on work in its streams. 1 when
+// it is no soft GPU.
+FLEXCCL_API int pyft_collectives_use(void* handle) {
+  if (!find(handle)) return 1;
+  const flexcclStreamTable table{enqueue};
+  return flexcclSetStreamTable(&table) == ncclSuccess ? 0 : 1;
+}
+
+// Device memory instead of the host memory flexccl gives.
+FLEXCCL_API ncclResult_t ncclMemAlloc(void** ptr, size_t size) {
+  return gpu.allocate && gpu.allocate(ptr, size) == 0 ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+FLEXCCL_API ncclResult_t ncclMemFree(void* ptr) {
+  return gpu.free && gpu.free(ptr) == 0 ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+}  // extern "C"

@@ -1,0 +1,218 @@
+// Communicators: made, ended and watched.
+#include "server/handlers/nccl.h"
+
+#include <chrono>
+#include <future>
+
+namespace pyft::server {
+namespace {
+
+constexpr size_t kMaxIds = 4096, kMaxRanks = 1 << 20, kMaxSentence = 1024;
+
+struct Outcome {
+  int code;
+  std::string sentence;  // of the failure
+};
+
+template <class CallIt>
+Outcome outcome_of(Session& session, CallIt call) {
+  Outcome outcome{int{call()}, {}};
+  const auto query = session.backend().ncclGetLastError;
+  if (outcome.code && query) outcome.sentence = query(nullptr);  // this thread's
+  outcome.sentence.resize(std::min(outcome.sentence.size(), kMaxSentence));
+  return outcome;
+}
+
+// Runs a call that waits for other ranks. They may wait for work of this device, which this thread
+// executes where the device does not work by itself.
+template <class CallIt>
+Outcome wait_for_ranks(Session& session, CallIt call) {
+  if (!session.works()) return outcome_of(session, call);
+  auto result = std::async(std::launch::async, [&] { return outcome_of(session, call); });
+  while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    if (!session.work()) result.wait_for(std::chrono::microseconds(200));
+  return result.get();
+}
+
+Status answer(Session& session, const EntryHeader& header, const Outcome& outcome,
+              std::span<const uint64_t> values = {}) {
+  return session.reply(header, outcome.code, values, std::as_bytes(std::span(outcome.sentence)));
+}
+
+// Called by the heartbeat thread.
+void publish_errors(Session& session, Communicators& all) {
+  const auto query = session.backend().ncclCommGetAsyncError;
+  const std::scoped_lock lock(all.mutex);
+  for (const Communicators::Live& one : all.live) {
+    ncclResult_t error = ncclSuccess;
+    if (query(one.comm, &error) == ncclSuccess && error != ncclSuccess && error != ncclInProgress)
+      session.publish(one.word, one.error_base + static_cast<uint64_t>(error));
+  }
+}
+
+Communicators& communicators(Session& session) {
+  Communicators& all = session.state<Communicators>();
+  if (!session.has_sweep()) session.set_sweep([&session, &all] { publish_errors(session, all); });
+  return all;
+}
+
+// Binds what a creation made and tells the client rank and size.
+Status created(Session& session, const EntryHeader& header, uint64_t handle, uint64_t error_base,
+               ncclComm_t comm, const Outcome& outcome) {
+  if (outcome.code || !comm) return answer(session, header, outcome);
+  const Handle made{handle};
+  if (made.kind() != HandleKind::kCommunicator || !session.table(made.kind()).bind(made, comm))
+    return bad_handle(handle);
+  int rank = 0, size = 0;
+  session.backend().ncclCommUserRank(comm, &rank);
+  session.backend().ncclCommCount(comm, &size);
+  Communicators& all = communicators(session);
+  {
+    const std::scoped_lock lock(all.mutex);
+    all.live.push_back({comm, made.index(), error_base});
+  }
+  const uint64_t values[] = {static_cast<uint64_t>(rank), static_cast<uint64_t>(size)};
+  return answer(session, header, outcome, values);
+}
+
+template <class Function>
+Status end(Session& session, const EntryHeader& header, uint64_t handle, Function function) {
+  ncclComm_t comm;
+  if (!resolve_comm(session, handle, &comm)) return bad_handle(handle);
+  session.table(HandleKind::kCommunicator).unbind(Handle{handle});
+  Communicators& all = communicators(session);
+  {
+    const std::scoped_lock lock(all.mutex);
+    std::erase_if(all.live, [comm](const Communicators::Live& one) { return one.comm == comm; });
+  }
+  return answer(session, header, wait_for_ranks(session, [=] { return function(comm); }));
+}
+
+constexpr int kNoLibrary = ncclSystemError;
+
+}  // namespace
+
+bool resolve_comm(Session& session, uint64_t handle, ncclComm_t* out) {
+  *out = static_cast<ncclComm_t>(session.find(handle, HandleKind::kCommunicator));
+  return *out != nullptr;
+}
+
+void fail_communicator(Session& session, uint64_t handle, int code) {
+  ncclComm_t comm;
+  if (!resolve_comm(session, handle, &comm)) return;
+  Communicators& all = communicators(session);
+  const std::scoped_lock lock(all.mutex);
+  for (const Communicators::Live& one : all.live)
+    if (one.comm == comm) session.publish(one.word, one.error_base + static_cast<uint64_t>(code));
+}
+
+Status do_ncclGetUniqueId(Session& session, const EntryHeader& header, const cmd::ncclGetUniqueId&,
+                          Body, Body) {
+  ncclUniqueId id{};
+  const auto function = session.backend().ncclGetUniqueId;
+  if (!function) return missing(session, header, "ncclGetUniqueId", kNoLibrary);
+  const Outcome outcome = outcome_of(session, [&] { return function(&id); });
+  if (outcome.code) return answer(session, header, outcome);
+  return session.reply(header, 0, {}, std::as_bytes(std::span(&id, 1)));
+}
+
+Status do_ncclCommInitRankScalable(Session& session, const EntryHeader& header,
+                                   const cmd::ncclCommInitRankScalable& c, Body, Body payload) {
+  const size_t count = payload.size() / sizeof(ncclUniqueId);
+  if (!count || count > kMaxIds || payload.size() % sizeof(ncclUniqueId))
+    return Status::broken("a communicator of [" + std::to_string(payload.size()) +
+                          "] bytes of unique ids");
+  const auto function = session.backend().ncclCommInitRankScalable;
+  if (!function) return missing(session, header, "ncclCommInitRankScalable", kNoLibrary);
+  std::vector<ncclUniqueId> ids(count);
+  std::memcpy(ids.data(), payload.data(), payload.size());
+  ncclComm_t comm = nullptr;
+  const Outcome outcome = wait_for_ranks(session, [&] {
+    return function(&comm, c.ranks, c.rank, static_cast<int>(count), ids.data(), nullptr);
+  });
+  return created(session, header, c.comm, c.error_base, comm, outcome);
+}
+
+Status do_ncclCommSplit(Session& session, const EntryHeader& header, const cmd::ncclCommSplit& c,
+                        Body, Body) {
+  ncclComm_t parent, comm = nullptr;
+  if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
+  const auto function = session.backend().ncclCommSplit;
+  const Outcome outcome =
+      wait_for_ranks(session, [&] { return function(parent, c.color, c.key, &comm, nullptr); });
+  return created(session, header, c.newcomm, c.error_base, comm, outcome);
+}
+
+Status do_ncclCommShrink(Session& session, const EntryHeader& header, const cmd::ncclCommShrink& c,
+                         Body, Body payload) {
+  ncclComm_t parent, comm = nullptr;
+  if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
+  if (c.excluded < 1 || payload.size() != static_cast<size_t>(c.excluded) * sizeof(int) ||
+      payload.size() > kMaxRanks * sizeof(int))
+    return Status::broken("a shrink without [" + std::to_string(c.excluded) + "] ranks");
+  std::vector<int> excluded(static_cast<size_t>(c.excluded));
+  std::memcpy(excluded.data(), payload.data(), payload.size());
+  const auto function = session.backend().ncclCommShrink;
+  const Outcome outcome = wait_for_ranks(session, [&] {
+    return function(parent, excluded.data(), c.excluded, &comm, nullptr, c.flags);
+  });
+  return created(session, header, c.newcomm, c.error_base, comm, outcome);
+}
+
+Status do_ncclCommFinalize(Session& session, const EntryHeader& header,
+                           const cmd::ncclCommFinalize& c, Body, Body) {
+  ncclComm_t comm;
+  if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
+  const auto function = session.backend().ncclCommFinalize;
+  return answer(session, header, wait_for_ranks(session, [=] { return function(comm); }));
+}
+
+Status do_ncclCommDestroy(Session& session, const EntryHeader& header,
+                          const cmd::ncclCommDestroy& c, Body, Body) {
+  return end(session, header, c.comm, session.backend().ncclCommDestroy);
+}
+
+Status do_ncclCommAbort(Session& session, const EntryHeader& header, const cmd::ncclCommAbort& c,
+                        Body, Body) {
+  return end(session, header, c.comm, session.backend().ncclCommAbort);
+}
+
+Status do_ncclRedOpCreatePreMulSum(Session& session, const EntryHeader& header,
+                                   const cmd::ncclRedOpCreatePreMulSum& c, Body, Body) {
+  ncclComm_t comm;
+  if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
+  uint64_t immediate = c.scalar;
+  const bool host = c.residence == ncclScalarHostImmediate;
+  if (!host && !session.in_device_window(c.scalar, sizeof(uint64_t)))
+    return Status::broken("a scalar at [" + std::to_string(c.scalar) + "] is no device memory");
+  void* scalar = host ? &immediate : reinterpret_cast<void*>(c.scalar);
+  ncclRedOp_t op = ncclSum;
+  const Outcome outcome = outcome_of(session, [&] {
+    return session.backend().ncclRedOpCreatePreMulSum(
+        &op, scalar, static_cast<ncclDataType_t>(c.datatype),
+        static_cast<ncclScalarResidence_t>(c.residence), comm);
+  });
+  const uint64_t values[] = {static_cast<uint64_t>(op)};
+  return answer(session, header, outcome, values);
+}
+
+Status do_ncclRedOpDestroy(Session& session, const EntryHeader& header,
+                           const cmd::ncclRedOpDestroy& c, Body, Body) {
+  ncclComm_t comm;
+  if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
+  return answer(session, header, outcome_of(session, [&] {
+                  return session.backend().ncclRedOpDestroy(static_cast<ncclRedOp_t>(c.op), comm);
+                }));
+}
+
+// The sentence of a communicator's own error.
+Status do_ncclGetLastError(Session& session, const EntryHeader& header,
+                           const cmd::ncclGetLastError& c, Body, Body) {
+  ncclComm_t comm;
+  if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
+  std::string sentence = session.backend().ncclGetLastError(comm);
+  sentence.resize(std::min(sentence.size(), kMaxSentence));
+  return session.reply(header, 0, {}, std::as_bytes(std::span(sentence)));
+}
+
+}  // namespace pyft::server

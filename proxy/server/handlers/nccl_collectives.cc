@@ -1,0 +1,180 @@
+// Collectives, sends and receives: the library puts them into the stream and this thread goes on.
+#include "server/handlers/nccl.h"
+
+namespace pyft::server {
+namespace {
+
+constexpr uint8_t kElementBytes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+constexpr uint64_t kMaxCount = uint64_t{1} << 56;  // for all ranks: bytes fit 64 bits
+
+// What all of these commands carry, resolved and checked.
+struct Operation {
+  const void* send;
+  void* receive;
+  size_t count;
+  ncclDataType_t type;
+  ncclRedOp_t op;
+  int root;
+  ncclComm_t comm;
+  cudaStream_t stream;
+};
+
+// How many times `count` elements each buffer has at most.
+struct Factors {
+  bool send_all = false, receive_all = false;
+};
+
+bool touchable(Session& session, uint64_t address, uint64_t bytes) {
+  return address == 0 || session.in_device_window(address, bytes) ||
+         session.in_pinned(address, bytes);
+}
+
+template <class Command>
+Status resolve(Session& session, const Command& c, Factors factors, Operation* out) {
+  ncclComm_t comm;
+  CUstream stream;
+  if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  int size = 1;
+  session.backend().ncclCommCount(comm, &size);
+  const int32_t type = c.datatype, root = c.root;
+  const uint64_t count = c.count;
+  const auto ranks = static_cast<uint64_t>(size);
+  if (type < 0 || type >= ncclNumTypes || root < 0 || root >= size || count > kMaxCount / ranks)
+    return Status::broken("a collective with data type [" + std::to_string(type) + "], root [" +
+                          std::to_string(root) + "], count [" + std::to_string(count) + "]");
+  const uint64_t bytes = count * kElementBytes[type];
+  if (!touchable(session, c.sendbuff, factors.send_all ? bytes * ranks : bytes) ||
+      !touchable(session, c.recvbuff, factors.receive_all ? bytes * ranks : bytes))
+    return Status::broken("a collective touches memory outside the device's window");
+  *out = {reinterpret_cast<const void*>(c.sendbuff),
+          reinterpret_cast<void*>(c.recvbuff),
+          count,
+          static_cast<ncclDataType_t>(type),
+          static_cast<ncclRedOp_t>(c.op),
+          root,
+          comm,
+          stream};
+  return Status::good();
+}
+
+// Runs one command. A refusal becomes the communicator's error: the caller has gone on.
+template <class Command, class Run>
+Status collective(Session& session, const EntryHeader& header, const Command& c, const char* name,
+                  Factors factors, Run run) {
+  Operation operation{};
+  if (Status status = resolve(session, c, factors, &operation); !status.ok()) return status;
+  const int code = run(operation);
+  if (code == ncclSuccess) return Status::good();
+  std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]: %s\n",
+               static_cast<unsigned long long>(header.seq), name, code,
+               session.backend().ncclGetLastError(operation.comm));
+  fail_communicator(session, c.comm, code);
+  return Status::good();
+}
+
+}  // namespace
+
+Status do_ncclGroupStart(Session& session, const EntryHeader& header, const cmd::ncclGroupStart&,
+                         Body, Body) {
+  const auto function = session.backend().ncclGroupStart;
+  if (!function) return missing(session, header, "ncclGroupStart", ncclSystemError);
+  function();
+  return Status::good();
+}
+
+// An operation that a group refuses is its communicator's error, which the library keeps.
+Status do_ncclGroupEnd(Session& session, const EntryHeader& header, const cmd::ncclGroupEnd&, Body,
+                       Body) {
+  const auto function = session.backend().ncclGroupEnd;
+  if (!function) return missing(session, header, "ncclGroupEnd", ncclSystemError);
+  if (const int code = function())
+    std::fprintf(stderr, "pyft-server: entry [%llu]: [ncclGroupEnd] fails with code [%d]: %s\n",
+                 static_cast<unsigned long long>(header.seq), code,
+                 session.backend().ncclGetLastError(nullptr));
+  return Status::good();
+}
+
+Status do_ncclAllReduce(Session& session, const EntryHeader& header, const cmd::ncclAllReduce& c,
+                        Body, Body) {
+  return collective(session, header, c, "ncclAllReduce", {}, [&](const Operation& o) {
+    return session.backend().ncclAllReduce(o.send, o.receive, o.count, o.type, o.op, o.comm,
+                                           o.stream);
+  });
+}
+
+Status do_ncclReduce(Session& session, const EntryHeader& header, const cmd::ncclReduce& c, Body,
+                     Body) {
+  return collective(session, header, c, "ncclReduce", {}, [&](const Operation& o) {
+    return session.backend().ncclReduce(o.send, o.receive, o.count, o.type, o.op, o.root, o.comm,
+                                        o.stream);
+  });
+}
+
+Status do_ncclReduceScatter(Session& session, const EntryHeader& header,
+                            const cmd::ncclReduceScatter& c, Body, Body) {
+  return collective(session, header, c, "ncclReduceScatter", {.send_all = true},
+                    [&](const Operation& o) {
+                      return session.backend().ncclReduceScatter(o.send, o.receive, o.count, o.type,
+                                                                 o.op, o.comm, o.stream);
+                    });
+}
+
+Status do_ncclAllGather(Session& session, const EntryHeader& header, const cmd::ncclAllGather& c,
+                        Body, Body) {
+  return collective(session, header, c, "ncclAllGather", {.receive_all = true},
+                    [&](const Operation& o) {
+                      return session.backend().ncclAllGather(o.send, o.receive, o.count, o.type,
+                                                             o.comm, o.stream);
+                    });
+}
+
+Status do_ncclAlltoAll(Session& session, const EntryHeader& header, const cmd::ncclAlltoAll& c,
+                       Body, Body) {
+  return collective(session, header, c, "ncclAlltoAll", {.send_all = true, .receive_all = true},
+                    [&](const Operation& o) {
+                      return session.backend().ncclAlltoAll(o.send, o.receive, o.count, o.type,
+                                                            o.comm, o.stream);
+                    });
+}
+
+Status do_ncclBroadcast(Session& session, const EntryHeader& header, const cmd::ncclBroadcast& c,
+                        Body, Body) {
+  return collective(session, header, c, "ncclBroadcast", {}, [&](const Operation& o) {
+    return session.backend().ncclBroadcast(o.send, o.receive, o.count, o.type, o.root, o.comm,
+                                           o.stream);
+  });
+}
+
+Status do_ncclGather(Session& session, const EntryHeader& header, const cmd::ncclGather& c, Body,
+                     Body) {
+  return collective(session, header, c, "ncclGather", {.receive_all = true},
+                    [&](const Operation& o) {
+                      return session.backend().ncclGather(o.send, o.receive, o.count, o.type,
+                                                          o.root, o.comm, o.stream);
+                    });
+}
+
+Status do_ncclScatter(Session& session, const EntryHeader& header, const cmd::ncclScatter& c, Body,
+                      Body) {
+  return collective(session, header, c, "ncclScatter", {.send_all = true}, [&](const Operation& o) {
+    return session.backend().ncclScatter(o.send, o.receive, o.count, o.type, o.root, o.comm,
+                                         o.stream);
+  });
+}
+
+Status do_ncclSend(Session& session, const EntryHeader& header, const cmd::ncclSend& c, Body,
+                   Body) {
+  return collective(session, header, c, "ncclSend", {}, [&](const Operation& o) {
+    return session.backend().ncclSend(o.send, o.count, o.type, o.root, o.comm, o.stream);
+  });
+}
+
+Status do_ncclRecv(Session& session, const EntryHeader& header, const cmd::ncclRecv& c, Body,
+                   Body) {
+  return collective(session, header, c, "ncclRecv", {}, [&](const Operation& o) {
+    return session.backend().ncclRecv(o.receive, o.count, o.type, o.root, o.comm, o.stream);
+  });
+}
+
+}  // namespace pyft::server
