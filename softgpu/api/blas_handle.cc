@@ -4,6 +4,7 @@
 
 #include "api/blas.h"
 #include "api/support.h"
+#include "core/fault_injection.h"
 
 namespace softgpu::api {
 namespace {
@@ -37,7 +38,9 @@ cublasStatus_t enqueue_blas(const BlasHandle& handle, cudaStream_t stream,
   if (d.sticky() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   prepare_host_blas();
   Work work;
-  work.run = std::move(run);
+  work.run = [run = std::move(run), &d, ticket = LaunchTicket()]() mutable {
+    return run_launch(d.index(), "cublas", {}, &ticket, run);
+  };
   d.scheduler().submit(target, std::move(work));
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "api/support.h"
-#include "core/fault_injection.h"
 
 namespace api = softgpu::api;
 
@@ -24,15 +23,6 @@ Suspended& suspended() {
 }
 
 }  // namespace
-
-SOFTGPU_API int softgpu_fail(int index, int cuda_error) {
-  const softgpu::FaultKind kind = softgpu::fault_kind(cuda_error);
-  if (kind == softgpu::FaultKind::kNone || api::usable() != cudaSuccess) return 1;
-  if (index < 0 || index >= softgpu::device_count()) return 1;
-  softgpu::device(index).scheduler().fail_now(
-      {kind, "fault [" + std::to_string(cuda_error) + "] was asked for"});
-  return 0;
-}
 
 SOFTGPU_API int softgpu_publish(void* stream, void (*function)(void*), void* data) {
   if (!function) return CUDA_ERROR_INVALID_VALUE;

@@ -1,10 +1,13 @@
 // The few NVML functions programs use to count and name GPUs. A library of its own, since NVML is
 // one: it must answer before and without any use of the devices.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "core/config.h"
+#include "softgpu.h"
 
 // NVML's header is in no pip package, so the few types and codes used here are declared.
 struct nvmlDevice_st;
@@ -14,6 +17,7 @@ enum nvmlReturn_t {
   NVML_ERROR_INVALID_ARGUMENT = 2,
   NVML_ERROR_NOT_SUPPORTED = 3,
   NVML_ERROR_INSUFFICIENT_SIZE = 7,
+  NVML_ERROR_GPU_IS_LOST = 15,
 };
 struct nvmlMemory_t {
   unsigned long long total, free, used;
@@ -22,6 +26,23 @@ struct nvmlMemory_t {
 #define SOFTGPU_API extern "C" __attribute__((visibility("default")))
 
 namespace {
+
+// What the soft GPU of this process says about an installed device. Other processes' faults are
+// known to them alone.
+softgpu_state state_of(int installed) {
+  using Query = int(int, softgpu_state*);
+  static auto* const query = reinterpret_cast<Query*>(dlsym(RTLD_DEFAULT, "softgpu_device_state"));
+  softgpu_state state{};
+  const softgpu::Config& config = softgpu::config();
+  for (int i = 0; query && i < config.devices; ++i) {
+    if (config.installed_index[i] == installed && query(i, &state) != 0) state = {};
+  }
+  return state;
+}
+
+bool lost(int installed) {
+  return state_of(installed).needs == SOFTGPU_NEEDS_REPLACEMENT;
+}
 
 // A device handle is the address of its number.
 int numbers[softgpu::kMaxDevices] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -32,7 +53,7 @@ nvmlReturn_t index_of(nvmlDevice_t device, unsigned* index) {
     return NVML_ERROR_INVALID_ARGUMENT;
   }
   *index = static_cast<unsigned>(*at);
-  return NVML_SUCCESS;
+  return lost(*at) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 nvmlReturn_t copy_text(const char* text, char* out, unsigned length) {
@@ -66,6 +87,8 @@ SOFTGPU_API const char* nvmlErrorString(nvmlReturn_t result) {
       return "Not Supported";
     case NVML_ERROR_INSUFFICIENT_SIZE:
       return "Insufficient Size";
+    case NVML_ERROR_GPU_IS_LOST:
+      return "GPU is lost";
     default:
       return "Unknown Error";
   }
@@ -102,6 +125,7 @@ SOFTGPU_API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevic
   if (index >= static_cast<unsigned>(softgpu::installed_devices())) {
     return NVML_ERROR_INVALID_ARGUMENT;
   }
+  if (lost(static_cast<int>(index))) return NVML_ERROR_GPU_IS_LOST;
   *device = reinterpret_cast<nvmlDevice_t>(&numbers[index]);
   return NVML_SUCCESS;
 }
@@ -161,6 +185,26 @@ SOFTGPU_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDe
   unsigned bus = 0;
   if (!id || std::sscanf(id, "%*x:%x:", &bus) != 1) return NVML_ERROR_INVALID_ARGUMENT;
   return nvmlDeviceGetHandleByIndex_v2(bus - 1, device);
+}
+
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned* current,
+                                              unsigned* pending) {
+  unsigned index = 0;
+  const nvmlReturn_t bad = index_of(device, &index);
+  if (bad != NVML_SUCCESS) return bad;
+  *current = *pending = 1;
+  return NVML_SUCCESS;
+}
+
+// Uncorrected errors (type 1) that this process was made to see; nothing is ever corrected.
+SOFTGPU_API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int,
+                                                     unsigned long long* count) {
+  unsigned index = 0;
+  const nvmlReturn_t bad = index_of(device, &index);
+  if (bad != NVML_SUCCESS) return bad;
+  const int error = state_of(static_cast<int>(index)).error;
+  *count = type == 1 && (error == SOFTGPU_ECC_UNCONTAINED || error == SOFTGPU_ECC_CONTAINED);
+  return NVML_SUCCESS;
 }
 
 // Which processes use a soft GPU is known to nobody: the list is empty.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 
 namespace softgpu {
@@ -22,9 +23,10 @@ uint64_t number_from_environment(const char* name, uint64_t fallback) {
 }
 
 // Devices named in CUDA_VISIBLE_DEVICES. The list ends at the first entry that names none, as the
-// driver does; which soft GPU an entry means is of no consequence, since they are all alike.
-int visible_devices(int installed) {
+// driver does.
+int visible_devices(int installed, int* indices) {
   const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::iota(indices, indices + installed, 0);
   if (!text) return installed;
   int visible = 0;
   const std::string list = text;
@@ -34,10 +36,11 @@ int visible_devices(int installed) {
     char* end = nullptr;
     const long index = std::strtol(entry.c_str(), &end, 10);
     if (entry.empty() || *end || index < 0 || index >= installed) break;
-    ++visible;
+    if (visible == installed) break;
+    indices[visible++] = static_cast<int>(index);
     at = comma + 1;
   }
-  return std::min(visible, installed);
+  return visible;
 }
 
 }  // namespace
@@ -47,7 +50,7 @@ const Config& config() {
     Config c;
     const uint64_t devices = number_from_environment("SOFTGPU_DEVICES", c.devices);
     c.installed = static_cast<int>(std::min<uint64_t>(devices, kMaxDevices));
-    c.devices = visible_devices(c.installed);
+    c.devices = visible_devices(c.installed, c.installed_index);
     c.memory_bytes = number_from_environment("SOFTGPU_MEMORY", c.memory_bytes);
     c.sms = static_cast<int>(number_from_environment("SOFTGPU_SMS", c.sms));
     c.blas_threads = static_cast<int>(number_from_environment("SOFTGPU_BLAS_THREADS", 1));

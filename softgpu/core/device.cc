@@ -2,12 +2,15 @@
 
 #include <pthread.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <unordered_map>
 #include <vector>
 
 #include "core/config.h"
+#include "core/control_file.h"
+#include "core/fault_injection.h"
 
 namespace softgpu {
 namespace {
@@ -26,6 +29,11 @@ Handles& handles() {
   return *all;
 }
 
+void take_control_lines(std::string_view lines) {
+  const std::string problem = inject_faults(lines);
+  if (!problem.empty()) std::fprintf(stderr, "softgpu: [SOFTGPU_CONTROL]: %s\n", problem.c_str());
+}
+
 using Devices = std::vector<std::unique_ptr<Device>>;
 
 Devices& devices() {
@@ -33,8 +41,10 @@ Devices& devices() {
     auto made = std::make_unique<Devices>();
     for (int i = 0; i < config().devices; ++i) made->push_back(std::make_unique<Device>(i));
     pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
+    watch_control_file(take_control_lines);
     std::atexit([] {
       if (forked()) return;
+      stop_faults();
       for (auto& d : devices()) d->scheduler().stop();
     });
     return made.release();
@@ -48,7 +58,9 @@ Device::Device(int index)
     : index_(index),
       memory_(index, config().memory_bytes),
       scheduler_(index),
-      legacy_(std::make_shared<Stream>(index, StreamKind::kLegacy, 0, 0)) {}
+      legacy_(std::make_shared<Stream>(index, StreamKind::kLegacy, 0, 0)) {
+  if (const Fault fault = fault_from_start(index)) scheduler_.fail_now(fault);
+}
 
 std::shared_ptr<Stream> Device::thread_stream() {
   thread_local std::map<int, std::shared_ptr<Stream>> streams;
@@ -78,8 +90,16 @@ cudaError_t fault_code(FaultKind kind) {
       return cudaErrorLaunchTimeout;
     case FaultKind::kDeviceTrap:
       return cudaErrorLaunchFailure;
+    case FaultKind::kEccUncontained:
+      return cudaErrorECCUncorrectable;
+    case FaultKind::kEccContained:
+      return cudaErrorContained;
+    case FaultKind::kDeviceLost:
+      return cudaErrorUnknown;
+    case FaultKind::kCode:
+      break;
   }
-  return cudaErrorUnknown;
+  return static_cast<cudaError_t>(static_cast<int>(kind) - static_cast<int>(FaultKind::kCode));
 }
 
 int device_count() {

@@ -1,17 +1,53 @@
-// Faults on request: SOFTGPU_FAULT="<kernel launch>:<CUDA error>" makes that launch of the process
-// (counted from 1 over all devices) end with the error instead of running.
+// Faults on request: who asked for what, counting launches, and making them fail. A launch is a
+// kernel launch or a call of the BLAS part.
+//
+// Requests come from SOFTGPU_FAULT (read before the first device is used), from the control file
+// and from softgpu_inject(). Thread-safe.
 #ifndef SOFTGPU_CORE_FAULT_INJECTION_H_
 #define SOFTGPU_CORE_FAULT_INJECTION_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "core/kernel.h"
 
 namespace softgpu {
 
-// The fault that a CUDA error number stands for; kNone for numbers no kernel can cause.
+// The fault that a CUDA error number stands for; kNone for numbers no device fails with.
 FaultKind fault_kind(int cuda_error);
 
-// Counts a launch; the fault it shall end with, if it is the one asked for.
-Fault injected_fault();
+// What a device that failed needs before it can be used again.
+enum class DeviceNeeds : uint8_t { kNothing, kNewProcess, kReset, kReplacement };
+DeviceNeeds device_needs(FaultKind kind);
+
+// One execution of a launch. Lives as long as the work does: a launch that hangs is run again when
+// it may go on, and is not counted a second time.
+struct LaunchTicket {
+  uint64_t number = 0;  // of this device, from 1
+  bool passed = false;  // it has been decided what happens to it
+};
+
+// Counts the launch and runs it, or does to it what was asked for. `params` is searched for
+// pointers. A Fault with `until` means: nothing has run, call again after that event.
+Fault run_launch(int device, std::string_view kernel, std::span<const uint8_t> params,
+                 LaunchTicket* ticket, const std::function<Fault()>& run);
+
+uint64_t launches(int device);
+// Launches that hang at this moment.
+int hanging(int device);
+
+// Takes the requests in `text`, all or none; one sentence if something is wrong with them. What has
+// no time happens before the call returns. Precondition: not called while work runs it.
+std::string inject_faults(std::string_view text);
+
+// The fault with which SOFTGPU_FAULT lets a device begin; called once per device, as it is made.
+Fault fault_from_start(int device);
+
+// For process exit: launches that are held up go on.
+void stop_faults();
 
 }  // namespace softgpu
 

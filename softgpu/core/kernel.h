@@ -15,7 +15,8 @@
 namespace softgpu {
 
 class AddressSpace;
-struct Program;  // exec/: lowered instructions of one kernel, built at its first launch
+struct EventState;  // stream.h
+struct Program;     // exec/: lowered instructions of one kernel, built at its first launch
 
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
@@ -67,7 +68,7 @@ struct Launch {
   bool cooperative = false;     // all blocks resident: blocks take turns
 };
 
-enum class FaultKind : uint8_t {
+enum class FaultKind : uint16_t {
   kNone,
   kIllegalAddress,
   kMisalignedAddress,
@@ -75,13 +76,25 @@ enum class FaultKind : uint8_t {
   kAssert,
   kLaunchTimeout,
   kDeviceTrap,
+  // What no program causes; asked for by fault_injection.h.
+  kDeviceLost,
+  kEccUncontained,
+  kEccContained,
+  kCode = 1000,  // + any CUDA error number
 };
+
+// A fault that is reported as this CUDA error.
+constexpr FaultKind code_fault(int cuda_error) {
+  return static_cast<FaultKind>(static_cast<int>(FaultKind::kCode) + cuda_error);
+}
 
 // Why a launch stopped. `message` is one sentence with kernel, block, thread, pc and address; the
 // executor prints nothing itself.
 struct Fault {
   FaultKind kind = FaultKind::kNone;
   std::string message;
+  // Without a fault: nothing has run yet, the work is to be run again after this event.
+  std::shared_ptr<EventState> until = {};
   explicit operator bool() const { return kind != FaultKind::kNone; }
 };
 

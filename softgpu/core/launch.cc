@@ -37,20 +37,28 @@ cudaError_t check_launch(const Launch& launch) {
   return cudaSuccess;
 }
 
+namespace {
+
+Fault run_counted(const Launch& launch, Device& owner) {
+  LaunchStats stats;
+  const uint64_t begin = host_time_ns();
+  Fault fault = run_kernel(launch, pointers().space(), &stats);
+  const uint64_t time_ns = host_time_ns() - begin;
+  owner.count_kernel(stats.warp_instructions, time_ns);
+  profile_launch(launch, stats.warp_instructions, time_ns);
+  return fault;
+}
+
+}  // namespace
+
 cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, Launch launch) {
   if (const cudaError_t bad = check_launch(launch); bad != cudaSuccess) return bad;
   Work work;
   auto shared = std::make_shared<Launch>(std::move(launch));
   Device& owner = device(stream->device);
-  work.run = [shared, &owner] {
-    if (Fault asked = injected_fault()) return asked;
-    LaunchStats stats;
-    const uint64_t begin = host_time_ns();
-    Fault fault = run_kernel(*shared, pointers().space(), &stats);
-    const uint64_t time_ns = host_time_ns() - begin;
-    owner.count_kernel(stats.warp_instructions, time_ns);
-    profile_launch(*shared, stats.warp_instructions, time_ns);
-    return fault;
+  work.run = [shared, &owner, ticket = LaunchTicket()]() mutable {
+    return run_launch(owner.index(), shared->kernel->name, shared->params, &ticket,
+                      [&] { return run_counted(*shared, owner); });
   };
   owner.scheduler().submit(stream, std::move(work));
   return cudaSuccess;

@@ -3,10 +3,12 @@
 #ifndef SOFTGPU_CORE_POINTERS_H_
 #define SOFTGPU_CORE_POINTERS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "core/address_space.h"
 
@@ -18,7 +20,8 @@ struct PointerInfo {
   uint64_t base = 0, size = 0;
   PointerKind kind = PointerKind::kDevice;
   int device = 0;
-  uint32_t flags = 0;  // of cudaHostAlloc / cudaHostRegister
+  uint32_t flags = 0;   // of cudaHostAlloc / cudaHostRegister
+  uint64_t serial = 0;  // order of allocation; given by the table
   bool is_host() const { return kind != PointerKind::kDevice; }
 };
 
@@ -35,6 +38,7 @@ class PointerTable {
       if (previous.base + previous.size > info.base) return false;
     }
     table_[info.base] = info;
+    table_[info.base].serial = ++last_serial_;
     space_.add(info.base, info.size);
     return true;
   }
@@ -58,11 +62,33 @@ class PointerTable {
     return size == 0 || space_.find(address).contains(address, size);
   }
 
+  // Calls body() while the range cannot be unmapped; false if it is not all mapped. The body must
+  // not call the table.
+  template <class Body>
+  bool with_mapped(uint64_t address, uint64_t size, Body body) const {
+    std::lock_guard lock(mutex_);
+    if (!covers(address, size)) return false;
+    body();
+    return true;
+  }
+
+  // Device memory of a device, oldest first.
+  std::vector<PointerInfo> device_allocations(int device) const {
+    std::vector<PointerInfo> found;
+    std::lock_guard lock(mutex_);
+    for (const auto& [base, info] : table_) {
+      if (!info.is_host() && info.device == device) found.push_back(info);
+    }
+    std::ranges::sort(found, {}, &PointerInfo::serial);
+    return found;
+  }
+
   AddressSpace& space() { return space_; }
 
  private:
   mutable std::mutex mutex_;
   std::map<uint64_t, PointerInfo> table_;
+  uint64_t last_serial_ = 0;
   AddressSpace space_;
 };
 

@@ -111,6 +111,11 @@ bool Scheduler::execute_next(std::unique_lock<std::mutex>& lock, bool* polling) 
     lock.lock();
     running_ = false;
   }
+  if (fault.until && this->fault() == FaultKind::kNone) {
+    work.after = std::move(fault.until);
+    stream->busy_ = false;
+    return true;
+  }
   finish(stream);
   if (fault) fail(fault);
   return true;

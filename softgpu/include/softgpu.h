@@ -8,10 +8,39 @@ extern "C" {
 #endif
 
 // Ends a device for this process as a fault of its work would: what is queued is dropped and every
-// later call returns `cuda_error` (700 illegal address, 702 timeout, 710 assert, 715 illegal
-// instruction, 716 misaligned address, 719 launch failure). Returns 0, or 1 for another number or a
-// device that is not there. Takes effect when the running work has finished.
+// later call returns `cuda_error` (214 uncontained and 226 contained memory error, 700 illegal
+// address, 702 timeout, 710 assert, 714 stack error, 715 illegal instruction, 716 misaligned
+// address, 717 address space, 718 program counter, 719 launch failure, 999 device lost). Returns 0,
+// or 1 for another number or a device that is not there. Does not wait for the running work.
 int softgpu_fail(int device, int cuda_error);
+
+// Faults on request, in the language of README.md ("Faults on request"), which SOFTGPU_FAULT and
+// the control file speak as well:
+//   "lost device=1 at=1000; slow factor=3"    "hang in=1"    "resume"    "flip allocation=2 bit=7"
+// A fault without at, in and kernel happens before the call returns; the others happen at a launch.
+// All or none of the faults are taken. Returns 0; or 1 with a sentence in `problem` (at most
+// `bytes` with the terminating zero; may be null). Callable from any thread, not from a host
+// function.
+int softgpu_inject(const char* faults, char* problem, unsigned long long bytes);
+// The same without doing anything, and without a device: are these faults well written?
+int softgpu_check_faults(const char* faults, char* problem, unsigned long long bytes);
+
+enum { SOFTGPU_ECC_UNCONTAINED = 214, SOFTGPU_ECC_CONTAINED = 226, SOFTGPU_DEVICE_LOST = 999 };
+enum softgpu_needs {
+  SOFTGPU_NEEDS_NOTHING = 0,
+  SOFTGPU_NEEDS_NEW_PROCESS = 1,
+  SOFTGPU_NEEDS_RESET = 2,
+  SOFTGPU_NEEDS_REPLACEMENT = 3,
+};
+
+typedef struct softgpu_state {
+  int error;                    // the CUDA error that every call returns, 0: the device works
+  int needs;                    // softgpu_needs: what it takes until a device works again
+  int hanging;                  // launches that hang because somebody asked for it
+  unsigned long long launches;  // kernel launches and BLAS calls that this process has begun
+} softgpu_state;
+// Returns 0, or 1 for a device that is not there.
+int softgpu_device_state(int device, softgpu_state* state);
 
 // Warp instructions that a device has executed in this process.
 unsigned long long softgpu_warp_instructions(int device);

@@ -1,0 +1,46 @@
+// With SOFTGPU_FAULT="lost device=1; 2:700; hang device=2 at=1", read before the first device.
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <thread>
+
+#include "check.h"
+#include "softgpu.h"
+
+static void launch() {
+  cublasHandle_t handle;
+  void* x = nullptr;
+  const float two = 2;
+  CHECK_EQ(cublasCreate(&handle), CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(cudaMalloc(&x, 512), cudaSuccess);
+  CHECK_EQ(cublasSscal(handle, 1, &two, static_cast<float*>(x), 1), CUBLAS_STATUS_SUCCESS);
+}
+
+TEST(devices_may_be_lost_from_the_beginning) {
+  CHECK_EQ(cudaSetDevice(1), cudaSuccess);
+  void* out = nullptr;
+  CHECK_EQ(cudaMalloc(&out, 8), cudaErrorUnknown);
+}
+
+// The process ends all the same.
+TEST(a_hang_from_the_environment) {
+  CHECK_EQ(cudaSetDevice(2), cudaSuccess);
+  launch();
+  softgpu_state state{};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!state.hanging && std::chrono::steady_clock::now() < end) {
+    CHECK_EQ(softgpu_device_state(2, &state), 0);
+    std::this_thread::yield();
+  }
+  CHECK_EQ(state.hanging, 1);
+}
+
+// Launches without a device count over all of them: this is the second.
+TEST(the_second_launch_of_the_process_fails) {
+  CHECK_EQ(cudaSetDevice(0), cudaSuccess);
+  launch();
+  CHECK_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+}
+
+CHECK_MAIN
