@@ -2,6 +2,7 @@
 #include "reduce/reduce.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -95,6 +96,55 @@ TEST(integers_wrap_and_floats_follow_the_gpu) {
   CHECK(std::isnan(sum(ncclFloat32, nan, nan, Combine::kMin)));
   CHECK(std::signbit(sum(ncclFloat64, 0.0, -0.0, Combine::kMin)));
   CHECK(!std::signbit(sum(ncclFloat64, -0.0, 0.0, Combine::kMax)));
+}
+
+TEST(a_nan_that_comes_out_has_one_pattern) {
+  // Whichever operand it came from: x86 alone would keep the bits of the first one.
+  const auto raw = [](float f) { return std::bit_cast<std::uint32_t>(f); };
+  const float nan1 = std::bit_cast<float>(0x7fc12345u), nan2 = std::bit_cast<float>(0xff812345u);
+  const float infinity = INFINITY;
+  for (const auto& [a, b] :
+       {std::pair{nan1, 1.0f}, {1.0f, nan2}, {nan1, nan2}, {nan2, nan1}, {infinity, -infinity}}) {
+    CHECK_EQ(raw(sum(ncclFloat32, a, b)), 0x7fffffffu);
+    if (!std::isinf(a)) CHECK_EQ(raw(sum(ncclFloat32, a, b, flexccl::Combine::kProd)), 0x7fffffffu);
+  }
+  CHECK_EQ(raw(sum(ncclFloat32, nan1, nan2, flexccl::Combine::kMax)), 0x7fffffffu);
+  CHECK_EQ(sum<std::uint16_t>(ncclFloat16, 0xfd00, 0x3c00), 0x7fffu);
+  CHECK_EQ(sum<std::uint16_t>(ncclBfloat16, 0x3f80, 0xffc0), 0x7fffu);
+  for (const auto how : {flexccl::Combine::kMin, flexccl::Combine::kMax}) {
+    CHECK_EQ(sum<std::uint16_t>(ncclFloat16, 0xfd00, 0x3c00, how), 0x3c00);  // a number wins
+    CHECK_EQ(sum<std::uint16_t>(ncclBfloat16, 0x3f80, 0x7fc0, how), 0x3f80);
+    CHECK_EQ(unsigned(sum<std::uint8_t>(ncclFloat8e4m3, 0xff, 0x38, how)), 0x38u);
+    CHECK_EQ(unsigned(sum<std::uint8_t>(ncclFloat8e5m2, 0x3c, 0x7e, how)), 0x3cu);
+  }
+  CHECK_EQ(unsigned(sum<std::uint8_t>(ncclFloat8e4m3, 0xff, 0x38)), 0x7fu);
+}
+
+TEST(long_runs_and_single_elements_agree) {
+  // Vector code and its scalar rest, at every alignment, against one element at a time.
+  constexpr std::size_t kBytes = 8 * 67;
+  std::vector<std::byte> a(kBytes + 8), b(kBytes + 8), whole(kBytes + 8), single(kBytes + 8);
+  std::uint64_t state = 88172645463325252u;
+  for (auto* bytes : {&a, &b})
+    for (std::byte& byte : *bytes) {
+      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+      byte = static_cast<std::byte>(state >> 24);
+    }
+  for (int dtype = 0; dtype < ncclNumTypes; ++dtype)
+    for (int how = 0; how < 4; ++how)
+      for (const bool premultiplies : {false, true}) {
+        flexccl::Reduction r{.dtype = static_cast<ncclDataType_t>(dtype),
+                             .combine = static_cast<flexccl::Combine>(how),
+                             .premultiplies = premultiplies,
+                             .scalar = 0x4045404540454045u};
+        const std::size_t size = flexccl::element_size(r.dtype), count = kBytes / size;
+        for (const std::size_t skew : {0, 1, 5}) {
+          flexccl::combine(r, &a[skew], &b[skew], &whole[skew], count);
+          for (std::size_t i = 0; i < count * size; i += size)
+            flexccl::combine(r, &a[skew + i], &b[skew + i], &single[skew + i], 1);
+          CHECK(std::memcmp(&whole[skew], &single[skew], count * size) == 0);
+        }
+      }
 }
 
 TEST(average) {
