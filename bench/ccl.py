@@ -1,0 +1,32 @@
+"""`make bench-ccl`: flexccl beside gloo, measured in turns in the same run.
+
+Every figure is a median (min to max, n). A ratio is made of neighbours in time: of each round's two
+blocks, not of two medians. Ends with 1 when something failed; figures never fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from ccl_allreduce import all_reduce_table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=9, help="blocks per library and size")
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    failed = False
+    try:
+        all_reduce_table(arguments.rounds)
+    except RuntimeError as error:
+        print(f"bench-ccl: all-reduce failed: {error}", file=sys.stderr)
+        failed = True
+    print(f"\nbench-ccl took {time.monotonic() - started:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
