@@ -4,11 +4,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "api/commands.h"
 #include "client/stream.h"
 
 namespace pyft::client {
+static_assert(static_cast<size_t>(Api::kCount) <= ring::kCallCounters);
 namespace {
 
 constexpr uint64_t kGranule = uint64_t{2} << 20;
@@ -134,8 +136,12 @@ void Device::count_local_calls() {
   for (int ordinal = 0; ordinal < ordinal_; ++ordinal)
     if (attached_or_null(ordinal)) return;
   uint64_t calls = 0;
-  for (const auto& count : call_counts) calls += count.load(std::memory_order_relaxed);
   const std::lock_guard lock(count_mutex_);
+  for (size_t i = 0; i < std::size(call_counts); ++i) {
+    const uint64_t count = call_counts[i].load(std::memory_order_relaxed);
+    calls += count;
+    if (count) channel().call_counter(i).store(count, std::memory_order_relaxed);
+  }
   const uint64_t sent = sent_.load(std::memory_order_relaxed);
   const uint64_t local = calls > sent ? calls - sent : 0;
   if (local > counted_local_) writer_.count_local_calls(local - counted_local_);

@@ -193,6 +193,11 @@ CompletionWord& Channel::word(uint32_t index) const {
   return reinterpret_cast<CompletionWord*>(words)[index];
 }
 
+std::atomic<uint64_t>& Channel::call_counter(size_t index) const {
+  if (index >= kCallCounters) std::abort();
+  return reinterpret_cast<std::atomic<uint64_t>*>(control_.data() + kCallCountersOffset)[index];
+}
+
 int Channel::back_pinned(uint64_t offset, uint64_t bytes) const {
   if (offset > pinned_bytes() || bytes > pinned_bytes() - offset) return EINVAL;
   return fallocate(fds_.pinned.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes))

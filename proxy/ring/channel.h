@@ -93,6 +93,8 @@ class Channel {
   ControlPage& control() const;                // read-only memory for Role::kReader
   ReplySlot& slot(uint32_t index) const;       // index < kReplySlots, checked
   CompletionWord& word(uint32_t index) const;  // index < kCompletionWords, checked
+  // Client only; index < kCallCounters, checked.
+  std::atomic<uint64_t>& call_counter(size_t index) const;
   uint64_t ring_bytes() const { return view_.ring_bytes; }
   uint64_t object_log_bytes() const { return view_.object_log_bytes; }
   uint64_t arena_bytes() const { return view_.arena_bytes; }

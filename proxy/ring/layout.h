@@ -162,8 +162,13 @@ struct ControlPage {
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 
-inline constexpr uint64_t kControlBytes =
+// After the completion words: how often the client called each exported function, by the index of
+// api/call_ids.h. Written by the client at cuts and at its end, for `pyft coverage`.
+inline constexpr uint32_t kCallCounters = 4096;
+
+inline constexpr uint64_t kCallCountersOffset =
     kPageBytes + kReplySlots * sizeof(ReplySlot) + kCompletionWords * sizeof(CompletionWord);
+inline constexpr uint64_t kControlBytes = kCallCountersOffset + kCallCounters * sizeof(uint64_t);
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

@@ -61,6 +61,7 @@ class Agent:
             "job": options.job,
             "command": list(options.command),
             "devices": options.devices,
+            "spares": options.spares,
             "direct": options.direct,
             "started": time.time(),
             "agent_pid": os.getpid(),

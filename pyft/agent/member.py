@@ -32,6 +32,7 @@ class Member:
     connection: socket.socket  # to the client
     server_socket: socket.socket
     server_pid: int
+    native_dir: Path
     server_status: int | None = None  # of wait()
     client_gone: bool = False  # its connection has ended
     client_dead: bool = False  # its process has ended
@@ -56,7 +57,7 @@ class Member:
             raise AttachError(f"the server cannot be started: {error}", error.errno or 5) from None
         finally:
             theirs.close()
-        member = cls(channel, connection, ours, pid)
+        member = cls(channel, connection, ours, pid, options.native_dir)
         member._introduce()
         return member
 
@@ -113,6 +114,7 @@ class Member:
         path = folder / f"{self.channel.name}.ring"
         header = channels.log_header(self.channel.log_fd)
         entry = self.describe() | {"file": path.name, "goodbye": self.said_goodbye(), **header}
+        entry["calls"] = self.channel.call_counts(self.native_dir)
         if self.server_status is not None:
             entry["server_ended"] = messages.status_text(self.server_status)
         try:

@@ -40,7 +40,7 @@ CLIENT_VARIABLES = (
 )
 
 
-def parse_gpus(text: str | None) -> int:
+def parse_gpus(text: str | None, spares: int = 0) -> int:
     """Return N of `soft:N`; anything else is an error that names it."""
     if text is None:
         raise UsageError("no GPU is chosen: say --gpus soft:N for N software GPUs, as in soft:1")
@@ -54,6 +54,10 @@ def parse_gpus(text: str | None) -> int:
     count = int(match.group(1))
     if not 1 <= count <= MAX_DEVICES:
         raise UsageError(f"--gpus [{text}] is out of range: soft:1 to soft:{MAX_DEVICES} exist")
+    if count + spares > MAX_DEVICES:
+        raise UsageError(
+            f"--spares [{spares}] is too many beside [{text}]: a node has {MAX_DEVICES} soft GPUs"
+        )
     return count
 
 
@@ -67,13 +71,16 @@ class JobOptions:
     devices: int
     direct: bool
     command: tuple[str, ...]
+    spares: int = 0  # devices beyond `devices`, which the program does not see
+    strict: bool = False  # an unsupported call stops the process
 
     def to_arguments(self) -> list[str]:
         """Return the agent's command line; `from_arguments` is the inverse."""
-        flags = ["--direct"] if self.direct else []
+        flags = [f"--{name}" for name in ("direct", "strict") if getattr(self, name)]
         return [
             *("--job", self.job, "--log-dir", str(self.log_dir)),
             *("--native-dir", str(self.native_dir), "--devices", str(self.devices)),
+            *("--spares", str(self.spares)),
             *flags,
             "--",
             *self.command,
@@ -86,9 +93,10 @@ class JobOptions:
         parser = argparse.ArgumentParser(prog="pyft.agent")
         for name in ("--job", "--log-dir", "--native-dir"):
             parser.add_argument(name, required=True)
-        for name in ("--devices", "--launcher-fd", "--launcher-group"):
+        for name in ("--devices", "--spares", "--launcher-fd", "--launcher-group"):
             parser.add_argument(name, type=int, required=True)
-        parser.add_argument("--direct", action="store_true")
+        for name in ("--direct", "--strict"):
+            parser.add_argument(name, action="store_true")
         got = parser.parse_args(arguments[:end])
         options = cls(
             job=got.job,
@@ -97,6 +105,8 @@ class JobOptions:
             devices=got.devices,
             direct=got.direct,
             command=tuple(arguments[end + 1 :]),
+            spares=got.spares,
+            strict=got.strict,
         )
         return options, got.launcher_fd, got.launcher_group
 
@@ -134,6 +144,8 @@ def program_environment(
     prepend(environment, "PYTHONPATH", [str(SITE_FOLDER)])
     environment["PYFT_JOB"] = options.job
     environment["PYFT_GPUS"] = f"soft:{options.devices}"
+    if options.strict:
+        environment["PYFT_STRICT"] = "1"
     if options.direct:
         environment["SOFTGPU_DEVICES"] = str(options.devices)
     else:
@@ -154,7 +166,7 @@ def server_environment(
     environment["PYFT_DEVICE"] = str(device)
     environment["PYFT_JOB"] = options.job
     environment["PYFT_BACKEND_LIBRARY"] = str(options.native_dir / "libsoftgpu.so")
-    environment["SOFTGPU_DEVICES"] = str(options.devices)
+    environment["SOFTGPU_DEVICES"] = str(options.devices + options.spares)
     return environment
 
 

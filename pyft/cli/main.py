@@ -8,7 +8,7 @@ import typer
 
 import pyft
 from pyft.agent import messages
-from pyft.cli import doctor, env, run, trace
+from pyft.cli import coverage, doctor, env, run, status, trace
 from pyft.errors import PyftError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app = typer.Typer(
 # Everything behind the first word that is not an option belongs to the user's command.
 app.command(name="run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command(name="trace")(trace.trace)
+app.command(name="status")(status.status)
+app.command(name="coverage")(coverage.coverage)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="env")(env.env)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import time
 from pathlib import Path
@@ -16,6 +17,13 @@ from pyft.agent.options import JobOptions, parse_gpus
 from pyft.errors import UsageError
 
 
+class Unsupported(str, enum.Enum):
+    """What an unsupported call does."""
+
+    warn = "warn"
+    error = "error"
+
+
 def run(
     command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND...", help="The command, left untouched.")
@@ -26,6 +34,13 @@ def run(
     direct: Annotated[
         bool, typer.Option("--direct", help="Software GPUs inside the command: no servers.")
     ] = False,
+    spares: Annotated[
+        int, typer.Option(min=0, help="Further GPUs the command does not see, for replacements.")
+    ] = 0,
+    unsupported: Annotated[
+        Unsupported,
+        typer.Option(help="A call pyft does not support: name it and go on, or stop the process."),
+    ] = Unsupported.warn,
     log_dir: Annotated[
         Path | None, typer.Option(help="Folder for traces and meta.json of this job.")
     ] = None,
@@ -41,8 +56,10 @@ def run(
         job=job,
         log_dir=(log_dir or job_folder.state_folder() / job).resolve(),
         native_dir=_native.native_dir(),
-        devices=parse_gpus(gpus),
+        devices=parse_gpus(gpus, spares),
         direct=direct,
+        spares=spares,
+        strict=unsupported is Unsupported.error,
         command=tuple(command),
     )
     options.check_native_files()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from pyft.errors import UsageError
 from pyft.trace import targets
 from pyft.trace.reader import TraceReader, format_entry, format_stats
+
+FOLLOW_S = 0.2
 
 
 def trace(
@@ -27,6 +33,9 @@ def trace(
     objects: Annotated[
         bool, typer.Option("--objects", help="The log of living objects, not the ring.")
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on printing a live job until it ends.")
+    ] = False,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="No addresses and times: equal runs diff clean.")
     ] = False,
@@ -36,6 +45,11 @@ def trace(
     Default: the rings of the latest job.
     """
     rings = targets.find(target)
+    if follow:
+        if stats or objects:
+            raise UsageError("--follow prints the ring: leave --stats and --objects")
+        _follow(rings, call=call, thread=thread, handle=handle, deterministic=deterministic)
+        return
     for ring in rings:
         if len(rings) > 1:
             print(f"# {ring.title.partition('-')[0] if deterministic else ring.title}")
@@ -49,3 +63,34 @@ def trace(
                 call=call, thread=thread, handle=handle, tail=tail, objects=objects
             ):
                 print(format_entry(entry, deterministic=deterministic, start_ns=start_ns))
+
+
+def _follow(
+    rings: Sequence[targets.Ring],
+    *,
+    call: str | None,
+    thread: int | None,
+    handle: str | None,
+    deterministic: bool,
+) -> None:
+    """Print what is there, then what is added, every FOLLOW_S seconds."""
+    with contextlib.ExitStack() as stack:
+        readers = [
+            (ring, stack.enter_context(TraceReader(ring.path, deterministic=deterministic)))
+            for ring in rings
+        ]
+        seen = dict.fromkeys((ring.title for ring in rings), 0)
+        starts: dict[str, int] = {}
+        while True:
+            alive = any(ring.live and ring.path.exists() for ring in rings)
+            for ring, reader in readers:
+                label = f"{ring.title} " if len(rings) > 1 else ""
+                for entry in reader.entries(call=call, thread=thread, handle=handle):
+                    start_ns = starts.setdefault(ring.title, entry.time_ns)
+                    if entry.seq > seen[ring.title]:
+                        text = format_entry(entry, deterministic=deterministic, start_ns=start_ns)
+                        print(f"{label}{text}", flush=True)
+                        seen[ring.title] = entry.seq
+            if not alive:
+                return
+            time.sleep(FOLLOW_S)

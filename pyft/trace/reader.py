@@ -39,6 +39,7 @@ class Entry:
     payload_bytes: int
     payload_overwritten: bool
     text: str
+    position: int = 0  # in the ring, bytes; counts on over the ring's end
 
     @property
     def call(self) -> str:
@@ -170,6 +171,7 @@ class TraceReader:
                 raw.payload_bytes,
                 bool(raw.payload_overwritten),
                 self._trace.text(self.deterministic),
+                raw.position,
             )
 
 

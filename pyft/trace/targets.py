@@ -80,12 +80,17 @@ def of_process(pid: int) -> list[Ring]:
 
 
 def live_ring(meta: dict[str, Any], entry: dict[str, Any]) -> Ring:
-    """Return the agent's descriptor of a live log object: the same user may open it."""
-    path = Path(f"/proc/{meta['agent_pid']}/fd/{entry['log_fd']}")
+    """Return the agent's descriptor of a live log object."""
+    return Ring(entry["name"], live_descriptor(meta, entry, "log"), live=True)
+
+
+def live_descriptor(meta: dict[str, Any], entry: dict[str, Any], part: str) -> Path:
+    """Return the path of a memory object of a live channel: the same user may open it."""
+    path = Path(f"/proc/{meta['agent_pid']}/fd/{entry[f'{part}_fd']}")
     try:
         memory = os.readlink(path)
     except OSError as error:
         raise TraceError(f"[{path}] cannot be opened: {error.strerror}") from None
-    if not memory.startswith(f"/memfd:pyft-log-{entry['name']}"):
-        raise TraceError(f"[{path}] is no longer the ring [{entry['name']}]: try again")
-    return Ring(entry["name"], path, live=True)
+    if not memory.startswith(f"/memfd:pyft-{part}-{entry['name']}"):
+        raise TraceError(f"[{path}] is no longer the {part} of [{entry['name']}]: try again")
+    return path

@@ -41,6 +41,15 @@ int main() {
   SHOW("status_futex", offsetof(ControlPage, status_futex));
   SHOW("status_text", offsetof(ControlPage, status_text));
   SHOW("dispatching_seq", offsetof(ControlPage, dispatching_seq));
+  SHOW("completion_offset", offsetof(ControlPage, completion_offset));
+  SHOW("consumed", offsetof(ControlPage, consumed));
+  SHOW("sticky_error", offsetof(ControlPage, sticky_error));
+  SHOW("heartbeat_ns", offsetof(ControlPage, heartbeat_ns));
+  SHOW("completion_words", kCompletionWords);
+  SHOW("completion_word_bytes", sizeof(CompletionWord));
+  SHOW("word_waiters", offsetof(CompletionWord, waiters));
+  SHOW("counters_offset", kCallCountersOffset);
+  SHOW("counters", kCallCounters);
   @LOG_FIELDS@
 }
 """
@@ -78,6 +87,15 @@ def test_shared_memory_matches_the_header(header: dict[str, int]) -> None:
     assert header["layout_version"] == protocol.LAYOUT_VERSION
     assert header["status"] == protocol.CONTROL_STATUS
     assert header["status_futex"] == protocol.CONTROL_STATUS_FUTEX
+    assert header["completion_offset"] == protocol.CONTROL_COMPLETION_OFFSET
+    assert header["consumed"] == protocol.CONTROL_CONSUMED
+    assert header["sticky_error"] == protocol.CONTROL_STICKY_ERROR
+    assert header["heartbeat_ns"] == protocol.CONTROL_HEARTBEAT_NS
+    assert header["completion_words"] == protocol.COMPLETION_WORDS
+    assert header["completion_word_bytes"] == protocol.COMPLETION_WORD.size
+    assert header["word_waiters"] == 20  # the fourth field of COMPLETION_WORD
+    assert header["counters_offset"] == protocol.CALL_COUNTERS_OFFSET
+    assert header["counters"] == protocol.CALL_COUNTERS
     assert header["status_text"] == protocol.CONTROL_STATUS_TEXT
     assert header["dispatching_seq"] == protocol.CONTROL_DISPATCHING_SEQ
     assert header["goodbye"] == member.GOODBYE

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from api_records import Api
+from emit_wire import exported
 
 HEAD = """# API coverage
 
@@ -37,3 +40,22 @@ def emit_coverage(api: Api) -> str:
     for lib, names in sorted(api.symbols.items()):
         lines.append(f"- {lib} ({len(names)}): {', '.join(names)}")
     return "\n".join(lines) + "\n"
+
+
+def emit_json(api: Api) -> str:
+    """Return coverage.json: every exported function, in the order of the client's counters."""
+    records = {r.name: r for r in api.records}
+    libraries = {name: lib for lib, names in api.symbols.items() for name in names}
+    rows = []
+    for name in exported(api):
+        record = records.get(name)
+        rows.append(
+            {
+                "name": name,
+                "library": record.lib if record else libraries[name],
+                "route": record.route if record else "unsupported",
+                "support": record.support if record else "unsupported",
+                "note": record.note if record else "",
+            }
+        )
+    return json.dumps(rows, indent=0) + "\n"

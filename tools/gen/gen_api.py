@@ -29,6 +29,7 @@ OUTPUTS = {
     "mock_table.h": emit_server.emit_mock,
     "dispatch.cc": emit_server.emit_dispatch,
     "handler_declarations.h": emit_server.emit_handler_declarations,
+    "coverage.json": emit_docs.emit_json,
 }
 
 

@@ -1,0 +1,119 @@
+"""What a running channel does right now, read from the agent's memory without disturbing anybody."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyft._native import NativeError
+from pyft.agent import channel, protocol
+from pyft.errors import TraceError
+from pyft.trace.reader import Entry, EntryFlags, TraceReader
+from pyft.trace.targets import live_descriptor
+
+LOOK_BACK = 20_000  # entries searched for what a thread waits for
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A thread of the client that waits: for the answer to an entry, or for a stream."""
+
+    thread: int
+    seconds: float
+    what: str
+
+
+@dataclass(frozen=True)
+class ChannelState:
+    """One client process and device. Positions and sizes are bytes of the ring."""
+
+    name: str
+    rank: int
+    pid: int
+    device: int
+    server_pid: int
+    status: str
+    position: int  # appended so far
+    lag: int  # appended and not yet taken by the server
+    log_bytes: int  # kept for replay
+    heartbeat_age: float  # seconds; negative: none yet
+    sticky_error: int
+    working_on: str  # the entry being executed
+    waits: list[Wait]
+
+
+def look(meta: dict[str, Any], entry: dict[str, Any]) -> ChannelState:
+    """Return the state of one channel of a live job; TraceError when it has just ended."""
+    log = live_descriptor(meta, entry, "log")
+    control_path = live_descriptor(meta, entry, "control")
+    try:
+        control = control_path.read_bytes()
+        fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise TraceError(f"the channel [{entry['name']}] has just ended: {error}") from None
+    try:
+        header = channel.log_header(fd)
+    finally:
+        os.close(fd)
+    (consumed,) = struct.unpack_from("<Q", control, protocol.CONTROL_CONSUMED)
+    (sticky,) = struct.unpack_from("<i", control, protocol.CONTROL_STICKY_ERROR)
+    (beat,) = struct.unpack_from("<Q", control, protocol.CONTROL_HEARTBEAT_NS)
+    (status,) = struct.unpack_from("<I", control, protocol.CONTROL_STATUS)
+    now = time.monotonic_ns()
+    entries = recent_entries(log)
+    pending = [e for e in entries if e.position >= consumed]
+    return ChannelState(
+        name=entry["name"],
+        rank=entry["rank"],
+        pid=entry["pid"],
+        device=entry["device"],
+        server_pid=entry["server_pid"],
+        status=protocol.ChannelStatus(status).name.lower().replace("_", " "),
+        position=header["appended"],
+        lag=max(0, header["appended"] - consumed),
+        log_bytes=header["appended"] - header["oldest"],
+        heartbeat_age=(now - beat) / 1e9 if beat else -1.0,
+        sticky_error=sticky,
+        working_on=f"[{pending[0].seq}] {pending[0].text}" if pending else "",
+        waits=[*reply_waits(pending, now), *word_waits(control, entries, now)],
+    )
+
+
+def recent_entries(log: Path) -> list[Entry]:
+    """Return the last entries of a ring that may be written meanwhile."""
+    try:
+        with TraceReader(log) as reader:
+            return list(reader.entries(tail=LOOK_BACK))
+    except NativeError:
+        return []  # overwritten while it was read
+
+
+def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
+    """Return who waits for the answer to an entry the server has not finished."""
+    return [
+        Wait(e.thread, (now - e.time_ns) / 1e9, f"the answer to [{e.seq}] {e.text}")
+        for e in pending
+        if e.flags & EntryFlags.WANTS_REPLY
+    ]
+
+
+def word_waits(control: bytes, entries: list[Entry], now: int) -> list[Wait]:
+    """Return who sleeps until a stream or event completes, by the fence it has appended."""
+    (offset,) = struct.unpack_from("<Q", control, protocol.CONTROL_COMPLETION_OFFSET)
+    size = protocol.COMPLETION_WORD.size
+    words = control[offset : offset + protocol.COMPLETION_WORDS * size]
+    waits = []
+    for word, (_, _, _, waiters) in enumerate(protocol.COMPLETION_WORD.iter_unpack(words)):
+        if not waiters:
+            continue
+        fences = [e for e in entries if e.call == "FENCE" and f"word={word}," in e.text]
+        if fences:
+            last = fences[-1]
+            waits.append(Wait(last.thread, (now - last.time_ns) / 1e9, f"[{last.seq}] {last.text}"))
+        else:  # an event's, or the fence lies further back
+            waits.append(Wait(-1, 0.0, f"completion word {word}"))
+    return waits
