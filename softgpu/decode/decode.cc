@@ -187,6 +187,10 @@ const FormInfo& form_info(Form form) {
   return kForms[kByForm[static_cast<size_t>(form)]];
 }
 
+const char* form_name(Form form) {
+  return form_info(form).name;
+}
+
 std::span<const FieldInfo> form_fields(const FormInfo& form) {
   return {kFields + form.first_field, form.field_count};
 }

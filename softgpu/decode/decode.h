@@ -16,6 +16,9 @@ namespace softgpu {
 // Prints an instruction in the vendor disassembler's syntax ("@!P0 IADD3 R5, -R7, RZ, RZ").
 std::string to_string(const Instr& instr);
 
+// The name of a table line ("IADD3_RRR").
+const char* form_name(Form form);
+
 }  // namespace softgpu
 
 #endif  // SOFTGPU_DECODE_DECODE_H_

@@ -41,6 +41,7 @@ struct FormInfo {
   Op op;
   Form form;
   uint16_t opcode;
+  const char* name;  // of the enumerator
   const char* mnemonic;
   const char* text;
   // Bits with one legal value, the opcode included. All other bits up to 104 are fields or operands

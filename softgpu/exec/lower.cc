@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "decode/decode.h"
+#include "exec/count_forms.h"
 
 namespace softgpu::exec {
 
@@ -206,6 +207,7 @@ std::string lower_program(const Kernel& kernel, Program* program) {
     lower_common(instrs[n], &program->code[n]);
     lower_table()[static_cast<size_t>(instrs[n].op)](&lowering, instrs[n], &program->code[n]);
   }
+  if (counts_forms()) count_forms(instrs, program);
   return {};
 }
 

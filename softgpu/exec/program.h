@@ -16,6 +16,7 @@
 
 namespace softgpu::exec {
 
+struct FormCounts;
 struct Inst;
 struct Warp;
 
@@ -91,6 +92,7 @@ struct Program {
   std::vector<exec::Inst> code;  // one per 16 bytes of text, plus a final one that faults
   std::vector<exec::PoolEntry> pool;
   exec::Traits traits;
+  std::shared_ptr<exec::FormCounts> counts;  // only where forms are counted
 
   mutable std::mutex idle_mutex;
   mutable std::vector<std::unique_ptr<exec::Row[]>> idle_pools;

@@ -134,7 +134,7 @@ def write_table(table: Table) -> str:
         operands = ", ".join(operand_literal(form.operands.get(role, Operand())) for role in "abc")
         lines += [
             f"    {{Op::{form.op}, Form::{form.full_name}, 0x{form.opcode:03x}, "
-            f'"{form.mnemonic.split(".")[0]}", "{form.text}",',
+            f'"{form.full_name}", "{form.mnemonic.split(".")[0]}", "{form.text}",',
             f"     {word_literal({bit: 1 for bit in fixed})}, {word_literal(fixed)},",
             f"     Predicate::{form.guard}, Destination::{form.rd}, Imm::k{form.imm.upper()}, "
             f"{start}, {len(form.fields)},",
