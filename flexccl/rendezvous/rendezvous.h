@@ -1,8 +1,10 @@
 // How ranks that share nothing but a unique id learn each other's addresses. In memory: ranks are
-// threads of one process. TCP: the process that made the id answers on a port of its own.
+// threads of one process. TCP: the process that made the id answers on a port of its own. Files: in
+// a directory that all ranks see (FLEXCCL_RENDEZVOUS=file:DIRECTORY where the id is made).
 #ifndef FLEXCCL_RENDEZVOUS_RENDEZVOUS_H_
 #define FLEXCCL_RENDEZVOUS_RENDEZVOUS_H_
 
+#include <string>
 #include <vector>
 
 #include "flexccl.h"
@@ -11,7 +13,7 @@
 
 namespace flexccl {
 
-enum class RendezvousKind : std::uint16_t { kMemory = 1, kTcp = 2 };
+enum class RendezvousKind : std::uint16_t { kMemory = 1, kTcp = 2, kFile = 3 };
 
 // The 128 bytes of a unique id. Whoever holds it may join, unless the job has a token
 // (FLEXCCL_JOB_TOKEN): then `secret` alone is worth nothing.
@@ -23,7 +25,7 @@ struct UniqueId {
   Bytes16 secret;
   std::uint32_t ipv4;
   std::uint16_t port;
-  std::uint8_t reserved[90];
+  char directory[90];  // kFile; ends with a zero byte
 };
 static_assert(sizeof(UniqueId) == NCCL_UNIQUE_ID_BYTES);
 
@@ -32,7 +34,8 @@ struct Member {
   Address address;
 };
 
-// Makes an id; for TCP it also starts the thread that answers, for `timeout_ms` at most.
+// Makes an id; kTcp stands for what FLEXCCL_RENDEZVOUS says. For TCP it also starts the thread that
+// answers, for `timeout_ms` at most.
 UniqueId make_unique_id(RendezvousKind kind, std::uint64_t timeout_ms);
 // Throws ncclInvalidArgument unless the id was made by this version of flexccl.
 UniqueId parse_unique_id(const ncclUniqueId& id);
@@ -45,6 +48,8 @@ std::vector<Address> meet(const UniqueId& id, const Member& self, Deadline deadl
 namespace rendezvous {
 std::vector<Address> meet_in_memory(const UniqueId& id, const Member& self, Deadline deadline);
 std::vector<Address> meet_over_tcp(const UniqueId& id, const Member& self, Deadline deadline);
+std::vector<Address> meet_in_files(const UniqueId& id, const Member& self, Deadline deadline);
+void start_file_meeting(UniqueId* id, const std::string& directory);
 void start_tcp_root(UniqueId* id, std::uint64_t timeout_ms);
 }  // namespace rendezvous
 
