@@ -12,6 +12,14 @@ struct Pair {
   VF low, high;
 };
 
+inline constexpr float kSmallestHalf = 0x1p-14f, kSmallestFloat = 0x1p-126f;  // normal ones
+
+// Numbers below the smallest normal one become zeros of their sign.
+static VF flush(VF v, float smallest) {
+  const VF magnitude = as<VF>(as<VU>(v) & ~kSign);
+  return as<VF>(choose(magnitude < smallest, as<VU>(v) & kSign, as<VU>(v)));
+}
+
 // The two values of an operand as floats; arithmetic in float and one rounding to half gives the
 // correctly rounded half, since float has more than twice its precision.
 static Pair operand(const Inst* in, const Row* row, int h, int position) {
@@ -24,6 +32,11 @@ static Pair operand(const Inst* in, const Row* row, int h, int position) {
   } else {
     p.low = halves_to_floats(select == kHigh ? v >> 16 : v & 0xffffu);
     p.high = halves_to_floats(select == kLow ? v & 0xffffu : v >> 16);
+  }
+  if (in->flags & kFtz) {
+    const float smallest = select == kF32 ? kSmallestFloat : kSmallestHalf;
+    p.low = flush(p.low, smallest);
+    p.high = flush(p.high, smallest);
   }
   const uint32_t keep = mods & kModAbs ? ~kSign : kFull, flip = mods & kModNeg ? kSign : 0;
   p.low = as<VF>((as<VU>(p.low) & keep) ^ flip);
@@ -45,7 +58,9 @@ static VU finish(const Inst* in, VF low, VF high) {
     low = saturate(low);
     high = saturate(high);
   }
-  if (in->flags & kResultFloat) return canonical(low);
+  if (in->flags & kResultFloat) {
+    return canonical(in->flags & kFtz ? flush(low, kSmallestFloat) : low);
+  }
   VU l = floats_to_halves(low), h = floats_to_halves(high);
   if (in->flags & kFtz) {
     l = flush_half(l);
@@ -180,11 +195,12 @@ static void lower_comparison(Lowering* l, const Instr& i, Inst* o) {
   half_sources(l, i, o);
   o->op = static_cast<uint8_t>(i.get(isa::HSETP2::CMP));
   o->round = static_cast<uint8_t>(i.get(isa::HSETP2::BOOL));
+  o->flags = i.get(isa::HSETP2::FTZ) ? kFtz : 0;
 }
 
 static void lower_HSETP2(Lowering* l, const Instr& i, Inst* o) {
   lower_comparison(l, i, o);
-  o->flags = i.get(isa::HSETP2::H_AND) ? kBothHalves : 0;
+  if (i.get(isa::HSETP2::H_AND)) o->flags |= kBothHalves;
   o->fn = exec_HSETP2;
 }
 
