@@ -5,6 +5,7 @@
 #include "api/blas.h"
 #include "api/support.h"
 #include "core/fault_injection.h"
+#include "core/operation.h"
 
 namespace softgpu::api {
 namespace {
@@ -37,12 +38,11 @@ cublasStatus_t enqueue_blas(const BlasHandle& handle, cudaStream_t stream,
   Device& d = device(target->device);
   if (d.sticky() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   prepare_host_blas();
-  Work work;
-  work.run = [run = std::move(run), &d, ticket = LaunchTicket()]() mutable {
-    return run_launch(d.index(), "cublas", {}, &ticket, run);
-  };
-  d.scheduler().submit(target, std::move(work));
-  return CUBLAS_STATUS_SUCCESS;
+  LibraryOperation call{"cublas", [run = std::move(run), &d, ticket = LaunchTicket()]() mutable {
+                          return run_launch(d.index(), "cublas", {}, &ticket, run);
+                        }};
+  const cudaError_t status = perform(target, std::move(call));
+  return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 cublasStatus_t create_blas(void** out) {

@@ -1,31 +1,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "api/graph_support.h"
 #include "api/support.h"
 #include "core/launch.h"
 
 namespace softgpu::api {
 
 cudaError_t set_dynamic_shared(Kernel& kernel, int bytes);
-
-namespace {
-
-Function* function_of(const void* handle) {
-  return static_cast<Function*>(const_cast<void*>(handle));
-}
-
-template <class Body>
-CUresult with_kernel(const void* handle, int on_device, Body body) {
-  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
-  return driver_call([&](Device& d) {
-    Function& function = *function_of(handle);
-    int index = function.device >= 0 ? function.device : d.index();
-    if (on_device >= 0) index = on_device;
-    Kernel* kernel = nullptr;
-    const cudaError_t bad = resolve_kernel(function, index, &kernel);
-    return bad == cudaSuccess ? body(*kernel) : bad;
-  });
-}
 
 // Arguments come as pointers to each, or packed in one buffer named in `extra`.
 cudaError_t take_arguments(const Kernel& kernel, void** arguments, void** extra,
@@ -46,6 +28,25 @@ cudaError_t take_arguments(const Kernel& kernel, void** arguments, void** extra,
   return cudaSuccess;
 }
 
+namespace {
+
+Function* function_of(const void* handle) {
+  return static_cast<Function*>(const_cast<void*>(handle));
+}
+
+template <class Body>
+CUresult with_kernel(const void* handle, int on_device, Body body) {
+  if (!handle) return CUDA_ERROR_INVALID_HANDLE;
+  return driver_call([&](Device& d) {
+    Function& function = *function_of(handle);
+    int index = function.device >= 0 ? function.device : d.index();
+    if (on_device >= 0) index = on_device;
+    Kernel* kernel = nullptr;
+    const cudaError_t bad = resolve_kernel(function, index, &kernel);
+    return bad == cudaSuccess ? body(*kernel) : bad;
+  });
+}
+
 CUresult launch(const void* handle, Dim3 grid, Dim3 block, size_t shared, CUstream stream,
                 void** arguments, void** extra, bool cooperative) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
@@ -60,7 +61,7 @@ CUresult launch(const void* handle, Dim3 grid, Dim3 block, size_t shared, CUstre
     l.dynamic_shared_bytes = static_cast<uint32_t>(shared);
     l.cooperative = cooperative;
     const cudaError_t status = take_arguments(*kernel, arguments, extra, &l.params);
-    return status == cudaSuccess ? enqueue_launch(s, std::move(l)) : status;
+    return status == cudaSuccess ? enqueue_launch(s, *function_of(handle), std::move(l)) : status;
   }));
 }
 

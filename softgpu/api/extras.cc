@@ -5,6 +5,8 @@
 #include <mutex>
 
 #include "api/support.h"
+#include "core/capture.h"
+#include "core/operation.h"
 
 namespace api = softgpu::api;
 
@@ -28,13 +30,11 @@ SOFTGPU_API int softgpu_publish(void* stream, void (*function)(void*), void* dat
   if (!function) return CUDA_ERROR_INVALID_VALUE;
   return api::driver_result(
       api::with_stream(stream, [&](const std::shared_ptr<softgpu::Stream>& s) {
-        softgpu::Work work;
-        work.run = [function, data]() -> softgpu::Fault {
-          function(data);
-          return {};
-        };
-        softgpu::device(s->device).scheduler().submit(s, std::move(work));
-        return cudaSuccess;
+        return softgpu::perform(
+            s, softgpu::LibraryOperation{"publish", [function, data]() -> softgpu::Fault {
+                                           function(data);
+                                           return {};
+                                         }});
       }));
 }
 
@@ -42,6 +42,8 @@ SOFTGPU_API int softgpu_suspend(void* stream, void (*function)(void*), void* dat
   if (!function) return CUDA_ERROR_INVALID_VALUE;
   return api::driver_result(
       api::with_stream(stream, [&](const std::shared_ptr<softgpu::Stream>& s) {
+        const cudaError_t bad = softgpu::refuse_in_capture(*s);
+        if (bad != cudaSuccess) return bad;
         const auto resumed = std::make_shared<softgpu::EventState>();
         softgpu::Work reached, rest;
         reached.run = [function, data, resumed]() -> softgpu::Fault {

@@ -38,6 +38,16 @@ using AnyFunction = void (*)();
   __attribute__((visibility("default"), ifunc("resolve_" #name))) void name##suffix(); \
   }
 
+// Names that the headers of CUDA 13 do not declare.
+extern "C" cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t, cudaStreamCaptureStatus*,
+                                                   unsigned long long*, cudaGraph_t*,
+                                                   const cudaGraphNode_t**, size_t*);
+extern "C" cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t, cudaStreamCaptureStatus*,
+                                                   unsigned long long*, cudaGraph_t*,
+                                                   const cudaGraphNode_t**,
+                                                   const cudaGraphEdgeData**, size_t*);
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, cuuint64_t*,
+                                              CUgraph*, const CUgraphNode**, size_t*);
 extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t);
 
 SOFTGPU_PER_THREAD(__cudaLaunchKernel, _ptsz)
@@ -54,9 +64,20 @@ SOFTGPU_PER_THREAD(cudaStreamGetFlags, _ptsz)
 SOFTGPU_PER_THREAD(cudaStreamGetId, _ptsz)
 SOFTGPU_PER_THREAD(cudaStreamGetDevice, _ptsz)
 SOFTGPU_PER_THREAD(cudaStreamIsCapturing, _ptsz)
+SOFTGPU_PER_THREAD(cudaStreamBeginCapture, _ptsz)
+SOFTGPU_PER_THREAD(cudaStreamBeginCaptureToGraph, _ptsz)
+SOFTGPU_PER_THREAD(cudaStreamEndCapture, _ptsz)
+SOFTGPU_PER_THREAD(cudaStreamGetCaptureInfo, _ptsz)
+SOFTGPU_PER_THREAD(cudaStreamGetCaptureInfo_v2, _ptsz)
+SOFTGPU_PER_THREAD(cudaStreamGetCaptureInfo_v3, _ptsz)
+SOFTGPU_PER_THREAD(cudaStreamUpdateCaptureDependencies, _ptsz)
+SOFTGPU_PER_THREAD(cudaGraphInstantiateWithParams, _ptsz)
+SOFTGPU_PER_THREAD(cudaGraphLaunch, _ptsz)
+SOFTGPU_PER_THREAD(cudaGraphUpload, _ptsz)
 SOFTGPU_PER_THREAD(cudaEventRecord, _ptsz)
 SOFTGPU_PER_THREAD(cudaEventRecordWithFlags, _ptsz)
 SOFTGPU_PER_THREAD(cudaMallocAsync, _ptsz)
+SOFTGPU_PER_THREAD(cudaMallocFromPoolAsync, _ptsz)
 SOFTGPU_PER_THREAD(cudaFreeAsync, _ptsz)
 SOFTGPU_PER_THREAD(cudaMemcpy, _ptds)
 SOFTGPU_PER_THREAD(cudaMemcpyAsync, _ptsz)
@@ -83,9 +104,19 @@ SOFTGPU_PER_THREAD(cuStreamGetPriority, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamGetFlags, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamGetId, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamIsCapturing, _ptsz)
+SOFTGPU_PER_THREAD(cuStreamBeginCapture_v2, _ptsz)
+SOFTGPU_PER_THREAD(cuStreamBeginCaptureToGraph, _ptsz)
+SOFTGPU_PER_THREAD(cuStreamEndCapture, _ptsz)
+SOFTGPU_PER_THREAD(cuStreamGetCaptureInfo_v2, _ptsz)
+SOFTGPU_PER_THREAD(cuStreamGetCaptureInfo_v3, _ptsz)
+SOFTGPU_PER_THREAD(cuStreamUpdateCaptureDependencies_v2, _ptsz)
+SOFTGPU_PER_THREAD(cuGraphInstantiateWithParams, _ptsz)
+SOFTGPU_PER_THREAD(cuGraphLaunch, _ptsz)
+SOFTGPU_PER_THREAD(cuGraphUpload, _ptsz)
 SOFTGPU_PER_THREAD(cuEventRecord, _ptsz)
 SOFTGPU_PER_THREAD(cuEventRecordWithFlags, _ptsz)
 SOFTGPU_PER_THREAD(cuMemAllocAsync, _ptsz)
+SOFTGPU_PER_THREAD(cuMemAllocFromPoolAsync, _ptsz)
 SOFTGPU_PER_THREAD(cuMemFreeAsync, _ptsz)
 SOFTGPU_PER_THREAD(cuMemcpy, _ptds)
 SOFTGPU_PER_THREAD(cuMemcpyAsync, _ptsz)

@@ -1,7 +1,9 @@
 #include <cstdio>
 
 #include "api/support.h"
+#include "core/capture.h"
 #include "core/config.h"
+#include "core/memory_pool.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;
@@ -51,7 +53,13 @@ SOFTGPU_API cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
 
 SOFTGPU_API cudaError_t cudaDeviceSynchronize() {
   return api::record(api::with_device([](Device& d) {
+    const cudaError_t bad = softgpu::check_device_wait(d.index());
+    if (bad != cudaSuccess) return bad;
+    if (const cudaError_t unsafe = softgpu::check_unsafe_call(); unsafe != cudaSuccess) {
+      return unsafe;
+    }
     d.scheduler().wait_device();
+    softgpu::pools_after_wait(d.index());
     return d.sticky();
   }));
 }

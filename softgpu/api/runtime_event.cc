@@ -1,4 +1,10 @@
+#include <chrono>
+#include <thread>
+
 #include "api/support.h"
+#include "core/capture.h"
+#include "core/ipc_event.h"
+#include "core/memory_pool.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;
@@ -11,7 +17,13 @@ namespace {
 cudaError_t new_event(void** out, unsigned flags) {
   return api::with_device([&](Device& d) {
     if (!out) return cudaErrorInvalidValue;
-    *out = softgpu::create_event(d.index(), flags);
+    std::shared_ptr<softgpu::SharedEvent> shared;
+    if (flags & cudaEventInterprocess) {
+      if (!(flags & cudaEventDisableTiming)) return cudaErrorInvalidValue;
+      shared = softgpu::SharedEvent::create();
+      if (!shared) return cudaErrorOperatingSystem;
+    }
+    *out = softgpu::create_event(d.index(), flags, std::move(shared));
     return cudaSuccess;
   });
 }
@@ -23,34 +35,50 @@ cudaError_t get_event(const void* handle, Event* event) {
   return softgpu::device(event->device).sticky();
 }
 
+// The same for a call that asks about what has been recorded, which a capture has not.
+cudaError_t get_recorded(const void* handle, Event* event) {
+  const cudaError_t bad = get_event(handle, event);
+  return bad == cudaSuccess ? softgpu::check_captured_event(event->captured) : bad;
+}
+
 cudaError_t drop_event(const void* handle) {
   if (const cudaError_t bad = api::usable(); bad != cudaSuccess) return bad;
   return softgpu::destroy_event(handle);
 }
 
-cudaError_t record_on(const void* event, const void* stream) {
-  return api::with_stream(stream,
-                          [&](const StreamPointer& s) { return softgpu::record_event(event, s); });
+cudaError_t record_on(const void* event, const void* stream, unsigned flags) {
+  static_assert(cudaEventRecordExternal == CU_EVENT_RECORD_EXTERNAL);
+  if (flags > cudaEventRecordExternal) return cudaErrorInvalidValue;
+  return api::with_stream(stream, [&](const StreamPointer& s) {
+    return softgpu::record_event(event, s, flags == cudaEventRecordExternal);
+  });
 }
 
 cudaError_t query_event(const void* handle) {
   Event event;
-  if (const cudaError_t bad = get_event(handle, &event); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = get_recorded(handle, &event); bad != cudaSuccess) return bad;
+  if (event.shared && !event.shared->recorded()()) return cudaErrorNotReady;
   const bool done = !event.last || Scheduler::event_done(*event.last);
   return done ? softgpu::device(event.device).sticky() : cudaErrorNotReady;
 }
 
 cudaError_t synchronize_event(const void* handle) {
   Event event;
-  if (const cudaError_t bad = get_event(handle, &event); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = get_recorded(handle, &event); bad != cudaSuccess) return bad;
   if (event.last) Scheduler::wait_event(*event.last);
+  if (event.shared) {
+    // Recorded by another process: nobody here is told when it is reached.
+    const auto reached = event.shared->recorded();
+    while (!reached()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  softgpu::pools_after_wait(event.device);
   return softgpu::device(event.device).sticky();
 }
 
 cudaError_t elapsed(float* milliseconds, const void* start, const void* end) {
   Event a, b;
-  if (const cudaError_t bad = get_event(start, &a); bad != cudaSuccess) return bad;
-  if (const cudaError_t bad = get_event(end, &b); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = get_recorded(start, &a); bad != cudaSuccess) return bad;
+  if (const cudaError_t bad = get_recorded(end, &b); bad != cudaSuccess) return bad;
   const bool timed = !((a.flags | b.flags) & cudaEventDisableTiming);
   if (!milliseconds || !timed || !a.last || !b.last) return cudaErrorInvalidResourceHandle;
   if (!Scheduler::event_done(*a.last) || !Scheduler::event_done(*b.last)) return cudaErrorNotReady;
@@ -74,11 +102,11 @@ SOFTGPU_API cudaError_t cudaEventDestroy(cudaEvent_t e) {
 }
 
 SOFTGPU_API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-  return api::record(record_on(e, s));
+  return api::record(record_on(e, s, 0));
 }
 
-SOFTGPU_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
-  return api::record(record_on(e, s));
+SOFTGPU_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned flags) {
+  return api::record(record_on(e, s, flags));
 }
 
 SOFTGPU_API cudaError_t cudaEventQuery(cudaEvent_t e) {
@@ -103,11 +131,11 @@ SOFTGPU_API CUresult cuEventDestroy_v2(CUevent e) {
 }
 
 SOFTGPU_API CUresult cuEventRecord(CUevent e, CUstream s) {
-  return api::driver_result(record_on(e, s));
+  return api::driver_result(record_on(e, s, 0));
 }
 
-SOFTGPU_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) {
-  return api::driver_result(record_on(e, s));
+SOFTGPU_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags) {
+  return api::driver_result(record_on(e, s, flags));
 }
 
 SOFTGPU_API CUresult cuEventQuery(CUevent e) {

@@ -36,7 +36,7 @@ cudaError_t launch(Function* function, const Configuration& c, void** arguments,
     l.cooperative = cooperative;
     if (!arguments && !kernel->params.empty()) return cudaErrorInvalidValue;
     pack_arguments(*kernel, arguments, &l.params);
-    return enqueue_launch(s, std::move(l));
+    return enqueue_launch(s, *function, std::move(l));
   });
 }
 

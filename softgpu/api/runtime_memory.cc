@@ -1,5 +1,11 @@
+#include <optional>
+
+#include "api/memory_calls.h"
 #include "api/support.h"
+#include "core/capture.h"
+#include "core/graph_memory.h"
 #include "core/memory_host.h"
+#include "core/memory_pool.h"
 #include "core/pointers.h"
 
 namespace api = softgpu::api;
@@ -7,20 +13,45 @@ using softgpu::Device;
 
 namespace softgpu::api {
 
+namespace {
+
+void wait_for_all_devices() {
+  for (int i = 0; i < device_count(); ++i) device(i).scheduler().wait_device();
+}
+
+// Memory that was allocated in stream order, freed at once: nothing is under way any more.
+std::optional<cudaError_t> free_ordered(uint64_t address) {
+  if (const auto pool = pool_of(address)) {
+    const cudaError_t bad = pool->free(device(pool->device).legacy_stream(), address);
+    pool->after_wait();
+    return bad;
+  }
+  const auto memory = find_graph_memory(address);
+  if (!memory) return std::nullopt;
+  if (!graph_memory_live(address)) return cudaErrorInvalidValue;
+  set_graph_memory_live(memory, false);
+  return cudaSuccess;
+}
+
+}  // namespace
+
 // Frees device memory after everything queued on its device: queued work may still use it.
 cudaError_t free_device(uint64_t address) {
   const auto info = pointers().find(address);
   if (!info || info->kind != PointerKind::kDevice || info->base != address) {
     return cudaErrorInvalidValue;
   }
+  if (const cudaError_t bad = check_unsafe_call(); bad != cudaSuccess) return bad;
   Device& owner = device(info->device);
   owner.scheduler().wait_device();
   if (const cudaError_t dead = owner.sticky(); dead != cudaSuccess) return dead;
+  if (const auto done = free_ordered(address)) return *done;
   return owner.memory().release(address);
 }
 
 cudaError_t free_pinned(uint64_t address) {
-  for (int i = 0; i < device_count(); ++i) device(i).scheduler().wait_device();
+  if (const cudaError_t bad = check_unsafe_call(); bad != cudaSuccess) return bad;
+  wait_for_all_devices();
   return release_pinned(address);
 }
 
@@ -31,6 +62,7 @@ SOFTGPU_API cudaError_t cudaMalloc(void** out, size_t bytes) {
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;
     if (bytes == 0) return cudaSuccess;
+    if (const cudaError_t bad = softgpu::check_unsafe_call(); bad != cudaSuccess) return bad;
     uint64_t address = 0;
     const cudaError_t status = d.memory().allocate(bytes, &address);
     if (status == cudaSuccess) *out = api::pointer(address);
@@ -49,18 +81,6 @@ SOFTGPU_API cudaError_t cudaFree(void* address) {
       [&](Device&) { return address ? api::free_device(api::number(address)) : cudaSuccess; }));
 }
 
-// Allocation is immediate; freeing waits for the stream. Both are orders that the asynchronous
-// calls allow.
-SOFTGPU_API cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t stream) {
-  const cudaError_t bad = api::with_stream(stream, [](auto&) { return cudaSuccess; });
-  return bad == cudaSuccess ? cudaMalloc(out, bytes) : api::record(bad);
-}
-
-SOFTGPU_API cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
-  const cudaError_t bad = api::with_stream(stream, [](auto&) { return cudaSuccess; });
-  return bad == cudaSuccess ? cudaFree(address) : api::record(bad);
-}
-
 SOFTGPU_API cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return api::record(api::with_device([&](Device& d) {
     d.memory().info(free_bytes, total_bytes);
@@ -73,6 +93,7 @@ SOFTGPU_API cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned flags) 
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;
     if (bytes == 0) return cudaSuccess;
+    if (const cudaError_t bad = softgpu::check_unsafe_call(); bad != cudaSuccess) return bad;
     uint64_t address = 0;
     const cudaError_t status = softgpu::allocate_pinned(bytes, flags, d.index(), &address);
     if (status == cudaSuccess) *out = api::pointer(address);
@@ -97,6 +118,7 @@ SOFTGPU_API cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned f
 
 SOFTGPU_API cudaError_t cudaHostUnregister(void* address) {
   return api::record(api::with_device([&](Device& d) {
+    if (const cudaError_t bad = softgpu::check_unsafe_call(); bad != cudaSuccess) return bad;
     d.scheduler().wait_device();
     return softgpu::unregister_host(api::number(address));
   }));
@@ -142,8 +164,11 @@ SOFTGPU_API CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 
 SOFTGPU_API CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   if (!out || !bytes) return CUDA_ERROR_INVALID_VALUE;
-  return api::driver_call(
-      [&](Device& d) { return d.memory().allocate(bytes, reinterpret_cast<uint64_t*>(out)); });
+  return api::driver_call([&](Device& d) {
+    const cudaError_t bad = softgpu::check_unsafe_call();
+    if (bad != cudaSuccess) return bad;
+    return d.memory().allocate(bytes, reinterpret_cast<uint64_t*>(out));
+  });
 }
 
 SOFTGPU_API CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width,
@@ -154,14 +179,6 @@ SOFTGPU_API CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t 
 
 SOFTGPU_API CUresult cuMemFree_v2(CUdeviceptr address) {
   return api::driver_call([&](Device&) { return api::free_device(address); });
-}
-
-SOFTGPU_API CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream) {
-  return cuMemAlloc_v2(out, bytes);
-}
-
-SOFTGPU_API CUresult cuMemFreeAsync(CUdeviceptr address, CUstream) {
-  return cuMemFree_v2(address);
 }
 
 SOFTGPU_API CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
@@ -200,29 +217,4 @@ SOFTGPU_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CU
   if (base) *base = info->base;
   if (size) *size = info->size;
   return CUDA_SUCCESS;
-}
-
-// The default pool exists by name only: allocations from it are plain ones, given back when freed,
-// so its settings change nothing.
-SOFTGPU_API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index) {
-  if (!pool) return api::record(cudaErrorInvalidValue);
-  if (index < 0 || index >= softgpu::device_count()) return api::record(cudaErrorInvalidDevice);
-  *pool = reinterpret_cast<cudaMemPool_t>(&softgpu::device(index).memory());
-  return cudaSuccess;
-}
-
-SOFTGPU_API cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int index) {
-  return cudaDeviceGetDefaultMemPool(pool, index);
-}
-
-SOFTGPU_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
-  return cudaSuccess;
-}
-
-SOFTGPU_API cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t) {
-  return cudaSuccess;
-}
-
-SOFTGPU_API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
-  return cudaSuccess;
 }

@@ -2,6 +2,8 @@
 #include <utility>
 
 #include "api/support.h"
+#include "core/capture.h"
+#include "core/memory_pool.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;
@@ -28,13 +30,16 @@ cudaError_t new_stream(void** out, unsigned flags, int priority) {
 
 cudaError_t synchronize_stream(const void* handle) {
   return api::with_stream(handle, [](const StreamPointer& s) {
+    if (const cudaError_t bad = softgpu::check_stream_wait(*s); bad != cudaSuccess) return bad;
     scheduler(s).wait_stream(*s);
+    softgpu::pools_after_wait(s->device);
     return softgpu::device(s->device).sticky();
   });
 }
 
 cudaError_t query_stream(const void* handle) {
   return api::with_stream(handle, [](const StreamPointer& s) {
+    if (const cudaError_t bad = softgpu::check_stream_wait(*s); bad != cudaSuccess) return bad;
     if (!scheduler(s).stream_done(*s)) return cudaErrorNotReady;
     return softgpu::device(s->device).sticky();
   });
@@ -45,13 +50,26 @@ cudaError_t drop_stream(const void* handle) {
   return softgpu::destroy_stream(handle);
 }
 
-cudaError_t wait_event_on(const void* stream, const void* event) {
-  return api::with_stream(
-      stream, [&](const StreamPointer& s) { return softgpu::stream_wait_event(s, event); });
+cudaError_t wait_event_on(const void* stream, const void* event, unsigned flags) {
+  static_assert(cudaEventWaitExternal == CU_EVENT_WAIT_EXTERNAL);
+  if (flags > cudaEventWaitExternal) return cudaErrorInvalidValue;
+  return api::with_stream(stream, [&](const StreamPointer& s) {
+    return softgpu::stream_wait_event(s, event, flags == cudaEventWaitExternal);
+  });
 }
 
-cudaError_t call_host(const void* stream, std::function<void()> function) {
+cudaError_t call_host(const void* stream, void (*function)(void*), void* data) {
+  if (!function) return cudaErrorInvalidValue;
   return api::with_stream(stream, [&](const StreamPointer& s) {
+    return softgpu::perform(s, softgpu::HostOperation{function, data});
+  });
+}
+
+// No graph can hold a stream's callback: it is told its stream.
+cudaError_t call_back(const void* stream, unsigned flags, std::function<void()> function) {
+  if (flags) return cudaErrorInvalidValue;
+  return api::with_stream(stream, [&](const StreamPointer& s) {
+    if (const cudaError_t bad = softgpu::refuse_in_capture(*s); bad != cudaSuccess) return bad;
     Work work;
     work.host_call = std::move(function);
     scheduler(s).submit(s, std::move(work));
@@ -86,19 +104,18 @@ SOFTGPU_API cudaError_t cudaStreamQuery(cudaStream_t s) {
   return api::record(query_stream(s));
 }
 
-SOFTGPU_API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned) {
-  return api::record(wait_event_on(s, event));
+SOFTGPU_API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned flags) {
+  return api::record(wait_event_on(s, event, flags));
 }
 
 SOFTGPU_API cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void* data) {
-  if (!function) return api::record(cudaErrorInvalidValue);
-  return api::record(call_host(s, [function, data] { function(data); }));
+  return api::record(call_host(s, function, data));
 }
 
 SOFTGPU_API cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t function,
-                                              void* data, unsigned) {
+                                              void* data, unsigned flags) {
   if (!function) return api::record(cudaErrorInvalidValue);
-  return api::record(call_host(s, [s, function, data] { function(s, cudaSuccess, data); }));
+  return api::record(call_back(s, flags, [s, function, data] { function(s, cudaSuccess, data); }));
 }
 
 SOFTGPU_API cudaError_t cudaStreamGetPriority(cudaStream_t s, int* priority) {
@@ -129,39 +146,6 @@ SOFTGPU_API cudaError_t cudaStreamGetDevice(cudaStream_t s, int* device) {
   }));
 }
 
-// Captures are not supported, so no stream ever is in one.
-SOFTGPU_API cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-
-SOFTGPU_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
-                                                 unsigned long long* id, cudaGraph_t* graph,
-                                                 const cudaGraphNode_t** dependencies,
-                                                 const cudaGraphEdgeData** edges, size_t* count) {
-  if (!status) return api::record(cudaErrorInvalidValue);
-  *status = cudaStreamCaptureStatusNone;
-  if (id) *id = 0;
-  if (graph) *graph = nullptr;
-  if (dependencies) *dependencies = nullptr;
-  if (edges) *edges = nullptr;
-  if (count) *count = 0;
-  return cudaSuccess;
-}
-
-SOFTGPU_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-  if (!mode) return api::record(cudaErrorInvalidValue);
-  std::swap(*mode, current);
-  return cudaSuccess;
-}
-
-SOFTGPU_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  static_assert(sizeof(CUstreamCaptureMode) == sizeof(cudaStreamCaptureMode));
-  return api::driver_result(
-      cudaThreadExchangeStreamCaptureMode(reinterpret_cast<cudaStreamCaptureMode*>(mode)));
-}
-
 SOFTGPU_API CUresult cuStreamCreate(CUstream* out, unsigned flags) {
   return api::driver_result(new_stream(reinterpret_cast<void**>(out), flags, 0));
 }
@@ -182,19 +166,19 @@ SOFTGPU_API CUresult cuStreamQuery(CUstream s) {
   return api::driver_result(query_stream(s));
 }
 
-SOFTGPU_API CUresult cuStreamWaitEvent(CUstream s, CUevent event, unsigned) {
-  return api::driver_result(wait_event_on(s, event));
+SOFTGPU_API CUresult cuStreamWaitEvent(CUstream s, CUevent event, unsigned flags) {
+  return api::driver_result(wait_event_on(s, event, flags));
 }
 
 SOFTGPU_API CUresult cuLaunchHostFunc(CUstream s, CUhostFn function, void* data) {
-  if (!function) return CUDA_ERROR_INVALID_VALUE;
-  return api::driver_result(call_host(s, [function, data] { function(data); }));
+  return api::driver_result(call_host(s, function, data));
 }
 
 SOFTGPU_API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback function, void* data,
-                                         unsigned) {
+                                         unsigned flags) {
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  return api::driver_result(call_host(s, [s, function, data] { function(s, CUDA_SUCCESS, data); }));
+  return api::driver_result(
+      call_back(s, flags, [s, function, data] { function(s, CUDA_SUCCESS, data); }));
 }
 
 SOFTGPU_API CUresult cuStreamGetPriority(CUstream s, int* priority) {
@@ -211,21 +195,4 @@ SOFTGPU_API CUresult cuStreamGetId(CUstream s, unsigned long long* id) {
 
 SOFTGPU_API CUresult cuStreamGetDevice(CUstream s, CUdevice* device) {
   return api::driver_result(cudaStreamGetDevice(s, device));
-}
-
-SOFTGPU_API CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status,
-                                               cuuint64_t* id, CUgraph* graph,
-                                               const CUgraphNode** dependencies,
-                                               const CUgraphEdgeData**, size_t* count) {
-  unsigned long long no_id = 0;
-  const CUresult result = api::driver_result(
-      cudaStreamGetCaptureInfo(stream, reinterpret_cast<cudaStreamCaptureStatus*>(status), &no_id,
-                               graph, dependencies, nullptr, count));
-  if (id) *id = no_id;
-  return result;
 }

@@ -2,12 +2,13 @@
 #include <atomic>
 
 #include "api/support.h"
+#include "core/operation.h"
 #include "core/pointers.h"
 
 namespace api = softgpu::api;
 using softgpu::Fault;
 using softgpu::FaultKind;
-using softgpu::Work;
+using softgpu::LibraryOperation;
 using StreamPointer = std::shared_ptr<softgpu::Stream>;
 
 namespace {
@@ -23,17 +24,17 @@ CUresult write_value(CUstream stream, uint64_t address, Value value) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return api::driver_result(api::with_stream(stream, [&](const StreamPointer& s) {
-    Work work;
-    work.run = [address, value]() -> Fault {
-      if (!softgpu::pointers().covers(address, sizeof(Value))) {
-        return {FaultKind::kIllegalAddress, "a stream write value touches unmapped memory"};
-      }
-      // Release: whoever sees the value also sees what the stream wrote before it.
-      word_at<Value>(address).store(value, std::memory_order_release);
-      return {};
-    };
-    softgpu::device(s->device).scheduler().submit(s, std::move(work));
-    return cudaSuccess;
+    return softgpu::perform(
+        s, LibraryOperation{"write value", [address, value]() -> Fault {
+                              if (!softgpu::pointers().covers(address, sizeof(Value))) {
+                                return {FaultKind::kIllegalAddress,
+                                        "a stream write value touches unmapped memory"};
+                              }
+                              // Release: whoever sees the value also sees what the stream wrote
+                              // before it.
+                              word_at<Value>(address).store(value, std::memory_order_release);
+                              return {};
+                            }});
   }));
 }
 
@@ -57,12 +58,11 @@ CUresult wait_value(CUstream stream, uint64_t address, Value value, unsigned fla
     return CUDA_ERROR_INVALID_VALUE;
   }
   return api::driver_result(api::with_stream(stream, [&](const StreamPointer& s) {
-    Work work;
-    work.poll = [address, value, mode = flags & 3] {
-      return reached<Value>(word_at<Value>(address).load(std::memory_order_acquire), value, mode);
-    };
-    softgpu::device(s->device).scheduler().submit(s, std::move(work));
-    return cudaSuccess;
+    return softgpu::perform(s, softgpu::PollOperation{[address, value, mode = flags & 3] {
+                              return reached<Value>(
+                                  word_at<Value>(address).load(std::memory_order_acquire), value,
+                                  mode);
+                            }});
   }));
 }
 

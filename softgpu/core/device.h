@@ -56,11 +56,17 @@ ThreadDevice& thread_device();
 // True in a child forked after a device was used: no thread of ours lives there.
 bool forked();
 
+struct CapturedEvent;
+class SharedEvent;
+
 // Stream and event handles. Invalid ones are cudaErrorInvalidResourceHandle.
 struct Event {
   uint32_t flags = 0;
   int device = 0;
-  std::shared_ptr<EventState> last;  // empty until recorded; guarded by the handle table
+  // The last record: empty until recorded; guarded by the handle table. At most one of these two.
+  std::shared_ptr<EventState> last;
+  std::shared_ptr<CapturedEvent> captured;
+  std::shared_ptr<SharedEvent> shared;  // of an event that other processes may open
 };
 
 // Whether the calling thread is inside a call that means its own stream by 0.
@@ -71,11 +77,16 @@ cudaError_t destroy_stream(const void* handle);
 // Resolves 0 and 1 (legacy), 2 (per thread) and created streams; empty if there is none.
 std::shared_ptr<Stream> find_stream(const void* handle);
 
-Event* create_event(int device, uint32_t flags);
+Event* create_event(int device, uint32_t flags, std::shared_ptr<SharedEvent> shared);
 cudaError_t destroy_event(const void* handle);
 bool find_event(const void* handle, Event* copy);
-cudaError_t record_event(const void* handle, const std::shared_ptr<Stream>& stream);
-cudaError_t stream_wait_event(const std::shared_ptr<Stream>& stream, const void* event);
+// `external`: in a capture a node of its own, instead of an order between nodes.
+cudaError_t record_event(const void* handle, const std::shared_ptr<Stream>& stream, bool external);
+cudaError_t stream_wait_event(const std::shared_ptr<Stream>& stream, const void* event,
+                              bool external);
+// The work of recording or waiting now. An event that is gone records nothing and is complete.
+Work record_work(const void* event, int device);
+Work wait_work(const void* event);
 
 cudaError_t fault_code(FaultKind kind);
 

@@ -51,17 +51,22 @@ Fault run_counted(const Launch& launch, Device& owner) {
 
 }  // namespace
 
-cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, Launch launch) {
+cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, const Function& function,
+                           Launch launch) {
   if (const cudaError_t bad = check_launch(launch); bad != cudaSuccess) return bad;
+  return perform(stream, KernelOperation{std::make_shared<const Launch>(std::move(launch)),
+                                         &function, stream->device, stream->priority});
+}
+
+Work launch_work(const KernelOperation& operation) {
   Work work;
-  auto shared = std::make_shared<Launch>(std::move(launch));
-  Device& owner = device(stream->device);
+  const auto& shared = operation.launch;
+  Device& owner = device(operation.device);
   work.run = [shared, &owner, ticket = LaunchTicket()]() mutable {
     return run_launch(owner.index(), shared->kernel->name, shared->params, &ticket,
                       [&] { return run_counted(*shared, owner); });
   };
-  owner.scheduler().submit(stream, std::move(work));
-  return cudaSuccess;
+  return work;
 }
 
 void pack_arguments(const Kernel& kernel, void* const* arguments, std::vector<uint8_t>* packed) {

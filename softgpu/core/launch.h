@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/kernel.h"
+#include "core/operation.h"
 #include "core/stream.h"
 
 namespace softgpu {
@@ -19,7 +20,9 @@ inline constexpr uint32_t kThreadsPerSm = 1024;
 inline constexpr uint32_t kBlocksPerSm = 16;
 
 cudaError_t check_launch(const Launch& launch);
-cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, Launch launch);
+cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, const Function& function,
+                           Launch launch);
+Work launch_work(const KernelOperation& operation);
 // Copies the arguments into the launch's parameter area by the kernel's layout.
 void pack_arguments(const Kernel& kernel, void* const* arguments, std::vector<uint8_t>* packed);
 int blocks_per_sm(const Kernel& kernel, uint32_t block_threads, uint64_t dynamic_shared_bytes);

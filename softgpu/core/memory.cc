@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "core/ipc_memory.h"
 #include "core/pointers.h"
 
 namespace softgpu {
@@ -50,6 +51,7 @@ uint64_t Arena::allocate(uint64_t bytes) {
 }
 
 void Arena::release(uint64_t address, uint64_t bytes) {
+  forget_export(address);
   mmap(at(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
        0);
   granules_.give(address, bytes);
@@ -134,6 +136,33 @@ cudaError_t DeviceMemory::release(uint64_t address) {
     used_ -= kGranule;
   }
   return cudaSuccess;
+}
+
+bool DeviceMemory::pages_of(uint64_t address, uint64_t* base, uint64_t* bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto it = blocks_.find(address);
+  if (it == blocks_.end()) return false;
+  *base = it->second.slab ? it->second.slab : address;
+  *bytes = it->second.slab ? kGranule : it->second.bytes;
+  return true;
+}
+
+bool DeviceMemory::map_file(int fd, uint64_t bytes, uint64_t* address) {
+  std::lock_guard lock(mutex_);
+  const uint64_t got = auxiliary_.allocate(bytes);
+  if (!got) return false;
+  if (mmap(at(got), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    auxiliary_.release(got, bytes);
+    return false;
+  }
+  madvise(at(got), bytes, MADV_DONTFORK);
+  *address = got;
+  return true;
+}
+
+void DeviceMemory::unmap_file(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  auxiliary_.release(address, bytes);
 }
 
 bool DeviceMemory::charge(uint64_t bytes) {

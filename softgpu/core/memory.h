@@ -60,10 +60,17 @@ class DeviceMemory {
   // For module globals: from the auxiliary range, so that they never move user allocations.
   cudaError_t allocate_auxiliary(uint64_t bytes, uint64_t* address);
 
+  // The whole pages in which an allocation lies, alone or with others; false if it is none of ours.
+  bool pages_of(uint64_t address, uint64_t* base, uint64_t* bytes) const;
+  // A file of another process in the auxiliary range; its pages are not this device's.
+  bool map_file(int fd, uint64_t bytes, uint64_t* address);
+  void unmap_file(uint64_t address, uint64_t bytes);
+
   // Accounting of memory that lives elsewhere (handles of the virtual memory calls).
   bool charge(uint64_t bytes);
   void refund(uint64_t bytes);
   void info(uint64_t* free_bytes, uint64_t* total_bytes) const;
+  uint64_t capacity() const { return capacity_; }
 
  private:
   struct Block {

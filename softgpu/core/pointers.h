@@ -48,6 +48,19 @@ class PointerTable {
     if (table_.erase(base)) space_.remove(base);
   }
 
+  // Parts of a range that has been added, for memory that is cut into pieces: the GPU may touch all
+  // of the range, but only what has a name is an allocation to the program.
+  void add_name(const PointerInfo& info) {
+    std::lock_guard lock(mutex_);
+    table_[info.base] = info;
+    table_[info.base].serial = ++last_serial_;
+  }
+  void remove_name(uint64_t base) {
+    std::lock_guard lock(mutex_);
+    table_.erase(base);
+  }
+  void remove_space(uint64_t base) { space_.remove(base); }
+
   std::optional<PointerInfo> find(uint64_t address) const {
     std::lock_guard lock(mutex_);
     auto it = table_.upper_bound(address);

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <vector>
@@ -28,6 +29,12 @@ Shared& shared() {
 
 thread_local Scheduler* lent_to = nullptr;  // whose work() the thread has called
 
+thread_local bool on_callback_thread = false;
+
+// Of one stream; a real device's queue holds about as many.
+constexpr size_t kMaxWorks = 1024;
+constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
+constexpr auto kStallTime = std::chrono::milliseconds(100);
 constexpr auto kPollInterval = std::chrono::microseconds(50);
 
 }  // namespace
@@ -51,20 +58,82 @@ void Scheduler::start_threads() {
                      ("softgpu" + std::to_string(device_) + "-cb").c_str());
 }
 
-uint64_t Scheduler::submit(const std::shared_ptr<Stream>& stream, Work work) {
-  std::unique_lock lock(shared().mutex);
-  if (!started_) start_threads();
+// A program that submits faster than the device works waits here, as it does at a real device, so
+// that its memory stays bounded. Not for ever: work may itself wait for what the submitting thread
+// does next. So who finds that the stream neither executes nor gets on lets everybody through until
+// it does again.
+void Scheduler::make_room(std::unique_lock<std::mutex>& lock, Stream& stream) {
+  const auto full = [&](size_t works, uint64_t bytes) {
+    return stream.queue_.size() >= works || stream.bytes_ >= bytes;
+  };
+  if (!full(kMaxWorks, kMaxBytes) || on_callback_thread) return;
+  if (lent_to == this) {
+    bool polling = false;
+    while (full(kMaxWorks / 2, kMaxBytes / 2) && !running_ && !stopping_ &&
+           execute_next(lock, &polling)) {
+    }
+    return;
+  }
+  ++stream.room_waiters_;
+  while (full(kMaxWorks / 2, kMaxBytes / 2) && !stream.stalled_ && !stopping_) {
+    const uint64_t before = stream.finished_;
+    room_.wait_for(lock, kStallTime);
+    const bool executes = stream.busy_ && running_;
+    if (stream.finished_ == before && !executes) stream.stalled_ = true;
+  }
+  --stream.room_waiters_;
+}
+
+// Precondition: the lock is held.
+uint64_t Scheduler::append(const std::shared_ptr<Stream>& stream, Work work) {
   work.sequence = shared().next_sequence++;
   const uint64_t sequence = work.sequence;
+  if (work.record) {
+    work.record->stream = stream;
+    work.record->sequence = sequence;
+  }
   if (fault() != FaultKind::kNone || stopping_) {
     if (work.record) work.record->complete = true;
     return sequence;
   }
   stream->last_submitted_ = sequence;
+  stream->bytes_ += work.bytes;
   if (stream->queue_.empty()) heads_[sequence] = stream;
   stream->queue_.push_back(std::move(work));
+  return sequence;
+}
+
+uint64_t Scheduler::submit(const std::shared_ptr<Stream>& stream, Work work) {
+  std::unique_lock lock(shared().mutex);
+  if (!started_) start_threads();
+  make_room(lock, *stream);
+  const uint64_t sequence = append(stream, std::move(work));
   if (!running_ && lent_to != this) work_ready_.notify_one();
   return sequence;
+}
+
+void Scheduler::submit_all(const std::shared_ptr<Stream>& stream, std::vector<Work> works) {
+  std::unique_lock lock(shared().mutex);
+  if (!started_) start_threads();
+  make_room(lock, *stream);
+  for (Work& work : works) append(stream, std::move(work));
+  if (!running_ && lent_to != this) work_ready_.notify_one();
+}
+
+uint64_t Scheduler::last_submitted() {
+  const std::lock_guard lock(shared().mutex);
+  return shared().next_sequence - 1;
+}
+
+bool Scheduler::host_has_seen(const Stream& stream, uint64_t sequence) const {
+  const std::lock_guard lock(shared().mutex);
+  const uint64_t legacy = stream.kind == StreamKind::kNonBlocking ? 0 : host_seen_legacy_;
+  return sequence <= std::max({stream.host_seen_, host_seen_, legacy});
+}
+
+bool Scheduler::reached(const Stream& stream, uint64_t sequence) const {
+  const std::lock_guard lock(shared().mutex);
+  return done_up_to(stream, sequence);
 }
 
 bool Scheduler::head_ready(const Stream& stream, bool* polling) const {
@@ -164,6 +233,7 @@ void Scheduler::wait_for_progress(std::unique_lock<std::mutex>& lock, Condition 
 }
 
 void Scheduler::callback_loop() {
+  on_callback_thread = true;
   std::unique_lock lock(shared().mutex);
   while (!stopping_) {
     if (callbacks_.empty()) {
@@ -193,8 +263,14 @@ void Scheduler::finish(const std::shared_ptr<Stream>& stream) {
     }
   }
   heads_.erase(work.sequence);
+  stream->bytes_ -= work.bytes;
   stream->queue_.pop_front();
-  stream->busy_ = false;
+  stream->busy_ = stream->stalled_ = false;
+  ++stream->finished_;
+  if (stream->room_waiters_ &&
+      (stream->queue_.size() < kMaxWorks / 2 && stream->bytes_ < kMaxBytes / 2)) {
+    room_.notify_all();
+  }
   if (!stream->queue_.empty()) heads_[stream->queue_.front().sequence] = stream;
   if (shared().waiters) shared().progress.notify_all();
 }
@@ -211,11 +287,13 @@ void Scheduler::fail(const Fault& fault) {
       if (stream->queue_[i].record) stream->queue_[i].record->complete = true;
     }
     stream->queue_.resize(keep);
+    stream->bytes_ = keep ? stream->queue_.front().bytes : 0;
     if (keep) running[sequence] = stream;
   }
   heads_ = std::move(running);
   for (auto* other : shared().workers) other->notify_one();
   shared().progress.notify_all();
+  room_.notify_all();
 }
 
 void Scheduler::fail_now(const Fault& fault) {
@@ -234,10 +312,12 @@ bool Scheduler::done_up_to(const Stream& stream, uint64_t sequence) const {
   return true;
 }
 
-void Scheduler::wait_stream(const Stream& stream) {
+void Scheduler::wait_stream(Stream& stream) {
   std::unique_lock lock(shared().mutex);
   const uint64_t last = shared().next_sequence - 1;
   wait_for_progress(lock, [&] { return stopping_ || done_up_to(stream, last); });
+  stream.host_seen_ = std::max(stream.host_seen_, last);
+  if (stream.kind == StreamKind::kLegacy) host_seen_legacy_ = std::max(host_seen_legacy_, last);
 }
 
 bool Scheduler::stream_done(const Stream& stream) {
@@ -250,11 +330,15 @@ void Scheduler::wait_device() {
   const uint64_t last = shared().next_sequence - 1;
   wait_for_progress(lock,
                     [&] { return stopping_ || heads_.empty() || heads_.begin()->first > last; });
+  host_seen_ = std::max(host_seen_, last);
 }
 
 void Scheduler::wait_event(const EventState& event) {
   std::unique_lock lock(shared().mutex);
   wait_for_progress(lock, [&] { return event.complete; });
+  if (const auto stream = event.stream.lock()) {
+    stream->host_seen_ = std::max(stream->host_seen_, event.sequence);
+  }
 }
 
 bool Scheduler::event_done(const EventState& event) {

@@ -15,15 +15,20 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "core/kernel.h"
 
 namespace softgpu {
 
+class Stream;
+
 // One recording of an event. Complete once the work before the record has finished.
 struct EventState {
   bool complete = false;
   uint64_t time_ns = 0;  // host clock
+  std::weak_ptr<Stream> stream;
+  uint64_t sequence = 0;  // of the record
 };
 
 struct Work {
@@ -34,6 +39,7 @@ struct Work {
   std::shared_ptr<EventState> after;  // not ready before this event
   std::function<bool()> poll;         // not ready before this holds
   std::shared_ptr<EventState> record;
+  uint64_t bytes = 0;  // of the program's data that it keeps
 };
 
 enum class StreamKind : uint8_t { kLegacy, kBlocking, kNonBlocking };
@@ -52,6 +58,11 @@ class Stream {
   std::deque<Work> queue_;  // front is running if busy_
   bool busy_ = false;
   uint64_t last_submitted_ = 0;
+  uint64_t bytes_ = 0;     // of the program's data in the queue
+  uint64_t finished_ = 0;  // works
+  bool stalled_ = false;   // waits for something the program may have to do first
+  int room_waiters_ = 0;
+  uint64_t host_seen_ = 0;  // the host has waited for all work up to here
 };
 
 // The queues of one device and the threads that empty them.
@@ -63,11 +74,21 @@ class Scheduler {
   // Returns the work's sequence number.
   uint64_t submit(const std::shared_ptr<Stream>& stream, Work work);
 
+  // The same for work that follows each other.
+  void submit_all(const std::shared_ptr<Stream>& stream, std::vector<Work> works);
+
   // Everything submitted to the stream so far; on the legacy stream: also to all blocking streams.
-  void wait_stream(const Stream& stream);
+  void wait_stream(Stream& stream);
   bool stream_done(const Stream& stream);
   void wait_device();
   static void wait_event(const EventState& event);
+
+  // The number of the last work of all, whoever submitted it.
+  static uint64_t last_submitted();
+  // Whether all work of the stream up to that number is known to be done because some thread has
+  // waited for it; whether it is done.
+  bool host_has_seen(const Stream& stream, uint64_t sequence) const;
+  bool reached(const Stream& stream, uint64_t sequence) const;
 
   // Executes the next ready work in the calling thread. False if none is ready or another thread
   // executes some. From its first call on the thread is lent to this device: what it submits does
@@ -89,6 +110,8 @@ class Scheduler {
   void stop();
 
  private:
+  uint64_t append(const std::shared_ptr<Stream>& stream, Work work);
+  void make_room(std::unique_lock<std::mutex>& lock, Stream& stream);
   void start_threads();
   void work_loop();
   void callback_loop();
@@ -105,7 +128,8 @@ class Scheduler {
 
   const int device_;
   std::map<uint64_t, std::shared_ptr<Stream>> heads_;  // streams with work, by their oldest work
-  std::condition_variable work_ready_, callback_ready_;
+  std::condition_variable work_ready_, callback_ready_, room_;
+  uint64_t host_seen_ = 0, host_seen_legacy_ = 0;  // of all streams; of all but non-blocking ones
   std::deque<std::shared_ptr<Stream>> callbacks_;
   std::thread worker_, callback_thread_;
   std::atomic<FaultKind> fault_{FaultKind::kNone};

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <memory>
 
+#include "core/capture.h"
 #include "core/device.h"
+#include "core/operation.h"
 #include "core/pointers.h"
 
 namespace softgpu {
@@ -17,17 +19,26 @@ Fault unmapped(const char* what, uint64_t address, uint64_t bytes) {
 }
 
 void copy_rows(uint64_t dst, uint64_t src, const CopyShape& shape) {
-  for (uint64_t row = 0; row < shape.rows; ++row) {
-    std::memmove(reinterpret_cast<void*>(dst + row * shape.dst_pitch),
-                 reinterpret_cast<const void*>(src + row * shape.src_pitch), shape.width);
+  for (uint64_t slice = 0; slice < shape.slices; ++slice) {
+    const uint64_t to = dst + slice * shape.dst_slice, from = src + slice * shape.src_slice;
+    for (uint64_t row = 0; row < shape.rows; ++row) {
+      std::memmove(reinterpret_cast<void*>(to + row * shape.dst_pitch),
+                   reinterpret_cast<const void*>(from + row * shape.src_pitch), shape.width);
+    }
   }
 }
 
 // The GPU side must still be mapped when the stream gets there; the pageable side is the caller's.
-struct Side {
-  uint64_t address, span;
-  bool known;  // device or pinned
-};
+Fault run_copy(const CopyOperation& c) {
+  if (c.dst_known && !pointers().covers(c.dst, c.shape.dst_span())) {
+    return unmapped("copy", c.dst, c.shape.dst_span());
+  }
+  if (c.src_known && !pointers().covers(c.src, c.shape.src_span())) {
+    return unmapped("copy", c.src, c.shape.src_span());
+  }
+  copy_rows(c.dst, c.src, c.shape);
+  return {};
+}
 
 cudaError_t check_kind(cudaMemcpyKind kind, const std::optional<PointerInfo>& dst,
                        const std::optional<PointerInfo>& src) {
@@ -60,68 +71,95 @@ void fill_row(uint8_t* row, const FillShape& shape) {
 
 }  // namespace
 
-cudaError_t copy(const std::shared_ptr<Stream>& stream, uint64_t dst, uint64_t src,
-                 const CopyShape& shape, cudaMemcpyKind kind, bool synchronous) {
-  if (shape.width == 0 || shape.rows == 0) return cudaSuccess;
-  if (!dst || !src) return cudaErrorInvalidValue;
+cudaError_t check_copy(CopyOperation* c) {
+  const CopyShape& shape = c->shape;
+  if (!c->dst || !c->src) return cudaErrorInvalidValue;
   if (shape.rows > 1 && (shape.dst_pitch < shape.width || shape.src_pitch < shape.width)) {
     return cudaErrorInvalidPitchValue;
   }
-  const auto dst_info = pointers().find(dst), src_info = pointers().find(src);
-  const Side to{dst, shape.dst_span(), dst_info.has_value()};
-  const Side from{src, shape.src_span(), src_info.has_value()};
-  if (const cudaError_t bad = check_kind(kind, dst_info, src_info); bad != cudaSuccess) return bad;
-  if ((to.known && !pointers().covers(dst, to.span)) ||
-      (from.known && !pointers().covers(src, from.span))) {
+  const auto dst_info = pointers().find(c->dst), src_info = pointers().find(c->src);
+  c->dst_known = dst_info.has_value();
+  c->src_known = src_info.has_value();
+  if (const cudaError_t bad = check_kind(c->kind, dst_info, src_info); bad != cudaSuccess) {
+    return bad;
+  }
+  if ((c->dst_known && !pointers().covers(c->dst, shape.dst_span())) ||
+      (c->src_known && !pointers().covers(c->src, shape.src_span()))) {
     return cudaErrorInvalidValue;
   }
-  const bool wait = synchronous || !to.known;
+  return cudaSuccess;
+}
+
+Work copy_work(const std::shared_ptr<const CopyOperation>& operation) {
   Work work;
-  if (!from.known && !wait) {
-    CopyShape packed = shape;
-    packed.src_pitch = shape.width;
-    const auto snapshot = std::make_shared_for_overwrite<uint8_t[]>(shape.width * shape.rows);
-    const auto base = reinterpret_cast<uint64_t>(snapshot.get());
-    copy_rows(base, src, {shape.width, shape.rows, shape.width, shape.src_pitch});
-    work.run = [to, packed, base, snapshot]() -> Fault {
-      if (!pointers().covers(to.address, to.span)) return unmapped("copy", to.address, to.span);
-      copy_rows(to.address, base, packed);
-      return {};
-    };
-  } else {
-    work.run = [to, from, shape]() -> Fault {
-      for (const Side& side : {to, from}) {
-        if (side.known && !pointers().covers(side.address, side.span)) {
-          return unmapped("copy", side.address, side.span);
-        }
-      }
-      copy_rows(to.address, from.address, shape);
-      return {};
-    };
+  work.run = [operation] { return run_copy(*operation); };
+  return work;
+}
+
+// The same copy from a snapshot of its pageable source.
+static Work snapshot_work(CopyOperation c) {
+  const CopyShape& s = c.shape;
+  const uint64_t bytes = s.width * s.rows * s.slices;
+  const auto snapshot = std::make_shared_for_overwrite<uint8_t[]>(bytes);
+  const auto base = reinterpret_cast<uint64_t>(snapshot.get());
+  copy_rows(base, c.src,
+            {s.width, s.rows, s.width, s.src_pitch, s.slices, s.width * s.rows, s.src_slice});
+  c.src = base;
+  c.shape.src_pitch = s.width;
+  c.shape.src_slice = s.width * s.rows;
+  Work work;
+  work.bytes = bytes;
+  work.run = [c, snapshot] { return run_copy(c); };
+  return work;
+}
+
+cudaError_t copy(const std::shared_ptr<Stream>& stream, uint64_t dst, uint64_t src,
+                 const CopyShape& shape, cudaMemcpyKind kind, bool synchronous) {
+  if (shape.empty()) return cudaSuccess;
+  CopyOperation c{dst, src, shape, kind};
+  if (const cudaError_t bad = check_copy(&c); bad != cudaSuccess) return bad;
+  if (synchronous) {
+    if (const cudaError_t bad = check_stream_wait(*stream); bad != cudaSuccess) return bad;
+  }
+  if (const auto captured = capture_operation(stream, c, nullptr)) return *captured;
+  const bool wait = synchronous || !c.dst_known;
+  if (wait) {
+    if (const cudaError_t bad = check_stream_wait(*stream); bad != cudaSuccess) return bad;
   }
   Device& owner = device(stream->device);
-  owner.scheduler().submit(stream, std::move(work));
+  owner.scheduler().submit(stream, c.src_known || wait
+                                       ? copy_work(std::make_shared<const CopyOperation>(c))
+                                       : snapshot_work(c));
   if (!wait) return cudaSuccess;
   owner.scheduler().wait_stream(*stream);
   return owner.sticky();
 }
 
-cudaError_t fill(const std::shared_ptr<Stream>& stream, uint64_t dst, const FillShape& shape) {
-  if (shape.width == 0 || shape.rows == 0) return cudaSuccess;
+cudaError_t check_fill(const FillOperation& operation) {
+  const FillShape& shape = operation.shape;
   const uint64_t row_bytes = shape.width * shape.element_bytes;
   if (shape.rows > 1 && shape.pitch < row_bytes) return cudaErrorInvalidPitchValue;
-  const uint64_t span = (shape.rows - 1) * shape.pitch + row_bytes;
-  if (!pointers().covers(dst, span) || dst % shape.element_bytes) return cudaErrorInvalidValue;
+  const bool covered = pointers().covers(operation.dst, shape.span());
+  return covered && operation.dst % shape.element_bytes == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+Work fill_work(const FillOperation& operation) {
   Work work;
-  work.run = [dst, span, shape]() -> Fault {
-    if (!pointers().covers(dst, span)) return unmapped("memset", dst, span);
+  work.run = [dst = operation.dst, shape = operation.shape]() -> Fault {
+    if (!pointers().covers(dst, shape.span())) return unmapped("memset", dst, shape.span());
     for (uint64_t row = 0; row < shape.rows; ++row) {
       fill_row(reinterpret_cast<uint8_t*>(dst + row * shape.pitch), shape);
     }
     return {};
   };
-  device(stream->device).scheduler().submit(stream, std::move(work));
-  return cudaSuccess;
+  return work;
+}
+
+cudaError_t fill(const std::shared_ptr<Stream>& stream, uint64_t dst, const FillShape& shape) {
+  if (shape.width == 0 || shape.rows == 0) return cudaSuccess;
+  const FillOperation operation{dst, shape};
+  if (const cudaError_t bad = check_fill(operation); bad != cudaSuccess) return bad;
+  return perform(stream, operation);
 }
 
 }  // namespace softgpu

@@ -1,0 +1,44 @@
+// Device memory that several processes share.
+//
+// Device memory is anonymous until somebody asks for a handle: then the pages that hold the
+// allocation move into a memory file, at the same address. Another process opens the file through
+// /proc, which lets only the same user do so, and maps it into its own device's range.
+#ifndef SOFTGPU_CORE_IPC_MEMORY_H_
+#define SOFTGPU_CORE_IPC_MEMORY_H_
+
+#include <driver_types.h>
+
+#include <cstdint>
+
+namespace softgpu {
+
+// A file of another process, as handles name it.
+struct IpcFile {
+  int32_t process = 0;
+  int32_t fd = 0;
+  uint64_t inode = 0;  // tells when the descriptor has come to mean something else
+};
+// This process's file as others name it; a descriptor, or -1 if the file is not there any more.
+bool describe_file(int fd, IpcFile* file);
+int open_file(const IpcFile& file);
+
+struct IpcMemory {
+  IpcFile file;
+  uint64_t file_bytes = 0;
+  uint64_t offset = 0, bytes = 0;  // of the allocation in it
+};
+
+// All thread-safe. Waits for the work of all devices if the memory has not been exported before.
+cudaError_t export_memory(uint64_t address, IpcMemory* memory);
+// The same address each time, as long as it stays open.
+cudaError_t import_memory(int device, const IpcMemory& memory, uint64_t* address);
+// Precondition: no queued work uses the memory.
+cudaError_t close_memory(uint64_t address, int* device);
+bool is_imported(uint64_t address);
+
+// The pages are going back to the system.
+void forget_export(uint64_t base);
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_CORE_IPC_MEMORY_H_
