@@ -43,6 +43,10 @@ struct Gemm {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   Factor alpha, beta;
   Matrix a, b, c, d;
+  // Device vectors of 32-bit factors, one per row of the result, in place of alpha and beta.
+  uint64_t alphas = 0, betas = 0;
+  // Valid once alpha and beta are read.
+  bool reads_c() const { return betas || beta.real != 0 || beta.imaginary != 0; }
   bool in_place() const { return c.address == d.address && c.ld == d.ld; }
 };
 
@@ -63,7 +67,8 @@ cublasStatus_t enqueue_blas(const BlasHandle& handle, cudaStream_t stream,
 
 size_t element_bytes(cudaDataType_t type);
 bool is_half(cudaDataType_t type);
-// To and from 32-bit floats, `count` elements; rounds to nearest even.
+// To and from 32-bit floats, `count` elements; rounds to nearest even, 8-bit integers with
+// clamping.
 void load_floats(cudaDataType_t type, const void* from, int64_t count, float* to);
 void store_floats(cudaDataType_t type, const float* from, int64_t count, void* to);
 

@@ -40,9 +40,12 @@ struct Batch {
   T* const* slots;
   int64_t rows, columns, ld;
   bool find(int index, T** out) const {
+    *out = nullptr;
+    // Matrices without elements need no addresses, nor an array of them.
+    if (!rows || !columns) return true;
     if (!pointers().covers(number(slots + index), sizeof(T*))) return false;
     *out = slots[index];
-    const int64_t elements = rows && columns ? (columns - 1) * ld + rows : 0;
+    const int64_t elements = (columns - 1) * ld + rows;
     return pointers().covers(number(*out), static_cast<uint64_t>(elements) * sizeof(T));
   }
 };

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "api/blas.h"
-#include "api/lt_epilogue.h"
+#include "api/lt_product.h"
 #include "api/support.h"
 
 namespace softgpu::api {
@@ -17,16 +17,7 @@ cublasStatus_t destroy_blas(const void* handle);
 
 namespace {
 
-// The contents of the other opaque structs. Plain data, so that a copy of the struct is a copy.
-struct Layout {
-  uint32_t type;
-  int32_t order;
-  uint64_t rows, cols;
-  int64_t ld;
-  int32_t batch;
-  int32_t reserved;
-  int64_t stride;
-};
+// The content of a cublasLtMatmulPreference_t.
 struct Preference {
   uint64_t workspace_bytes;
 };
@@ -153,97 +144,6 @@ cublasStatus_t get(const void* opaque, const Attribute (&table)[n], int id, void
     return CUBLAS_STATUS_SUCCESS;
   }
   return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-cudaDataType_t data_type(uint32_t number) {
-  return static_cast<cudaDataType_t>(number);
-}
-
-Matrix matrix(const void* address, const Layout& l) {
-  return {number(address), data_type(l.type), l.ld, l.stride};
-}
-
-// A row-major matrix is its transpose, column-major.
-bool row_major(const Layout& l) {
-  return l.order == CUBLASLT_ORDER_ROW;
-}
-
-cublasOperation_t flipped(int op, bool flip) {
-  const auto given = static_cast<cublasOperation_t>(op);
-  if (!flip) return given;
-  return given == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N;
-}
-
-struct Operands {
-  const void *alpha, *a, *b, *beta, *c;
-  void* d;
-};
-struct Layouts {
-  Layout a, b, c, d;
-};
-
-cublasStatus_t make_product(const MatmulDesc& desc, const Layouts& l, Gemm* g) {
-  if (row_major(l.c) || row_major(l.d) || desc.transc != CUBLAS_OP_N) {
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
-  g->transa = flipped(desc.transa, row_major(l.a));
-  g->transb = flipped(desc.transb, row_major(l.b));
-  g->m = static_cast<int64_t>(l.d.rows);
-  g->n = static_cast<int64_t>(l.d.cols);
-  g->k = static_cast<int64_t>(desc.transa == CUBLAS_OP_N ? l.a.cols : l.a.rows);
-  g->batch = l.d.batch;
-  g->a = matrix(nullptr, l.a);
-  g->b = matrix(nullptr, l.b);
-  g->c = matrix(nullptr, l.c);
-  g->d = matrix(nullptr, l.d);
-  const uint64_t am = desc.transa == CUBLAS_OP_N ? l.a.rows : l.a.cols;
-  const uint64_t bk = desc.transb == CUBLAS_OP_N ? l.b.rows : l.b.cols;
-  const uint64_t bn = desc.transb == CUBLAS_OP_N ? l.b.cols : l.b.rows;
-  if (am != l.d.rows || bn != l.d.cols || bk != static_cast<uint64_t>(g->k)) {
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  if (desc.epilogue & kInputGradients) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const bool wide = element_bytes(data_type(l.d.type)) > 4;
-  if (wide && (desc.epilogue & ~kBias) > uint32_t{CUBLASLT_EPILOGUE_DEFAULT}) {
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
-  return check_gemm(*g);
-}
-
-cublasStatus_t matmul(const MatmulDesc& desc, const Layouts& l, const Operands& at, int device,
-                      cudaStream_t stream) {
-  Gemm g;
-  if (const cublasStatus_t bad = make_product(desc, l, &g); bad != CUBLAS_STATUS_SUCCESS)
-    return bad;
-  if (desc.pointer_mode > CUBLASLT_POINTER_MODE_DEVICE) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const bool on_device = desc.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
-  if (!at.alpha || !at.d) return CUBLAS_STATUS_INVALID_VALUE;
-  const auto scale = data_type(static_cast<uint32_t>(desc.scale_type));
-  g.alpha = make_factor(at.alpha, scale, on_device);
-  if (at.beta) g.beta = make_factor(at.beta, scale, on_device);
-  g.a.address = number(at.a);
-  g.b.address = number(at.b);
-  g.c.address = number(at.c);
-  g.d.address = number(at.d);
-  Epilogue epilogue;
-  BlasHandle handle;
-  handle.device = device;
-  const auto d_type = data_type(l.d.type);
-  if (element_bytes(d_type) > 4 && (desc.epilogue & kBias)) {
-    return enqueue_blas(handle, stream, [g, bias = desc.bias, stride = desc.bias_stride]() {
-      const Fault bad = run_gemm(g, {});
-      return bad ? bad : add_wide_bias(g, bias, stride);
-    });
-  }
-  if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
-    const auto bias_type =
-        desc.bias_type < 0 ? d_type : data_type(static_cast<uint32_t>(desc.bias_type));
-    auto post = std::make_shared<Post>(Post{desc, g.m, g.n, bias_type, d_type});
-    epilogue.none = false;
-    epilogue.apply = [post](float* p, int64_t ld, int64_t i) { post->apply(p, ld, i); };
-    epilogue.reachable = [post] { return post->reachable(); };
-  }
-  return enqueue_blas(handle, stream, [g, epilogue] { return run_gemm(g, epilogue); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <complex>
 #include <vector>
 
+#include "api/blas_operands.h"
 #include "api/support.h"
 #include "core/pointers.h"
 
@@ -42,7 +43,40 @@ Fault add_vector(const Gemm& g, uint64_t bias, int64_t stride) {
   return {};
 }
 
+// op(X) summed over its columns (A) or its rows (B), both of which run over k.
+std::vector<float> sums_over_k(const Matrix& matrix, const Shape& shape, uint64_t address,
+                               bool along_columns) {
+  const std::vector<float> values = load_matrix(matrix, shape, address);
+  std::vector<float> sums(static_cast<size_t>(along_columns ? shape.rows : shape.cols));
+  for (int64_t col = 0; col < shape.cols; ++col) {
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      sums[static_cast<size_t>(along_columns ? row : col)] +=
+          values[static_cast<size_t>(col * shape.rows + row)];
+    }
+  }
+  return sums;
+}
+
 }  // namespace
+
+Fault store_input_gradients(const Gemm& g, const MatmulDesc& desc) {
+  const bool of_a = desc.epilogue & kGradientA;
+  const Matrix& matrix = of_a ? g.a : g.b;
+  const Shape shape = of_a ? shape_a(g) : shape_b(g);
+  const bool along_columns = of_a == ((of_a ? g.transa : g.transb) == CUBLAS_OP_N);
+  const auto type = desc.bias_type < 0 ? g.d.type : static_cast<cudaDataType_t>(desc.bias_type);
+  for (int64_t i = 0; i < g.batch; ++i) {
+    uint64_t from = 0;
+    if (!locate(matrix, shape, i, &from)) return blas_fault("an input", from);
+    const std::vector<float> sums = sums_over_k(matrix, shape, from, along_columns);
+    const uint64_t to = batch_address(desc.bias, desc.bias_stride, i, type);
+    if (!pointers().covers(to, sums.size() * element_bytes(type))) {
+      return blas_fault("the bias gradient", to);
+    }
+    store_floats(type, sums.data(), static_cast<int64_t>(sums.size()), pointer(to));
+  }
+  return {};
+}
 
 Fault add_wide_bias(const Gemm& gemm, uint64_t bias, int64_t stride) {
   if (gemm.d.type == CUDA_R_64F) return add_vector<double>(gemm, bias, stride);
@@ -50,12 +84,29 @@ Fault add_wide_bias(const Gemm& gemm, uint64_t bias, int64_t stride) {
   return add_vector<std::complex<double>>(gemm, bias, stride);
 }
 
-bool Post::reachable() const {
-  if ((desc.epilogue & (kBias | kBiasGradient)) &&
-      !pointers().covers(desc.bias, static_cast<uint64_t>(m) * element_bytes(bias_type))) {
-    return false;
+uint64_t Post::aux_address(int64_t index) const {
+  if (!(desc.epilogue & (kRelu | kDrelu))) {
+    return batch_address(desc.aux, desc.aux_stride, index, d_type);
   }
-  return !(desc.epilogue & kAux) || pointers().covers(desc.aux, aux_bytes());
+  return desc.aux + static_cast<uint64_t>(desc.aux_stride * index / 8);
+}
+
+uint64_t Post::aux_bytes() const {
+  const int64_t elements = n ? desc.aux_ld * (n - 1) + m : 0;
+  if (desc.epilogue & (kRelu | kDrelu)) return static_cast<uint64_t>((elements + 7) / 8);
+  return static_cast<uint64_t>(elements) * element_bytes(d_type);
+}
+
+bool Post::reachable() const {
+  const uint64_t bias_bytes = static_cast<uint64_t>(m) * element_bytes(bias_type);
+  for (int64_t i = 0; i < batch; ++i) {
+    const uint64_t bias = batch_address(desc.bias, desc.bias_stride, i, bias_type);
+    if ((desc.epilogue & (kBias | kBiasGradient)) && !pointers().covers(bias, bias_bytes)) {
+      return false;
+    }
+    if ((desc.epilogue & kAux) && !pointers().covers(aux_address(i), aux_bytes())) return false;
+  }
+  return true;
 }
 
 void Post::add_bias(float* product, int64_t ld, int64_t index) const {
@@ -122,9 +173,7 @@ void Post::reduce_bias(const float* product, int64_t ld, int64_t index) const {
 }
 
 void Post::apply(float* product, int64_t ld, int64_t index) const {
-  const uint64_t aux = desc.epilogue & (kRelu | kDrelu)
-                           ? desc.aux + static_cast<uint64_t>(desc.aux_stride * index / 8)
-                           : batch_address(desc.aux, desc.aux_stride, index, d_type);
+  const uint64_t aux = aux_address(index);
   if (desc.epilogue & kBias) add_bias(product, ld, index);
   if (desc.epilogue & (kRelu | kGelu)) forward(product, ld, aux);
   if (desc.epilogue & (kDrelu | kDgelu)) backward(product, ld, aux);

@@ -18,19 +18,17 @@ struct MatmulDesc {
 };
 // The bits that cublasLtEpilogue_t is made of.
 inline constexpr uint32_t kRelu = 2, kBias = 4, kDrelu = 8, kBiasGradient = 16, kGelu = 32,
-                          kDgelu = 64, kAux = 128, kInputGradients = 256 | 512;
+                          kDgelu = 64, kAux = 128, kGradientA = 256, kGradientB = 512,
+                          kInputGradients = kGradientA | kGradientB;
 
 struct Post {
   MatmulDesc desc;
-  int64_t m, n;
+  int64_t m, n, batch;
   cudaDataType_t bias_type, d_type;
 
-  uint64_t aux_bytes() const {
-    const int64_t elements = desc.aux_ld * n;
-    return static_cast<uint64_t>(desc.epilogue & (kRelu | kDrelu)
-                                     ? elements / 8
-                                     : elements * static_cast<int64_t>(element_bytes(d_type)));
-  }
+  // Where the stored bits or inputs of a matrix of the batch begin, and how many bytes they take.
+  uint64_t aux_address(int64_t index) const;
+  uint64_t aux_bytes() const;
   bool reachable() const;
   void apply(float* product, int64_t ld, int64_t index) const;
   void add_bias(float* product, int64_t ld, int64_t index) const;
@@ -42,6 +40,10 @@ struct Post {
 // The bias of products of doubles and complex numbers, after they are stored: epilogues work on
 // 32-bit values. `stride` between the vectors of a batch, in elements.
 Fault add_wide_bias(const Gemm& gemm, uint64_t bias, int64_t stride);
+
+// Sums of the input matrices along the inner dimension, written where a bias would be read: for A
+// one per row of the result, for B one per column.
+Fault store_input_gradients(const Gemm& gemm, const MatmulDesc& desc);
 
 }  // namespace softgpu::api
 
