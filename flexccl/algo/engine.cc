@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kYields = 40;  // looks before sleeping: most answers come within these
 constexpr std::chrono::milliseconds kGrace(500);
-constexpr std::uint32_t kSleepMs = 20;  // then the other side is looked at
+constexpr std::uint32_t kSleepMs = 20;          // then the other side is looked at
+constexpr std::chrono::milliseconds kRetry(2);  // until a peer has reached this epoch
 
 std::size_t padded(std::size_t bytes) {
   return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
@@ -35,15 +36,22 @@ struct Engine::Peer {
   const std::byte* from = nullptr;
   std::byte tail[kBlockBytes];
   Deadline lost_at = {};  // since when the other side seems to have left
+  Deadline retry_at = {};
+  // Of frames that a repair cut in two: bytes still to be sent, and to be dropped.
+  std::size_t owed = 0, skip = 0, receiving = 0;
+  bool ahead = false;      // it is in a later epoch
+  std::uint64_t done = 0;  // the last collective it is known to have completed
 };
 
-Engine::Engine(const Membership& membership)
-    : self_(membership), inbox_(std::make_shared<Inbox>()) {
-  for (int slot = 0; slot < self_.ring.size; ++slot) {
+Engine::Engine(const Membership& membership, std::shared_ptr<Responder> responder, Locate locate)
+    : self_(membership),
+      inbox_(std::make_shared<Inbox>(membership.epoch, std::move(responder))),
+      locate_(std::move(locate)) {
+  for (int slot = 0; slot < self_.slots(); ++slot) {
     peers_.push_back(std::make_unique<Peer>());
     peers_.back()->slot = slot;
   }
-  Endpoint::process().add({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.ring.rank)},
+  Endpoint::process().add({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.slot)},
                           inbox_);
 }
 
@@ -52,13 +60,48 @@ Engine::~Engine() {
 }
 
 void Engine::close() {
-  Endpoint::process().remove({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.ring.rank)},
+  Endpoint::process().remove({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.slot)},
                              inbox_);
   for (auto& peer : peers_) {
     peer->out.reset();
     peer->in = nullptr;
   }
   inbox_->close();
+}
+
+void Engine::change(const Membership& next, std::span<const int> changed) {
+  interrupted_.store(false, std::memory_order_release);
+  self_ = next;
+  for (const auto& peer : peers_) {
+    if (peer->sent) {  // the rest of the frame: zeros, which the other side drops
+      peer->owed = sizeof peer->header + padded(peer->header.bytes) - peer->sent;
+      ++peer->frames_sent;
+    }
+    if (peer->received) {
+      peer->skip = peer->receiving - peer->received;
+      ++peer->frames_received;
+    }
+    peer->sent = peer->received = 0;
+    peer->ahead = false;
+  }
+  std::vector<std::uint32_t> sources;
+  for (const int slot : changed) {
+    auto& peer = peers_[static_cast<std::size_t>(slot)];
+    std::erase(busy_, peer.get());
+    peer = std::make_unique<Peer>();
+    peer->slot = slot;
+    sources.push_back(static_cast<std::uint32_t>(slot));
+  }
+  inbox_->enter(self_.epoch, sources);
+}
+
+std::uint64_t Engine::done_at(int slot) const {
+  return peers_[static_cast<std::size_t>(slot)]->done;
+}
+
+void Engine::interrupt() {
+  interrupted_.store(true, std::memory_order_release);
+  inbox_->doorbell().ring();
 }
 
 void Engine::abort() {
@@ -88,8 +131,8 @@ void Engine::start(const Schedule& schedule) {
     peer->lost_at = {};
   }
   busy_.clear();
-  const auto at = [this](int slot) -> Peer& {
-    Peer& peer = *peers_[static_cast<std::size_t>(slot)];
+  const auto at = [this](int position) -> Peer& {
+    Peer& peer = *peers_[static_cast<std::size_t>(self_.slot_at(position))];
     if (peer.sends.empty() && peer.receives.empty()) busy_.push_back(&peer);
     return peer;
   };
@@ -101,12 +144,14 @@ void Engine::start(const Schedule& schedule) {
 
 void Engine::run(const Schedule& schedule, std::uint64_t sequence) {
   sequence_ = sequence;
+  suspect_ = -1;
   start(schedule);
   copy(schedule);
   auto last_progress = std::chrono::steady_clock::now();
   for (int idle = 0; !finished();) {
     if (aborted_.load(std::memory_order_acquire))
       fail(ncclInvalidUsage, where(), "the communicator was aborted");
+    if (interrupted_.load(std::memory_order_acquire)) throw Interrupted();
     const std::uint32_t rung = inbox_->doorbell().value();
     bool progress = false;
     for (Peer* peer : busy_) {
@@ -123,7 +168,7 @@ void Engine::run(const Schedule& schedule, std::uint64_t sequence) {
     }
     if (++idle == 1) last_progress = std::chrono::steady_clock::now();
     if (std::chrono::steady_clock::now() - last_progress >
-        std::chrono::milliseconds(self_.timeout_ms))
+        std::chrono::milliseconds(self_.timeout_ms + self_.repair_ms))
       fail_stuck();
     wait(rung, idle);
   }
@@ -162,16 +207,41 @@ bool Engine::advance_sends(Peer& peer) {
   return progress;
 }
 
-bool Engine::write_frame(Peer& peer, const Send& send) {
-  if (!peer.out)
+bool Engine::connect(Peer& peer) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < peer.retry_at) return false;
+  const Address known = self_.address(peer.slot);
+  try {
     peer.out = Endpoint::process().connect(
-        self_.addresses[static_cast<std::size_t>(peer.slot)],
+        known.port ? known : locate_(peer.slot),
         {{self_.comm, self_.epoch, static_cast<std::uint32_t>(peer.slot)},
-         static_cast<std::uint32_t>(self_.ring.rank),
+         static_cast<std::uint32_t>(self_.slot),
          self_.transport,
          self_.key,
          in_ms(self_.timeout_ms)},
         inbox_->doorbell());
+    return true;
+  } catch (const Error& error) {
+    if (error.code != ncclInProgress) throw;
+    peer.retry_at = now + kRetry;
+    return false;
+  }
+}
+
+bool Engine::pay_debt(Peer& peer) {
+  static constexpr std::byte kZeros[4096] = {};
+  while (peer.owed) {
+    const iovec part{const_cast<std::byte*>(kZeros), std::min(peer.owed, sizeof kZeros)};
+    const std::size_t taken = peer.out->write({&part, 1});
+    if (!taken) return false;
+    peer.owed -= taken;
+  }
+  return true;
+}
+
+bool Engine::write_frame(Peer& peer, const Send& send) {
+  if (!peer.out && !connect(peer)) return false;
+  if (peer.owed && !pay_debt(peer)) return false;
   const std::size_t body = send.bytes / kBlockBytes * kBlockBytes;
   if (peer.sent == 0) {
     peer.header = {kMagic,
@@ -180,7 +250,7 @@ bool Engine::write_frame(Peer& peer, const Send& send) {
                    sequence_,
                    send.bytes,
                    send.op,
-                   static_cast<std::uint32_t>(self_.ring.rank),
+                   static_cast<std::uint32_t>(self_.slot),
                    peer.frames_sent,
                    0};
     peer.header.mac = frame_mac(self_.key, peer.header);
@@ -218,6 +288,11 @@ bool Engine::advance_receives(Peer& peer) {
     const Receive& receive = schedule_->receives[index];
     const auto arrived = peer.in->peek();
     if (arrived.empty()) break;
+    if (drop_stale(peer, arrived)) {
+      progress = true;
+      continue;
+    }
+    if (peer.ahead) break;
     peer.in->consume(take(peer, arrived, receive));
     progress = true;
     if (peer.received < sizeof(FrameHeader) + padded(receive.bytes)) continue;
@@ -231,6 +306,26 @@ bool Engine::advance_receives(Peer& peer) {
   return progress;
 }
 
+// What was sent before the repairs that this rank has taken is of no use; what was sent after ones
+// that it has not taken yet waits.
+bool Engine::drop_stale(Peer& peer, std::span<const std::byte> arrived) {
+  if (!peer.skip) {
+    if (peer.received) return false;
+    FrameHeader header;
+    std::memcpy(&header, arrived.data(), sizeof header);
+    if (header.epoch == self_.epoch) return peer.ahead = false;
+    if (header.magic != kMagic || header.mac != frame_mac(self_.key, header)) return false;
+    peer.ahead = header.epoch > self_.epoch;
+    if (header.epoch >= self_.epoch || header.index != peer.frames_received) return false;
+    peer.skip = sizeof header + padded(header.bytes);
+    ++peer.frames_received;
+  }
+  const std::size_t now = std::min(peer.skip, arrived.size());
+  peer.in->consume(now);
+  peer.skip -= now;
+  return true;
+}
+
 std::size_t Engine::take(Peer& peer, std::span<const std::byte> arrived, const Receive& receive) {
   std::size_t used = 0;
   if (peer.received == 0) {
@@ -238,6 +333,9 @@ std::size_t Engine::take(Peer& peer, std::span<const std::byte> arrived, const R
     std::memcpy(&header, arrived.data(), sizeof header);
     verify(peer, header, receive);
     used = peer.received = sizeof header;
+    peer.receiving = sizeof header + padded(header.bytes);
+    const bool collective = receive.op.collective != Collective::kSendRecv;
+    peer.done = std::max(peer.done, header.sequence - (collective && header.sequence));
   }
   const std::size_t at = peer.received - sizeof(FrameHeader);
   const std::size_t now = std::min(arrived.size() - used, padded(receive.bytes) - at);
@@ -259,8 +357,9 @@ void Engine::verify(const Peer& peer, const FrameHeader& header, const Receive& 
       header.index != peer.frames_received)
     fail(ncclRemoteError, "it sent frame [", header.index, "] of epoch [", header.epoch,
          "], expected was frame [", peer.frames_received, "] of epoch [", self_.epoch, "]");
-  if (header.op != receive.op || header.sequence != sequence_)
-    fail(ncclInvalidUsage, "the ranks disagree: rank [", self_.ring.rank, "] called ",
+  const bool collective = receive.op.collective != Collective::kSendRecv;
+  if (header.op != receive.op || (collective && header.sequence != sequence_))
+    fail(ncclInvalidUsage, "the ranks disagree: rank [", self_.slot, "] called ",
          describe(receive.op), " as operation [", sequence_, "], rank [", peer.slot, "] called ",
          describe(header.op), " as operation [", header.sequence, "]");
   if (header.bytes != receive.bytes)
@@ -271,7 +370,11 @@ void Engine::wait(std::uint32_t rung, int idle) {
   const bool sockets = std::any_of(busy_.begin(), busy_.end(), [](const Peer* peer) {
     return (peer->out && peer->out->fd() >= 0) || (peer->in && peer->in->fd() >= 0);
   });
-  if (sockets) {
+  const bool ahead =
+      std::any_of(busy_.begin(), busy_.end(), [](const Peer* peer) { return peer->ahead; });
+  if (ahead) {
+    inbox_->doorbell().wait(rung, 1);  // what is there already must not keep this thread busy
+  } else if (sockets) {
     if (!poll_sockets()) check_peers();
   } else if (idle < kYields) {
     sched_yield();
@@ -316,12 +419,13 @@ void Engine::check_peers() {
 
 std::string Engine::where() const {
   std::ostringstream text;
-  text << "flexccl: rank [" << self_.ring.rank << "] of communicator [" << std::hex << self_.comm
+  text << "flexccl: rank [" << self_.slot << "] of communicator [" << std::hex << self_.comm
        << std::dec << "], operation [" << sequence_ << "] " << describe(schedule_->op) << ": ";
   return text.str();
 }
 
-void Engine::fail_at(int peer, const Error& error) const {
+void Engine::fail_at(int peer, const Error& error) {
+  suspect_ = peer;
   fail(error.code, where(), "rank [", peer, "]: ", error.what());
 }
 

@@ -5,38 +5,50 @@
 #define FLEXCCL_ALGO_ENGINE_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "algo/schedule.h"
 #include "core/error.h"
+#include "core/membership.h"
 #include "transport/endpoint.h"
 
 namespace flexccl {
 
-// Who a rank is and how it reaches the others.
-struct Membership {
-  std::uint64_t comm = 0;
-  std::uint32_t epoch = 0;
-  Ring ring;
-  std::vector<Address> addresses;  // by slot
-  Key key;
-  flexcclTransport_t transport = flexcclAuto;
-  std::uint64_t timeout_ms = 0;
-};
+// Thrown by Engine::run() after interrupt(): a repair waits.
+struct Interrupted {};
 
 class Engine {
  public:
-  explicit Engine(const Membership& membership);
+  // Finds the address of a slot that the membership does not know.
+  using Locate = std::function<Address(int slot)>;
+
+  Engine(const Membership& membership, std::shared_ptr<Responder> responder, Locate locate);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Throws Error; afterwards the links are closed, and the peers see that.
+  // Throws Error, or Interrupted. `sequence`: of the collective; for sends and receives, of the
+  // last one that is done.
   void run(const Schedule& schedule, std::uint64_t sequence);
-  // From any thread: ends a running schedule with ncclInvalidUsage, and all later ones.
+  // Which receives of the last schedule are complete.
+  const std::vector<char>& received() const { return received_; }
+  // Never while a schedule runs: goes to the epoch of `next`. Links with the slots in `changed`
+  // end, all others stay; what is on its way there is dropped at the receiving side.
+  void change(const Membership& next, std::span<const int> changed);
+  // The last collective that is known to be complete at another slot: every frame tells it.
+  std::uint64_t done_at(int slot) const;
+  // The slot that the last error was about; -1: none.
+  int suspect() const { return suspect_; }
+
+  // From any thread: ends a running schedule with Interrupted,
+  void interrupt();
+  // or with ncclInvalidUsage, and all later ones.
   void abort();
+  // Afterwards the peers see that this rank is gone.
   void close();
 
  private:
@@ -46,7 +58,10 @@ class Engine {
   bool finished() const;
   bool advance_sends(Peer& peer);
   bool write_frame(Peer& peer, const Send& send);
+  bool connect(Peer& peer);
+  bool pay_debt(Peer& peer);
   bool advance_receives(Peer& peer);
+  bool drop_stale(Peer& peer, std::span<const std::byte> arrived);
   std::size_t take(Peer& peer, std::span<const std::byte> arrived, const Receive& receive);
   void verify(const Peer& peer, const FrameHeader& header, const Receive& receive) const;
   bool sendable(const Peer& peer) const;
@@ -54,7 +69,7 @@ class Engine {
   void wait(std::uint32_t rung, int idle);
   bool poll_sockets();
   void check_peers();
-  [[noreturn]] void fail_at(int peer, const Error& error) const;
+  [[noreturn]] void fail_at(int peer, const Error& error);
   [[noreturn]] void fail_stuck() const;
   std::string where() const;
 
@@ -62,7 +77,9 @@ class Engine {
   std::shared_ptr<Inbox> inbox_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> busy_;  // those of the running schedule
-  std::atomic<bool> aborted_ = false;
+  Locate locate_;
+  std::atomic<bool> aborted_ = false, interrupted_ = false;
+  int suspect_ = -1;
   // of the running schedule:
   const Schedule* schedule_ = nullptr;
   std::uint64_t sequence_ = 0;

@@ -19,9 +19,12 @@ struct Arguments {
 
 OpDescriptor check(const Arguments& call, const Communicator& communicator) {
   const std::size_t element = element_size(call.dtype);
-  const int n = communicator.ring().size;
+  const Membership self = communicator.membership();
+  const int n = self.ring().size;
+  if (!communicator.ready())
+    fail(ncclInvalidUsage, "flexccl: a new rank has to call ncclCommSetupNewRank first");
   if (!element) fail(ncclInvalidArgument, "flexccl: datatype [", int(call.dtype), "] is unknown");
-  if (call.root < -1 || call.root >= n)
+  if (call.root < -1 || (call.root >= 0 && self.position(call.root) < 0))
     fail(ncclInvalidArgument, "flexccl: rank [", call.root, "] is not one of [", n, "] ranks");
   if (call.count >
       std::numeric_limits<std::size_t>::max() / 2 / element / static_cast<std::size_t>(n))
@@ -45,7 +48,8 @@ struct Operator {
   const void* device_scalar = nullptr;
   std::uint8_t name = kNoRedop;
 
-  Reduction now() const {
+  Reduction now(int nranks) const {
+    if (name == ncclAvg) return average(reduction.dtype, nranks);
     Reduction copy = reduction;
     if (device_scalar) std::memcpy(&copy.scalar, device_scalar, element_size(copy.dtype));
     return copy;
@@ -56,6 +60,7 @@ Operator find_operator(ncclRedOp_t op, ncclDataType_t dtype, const Communicator&
   Operator found{.reduction = {.dtype = dtype}, .name = static_cast<std::uint8_t>(op)};
   switch (static_cast<int>(op)) {
     case ncclSum:
+    case ncclAvg:
       return found;
     case ncclProd:
       found.reduction.combine = Combine::kProd;
@@ -65,9 +70,6 @@ Operator find_operator(ncclRedOp_t op, ncclDataType_t dtype, const Communicator&
       return found;
     case ncclMin:
       found.reduction.combine = Combine::kMin;
-      return found;
-    case ncclAvg:
-      found.reduction = average(dtype, communicator.ring().size);
       return found;
     default:
       break;
@@ -83,6 +85,16 @@ Operator find_operator(ncclRedOp_t op, ncclDataType_t dtype, const Communicator&
   return found;
 }
 
+// The root of a call is a rank's number; schedules know positions.
+OpDescriptor placed(OpDescriptor op, const Membership& self) {
+  if (op.root < 0) return op;
+  const int slot = op.root;
+  op.root = self.position(slot);
+  if (op.root < 0)
+    fail(ncclInvalidUsage, "flexccl: the root, rank [", slot, "], was removed from communicator");
+  return op;
+}
+
 using ReduceAlgorithm = Schedule (*)(const OpDescriptor&, const Reduction&, Ring, Buffers);
 using MoveAlgorithm = Schedule (*)(const OpDescriptor&, Ring, Buffers);
 
@@ -91,14 +103,17 @@ ncclResult_t reducing(const Arguments& call, ncclRedOp_t op, ncclComm_t comm, cu
   return guarded([&] {
     const auto communicator = live(comm);
     Arguments checked = call;
-    checked.needs_out = call.needs_out || communicator->ring().rank == call.root;
+    checked.needs_out = call.needs_out || communicator->membership().slot == call.root;
     OpDescriptor descriptor = check(checked, *communicator);
     const Operator with = find_operator(op, call.dtype, *communicator);
     descriptor.redop = with.name;
     enqueue({communicator,
              stream,
-             [=, where = buffers(call)](const Ring& ring) {
-               return algorithm(descriptor, with.now(), ring, where);
+             [=, where = buffers(call)](const Membership& self) {
+               return Operation{.op = placed(descriptor, self),
+                                .reduction = with.now(self.ring().size),
+                                .buffers = where,
+                                .reduce = algorithm};
              },
              {}});
   });
@@ -107,15 +122,16 @@ ncclResult_t reducing(const Arguments& call, ncclRedOp_t op, ncclComm_t comm, cu
 ncclResult_t moving(Arguments call, ncclComm_t comm, cudaStream_t stream, MoveAlgorithm algorithm) {
   return guarded([&] {
     const auto communicator = live(comm);
-    const bool is_root = communicator->ring().rank == call.root;
+    const bool is_root = communicator->membership().slot == call.root;
     if (call.collective == Collective::kGather) call.needs_out = is_root;
     if (call.collective == Collective::kScatter || call.collective == Collective::kBroadcast)
       call.needs_in = is_root;
     const OpDescriptor descriptor = check(call, *communicator);
     enqueue({communicator,
              stream,
-             [=, where = buffers(call)](const Ring& ring) {
-               return algorithm(descriptor, ring, where);
+             [=, where = buffers(call)](const Membership& self) {
+               return Operation{
+                   .op = placed(descriptor, self), .buffers = where, .move = algorithm};
              },
              {}});
   });

@@ -15,15 +15,16 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank) {
   const Key key = job_key(id);
   Endpoint& endpoint = Endpoint::process();
   endpoint.learn_key(key);
-  auto addresses = meet(id, {rank, nranks, endpoint.address()}, in_ms(now.timeout_ms));
-  *comm = publish(Communicator::create({.comm = id.comm,
-                                        .epoch = 0,
-                                        .ring = {rank, nranks},
-                                        .addresses = std::move(addresses),
-                                        .key = key,
-                                        .transport = now.transport,
-                                        .timeout_ms = now.timeout_ms},
-                                       now.streams));
+  Membership self{.comm = id.comm,
+                  .slot = rank,
+                  .key = key,
+                  .transport = now.transport,
+                  .timeout_ms = now.timeout_ms,
+                  .repair_ms = now.repair_ms};
+  self.addresses = meet(id, {rank, nranks, endpoint.address()}, in_ms(now.timeout_ms));
+  self.addresses.resize(static_cast<std::size_t>(nranks + now.reserved_slots));
+  for (int member = 0; member < nranks; ++member) self.members.push_back(member);
+  *comm = publish(Communicator::create(self, now.streams));
 }
 
 ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,
@@ -41,22 +42,23 @@ ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int
 }
 
 // The members, in the order of their new ranks, are slots of the parent. The id is derived, so no
-// rendezvous is needed: everybody knows everybody's address.
+// rendezvous is needed: everybody knows everybody's address, or asks for it later.
 ncclComm_t make_child(const Communicator& parent, const std::vector<int>& members,
                       const std::vector<std::int64_t>& identity) {
-  const Membership& from = parent.membership();
+  const Membership from = parent.membership();
+  const Settings now = settings();
   Membership child{.comm = keyed_hash64(from.key, std::as_bytes(std::span(identity))),
-                   .epoch = 0,
-                   .ring = {0, static_cast<int>(members.size())},
-                   .addresses = {},
                    .key = from.key,
                    .transport = from.transport,
-                   .timeout_ms = from.timeout_ms};
+                   .timeout_ms = from.timeout_ms,
+                   .repair_ms = from.repair_ms};
   for (std::size_t i = 0; i < members.size(); ++i) {
-    if (members[i] == from.ring.rank) child.ring.rank = static_cast<int>(i);
-    child.addresses.push_back(from.addresses[static_cast<std::size_t>(members[i])]);
+    if (members[i] == from.slot) child.slot = static_cast<int>(i);
+    child.members.push_back(static_cast<int>(i));
+    child.addresses.push_back(from.address(members[i]));
   }
-  return publish(Communicator::create(child, settings().streams));
+  child.addresses.resize(members.size() + static_cast<std::size_t>(now.reserved_slots));
+  return publish(Communicator::create(child, now.streams));
 }
 
 struct Choice {
@@ -64,39 +66,46 @@ struct Choice {
 };
 
 ncclComm_t split(Communicator& parent, Choice mine) {
-  std::vector<Choice> all(static_cast<std::size_t>(parent.ring().size));
+  std::vector<Choice> all;
+  Membership at;
   std::uint64_t sequence = 0;
   parent.run_now([&](Communicator& self) {
     const OpDescriptor op{.collective = Collective::kSplit, .dtype = ncclInt32, .count = 2};
-    self.run(all_gather(
-        op, self.ring(),
-        {reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(all.data())}));
-    sequence = self.sequence();
+    self.run([&](const Membership& membership) {
+      at = membership;
+      all.resize(at.members.size());
+      return Operation{.op = op,
+                       .buffers = {reinterpret_cast<const std::byte*>(&mine),
+                                   reinterpret_cast<std::byte*>(all.data())},
+                       .move = all_gather};
+    });
+    sequence = self.runner().counters().done;
   });
   if (mine.color == NCCL_SPLIT_NOCOLOR) return nullptr;
   std::vector<int> members;
-  for (int slot = 0; slot < parent.ring().size; ++slot)
-    if (all[static_cast<std::size_t>(slot)].color == mine.color) members.push_back(slot);
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
-  });
-  return make_child(parent, members,
-                    {'s', static_cast<std::int64_t>(parent.membership().comm),
-                     static_cast<std::int64_t>(sequence), mine.color});
+  const auto choice = [&](int slot) { return all[static_cast<std::size_t>(at.position(slot))]; };
+  for (const int slot : at.members)
+    if (choice(slot).color == mine.color) members.push_back(slot);
+  std::stable_sort(members.begin(), members.end(),
+                   [&](int a, int b) { return choice(a).key < choice(b).key; });
+  return make_child(
+      parent, members,
+      {'s', static_cast<std::int64_t>(at.comm), static_cast<std::int64_t>(sequence), mine.color});
 }
 
 ncclComm_t shrink(Communicator& parent, std::span<const int> excluded) {
   std::vector<int> members;
-  std::vector<std::int64_t> identity{'x', static_cast<std::int64_t>(parent.membership().comm),
+  const Membership self = parent.membership();
+  std::vector<std::int64_t> identity{'x', static_cast<std::int64_t>(self.comm),
                                      static_cast<std::int64_t>(parent.next_child())};
-  for (int slot = 0; slot < parent.ring().size; ++slot) {
+  for (const int slot : self.members) {
     if (std::find(excluded.begin(), excluded.end(), slot) == excluded.end())
       members.push_back(slot);
     else
       identity.push_back(slot);
   }
-  if (std::find(members.begin(), members.end(), parent.ring().rank) == members.end())
-    fail(ncclInvalidArgument, "flexccl: rank [", parent.ring().rank,
+  if (std::find(members.begin(), members.end(), self.slot) == members.end())
+    fail(ncclInvalidArgument, "flexccl: rank [", self.slot,
          "] calls ncclCommShrink and is on the list of excluded ranks");
   return make_child(parent, members, identity);
 }

@@ -33,12 +33,12 @@ void launch(std::vector<Call> calls) {
   communicator->submit(stream, [calls = std::move(calls)](Communicator& self) {
     std::vector<PointToPoint> transfers;
     for (const Call& call : calls) {
-      if (call.build)
-        self.run(call.build(self.ring()));
+      if (call.make)
+        self.run(call.make);
       else
         transfers.push_back(call.transfer);
     }
-    if (!transfers.empty()) self.run(point_to_point(transfers, self.ring()));
+    if (!transfers.empty()) self.run(transfers);
   });
 }
 

@@ -26,18 +26,24 @@ flexcclTransport_t transport_from_environment() {
        "], not auto, loopback, shm or tcp");
 }
 
-std::uint64_t timeout_from_environment() {
-  const char* text = std::getenv("FLEXCCL_TIMEOUT_MS");
-  if (!text) return kTimeoutMs;
+std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise,
+                                      std::uint64_t least, const char* unit) {
+  const char* text = std::getenv(name);
+  if (!text) return otherwise;
   char* end;
   const unsigned long long value = std::strtoull(text, &end, 10);
-  if (*end || end == text || !value)
-    fail(ncclInvalidArgument, "flexccl: FLEXCCL_TIMEOUT_MS is [", text, "], not milliseconds");
+  if (*end || end == text || value < least || value > INT_MAX)
+    fail(ncclInvalidArgument, "flexccl: ", name, " is [", text, "], not ", unit);
   return value;
 }
 
 Settings& current() {
-  static Settings all{transport_from_environment(), timeout_from_environment(), {}};
+  static Settings all{
+      transport_from_environment(),
+      number_from_environment("FLEXCCL_TIMEOUT_MS", kTimeoutMs, 1, "milliseconds"),
+      {},
+      static_cast<int>(number_from_environment("FLEXCCL_RESERVED_SLOTS", 0, 0, "a number")),
+      number_from_environment("FLEXCCL_REPAIR_MS", 0, 0, "milliseconds")};
   return all;
 }
 

@@ -18,8 +18,10 @@ struct Settings {
   flexcclTransport_t transport;
   std::uint64_t timeout_ms;
   flexcclStreamTable streams;
+  int reserved_slots;
+  std::uint64_t repair_ms;
 };
-// Defaults: FLEXCCL_TRANSPORT, FLEXCCL_TIMEOUT_MS.
+// Defaults: FLEXCCL_TRANSPORT, FLEXCCL_TIMEOUT_MS, FLEXCCL_RESERVED_SLOTS, FLEXCCL_REPAIR_MS.
 Settings settings();
 void change_settings(const std::function<void(Settings&)>& change);
 
@@ -32,7 +34,7 @@ std::shared_ptr<Communicator> withdraw(ncclComm_t comm);
 struct Call {
   std::shared_ptr<Communicator> communicator;
   cudaStream_t stream = nullptr;
-  std::function<Schedule(const Ring&)> build;  // runs when the operation runs; null: `transfer`
+  Runner::Make make;  // runs when the operation runs; null: `transfer`
   PointToPoint transfer;
 };
 // Now, or at the end of this thread's group.

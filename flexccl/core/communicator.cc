@@ -9,13 +9,15 @@ struct Communicator::Queued {
 };
 
 std::shared_ptr<Communicator> Communicator::create(const Membership& membership,
-                                                   const flexcclStreamTable& streams) {
+                                                   const flexcclStreamTable& streams,
+                                                   std::uint64_t position) {
   return std::shared_ptr<Communicator>(
-      std::unique_ptr<Communicator>(new Communicator(membership, streams)));
+      std::unique_ptr<Communicator>(new Communicator(membership, streams, position)));
 }
 
-Communicator::Communicator(const Membership& membership, const flexcclStreamTable& streams)
-    : membership_(membership), streams_(streams), engine_(membership) {
+Communicator::Communicator(const Membership& membership, const flexcclStreamTable& streams,
+                           std::uint64_t position)
+    : streams_(streams), runner_(membership, position), ready_(membership.epoch == 0) {
   if (!streams_.enqueue) worker_ = std::thread([this] { work(); });
 }
 
@@ -97,13 +99,9 @@ void Communicator::run_now(const Task& task) {
     throw Error(code, error_sentence());
 }
 
-void Communicator::run(const Schedule& schedule) {
-  engine_.run(schedule, schedule.op.collective == Collective::kSendRecv ? 0 : ++sequence_);
-}
-
 void Communicator::record(const Error& error) {
   // The peers' waits for this rank end now, not at their deadline.
-  engine_.close();
+  runner_.close();
   const std::scoped_lock lock(mutex_);
   sentence_ = error.what();
   error_.store(error.code, std::memory_order_release);
@@ -115,9 +113,9 @@ void Communicator::synchronize() {
 }
 
 void Communicator::abort() {
-  engine_.abort();
+  runner_.abort();
   synchronize();
-  engine_.close();
+  runner_.close();
 }
 
 void Communicator::finalize() {

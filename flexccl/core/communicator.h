@@ -11,8 +11,8 @@
 #include <string>
 #include <thread>
 
-#include "algo/engine.h"
 #include "core/error.h"
+#include "core/runner.h"
 
 namespace flexccl {
 
@@ -28,20 +28,25 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Runs when all operations before it are done, unless the communicator has failed by then.
   using Task = std::function<void(Communicator&)>;
 
+  // `position`: collectives that a new rank does not repeat.
   static std::shared_ptr<Communicator> create(const Membership& membership,
-                                              const flexcclStreamTable& streams);
+                                              const flexcclStreamTable& streams,
+                                              std::uint64_t position = 0);
   ~Communicator();
 
-  const Membership& membership() const { return membership_; }
-  const Ring& ring() const { return membership_.ring; }
+  Membership membership() const { return runner_.membership(); }
 
   // Queues a task; it runs in stream order, or in this communicator's thread.
   void submit(cudaStream_t stream, Task task);
   // Runs a task in the calling thread, after what was submitted before. Throws its error.
   void run_now(const Task& task);
   // For tasks only: runs one collective, or one batch of sends and receives.
-  void run(const Schedule& schedule);
-  std::uint64_t sequence() const { return sequence_; }
+  void run(const Runner::Make& make) { runner_.run(make); }
+  void run(const std::vector<PointToPoint>& calls) { runner_.run(calls); }
+  // For the repair calls.
+  Runner& runner() { return runner_; }
+  bool ready() const { return ready_; }
+  void make_ready() { ready_ = true; }
 
   void synchronize();  // returns when everything submitted so far is done
   void abort();
@@ -59,17 +64,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   struct Queued;
-  Communicator(const Membership& membership, const flexcclStreamTable& streams);
+  Communicator(const Membership& membership, const flexcclStreamTable& streams,
+               std::uint64_t position);
   void work();
   std::uint64_t take_ticket();
   // Tickets are served in order, whichever threads hold them.
   void in_turn(std::uint64_t ticket, const Task& task);
   void record(const Error& error);
 
-  Membership membership_;
   flexcclStreamTable streams_;
-  Engine engine_;
-  std::uint64_t sequence_ = 0;  // of collectives; only touched by the holder of the turn
+  Runner runner_;
+  std::atomic<bool> ready_;  // false: a new rank before ncclCommSetupNewRank
   std::uint64_t children_ = 0;
 
   mutable std::mutex mutex_;

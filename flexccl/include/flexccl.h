@@ -239,7 +239,8 @@ typedef struct {
 } flexcclInfo_t;
 
 // What a new process needs in order to take part as `slot`: communicator, epoch, members, the
-// addresses of a few of them. Any live rank calls it; local, waits for nothing.
+// addresses of a few of them. Any live rank calls it; local, unless the rank is itself new and
+// still has to ask for an address.
 FLEXCCL_API ncclResult_t ncclCommExportInfo(ncclComm_t comm, int slot, flexcclInfo_t* info);
 // The new process calls it: listens, and fills `info` with its own address for the survivors.
 // Local. The communicator becomes usable with ncclCommSetupNewRank.

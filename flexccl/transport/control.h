@@ -43,7 +43,7 @@ enum class Standing : std::uint32_t {
 struct Answer {
   std::uint32_t magic = kMagic;
   Standing standing = Standing::kHere;
-  std::uint32_t epoch = 0, padding = 0;
+  std::uint32_t epoch = 0, ranks = 0;  // `ranks`: of the operation that is kept
   std::uint64_t done = 0, done_at_fence = 0, serves_after = 0;
   std::uint64_t sent_at_fence = 0, sent = 0, received = 0;
   Address address = {};     // of kAddress

@@ -1,6 +1,7 @@
 #include "transport/endpoint.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,6 +24,7 @@ namespace {
 constexpr std::size_t kMaxCallers = 4096;  // more connections at once than this are refused
 constexpr std::uint64_t kHelloMs = 5000;   // a caller has this long to say its hello
 constexpr std::uint64_t kInboxMs = 60000;  // and waits this long for its communicator
+constexpr std::size_t kMaxHelloFds = 2;    // memory and doorbell
 constexpr std::size_t kEndedRemembered = 1024;
 constexpr int kSweepMs = 20;
 
@@ -130,10 +132,16 @@ void Endpoint::serve() {
     bool waiting = false;
     for (const Caller& caller : callers_) {
       waiting |= caller.greeted;
-      if (!caller.greeted) looks.push_back({caller.socket.get(), POLLIN, 0});
+      // One that waits for its communicator says nothing more; it can only hang up.
+      looks.push_back({caller.socket.get(), short(caller.greeted ? POLLRDHUP : POLLIN), 0});
     }
     // Callers whose communicator is not there yet are looked at again soon; nothing else is slow.
     poll(looks.data(), looks.size(), waiting ? 1 : kSweepMs * (callers_.empty() ? 50 : 1));
+    auto look = looks.begin() + 2;
+    callers_.remove_if(
+        [&look](const Caller& caller) { return (look++)->revents && caller.greeted; });
+    auto look = looks.begin() + 2;
+    callers_.remove_if([&look](const Caller& caller) { return (look++)->revents && caller.greeted; });
     accept_all(tcp_.get());
     accept_all(unix_.get());
     callers_.remove_if([this](Caller& caller) { return !advance(caller); });
@@ -164,6 +172,8 @@ bool Endpoint::advance(Caller& caller) {
     const long got =
         receive_some(caller.socket.get(), to, sizeof caller.hello - caller.received, &caller.fds);
     if (got > 0) caller.received += static_cast<std::size_t>(got);
+    // Descriptors that nobody asked for would use up this process's own.
+    if (caller.fds.size() > kMaxHelloFds) return ++refused_, false;
     const bool over = got == 0 || std::chrono::steady_clock::now() > caller.deadline;
     if (caller.received < sizeof caller.hello) return over ? (++refused_, false) : true;
     if (!authentic(caller)) return ++refused_, false;
@@ -213,12 +223,16 @@ bool Endpoint::deliver(Caller& caller) {
   const Hello hello = caller.hello;
   const auto inbox = inboxes_.at({hello.comm, hello.epoch, hello.destination});
   const Welcome welcome{kMagic, kWireVersion, welcome_mac(keys_.at(hello.key), hello)};
-  const int socket = caller.socket.get(), bell = inbox->doorbell().fd();
-  auto link = inbound(caller);
+  // The inbox owns the link, and may end it, before the other side is told that it has one: a
+  // welcome to a link that a repair has refused would be worse.
+  const Fd socket(fcntl(caller.socket.get(), F_DUPFD_CLOEXEC, 0));
+  const int bell = inbox->doorbell().fd();
+  auto link =
+      with_faults(inbound(caller), {hello.comm, hello.epoch, hello.destination, hello.source});
+  if (!inbox->add(hello.source, std::move(link), hello.epoch)) return false;
   const std::span<const int> fds(&bell, hello.kind == LinkKind::kShm ? 1 : 0);
-  send_all(socket, &welcome, sizeof welcome, fds);
-  return inbox->add(hello.source, with_faults(std::move(link), {hello.comm, hello.epoch,
-                                                                hello.destination, hello.source}));
+  send_all(socket.get(), &welcome, sizeof welcome, fds);
+  return true;
 }
 
 std::unique_ptr<Inbound> Endpoint::inbound(Caller& caller) {
@@ -247,8 +261,8 @@ std::unique_ptr<Outbound> Endpoint::connect_loopback(const LinkRequest& request,
   auto inbound = with_faults(
       std::make_unique<FifoInbound>(memory, own, Fd()),
       {request.inbox.comm, request.inbox.epoch, request.inbox.destination, request.source});
-  if (!inbox->add(request.source, std::move(inbound)))
-    fail(ncclInternalError, "there is a link already");
+  if (!inbox->add(request.source, std::move(inbound), request.inbox.epoch))
+    fail(ncclRemoteError, "there is a link already");
   return std::make_unique<FifoOutbound>(std::move(memory), inbox->doorbell(), Fd());
 }
 

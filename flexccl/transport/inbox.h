@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <tuple>
 
 #include "transport/control.h"
@@ -33,19 +34,20 @@ class Inbox {
       : epoch_(epoch), responder_(std::move(responder)) {}
   // Links of earlier epochs are refused, callers of later ones are asked to come again.
   std::uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
-  // What `source` had is over: its successor may connect. The communicator's thread calls these.
-  void enter(std::uint32_t epoch) { epoch_.store(epoch, std::memory_order_release); }
-  void drop(std::uint32_t source) {
+  // The links of these sources are over: their successors may connect, in this epoch.
+  void enter(std::uint32_t epoch, std::span<const std::uint32_t> changed) {
     const std::scoped_lock lock(mutex_);
-    links_.erase(source);
+    for (const std::uint32_t source : changed) links_.erase(source);
+    epoch_.store(epoch, std::memory_order_release);
   }
   // Answers questions of other ranks (control.h); may be null.
   const std::shared_ptr<Responder>& responder() const { return responder_; }
 
-  // False when there is a link from this slot already: a second one can only be an imposter.
-  bool add(std::uint32_t source, std::unique_ptr<Inbound> link) {
+  // False when there is a link from this slot already: a second one can only be an imposter. Also
+  // when the epoch has changed meanwhile.
+  bool add(std::uint32_t source, std::unique_ptr<Inbound> link, std::uint32_t epoch) {
     const std::scoped_lock lock(mutex_);
-    if (!links_.try_emplace(source, std::move(link)).second) return false;
+    if (epoch != this->epoch() || !links_.try_emplace(source, std::move(link)).second) return false;
     doorbell_.ring();
     return true;
   }

@@ -10,10 +10,13 @@
 #include "flexccl.h"
 
 struct Cluster {
-  Cluster(int nranks, flexcclTransport_t transport, std::uint64_t timeout_ms = 20000)
+  Cluster(int nranks, flexcclTransport_t transport, std::uint64_t timeout_ms = 20000,
+          std::uint64_t repair_ms = 0, int reserved_slots = 0)
       : comms(static_cast<std::size_t>(nranks)) {
     flexcclSetTransport(transport);
     flexcclSetTimeout(timeout_ms);
+    flexcclSetRepair(repair_ms);
+    flexcclSetReservedSlots(reserved_slots);
     ncclUniqueId id;
     CHECK_EQ(ncclGetUniqueId(&id), ncclSuccess);
     ncclGroupStart();

@@ -1,0 +1,180 @@
+// The calls that repair a communicator, and what they are told by and tell the embedding program.
+#include <algorithm>
+#include <cstring>
+
+#include "api/state.h"
+
+namespace flexccl {
+namespace {
+
+std::shared_ptr<Communicator> healthy(ncclComm_t comm) {
+  auto communicator = live(comm);
+  if (const ncclResult_t code = communicator->async_error(); code != ncclSuccess)
+    throw Error(code, communicator->error_sentence());
+  return communicator;
+}
+
+// The neighbours of a new rank make sure that it is there before they let go of their epoch.
+void greet_neighbour(const Communicator& communicator, Runner& runner,
+                     const std::vector<Change>& steps) {
+  Membership next = communicator.membership();
+  for (const Change& step : steps) next.take(step);
+  const Change& last = steps.back();
+  const Ring ring = next.ring();
+  const int away = ring.wrap(next.position(last.slot) - ring.rank);
+  if (away != 1 && away != ring.size - 1) return;
+  try {
+    const Answer there = runner.status_of(last.slot, last.address);
+    if (there.epoch != last.epoch)
+      fail(ncclRemoteError, "it is in epoch [", there.epoch, "], not in [", last.epoch, "]");
+  } catch (const Error& error) {
+    fail(error.code, "flexccl: rank [", next.slot, "] stays in epoch [", next.epoch - 1,
+         "], the new rank [", last.slot, "] does not answer: ", error.what());
+  }
+}
+
+// A rank that is itself new may not know the addresses yet.
+Membership knowing_neighbours(const Communicator& communicator, int slot) {
+  Membership self = communicator.membership();
+  const auto [before, after] = neighbours(self, slot);
+  for (const int neighbour : {before, after})
+    self.addresses[static_cast<std::size_t>(neighbour)] = Runner::find_address(self, neighbour);
+  return self;
+}
+
+void take_new_node(ncclComm_t comm, Repair repair, int slot, const flexcclInfo_t* info) {
+  require(info, "newNode");
+  const auto communicator = healthy(comm);
+  const auto steps = missing_steps(communicator->membership(), *info, repair, slot);
+  if (steps.empty()) return;
+  if (repair == Repair::kAdd) communicator->synchronize();
+  greet_neighbour(*communicator, communicator->runner(), steps);
+  communicator->runner().change(steps);
+}
+
+void remove(ncclComm_t comm, int slot) {
+  const auto communicator = healthy(comm);
+  const Membership self = communicator->membership();
+  if (self.position(slot) < 0 && !self.changes.empty() && self.changes.back().slot == slot &&
+      self.changes.back().repair == Repair::kRemove)
+    return;
+  Membership next = self;
+  const Change step{self.epoch + 1, slot, Repair::kRemove, 0, {}};
+  next.take(step);
+  if (!self.repair_ms) communicator->synchronize();
+  communicator->runner().change({step});
+}
+
+void set_up(Communicator& communicator) {
+  if (communicator.ready()) return;
+  const Membership self = communicator.membership();
+  const Ring ring = self.ring();
+  for (const int neighbour : {ring.previous(), ring.next()})
+    if (neighbour != ring.rank) communicator.runner().wait_for_epoch_of(self.slot_at(neighbour));
+  communicator.make_ready();
+}
+
+void fill(flexcclState_t* state, Communicator& communicator) {
+  const Membership self = communicator.membership();
+  const Counters counters = communicator.runner().counters();
+  const auto paused = communicator.runner().paused();
+  *state = {};
+  state->size = sizeof *state;
+  state->epoch = self.epoch;
+  state->slot = self.slot, state->slots = self.slots();
+  state->nranks = self.ring().size, state->position = self.ring().rank;
+  state->paused = paused.has_value(), state->suspect = paused.value_or(-1);
+  state->entered = counters.entered, state->done = counters.done;
+  state->all_done = counters.all_done, state->operation = counters.operations;
+  state->kept_bytes = counters.kept_bytes;
+}
+
+}  // namespace
+}  // namespace flexccl
+
+using flexccl::fail;
+using flexccl::guarded;
+using flexccl::live;
+using flexccl::require;
+
+ncclResult_t ncclCommExportInfo(ncclComm_t comm, int slot, flexcclInfo_t* info) {
+  return guarded([&] {
+    require(info, "info");
+    const auto communicator = flexccl::healthy(comm);
+    const auto exported = flexccl::export_info(flexccl::knowing_neighbours(*communicator, slot),
+                                               slot, communicator->runner().counters().done);
+    *info = {};
+    std::memcpy(info, &exported, sizeof exported);
+  });
+}
+
+ncclResult_t ncclInitNewNode(ncclComm_t* comm, const flexcclInfo_t* exported, int slot,
+                             flexcclInfo_t* info) {
+  return guarded([&] {
+    require(comm, "comm");
+    require(exported, "exported");
+    require(info, "info");
+    *comm = nullptr;
+    std::uint64_t position;
+    flexccl::Endpoint& endpoint = flexccl::Endpoint::process();
+    const auto self = flexccl::join_as(*exported, slot, endpoint.address(), &position);
+    endpoint.learn_key(self.key);
+    const auto own = flexccl::new_node_info(self);
+    *info = {};
+    std::memcpy(info, &own, sizeof own);
+    *comm = flexccl::publish(
+        flexccl::Communicator::create(self, flexccl::settings().streams, position));
+  });
+}
+
+ncclResult_t ncclReplaceNode(ncclComm_t comm, int slot, const flexcclInfo_t* newNode) {
+  return guarded([&] { flexccl::take_new_node(comm, flexccl::Repair::kReplace, slot, newNode); });
+}
+
+ncclResult_t ncclAddNode(ncclComm_t comm, const flexcclInfo_t* newNode) {
+  return guarded([&] {
+    require(newNode, "newNode");
+    flexccl::take_new_node(comm, flexccl::Repair::kAdd, flexccl::slot_of(*newNode), newNode);
+  });
+}
+
+ncclResult_t ncclRemoveNode(ncclComm_t comm, int slot) {
+  return guarded([&] { flexccl::remove(comm, slot); });
+}
+
+ncclResult_t ncclCommSetupNewRank(ncclComm_t comm) {
+  return guarded([&] { flexccl::set_up(*flexccl::healthy(comm)); });
+}
+
+ncclResult_t flexcclGetState(ncclComm_t comm, flexcclState_t* state) {
+  return guarded([&] {
+    require(state, "state");
+    if (state->size != sizeof *state)
+      fail(ncclInvalidArgument, "flexccl: a state of [", state->size, "] bytes, not [",
+           sizeof *state, "]");
+    flexccl::fill(state, *live(comm));
+  });
+}
+
+ncclResult_t flexcclSetReservedSlots(int slots) {
+  return guarded([&] {
+    if (slots < 0) fail(ncclInvalidArgument, "flexccl: [", slots, "] reserved slots");
+    flexccl::change_settings([&](flexccl::Settings& settings) { settings.reserved_slots = slots; });
+  });
+}
+
+ncclResult_t flexcclSetRepair(uint64_t wait_ms) {
+  return guarded([&] {
+    flexccl::change_settings([&](flexccl::Settings& settings) { settings.repair_ms = wait_ms; });
+  });
+}
+
+ncclResult_t flexcclReplay(ncclComm_t comm, void* base, size_t bytes, uint64_t operation) {
+  return guarded([&] {
+    const auto communicator = flexccl::healthy(comm);
+    if (communicator->ready())
+      fail(ncclInvalidUsage, "flexccl: flexcclReplay comes before ncclCommSetupNewRank");
+    if (base || bytes) fail(ncclInvalidUsage, "flexccl: [records] are not implemented");
+    communicator->runner().restart(operation);
+  });
+}

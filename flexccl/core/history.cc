@@ -1,0 +1,250 @@
+#include "core/history.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace flexccl {
+namespace {
+
+constexpr std::size_t kSpareBuffers = 3;
+
+// Whether others may fetch this rank's input, or its own redo needs it where the output goes.
+bool needs_shadow(const Operation& operation) {
+  switch (operation.op.collective) {
+    case Collective::kAllGather:
+    case Collective::kBroadcast:
+    case Collective::kSplit:
+      return false;
+    case Collective::kAllReduce:
+      return operation.buffers.in == operation.buffers.out;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+History::History(const Membership& self, std::uint64_t position)
+    : joined_(self.epoch > 0),
+      epoch_(self.epoch),
+      addresses_(self.addresses),
+      counters_{
+          .entered = position, .done = position, .all_done = position, .operations = position},
+      done_at_fence_(position),
+      serves_after_(position) {}
+
+std::shared_ptr<History::Buffer> History::fill(std::shared_ptr<Buffer> reuse, const std::byte* from,
+                                               std::size_t bytes) {
+  if (!reuse || reuse->capacity < bytes || reuse.use_count() > 1) {
+    const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const auto& buffer) {
+      return buffer->capacity >= bytes && buffer->capacity / 4 <= bytes && buffer.use_count() == 1;
+    });
+    if (reuse) counters_.kept_bytes -= reuse->bytes;
+    if (fits != spare_.end()) {
+      reuse = std::move(*fits);
+      spare_.erase(fits);
+    } else {
+      reuse = std::make_shared<Buffer>(std::make_unique_for_overwrite<std::byte[]>(bytes), bytes);
+    }
+    reuse->bytes = 0;
+  }
+  counters_.kept_bytes += bytes - reuse->bytes;
+  reuse->bytes = bytes;
+  if (bytes) std::memcpy(reuse->data.get(), from, bytes);
+  return reuse;
+}
+
+void History::drop(std::shared_ptr<Buffer> buffer) {
+  if (!buffer) return;
+  counters_.kept_bytes -= buffer->bytes;
+  spare_.push_back(std::move(buffer));
+  if (spare_.size() > kSpareBuffers) spare_.erase(spare_.begin());
+}
+
+std::uint64_t History::begin() {
+  const std::scoped_lock lock(mutex_);
+  return ++counters_.entered;
+}
+
+void History::complete(std::uint64_t sequence) {
+  const std::scoped_lock lock(mutex_);
+  counters_.done = sequence;
+  ++counters_.operations;
+}
+
+void History::count_batch() {
+  const std::scoped_lock lock(mutex_);
+  ++counters_.operations;
+}
+
+Buffers History::keep(std::uint64_t sequence, const Operation& operation, Ring ring) {
+  const std::scoped_lock lock(mutex_);
+  Kept& kept = kept_[sequence];
+  kept.operation = operation, kept.ranks = ring.size;
+  const std::size_t bytes = input_bytes(operation, ring);
+  if (!needs_shadow(operation)) return operation.buffers;
+  kept.input = fill(nullptr, operation.buffers.in, bytes);
+  return {bytes ? kept.input->data.get() : operation.buffers.in, operation.buffers.out};
+}
+
+void History::complete(std::uint64_t sequence, const Operation& operation, Ring ring) {
+  const std::scoped_lock lock(mutex_);
+  counters_.done = sequence;
+  ++counters_.operations;
+  Kept& kept = kept_[sequence];
+  if (identical_output(operation.op.collective))
+    kept.output = fill(std::move(kept.input), operation.buffers.out, output_bytes(operation, ring));
+}
+
+void History::release(std::uint64_t all_done) {
+  const std::scoped_lock lock(mutex_);
+  counters_.all_done = std::max(counters_.all_done, std::min(all_done, counters_.done));
+  while (!kept_.empty() && kept_.begin()->first <= counters_.all_done) {
+    drop(std::move(kept_.begin()->second.input));
+    drop(std::move(kept_.begin()->second.output));
+    kept_.erase(kept_.begin());
+  }
+}
+
+std::uint64_t History::keep_message(int to, const std::byte* from, std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  Pair& pair = pairs_[to];
+  pair.messages[++pair.sent] = fill(nullptr, from, bytes);
+  return pair.sent;
+}
+
+std::uint64_t History::count_message(int to) {
+  const std::scoped_lock lock(mutex_);
+  return ++pairs_[to].sent;
+}
+
+void History::release_messages(int to, std::uint64_t received) {
+  const std::scoped_lock lock(mutex_);
+  auto& messages = pairs_[to].messages;
+  while (!messages.empty() && messages.begin()->first <= received) {
+    drop(std::move(messages.begin()->second));
+    messages.erase(messages.begin());
+  }
+}
+
+std::uint64_t History::sent_at_fence(int to) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = pairs_.find(to);
+  return found == pairs_.end() ? 0 : found->second.sent_at_fence;
+}
+
+std::uint64_t History::received(int from) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = pairs_.find(from);
+  return found == pairs_.end() ? 0 : found->second.received;
+}
+
+void History::receive(int from) {
+  const std::scoped_lock lock(mutex_);
+  ++pairs_[from].received;
+}
+
+bool History::knows_pair(int slot) const {
+  const std::scoped_lock lock(mutex_);
+  return !joined_ || pairs_.contains(slot);
+}
+
+void History::set_pair(int slot, std::uint64_t sent, std::uint64_t received) {
+  const std::scoped_lock lock(mutex_);
+  Pair& pair = pairs_[slot];
+  pair.sent = pair.sent_at_fence = sent;
+  pair.received = received;
+}
+
+void History::restart(std::uint64_t position) {
+  const std::scoped_lock lock(mutex_);
+  counters_ = {.entered = position, .done = position, .all_done = position, .operations = position};
+  done_at_fence_ = serves_after_ = position;
+  for (int slot = 0; slot < static_cast<int>(addresses_.size()); ++slot) pairs_[slot];
+}
+
+void History::fence(const Membership& self) {
+  const std::scoped_lock lock(mutex_);
+  epoch_ = self.epoch;
+  addresses_ = self.addresses;
+  done_at_fence_ = counters_.done;
+  for (auto& [slot, pair] : pairs_) pair.sent_at_fence = pair.sent;
+}
+
+Counters History::counters() const {
+  const std::scoped_lock lock(mutex_);
+  return counters_;
+}
+
+std::vector<int> History::debtors() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<int> slots;
+  for (const auto& [slot, pair] : pairs_)
+    if (!pair.messages.empty()) slots.push_back(slot);
+  return slots;
+}
+
+// Precondition: mutex_ is held.
+Standing History::find(const Question& question, std::shared_ptr<Buffer>* found) {
+  if (question.verb == Verb::kMessage) {
+    const auto known = pairs_.find(static_cast<int>(question.slot));
+    if (known == pairs_.end()) return Standing::kNotYet;
+    const Pair& pair = known->second;
+    const auto message = pair.messages.find(question.sequence);
+    if (message == pair.messages.end())
+      return question.sequence > pair.sent ? Standing::kNotYet : Standing::kGone;
+    *found = message->second;
+    return Standing::kHere;
+  }
+  const auto kept = kept_.find(question.sequence);
+  if (kept == kept_.end())
+    return question.sequence > counters_.entered ? Standing::kNotYet : Standing::kGone;
+  *found = question.verb == Verb::kOutput ? kept->second.output : kept->second.input;
+  return *found ? Standing::kHere : Standing::kGone;
+}
+
+Answer History::answer(const Question& question, std::shared_ptr<const void>* owner,
+                       std::span<const std::byte>* payload) {
+  const std::scoped_lock lock(mutex_);
+  Answer answer{.epoch = epoch_,
+                .done = counters_.done,
+                .done_at_fence = done_at_fence_,
+                .serves_after = serves_after_};
+  if (question.verb == Verb::kAddress) {
+    if (question.offset < addresses_.size()) answer.address = addresses_[question.offset];
+    return answer;
+  }
+  if (question.epoch != epoch_) return answer.standing = Standing::kNotYet, answer;
+  if (question.verb == Verb::kStatus) {
+    const auto known = pairs_.find(static_cast<int>(question.slot));
+    if (known == pairs_.end()) return answer;
+    const Pair& pair = known->second;
+    answer.sent_at_fence = pair.sent_at_fence;
+    answer.sent = pair.sent;
+    answer.received = pair.received;
+    return answer;
+  }
+  std::shared_ptr<Buffer> found;
+  answer.standing = find(question, &found);
+  if (!found) return answer;
+  if (question.bytes > found->bytes || question.offset > found->bytes - question.bytes)
+    return answer.standing = Standing::kGone, answer;
+  *payload = {found->data.get() + question.offset, question.bytes};
+  *owner = found;
+  if (question.verb == Verb::kMessage) return answer;
+  const Kept& kept = kept_[question.sequence];
+  answer.ranks = static_cast<std::uint32_t>(kept.ranks);
+  if (question.verb != Verb::kInput) return answer;
+  const Reduction& reduction = kept.operation.reduction;
+  if (!reduction.premultiplies) return answer;
+  const auto scaled = std::make_shared<std::vector<std::byte>>(question.bytes);
+  premultiply(reduction, payload->data(), scaled->data(),
+              question.bytes / element_size(reduction.dtype));
+  *payload = *scaled;
+  *owner = scaled;
+  return answer;
+}
+
+}  // namespace flexccl

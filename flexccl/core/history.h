@@ -1,0 +1,91 @@
+// What one rank keeps of its operations while somebody may need it: contributions until everybody
+// has completed an operation, results of identical-output operations likewise. Other ranks ask for
+// it after a repair, from the endpoint's threads; the rank's own thread does everything else.
+#ifndef FLEXCCL_CORE_HISTORY_H_
+#define FLEXCCL_CORE_HISTORY_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "algo/operation.h"
+#include "core/membership.h"
+#include "transport/control.h"
+
+namespace flexccl {
+
+struct Counters {
+  std::uint64_t entered = 0, done = 0, all_done = 0, operations = 0, kept_bytes = 0;
+};
+
+class History final : public Responder {
+ public:
+  // A new rank has completed the first `position` collectives, and keeps nothing of them.
+  History(const Membership& self, std::uint64_t position);
+  Answer answer(const Question& question, std::shared_ptr<const void>* owner,
+                std::span<const std::byte>* payload) override;
+
+  // Only counts: nothing is kept.
+  std::uint64_t begin();
+  void complete(std::uint64_t sequence);
+  // Returns where the operation finds its input in every attempt.
+  Buffers keep(std::uint64_t sequence, const Operation& operation, Ring ring);
+  void complete(std::uint64_t sequence, const Operation& operation, Ring ring);
+  // Everybody has completed these.
+  void release(std::uint64_t all_done);
+  // A batch of sends and receives is complete.
+  void count_batch();
+
+  // Messages are numbered per pair of ranks and direction, from 1.
+  std::uint64_t keep_message(int to, const std::byte* from, std::size_t bytes);
+  std::uint64_t count_message(int to);
+  void release_messages(int to, std::uint64_t received);
+  std::uint64_t sent_at_fence(int to) const;
+  std::uint64_t received(int from) const;
+  void receive(int from);
+  // For a new rank that goes on where its predecessor stopped.
+  bool knows_pair(int slot) const;
+  void set_pair(int slot, std::uint64_t sent, std::uint64_t received);
+  void restart(std::uint64_t position);  // as the constructor; pairs start at 0
+
+  // Takes an epoch: what was begun before it is told apart from what comes.
+  void fence(const Membership& self);
+  Counters counters() const;
+  // Slots that have not received everything yet.
+  std::vector<int> debtors() const;
+
+ private:
+  struct Buffer {
+    std::unique_ptr<std::byte[]> data;
+    std::size_t capacity = 0, bytes = 0;
+  };
+  struct Kept {
+    Operation operation;
+    int ranks = 0;
+    std::shared_ptr<Buffer> input, output;
+  };
+  struct Pair {
+    std::uint64_t sent = 0, sent_at_fence = 0, received = 0;
+    std::map<std::uint64_t, std::shared_ptr<Buffer>> messages;
+  };
+  // Preconditions of these: mutex_ is held.
+  std::shared_ptr<Buffer> fill(std::shared_ptr<Buffer> reuse, const std::byte* from,
+                               std::size_t bytes);
+  void drop(std::shared_ptr<Buffer> buffer);
+  Standing find(const Question& question, std::shared_ptr<Buffer>* found);
+
+  const bool joined_;  // as a new rank
+  mutable std::mutex mutex_;
+  std::uint32_t epoch_;
+  std::vector<Address> addresses_;
+  Counters counters_;
+  std::uint64_t done_at_fence_, serves_after_;
+  std::map<std::uint64_t, Kept> kept_;
+  std::map<int, Pair> pairs_;
+  std::vector<std::shared_ptr<Buffer>> spare_;
+};
+
+}  // namespace flexccl
+
+#endif  // FLEXCCL_CORE_HISTORY_H_

@@ -1,0 +1,85 @@
+// Who a rank is, who the others are and where. A rank's number is its slot; positions in the ring
+// follow the order of the live slots, so a replacement in the same slot changes no result.
+#ifndef FLEXCCL_CORE_MEMBERSHIP_H_
+#define FLEXCCL_CORE_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "algo/schedule.h"
+#include "core/key.h"
+#include "transport/address.h"
+
+namespace flexccl {
+
+enum class Repair : std::uint32_t { kReplace = 1, kAdd = 2, kRemove = 3 };
+
+// One step of the epoch. Travels between processes.
+struct Change {
+  std::uint32_t epoch = 0;
+  std::int32_t slot = 0;
+  Repair repair = Repair::kReplace;
+  std::uint32_t padding = 0;
+  Address address = {};
+};
+static_assert(sizeof(Change) == 48);
+
+struct Membership {
+  std::uint64_t comm = 0;
+  std::uint32_t epoch = 0;
+  int slot = 0;
+  std::vector<int> members = {};        // the live slots, ascending
+  std::vector<Address> addresses = {};  // by slot, reserved ones included; port 0: not known here
+  Key key = {};
+  flexcclTransport_t transport = flexcclAuto;
+  std::uint64_t timeout_ms = 0, repair_ms = 0;
+  std::vector<Change> changes = {};  // the last ones, oldest first
+
+  int slots() const { return static_cast<int>(addresses.size()); }
+  // -1: not a live slot.
+  int position(int of) const;
+  Ring ring() const { return {position(slot), static_cast<int>(members.size())}; }
+  int slot_at(int position) const { return members[static_cast<std::size_t>(position)]; }
+  const Address& address(int of) const { return addresses[static_cast<std::size_t>(of)]; }
+  // Throws ncclInvalidUsage when it is not the next step, or makes no sense.
+  void take(const Change& change);
+};
+
+// What is in a flexcclInfo_t: exported by a live rank (with the key), or made by the new one.
+struct Info {
+  static constexpr std::size_t kMaxSlots = 8192, kMaxKnown = 32, kMaxChanges = 32;
+  std::uint32_t magic, version;
+  std::uint64_t comm;
+  Change change;           // the step that this info is for
+  Key key;                 // zeros in the info of a new node
+  std::uint64_t position;  // collectives complete at the exporting rank
+  std::uint64_t timeout_ms, repair_ms;
+  std::uint32_t transport, slots, known_count, change_count;
+  struct Known {
+    std::int32_t slot;
+    std::uint32_t padding;
+    Address address;
+  } known[kMaxKnown];
+  Change changes[kMaxChanges];
+  std::uint8_t live[kMaxSlots / 8];
+  std::uint64_t mac;
+};
+static_assert(sizeof(Info) <= FLEXCCL_INFO_BYTES);
+
+// Before and after `slot` in the ring, be it live or not.
+std::pair<int, int> neighbours(const Membership& from, int slot);
+// `position`: collectives that are complete here.
+Info export_info(const Membership& from, int slot, std::uint64_t position);
+// Both throw ncclInvalidArgument. For the new process: from its exporter's info.
+Membership join_as(const flexcclInfo_t& exported, int slot, const Address& own,
+                   std::uint64_t* position);
+Info new_node_info(const Membership& self);
+int slot_of(const flexcclInfo_t& info);
+// For a survivor: the steps that it lacks, none when it has taken them all.
+std::vector<Change> missing_steps(const Membership& self, const flexcclInfo_t& info, Repair repair,
+                                  int slot);
+
+}  // namespace flexccl
+
+#endif  // FLEXCCL_CORE_MEMBERSHIP_H_

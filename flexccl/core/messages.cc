@@ -1,0 +1,119 @@
+// The part of Runner for sends and receives, and what frees kept memory when nothing else does.
+#include <algorithm>
+#include <thread>
+
+#include "core/runner.h"
+
+namespace flexccl {
+namespace {
+
+std::size_t bytes_of_call(const PointToPoint& call) {
+  return call.op.count * element_size(static_cast<ncclDataType_t>(call.op.dtype));
+}
+
+// Calls that name slots, as schedules want them.
+std::vector<PointToPoint> by_position(std::vector<PointToPoint> calls, const Membership& self) {
+  for (PointToPoint& call : calls) {
+    const int slot = call.peer;
+    call.peer = self.position(slot);
+    if (call.peer < 0)
+      fail(ncclInvalidArgument, "flexccl: rank [", slot, "] was removed from the communicator");
+  }
+  return calls;
+}
+
+}  // namespace
+
+// A new rank goes on where its predecessor stopped, as far as its partners can tell.
+void Runner::meet_pairs(const std::vector<PointToPoint>& calls) {
+  for (const PointToPoint& call : calls) {
+    if (call.peer == membership_.slot || history_->knows_pair(call.peer)) continue;
+    const Answer there = ask_about(call.peer);
+    history_->set_pair(call.peer, there.received, there.sent_at_fence);
+  }
+}
+
+void Runner::run(const std::vector<PointToPoint>& calls) {
+  const std::scoped_lock turn(turn_);
+  apply();
+  if (!keeps_) {
+    const auto schedule = point_to_point(by_position(calls, membership_), membership_.ring());
+    engine_.run(schedule, history_->counters().done);
+    return history_->count_batch();
+  }
+  settle([&] { return meet_pairs(calls), true; });
+  std::vector<Message> messages;
+  std::map<int, std::uint64_t> received;
+  for (const PointToPoint& call : calls) {
+    Message message{.call = call};
+    if (call.peer != membership_.slot && call.sends)
+      message.index = history_->keep_message(call.peer, call.buffers.in, bytes_of_call(call));
+    else if (call.peer != membership_.slot)
+      message.index = history_->received(call.peer) + ++received[call.peer];
+    messages.push_back(message);
+  }
+  settle([&] { return exchange(messages), true; });
+  history_->count_batch();
+}
+
+// Messages that were sent before this epoch are fetched, the others travel on the links.
+bool Runner::fetch_message(const PointToPoint& call, std::uint64_t index) {
+  if (membership_.epoch == 0) return false;
+  if (call.sends)
+    return index <= history_->sent_at_fence(call.peer) ||
+           (joined_ && index <= ask_about(call.peer).received);
+  if (index > ask_about(call.peer).sent_at_fence) return false;
+  fetch({.verb = Verb::kMessage, .sequence = index}, call.peer,
+        {call.buffers.out, bytes_of_call(call)});
+  history_->receive(call.peer);
+  return true;
+}
+
+void Runner::exchange(std::vector<Message>& messages) {
+  std::vector<PointToPoint> open;
+  std::vector<Message*> receives;
+  for (Message& message : messages) {
+    const bool own = message.call.peer == membership_.slot;
+    if (!message.done && !own) message.done = fetch_message(message.call, message.index);
+    if (message.done) continue;
+    open.push_back(message.call);
+    if (own) message.done = true;
+    if (!own && !message.call.sends) receives.push_back(&message);
+  }
+  const auto schedule = point_to_point(by_position(open, membership_), membership_.ring());
+  const auto note = [&] {
+    for (std::size_t i = 0; i < receives.size(); ++i)
+      if (engine_.received()[i]) {
+        receives[i]->done = true;
+        history_->receive(receives[i]->call.peer);
+      }
+  };
+  try {
+    engine_.run(schedule, history_->counters().done);
+  } catch (...) {
+    note();
+    throw;
+  }
+  note();
+}
+
+void Runner::flush() {
+  const Membership self = membership();
+  std::uint64_t all = history_->counters().done;
+  const std::vector<int> debtors = history_->debtors();
+  try {
+    for (const int member : self.members) {
+      if (member == self.slot) continue;
+      const Answer answer = status_of(member, find_address(self, member));
+      if (answer.standing != Standing::kHere) return;
+      all = std::min(all, answer.done);
+      if (std::find(debtors.begin(), debtors.end(), member) != debtors.end())
+        history_->release_messages(member, answer.received);
+    }
+  } catch (const Error&) {
+    return;  // somebody is gone: what is kept may be needed
+  }
+  history_->release(all);
+}
+
+}  // namespace flexccl

@@ -1,0 +1,108 @@
+// Runs one rank's operations, one at a time, and carries them across repairs.
+//
+// In a communicator that waits for repairs an operation that a peer's death interrupts pauses. A
+// repair gives every member a new epoch; then each operation that some member had completed before
+// is completed by the others from what the members keep (they *fetch*: results of identical-output
+// operations, contributions of the rest), and the first one that nobody had completed is run again
+// by all, from the same inputs, in the same order of additions. Which it is follows from the
+// members' counters at the moment each took the epoch; those do not change any more, so all members
+// decide alike without a vote.
+#ifndef FLEXCCL_CORE_RUNNER_H_
+#define FLEXCCL_CORE_RUNNER_H_
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "algo/engine.h"
+#include "core/history.h"
+
+namespace flexccl {
+
+class Runner {
+ public:
+  // Made anew for each attempt: an average depends on the number of ranks.
+  using Make = std::function<Operation(const Membership&)>;
+
+  // A new rank (epoch > 0) starts after `position` collectives.
+  Runner(const Membership& membership, std::uint64_t position);
+  ~Runner();
+
+  void run(const Make& make);
+  void run(const std::vector<PointToPoint>& calls);
+
+  // From any thread. Returns when the steps are taken. A running operation is interrupted, or, when
+  // the communicator does not wait for repairs, ends first.
+  void change(const std::vector<Change>& steps);
+  void abort();
+  void close() { engine_.close(); }
+
+  Membership membership() const;
+  Counters counters() const { return history_->counters(); }
+  // The slot that a paused operation waits for, -1 when it cannot tell; nothing when none is
+  // paused.
+  std::optional<int> paused() const;
+  // New ranks only, before the first operation.
+  void restart(std::uint64_t position);
+  // Asks `slot`, wherever it is in its epochs.
+  Answer status_of(int slot, const Address& address) const;
+  // Blocks until `slot` has taken this rank's epoch; throws ncclRemoteError at the deadline.
+  void wait_for_epoch_of(int slot);
+  // Asks those that are known. Throws ncclRemoteError.
+  static Address find_address(const Membership& self, int slot);
+  // Asks everybody what is complete, to forget the rest. For an idle communicator that keeps much.
+  void flush();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  struct Message {
+    PointToPoint call;
+    std::uint64_t index = 0;  // between the two ranks, in this direction
+    bool done = false;
+  };
+  // Preconditions of all these: the calling thread has the turn.
+  void apply();
+  void settle(const std::function<bool()>& attempt);
+  void pause(const Error& error);
+  void look_up() const;  // throws when there is something more important than waiting
+  bool must_ask(Collective collective, bool interrupted) const;
+  int find_source(std::uint64_t sequence);
+  Answer ask_about(int slot);
+  void fetch_all(int source, std::uint64_t sequence, const Operation& operation, Ring ring,
+                 Buffers buffers);
+  void fetch_sum(std::uint64_t sequence, const Operation& operation, Ring ring, std::size_t offset,
+                 std::span<std::byte> to);
+  void fetch_blocks(std::uint64_t sequence, const Operation& operation, Ring ring, Buffers buffers);
+  // `blocks`: what is fetched lies where the number of ranks says.
+  void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
+  Answer ask_slot(int slot, Question question, std::span<std::byte> to);
+  void release_known(std::uint64_t sequence, bool in_ring, Collective collective);
+  void meet_pairs(const std::vector<PointToPoint>& calls);
+  bool fetch_message(const PointToPoint& call, std::uint64_t index);
+  void exchange(std::vector<Message>& messages);
+  Address locate(int slot);
+
+  std::mutex control_;  // one repair at a time
+  std::mutex turn_;     // whoever holds it may use the engine
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Membership membership_;
+  std::vector<Change> pending_;
+  std::optional<int> paused_;
+  std::atomic<bool> aborted_ = false, has_pending_ = false;
+
+  std::shared_ptr<History> history_;
+  Engine engine_;
+  // Of the holder of the turn:
+  const bool keeps_, joined_;
+  bool settled_;                   // nothing that was begun before this epoch is open any more
+  bool behind_;                    // a new rank that may repeat what others have completed
+  std::map<int, Answer> answers_;  // of this epoch
+};
+
+}  // namespace flexccl
+
+#endif  // FLEXCCL_CORE_RUNNER_H_
