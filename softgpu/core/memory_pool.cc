@@ -257,9 +257,12 @@ cudaError_t destroy_pool(const void* handle) {
   const auto found = pools().all.find(handle);
   if (found == pools().all.end()) return cudaErrorInvalidValue;
   const auto pool = found->second;
-  if (pools().defaults[pool->device] == handle) return cudaErrorInvalidValue;
+  const auto standard = pools().defaults.find(pool->device);
+  if (standard != pools().defaults.end() && standard->second == handle) {
+    return cudaErrorInvalidValue;
+  }
   void*& current = pools().current[pool->device];
-  if (current == handle) current = pools().defaults[pool->device];
+  if (current == handle) current = nullptr;  // the default one again
   pools().ending.push_back(pool);
   pools().all.erase(found);
   return cudaSuccess;
