@@ -35,10 +35,25 @@ void addresses(const Inst* in, const Warp* w, Space space, Addresses* out) {
 }
 
 static bool mapped(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
-  Range& range = (*w->block->ranges)[in->slot];
+  Range& range = w->block->ranges.data()[in->slot];
   if (range.contains(address, bytes)) return true;
   range = w->block->state->memory->find(address);
   return range.contains(address, bytes);
+}
+
+// Tells the tracker, if there is one, of global memory that is accessed. False: a conflict.
+static bool track(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
+  Tracker* tracker = w->block->tracker;
+  if (!tracker) return true;
+  return in->flags & kWrites ? tracker->write(address, bytes) : tracker->read(address, bytes);
+}
+
+static bool track_each(const Inst* in, Warp* w, uint64_t address, const Row& offsets,
+                       uint32_t lanes) {
+  Tracker* tracker = w->block->tracker;
+  if (!tracker) return true;
+  return in->flags & kWrites ? tracker->write_each(address, offsets, lanes)
+                             : tracker->read_each(address, offsets, lanes);
 }
 
 static Place illegal(const Inst* in, Warp* w, int lane, const char* what, uint64_t address,
@@ -64,6 +79,10 @@ Place locate(const Inst* in, Warp* w, Space space, int lane, uint64_t address, u
     if (!mapped(in, w, address, bytes)) {
       return illegal(in, w, lane, "illegal global access", address, bytes);
     }
+    if (!track(in, w, address, bytes)) {
+      conflict(w);
+      return {};
+    }
     return {reinterpret_cast<uint8_t*>(address), 4};
   }
   const LaunchState& state = *w->block->state;
@@ -76,6 +95,7 @@ Place locate(const Inst* in, Warp* w, Space space, int lane, uint64_t address, u
   if (address + bytes > state.local_bytes || !w->local) {
     return illegal(in, w, lane, "illegal local access", address, bytes);
   }
+  w->local_clean = std::min(w->local_clean, static_cast<uint32_t>(address / 4));
   auto* word = reinterpret_cast<uint8_t*>(w->local + (address / 4) * kLanes + lane);
   return {word + address % 4, kRowBytes};
 }
@@ -110,8 +130,9 @@ Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint3
   return Pattern::kSame;
 }
 
-uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
-                     uint32_t alignment) {
+// The same without telling a tracker.
+static uint8_t* find_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
+                          uint32_t alignment) {
   if (address & (alignment - 1)) return nullptr;
   if (space == Space::kGeneric && address >> 48) {
     if (address >> 48 != kSharedWindow >> 48) return nullptr;
@@ -124,6 +145,17 @@ uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uin
   }
   if (space == Space::kLocal) return nullptr;
   return mapped(in, w, address, bytes) ? reinterpret_cast<uint8_t*>(address) : nullptr;
+}
+
+// Global memory lies where its address says.
+static bool is_global(const uint8_t* place, uint64_t address) {
+  return reinterpret_cast<uint64_t>(place) == address;
+}
+
+uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
+                     uint32_t alignment) {
+  uint8_t* p = find_span(in, w, space, address, bytes, alignment);
+  return is_global(p, address) && !track(in, w, address, bytes) ? nullptr : p;
 }
 
 uint8_t* locate_scattered(const Inst* in, Warp* w, Space space, uint32_t exec, uint32_t bytes,
@@ -155,7 +187,8 @@ uint8_t* locate_scattered(const Inst* in, Warp* w, Space space, uint32_t exec, u
   }
   const uint32_t misaligned = collapse((bits & (bytes - 1)) != 0u);
   if (misaligned) return nullptr;
-  return locate_span(in, w, space, add + low, high - low + bytes, bytes);
+  uint8_t* p = find_span(in, w, space, add + low, high - low + bytes, bytes);
+  return is_global(p, add + low) && !track_each(in, w, add + low, *offsets, exec) ? nullptr : p;
 }
 
 void read_constant(const Warp* w, uint32_t bank, uint32_t offset, void* to, uint32_t bytes) {

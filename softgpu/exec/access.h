@@ -13,7 +13,9 @@ namespace softgpu::exec {
 
 enum class Space : uint8_t { kGlobal, kGeneric, kShared, kLocal };
 
-inline constexpr uint8_t kWideAddress = 1;  // Inst::flags: A is a pair
+// Inst::flags
+inline constexpr uint8_t kWideAddress = 1;  // A is a pair
+inline constexpr uint8_t kWrites = 8;       // stores and atomics
 
 // SIZE field of loads and stores.
 enum Size : uint8_t { kU8, kS8, kU16, kS16, k32, k64, k128 };
@@ -47,7 +49,8 @@ enum class Pattern : uint8_t { kScattered, kSequence, kSame };
 Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint32_t size,
                 uint64_t* base);
 
-// The host address of `bytes` contiguous bytes, or null if the slow path has to decide.
+// The host address of `bytes` contiguous bytes, or null if the slow path has to decide. A tracker
+// is told of them.
 uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
                      uint32_t alignment);
 

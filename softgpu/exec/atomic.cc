@@ -126,7 +126,7 @@ static uint8_t* atomic_place(const Inst* in, Warp* w, Space space, int lane, uin
   return place.p;
 }
 
-enum AtomicFlags : uint8_t { kReturnSuccess = 2, kGlobalOnly = 4 };  // kWideAddress is 1
+enum AtomicFlags : uint8_t { kReturnSuccess = 2, kGlobalOnly = 4 };  // beside those of access.h
 
 // Rows: c the operand (or the expected value), d the new value of a compare-and-swap.
 template <Space kSpace>
@@ -180,12 +180,11 @@ static void lower_common(Lowering* l, const Instr& i, Inst* o, uint64_t op, uint
 
 static void lower_global(Lowering* l, const Instr& i, Inst* o, uint64_t op, bool generic) {
   lower_common(l, i, o, op, i.get(isa::ATOM::TYPE));
-  l->program()->traits.ordered = true;
   if (generic) l->program()->traits.local = true;
   const bool beside_uniform = op != kCas && i.c.kind == OperandKind::kUReg;
   const uint64_t pair = i.op == Op::RED ? i.get(isa::RED::A64) : i.get(isa::ATOMG::A64);
   const bool wide = beside_uniform ? pair : i.get(isa::ATOM::E);
-  o->flags = static_cast<uint8_t>((wide ? kWideAddress : 0) |
+  o->flags = static_cast<uint8_t>(kWrites | (wide ? kWideAddress : 0) |
                                   (generic && o->size == kTypeF16x2 ? kGlobalOnly : 0));
   o->fn = generic ? exec_atomic<Space::kGeneric> : exec_atomic<Space::kGlobal>;
 }

@@ -7,18 +7,36 @@
 
 namespace softgpu::exec {
 
+// Local memory starts as zero like registers, but is rarely used: only what was written is cleared.
+static void clear_local(Warp* warp) {
+  if (!warp->local) return;
+  const uint32_t words = warp->block->state->local_bytes / 4;
+  std::memset(warp->local + size_t{warp->local_clean} * kLanes, 0,
+              size_t{words - warp->local_clean} * kRowBytes);
+  warp->local_clean = words;
+}
+
+void retire_block(Block* block) {
+  for (Warp& warp : block->warps) {
+    clear_local(&warp);
+    warp.local = nullptr;
+  }
+}
+
 static void init_warp(Block* block, uint32_t index) {
   const LaunchState& state = *block->state;
   const Traits& traits = state.program->traits;
   Warp& warp = block->warps[index];
   warp.block = block;
   warp.index = index;
-  warp.rows = block->rows.get() + size_t{index} * traits.rows;
+  warp.rows = block->rows.reserve(0) + size_t{index} * traits.rows;
+  std::memset(warp.rows, 0, size_t{kUniformRows} * kRowBytes);
   warp.base[0] = reinterpret_cast<const uint8_t*>(warp.rows);
   warp.base[1] = reinterpret_cast<const uint8_t*>(state.pool) - kPoolBit;
   if (traits.local) {
-    const size_t words = size_t{state.local_bytes} / 4 * kLanes;
-    warp.local = block->local_rows.get()->lane + index * words;
+    const uint32_t words = state.local_bytes / 4;
+    warp.local = block->local_rows.reserve(0)[size_t{index} * words].lane;
+    warp.local_clean = words;
   }
   const uint32_t first = index * kLanes;
   const uint32_t count = std::min<uint32_t>(kLanes, state.threads - first);
@@ -35,12 +53,14 @@ static void init_warp(Block* block, uint32_t index) {
 void init_block(Block* block, const LaunchState* state) {
   const Traits& traits = state->program->traits;
   block->state = state;
-  block->rows = std::make_unique<Row[]>(size_t{state->warps} * traits.rows);
-  block->shared_rows = std::make_unique<Row[]>(state->shared_bytes / kRowBytes + 1);
-  block->shared = reinterpret_cast<uint8_t*>(block->shared_rows.get());
-  if (traits.local) {
-    block->local_rows = std::make_unique<Row[]>(size_t{state->warps} * (state->local_bytes / 4));
-  }
+  block->instructions = 0;
+  block->conflict = false;
+  block->fault = {};
+  block->ranges.assign(traits.slots + 1, {});
+  block->rows.reserve(size_t{state->warps} * traits.rows);
+  block->shared_rows.reserve(state->shared_bytes / kRowBytes + 1);
+  block->shared = reinterpret_cast<uint8_t*>(block->shared_rows.reserve(0));
+  if (traits.local) block->local_rows.reserve(size_t{state->warps} * (state->local_bytes / 4));
   block->warps.resize(state->warps);
   for (uint32_t i = 0; i < state->warps; ++i) init_warp(block, i);
 }
@@ -54,8 +74,10 @@ static void start_warp(Warp* warp) {
   warp->pred[kPredTrue] = kFull;
   warp->pred[kPredUniform + kPredTrue] = kFull;
   warp->live = warp->initial;
+  warp->bar_result = 0;
   warp->active = 0;
   warp->parked.fill(0);
+  clear_local(warp);
   const LaunchState& state = *warp->block->state;
   const Inst* entry = state.program->code.data() + state.launch->kernel->entry / kInstrBytes;
   warp->runnable[0] = {warp->initial, entry};
@@ -72,6 +94,7 @@ void start_block(Block* block, uint64_t linear) {
   if (state.shared_bytes) std::memset(block->shared, 0, state.shared_bytes);
   block->barriers.fill({});
   block->live_threads = state.threads;
+  block->yields = 0;
   for (Warp& warp : block->warps) start_warp(&warp);
 }
 
@@ -87,8 +110,7 @@ static void run_warp(Warp* warp) {
   warp->block->instructions += count;
 }
 
-// SOFTGPU_WATCHDOG: warp instructions that a launch may execute on one thread; 0 is no limit.
-static uint64_t watchdog() {
+uint64_t watchdog() {
   static const uint64_t limit = [] {
     const char* text = std::getenv("SOFTGPU_WATCHDOG");
     return text ? std::strtoull(text, nullptr, 10) : 0;
@@ -113,7 +135,7 @@ bool run_block_round(Block* block) {
       progress = true;
       run_warp(&warp);
       watch(&warp);
-      if (block->fault) return true;
+      if (block->fault || block->conflict) return true;
     }
     done = done && warp.done();
   }

@@ -1,11 +1,9 @@
 // run_kernel: one launch from beginning to end.
 #include <algorithm>
-#include <atomic>
 #include <cfenv>
-#include <cstdlib>
 #include <cstring>
-#include <thread>
 
+#include "exec/dispatch.h"
 #include "exec/lower.h"
 #include "exec/warp.h"
 
@@ -96,21 +94,6 @@ void give_pool(const Program& program, std::unique_ptr<Row[]> pool) {
   program.idle_pools.push_back(std::move(pool));
 }
 
-Fault run_in_order(const LaunchState& state, uint64_t* instructions) {
-  std::vector<Range> ranges(state.program->traits.slots + 1);
-  Block block;
-  block.ranges = &ranges;
-  init_block(&block, &state);
-  const uint64_t blocks = state.launch->grid.count();
-  for (uint64_t i = 0; i < blocks && !block.fault; ++i) {
-    start_block(&block, i);
-    while (!run_block_round(&block)) {
-    }
-  }
-  *instructions += block.instructions;
-  return std::move(block.fault);
-}
-
 // The host program may run with other rounding or flush-to-zero; kernels must not notice.
 class DefaultFloatEnvironment {
  public:
@@ -125,97 +108,6 @@ class DefaultFloatEnvironment {
  private:
   std::fenv_t saved_;
 };
-
-// Threads that SOFTGPU_THREADS allows for the blocks of one launch. One unless the user asks for
-// more: a kernel whose blocks store different values to the same place without atomics (a scatter
-// with duplicates) has an order-dependent result, and nothing in its code tells.
-uint32_t worker_count() {
-  static const uint32_t count = [] {
-    const char* text = std::getenv("SOFTGPU_THREADS");
-    const long wanted = text ? std::strtol(text, nullptr, 10) : 1;
-    return static_cast<uint32_t>(std::clamp<long>(wanted, 1, 256));
-  }();
-  return count;
-}
-
-// What the workers of one launch share.
-struct Work {
-  std::atomic<uint64_t> next{0};
-  std::atomic<uint64_t> stop;  // blocks from here on need not run: an earlier one has a fault
-  std::atomic<uint64_t> instructions{0};
-  std::mutex mutex;
-  Fault fault;  // of block `stop`
-};
-
-void work(const LaunchState& state, Work* shared) {
-  const DefaultFloatEnvironment environment;
-  std::vector<Range> ranges(state.program->traits.slots + 1);
-  Block block;
-  block.ranges = &ranges;
-  init_block(&block, &state);
-  for (uint64_t i; (i = shared->next.fetch_add(1)) < shared->stop.load();) {
-    start_block(&block, i);
-    while (!run_block_round(&block)) {
-    }
-    if (!block.fault) continue;
-    const std::lock_guard lock(shared->mutex);
-    if (i < shared->stop.load()) {
-      shared->stop = i;
-      shared->fault = std::move(block.fault);
-    }
-    break;
-  }
-  shared->instructions += block.instructions;
-}
-
-// Only for programs whose blocks do not talk to each other.
-Fault run_in_parallel(const LaunchState& state, uint32_t workers, uint64_t* instructions) {
-  Work shared;
-  shared.stop = state.launch->grid.count();
-  {
-    std::vector<std::jthread> threads;
-    for (uint32_t i = 1; i < workers; ++i) {
-      threads.emplace_back([&state, &shared] { work(state, &shared); });
-    }
-    work(state, &shared);
-  }
-  *instructions += shared.instructions;
-  return std::move(shared.fault);
-}
-
-// Cooperative launch: all blocks are resident and take turns.
-Fault run_interleaved(const LaunchState& state, uint64_t* instructions) {
-  std::vector<Range> ranges(state.program->traits.slots + 1);
-  std::vector<Block> blocks(state.launch->grid.count());
-  std::vector<bool> ended(blocks.size());
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    blocks[i].ranges = &ranges;
-    init_block(&blocks[i], &state);
-    start_block(&blocks[i], i);
-  }
-  for (size_t left = blocks.size(); left;) {
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      if (ended[i]) continue;
-      if (!run_block_round(&blocks[i])) continue;
-      ended[i] = true;
-      --left;
-      *instructions += blocks[i].instructions;
-      if (blocks[i].fault) return std::move(blocks[i].fault);
-    }
-  }
-  return {};
-}
-
-Fault run_blocks(const LaunchState& state, uint64_t* instructions) {
-  constexpr uint64_t kWorthThreads = 512;  // warps: starting a thread costs about as much as those
-  if (state.launch->cooperative) return run_interleaved(state, instructions);
-  const uint64_t blocks = state.launch->grid.count();
-  const auto workers = static_cast<uint32_t>(std::min<uint64_t>(worker_count(), blocks));
-  if (workers < 2 || state.program->traits.ordered || blocks * state.warps < kWorthThreads) {
-    return run_in_order(state, instructions);
-  }
-  return run_in_parallel(state, workers, instructions);
-}
 
 Fault reject(const Launch& launch, const std::string& why) {
   return {FaultKind::kIllegalInstruction, "kernel [" + launch.kernel->name + "]: " + why};

@@ -238,6 +238,7 @@ static const Inst* exec_STL(const Inst* in, Warp* w, uint32_t exec) {
       base & (size_bytes(kSize) - 1) || base + size_bytes(kSize) > w->block->state->local_bytes) {
     return store_scattered<Space::kLocal, kSize>(in, w, exec);
   }
+  w->local_clean = std::min(w->local_clean, static_cast<uint32_t>(base / 4));
   Row* rows = reinterpret_cast<Row*>(w->local) + base / 4;
   write_rows<row_count(kSize)>(rows, exec, source(w, in->c));
   return in + 1;
@@ -294,20 +295,14 @@ static bool is_wide(const Instr& i) {
   return beside_uniform ? i.get(isa::STG::A64) : i.get(isa::STG::E);
 }
 
-// Volatile and strong accesses let blocks observe each other.
-static void note_order(Lowering* l, const Instr& i) {
-  if (i.get(isa::LDG::ORDER) >= 2) l->program()->traits.ordered = true;
-}
-
 static void lower_LDG(Lowering* l, const Instr& i, Inst* o) {
   lower_address(l, i, o, is_wide(i), i.get_signed(isa::LDG::OFFSET));
-  note_order(l, i);
   o->fn = pick_load<Space::kGlobal>(i.get(isa::LDG::SIZE));
 }
 
 static void lower_STG(Lowering* l, const Instr& i, Inst* o) {
   lower_address(l, i, o, is_wide(i), i.get_signed(isa::STG::OFFSET));
-  note_order(l, i);
+  o->flags |= kWrites;
   o->fn = pick_store<Space::kGlobal>(i.get(isa::STG::SIZE));
 }
 
@@ -318,15 +313,14 @@ static int64_t generic_offset(const Instr& i) {
 
 static void lower_LD(Lowering* l, const Instr& i, Inst* o) {
   lower_address(l, i, o, is_wide(i), generic_offset(i));
-  note_order(l, i);
   l->program()->traits.local = true;
   o->fn = pick_load<Space::kGeneric>(i.get(isa::LD::SIZE));
 }
 
 static void lower_ST(Lowering* l, const Instr& i, Inst* o) {
   lower_address(l, i, o, is_wide(i), generic_offset(i));
-  note_order(l, i);
   l->program()->traits.local = true;
+  o->flags |= kWrites;
   o->fn = pick_store<Space::kGeneric>(i.get(isa::ST::SIZE));
 }
 

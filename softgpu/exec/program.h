@@ -6,6 +6,7 @@
 #ifndef SOFTGPU_EXEC_PROGRAM_H_
 #define SOFTGPU_EXEC_PROGRAM_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -77,17 +78,24 @@ struct PoolEntry {
 
 struct Traits {
   bool local = false;         // needs a local window
-  bool ordered = false;       // blocks may observe each other: atomics, fences, volatile accesses
   uint32_t slots = 0;         // range caches
   uint32_t rows = 0;          // rows of a warp
   uint32_t register_row = 0;  // row of R0
+};
+
+// How earlier launches of a program went.
+struct Experience {
+  std::atomic<uint64_t> instructions_per_block{0};  // 0: not known
+  std::atomic<uint32_t> conflicts{0};  // attempts to run blocks side by side that have failed
+  std::atomic<uint32_t> skip{0};       // launches before the next attempt
 };
 
 }  // namespace softgpu::exec
 
 namespace softgpu {
 
-// Immutable once built; the only mutable thing is the list of idle constant pools.
+// Immutable once built, except for what launches leave to later ones: idle constant pools, and
+// experience that decides how fast a launch runs, never what it computes.
 struct Program {
   std::vector<exec::Inst> code;  // one per 16 bytes of text, plus a final one that faults
   std::vector<exec::PoolEntry> pool;
@@ -96,6 +104,7 @@ struct Program {
 
   mutable std::mutex idle_mutex;
   mutable std::vector<std::unique_ptr<exec::Row[]>> idle_pools;
+  mutable exec::Experience experience;
 };
 
 }  // namespace softgpu

@@ -101,7 +101,13 @@ const Inst* leave(const Inst* in, Warp* warp, uint32_t exec) {
   return warp->active ? in + 1 : next_group(warp);
 }
 
+const Inst* conflict(Warp* warp) {
+  warp->block->conflict = true;
+  return nullptr;
+}
+
 const Inst* yield(Warp* warp, const Inst* next) {
+  ++warp->block->yields;
   push_group(warp, warp->active, next);
   warp->active = 0;
   return nullptr;

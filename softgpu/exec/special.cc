@@ -33,6 +33,10 @@ static uint64_t clock_value(const Warp* w) {
   return w->block->instructions;
 }
 
+static bool is_clock(uint32_t special) {
+  return special == kClock || (special >= kClockLo && special <= kGlobalTimerHi);
+}
+
 static uint32_t special_value(const Inst* in, const Warp* w, uint32_t lane) {
   const Block& block = *w->block;
   switch (in->imm) {
@@ -73,6 +77,7 @@ static uint32_t special_value(const Inst* in, const Warp* w, uint32_t lane) {
 }
 
 static const Inst* exec_S2R(const Inst* in, Warp* w, uint32_t exec) {
+  if (w->block->tracker && is_clock(in->imm)) return conflict(w);
   Row out;
   for (uint32_t lane = 0; lane < kLanes; ++lane) out.lane[lane] = special_value(in, w, lane);
   write(dest(w, in->rd), exec, [&](int h) { return load(&out, h); });
@@ -96,6 +101,7 @@ static const Inst* exec_S2R_tid_packed(const Inst* in, Warp* w, uint32_t exec) {
 static const Inst* exec_CS2R_64(const Inst* in, Warp* w, uint32_t exec) {
   const bool clock = in->imm == kClockLo || in->imm == kGlobalTimerLo;
   const uint64_t value = clock ? clock_value(w) : 0;
+  if (w->block->tracker && is_clock(in->imm)) return conflict(w);
   Row* d = dest(w, in->rd);
   write(d, exec, [&](int) { return splat(static_cast<uint32_t>(value)); });
   write(d + 1, exec, [&](int) { return splat(static_cast<uint32_t>(value >> 32)); });
@@ -121,6 +127,7 @@ static void lower_CS2R(Lowering* l, const Instr& i, Inst* o) {
 
 // A lane-dependent special register gives the value of the first running lane.
 static const Inst* exec_S2UR(const Inst* in, Warp* w, uint32_t exec) {
+  if (w->block->tracker && is_clock(in->imm)) return conflict(w);
   uint32_t value = 0;
   const auto lane = static_cast<uint32_t>(first_lane(w->active ? w->active : exec));
   if (in->imm >= kTidX && in->imm <= kTidZ) {
@@ -158,20 +165,14 @@ static void lower_nothing(Lowering*, const Instr&, Inst* o) {
   o->fn = exec_nothing;
 }
 
-// Memory is sequentially consistent within a launch; a fence says that blocks talk to each other.
-static void lower_MEMBAR(Lowering* l, const Instr&, Inst* o) {
-  l->program()->traits.ordered = true;
-  o->fn = exec_nothing;
-}
-
 void register_special(LowerTable* table) {
   const auto set = [table](Op op, LowerFn fn) { (*table)[static_cast<size_t>(op)] = fn; };
   set(Op::S2R, lower_S2R);
   set(Op::CS2R, lower_CS2R);
   set(Op::S2UR, lower_S2UR);
   set(Op::R2UR, lower_R2UR);
-  set(Op::MEMBAR, lower_MEMBAR);
-  for (const Op op : {Op::NOP, Op::PMTRIG, Op::ERRBAR, Op::CCTL, Op::DEPBAR})
+  // Memory is sequentially consistent within a launch.
+  for (const Op op : {Op::MEMBAR, Op::NOP, Op::PMTRIG, Op::ERRBAR, Op::CCTL, Op::DEPBAR})
     set(op, lower_nothing);
 }
 

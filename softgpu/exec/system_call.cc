@@ -162,6 +162,10 @@ static bool call_assertfail(const Inst* in, Warp* w, int lane) {
 }
 
 bool system_call(const Inst* in, Warp* w, int lane, uint64_t address) {
+  if (w->block->tracker) {  // prints and failures have their order
+    conflict(w);
+    return false;
+  }
   if (address == kSyscallVprintf) return call_vprintf(in, w, lane);
   if (address == kSyscallAssertfail) return call_assertfail(in, w, lane);
   if (address == kSyscallMalloc || address == kSyscallFree) {

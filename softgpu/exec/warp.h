@@ -18,6 +18,7 @@
 #include "core/address_space.h"
 #include "core/kernel.h"
 #include "exec/program.h"
+#include "exec/track.h"
 
 namespace softgpu::exec {
 
@@ -59,6 +60,7 @@ struct Warp {
   Block* block = nullptr;
   Row* rows = nullptr;
   uint32_t* local = nullptr;  // local window: word w of lane l at [w * 32 + l]
+  uint32_t local_clean = 0;   // words below this one are zero, of the local_bytes / 4
   uint32_t index = 0;         // in the block
   uint32_t initial = 0;       // lanes that exist
 
@@ -70,6 +72,23 @@ struct Warp {
 
   bool done() const { return live == 0; }
   bool can_run() const { return runnable_count != 0; }
+};
+
+// Rows that grow when they must and stay for the next block or launch.
+class RowBuffer {
+ public:
+  // At least `count` rows; their content is what it was, or zero if they had to grow.
+  Row* reserve(size_t count) {
+    if (count > size_) {
+      rows_ = std::make_unique<Row[]>(count);
+      size_ = count;
+    }
+    return rows_.get();
+  }
+
+ private:
+  std::unique_ptr<Row[]> rows_;
+  size_t size_ = 0;
 };
 
 struct Barrier {
@@ -85,12 +104,15 @@ struct Block {
   Dim3 id;
   uint64_t linear = 0;
   std::vector<Warp> warps;
-  std::unique_ptr<Row[]> rows, shared_rows, local_rows;
+  RowBuffer rows, shared_rows, local_rows;
   uint8_t* shared = nullptr;
   std::array<Barrier, kNamedBarriers> barriers;
   uint32_t live_threads = 0;
   uint64_t instructions = 0;
-  std::vector<Range>* ranges = nullptr;  // range cache by Inst::slot
+  uint32_t yields = 0;         // times a group of this block has let others run
+  std::vector<Range> ranges;   // range cache by Inst::slot
+  Tracker* tracker = nullptr;  // set while other threads run blocks of the same launch
+  bool conflict = false;       // such a thread is in the way: all of them have to stop
   Fault fault;
 };
 
@@ -136,6 +158,9 @@ inline void for_lanes(uint32_t mask, F&& f) {
 // Stops the launch. Returns null, for `return fault(…)` in handlers.
 const Inst* fault(const Inst* in, Warp* warp, FaultKind kind, int lane, const std::string& what);
 
+// Ends the attempt to run blocks side by side: what the instruction does needs the one order.
+const Inst* conflict(Warp* warp);
+
 // The running group has ended or blocked: picks the next one. Null when the warp cannot go on.
 const Inst* next_group(Warp* warp);
 // Adds a group to the back of the list.
@@ -155,11 +180,16 @@ const Inst* exit_lanes(const Inst* in, Warp* warp, uint32_t exec);
 // Releases BAR waiters of barrier `id` if all expected threads have arrived.
 void try_release_barrier(Block* block, uint32_t id);
 
-// Allocates a block for this launch; start_block makes it the block number `linear`.
+// Prepares a block for this launch; start_block makes it the block number `linear`.
 void init_block(Block* block, const LaunchState* state);
 void start_block(Block* block, uint64_t linear);
-// Runs every warp once until it blocks, yields or ends. True when the block has ended.
+// Runs every warp once until it blocks, yields or ends. True when the block has ended, also by a
+// fault or a conflict.
 bool run_block_round(Block* block);
+// Hands over what a block left in local memory, before another launch uses its storage.
+void retire_block(Block* block);
+// SOFTGPU_WATCHDOG: warp instructions that a launch may execute; 0 is no limit.
+uint64_t watchdog();
 
 }  // namespace softgpu::exec
 

@@ -174,3 +174,22 @@ def test_forked_child_is_told() -> None:
 
 def test_fat_binary_of_one_entry_loads_through_the_driver() -> None:
     run("mini_fatbin.py")
+
+
+def hashes(threads: int, seed: int) -> dict[str, str]:
+    """Run threads.py: computation -> hash of its results."""
+    out = run("threads.py", SOFTGPU_THREADS=str(threads), SOFTGPU_BLOCK_SEED=str(seed)).stdout
+    return dict(line.split() for line in out.splitlines())
+
+
+def test_same_bits_with_any_number_of_threads() -> None:
+    natural, shuffled = hashes(1, 0), hashes(1, 7)
+    assert hashes(2, 0) == natural
+    assert hashes(3, 0) == natural
+    assert hashes(3, 7) == shuffled
+    # The seed is real: where blocks store or add to the same place, their order decides.
+    assert natural["index_put"] != shuffled["index_put"]
+    assert natural["index_add"] != shuffled["index_add"]
+    # Where they do not, it is of no consequence.
+    for name in ("sort", "unique", "histogram", "odd_reduction", "in_place", "training_step"):
+        assert natural[name] == shuffled[name], name

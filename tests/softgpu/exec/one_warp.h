@@ -71,8 +71,6 @@ class OneWarp {
     state_.warps = 1;
     state_.shared_bytes = shared_bytes;
     state_.local_bytes = 1024;
-    ranges_.resize(program_.traits.slots + 1);
-    block.ranges = &ranges_;
     init_block(&block, &state_);
     start_block(&block, 0);
   }
@@ -101,7 +99,6 @@ class OneWarp {
   Program program_;
   LaunchState state_;
   std::unique_ptr<Row[]> pool_;
-  std::vector<Range> ranges_;
 };
 
 // Reproducible operands: random words mixed with the values where arithmetic changes its mind.

@@ -1,0 +1,181 @@
+#include "exec/dispatch.h"
+
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+namespace softgpu::exec {
+
+// ---- order -------------------------------------------------------------------------------------
+
+static uint64_t mix(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+static std::vector<uint8_t> shuffled(uint64_t count, uint64_t seed) {
+  std::vector<uint8_t> order(count);
+  std::iota(order.begin(), order.end(), uint8_t{0});
+  for (uint64_t i = count; i > 1; --i) std::swap(order[i - 1], order[mix(seed * 4096 + i) % i]);
+  return order;
+}
+
+Order::Order(uint64_t count, uint64_t seed) : tail_at_(count / kWindow * kWindow) {
+  if (!seed) return;
+  full_ = shuffled(kWindow, seed);
+  tail_ = shuffled(count - tail_at_, seed);
+}
+
+static uint64_t block_seed() {
+  static const uint64_t seed = [] {
+    const char* text = std::getenv("SOFTGPU_BLOCK_SEED");
+    return text ? std::strtoull(text, nullptr, 0) : 0;
+  }();
+  return seed;
+}
+
+// ---- one after the other -----------------------------------------------------------------------
+
+Block* own_block() {
+  thread_local Block block;
+  return &block;
+}
+
+namespace {
+
+// One thread: a block runs to its end before the next one starts, unless it seems to wait for one
+// that has not started. Then it stays, and takes turns with those that come after it.
+class Serial {
+ public:
+  Serial(const LaunchState& state, uint64_t* instructions)
+      : state_(state), instructions_(instructions) {}
+
+  Fault run(const Order& order, uint64_t begin, uint64_t end) {
+    Block* block = own_block();
+    prepare(block);
+    for (uint64_t i = begin; i < end && !fault_; ++i) {
+      start_block(block, order.at(i));
+      if (!finish(block)) set_aside(block);
+      take_turns();
+    }
+    while (!waiting_.empty() && !fault_) take_turns();
+    retire(block);
+    for (auto& waiting : waiting_) retire(waiting.get());
+    return std::move(fault_);
+  }
+
+ private:
+  // Long loops yield too: being patient costs nothing, and only waiting gains by others' turns.
+  static constexpr uint32_t kPatience = 16;
+
+  void prepare(Block* block) {
+    init_block(block, &state_);
+    block->instructions = *instructions_;  // clocks go on
+  }
+
+  void retire(Block* block) {
+    *instructions_ = std::max(*instructions_, block->instructions);
+    retire_block(block);
+  }
+
+  // False: it waits.
+  bool finish(Block* block) {
+    while (!run_block_round(block)) {
+      if (block->yields >= kPatience) return false;
+    }
+    if (block->fault) fault_ = std::move(block->fault);
+    return true;
+  }
+
+  void set_aside(Block* block) {
+    waiting_.push_back(std::make_unique<Block>(std::move(*block)));
+    *block = {};
+    adopt(waiting_.back().get());
+    prepare(block);
+  }
+
+  // Warps know their block.
+  static void adopt(Block* block) {
+    for (Warp& warp : block->warps) warp.block = block;
+  }
+
+  void take_turns() {
+    for (size_t i = 0; i < waiting_.size() && !fault_;) {
+      Block* block = waiting_[i].get();
+      if (!run_block_round(block)) {
+        ++i;
+        continue;
+      }
+      if (block->fault) fault_ = std::move(block->fault);
+      retire(block);
+      waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+
+  const LaunchState& state_;
+  uint64_t* instructions_;
+  std::vector<std::unique_ptr<Block>> waiting_;
+  Fault fault_;
+};
+
+// Cooperative launch: all blocks are resident and take turns.
+Fault run_interleaved(const LaunchState& state, const Order& order, uint64_t* instructions) {
+  std::vector<Block> blocks(state.launch->grid.count());
+  std::vector<bool> ended(blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    init_block(&blocks[i], &state);
+    start_block(&blocks[i], order.at(i));
+  }
+  for (size_t left = blocks.size(); left;) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (ended[i]) continue;
+      if (!run_block_round(&blocks[i])) continue;
+      ended[i] = true;
+      --left;
+      *instructions += blocks[i].instructions;
+      if (blocks[i].fault) return std::move(blocks[i].fault);
+    }
+  }
+  return {};
+}
+
+// A failed attempt costs as much as it ran, so a program that has conflicts is tried ever more
+// rarely.
+bool worth_an_attempt(const LaunchState& state, uint64_t blocks) {
+  constexpr uint64_t kWorthThreads = 25000;  // instructions; waking a thread costs about 2000
+  Experience& experience = state.program->experience;
+  const uint64_t each = experience.instructions_per_block.load(std::memory_order_relaxed);
+  if (thread_count() < 2 || blocks < 2 || each * blocks < kWorthThreads || watchdog()) return false;
+  const uint32_t skip = experience.skip.load(std::memory_order_relaxed);
+  if (skip) experience.skip.store(skip - 1, std::memory_order_relaxed);
+  return skip == 0;
+}
+
+void note_conflict(Experience* experience) {
+  const uint32_t count = experience->conflicts.fetch_add(1, std::memory_order_relaxed);
+  experience->skip.store(8u << std::min(count, 7u), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Fault run_blocks(const LaunchState& state, uint64_t* instructions) {
+  const uint64_t count = state.launch->grid.count();
+  const Order order(count, block_seed());
+  if (state.launch->cooperative) return run_interleaved(state, order, instructions);
+  uint64_t begin = 0;
+  Experience& experience = state.program->experience;
+  if (worth_an_attempt(state, count)) {
+    const uint32_t threads = static_cast<uint32_t>(std::min<uint64_t>(thread_count(), count));
+    if (run_side_by_side(state, order, threads, &begin, count, instructions) == Attempt::kConflict)
+      note_conflict(&experience);
+  }
+  Fault fault;
+  if (begin < count) fault = Serial(state, instructions).run(order, begin, count);
+  experience.instructions_per_block.store(*instructions / count + 1, std::memory_order_relaxed);
+  return fault;
+}
+
+}  // namespace softgpu::exec
