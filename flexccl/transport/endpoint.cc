@@ -140,8 +140,6 @@ void Endpoint::serve() {
     auto look = looks.begin() + 2;
     callers_.remove_if(
         [&look](const Caller& caller) { return (look++)->revents && caller.greeted; });
-    auto look = looks.begin() + 2;
-    callers_.remove_if([&look](const Caller& caller) { return (look++)->revents && caller.greeted; });
     accept_all(tcp_.get());
     accept_all(unix_.get());
     callers_.remove_if([this](Caller& caller) { return !advance(caller); });
