@@ -17,7 +17,7 @@ PREDICATES = range(5)
 CONSTANTS = 16  # words behind the pointer in the parameters
 PRED_INPUT, RD, OUT, URD = 28, 32, 2, 24
 SLOT_BYTES = LANES * 16  # per tested word: Rd, Rd + 1, predicates, spare
-MOST_COMBINATIONS = 96
+MOST_COMBINATIONS, FEWEST_WORDS = 192, 16  # of one form
 EDGES = [0, 1, 2, 31, 32, 33, 63, 64, 0x7FFFFFFF, 0x80000000, M32, 0x3F800000, 0xBF800000]
 EDGES += [0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0x80000001, 0x00800000, 0x7F7FFFFF]
 EDGES += [0x4F000000, 0xCF000000, 0x33800000, 0x3C003C00, 0x7C00FC00, 0x7E000001, 0x03FF8400]
@@ -142,8 +142,8 @@ def combinations(form: object, source: random.Random) -> list[dict[str, int]]:
     ]
     if len(every) > MOST_COMBINATIONS:
         every = source.sample(every, MOST_COMBINATIONS)
-    while len(every) < 4:
-        every.append(dict(every[0]))
+    while len(every) < FEWEST_WORDS:
+        every += [dict(one) for one in every]
     return [fixed | one | {i.name: source.getrandbits(i.width) for i in free} for one in every]
 
 
@@ -158,6 +158,8 @@ def random_operands(word: Word, source: random.Random) -> None:
             offset = 8 + 8 * source.randrange(CONSTANTS // 2)
             bank = source.choice((0, 2, 3))
             word.operands[role] = Const(bank, offset + (PARAMS if bank == 0 else 0))
+        elif form.op == "IMAD":  # factors with names of their own
+            word.operands[role] = 1 << source.choice((0, 0, 4, 9, 16))
         else:
             word.operands[role] = random_word(source)
         if operand.neg and source.random() < 0.3:
