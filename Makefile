@@ -1,4 +1,4 @@
-# make demo | test | bench | bench-ccl | ops | build | lint | clean. Everything is installed into .venv/ only.
+# make demo | test | bench | bench-ccl | ops | test-wheels | build | lint | clean. Everything is installed into .venv/ only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SOURCES := $(shell find pyft proxy shim softgpu flexccl tools bench tests -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo test bench bench-ccl ops build lint format clean
+.PHONY: demo test bench bench-ccl ops test-wheels build lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
@@ -26,6 +26,9 @@ bench-ccl: build
 
 ops: build  # options: make ops OPS="--dtype float16 --ops '^conv'"
 	$(BIN)/python tests/ops/run.py $(OPS)
+
+test-wheels: build  # options: make test-wheels WHEELS="2.10.0 --delete"
+	$(BIN)/python tests/wheels/run.py $(WHEELS)
 
 build: $(VENV)/installed
 

@@ -30,6 +30,18 @@ SOFTGPU_API cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** out,
   return cudaGetDriverEntryPointByVersion(symbol, out, CUDART_VERSION, flags, status);
 }
 
+// This driver keeps no log: whoever wants its entries is never called.
+SOFTGPU_API CUresult cuLogsRegisterCallback(CUlogsCallback callback, void*,
+                                            CUlogsCallbackHandle* handle) {
+  if (!callback) return CUDA_ERROR_INVALID_VALUE;
+  if (handle) *handle = reinterpret_cast<CUlogsCallbackHandle>(callback);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle handle) {
+  return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 // The vendor's private tables. Who asks for them has a static CUDA runtime inside, which would go
 // on to bypass every public function.
 SOFTGPU_API CUresult cuGetExportTable(const void** table, const CUuuid*) {

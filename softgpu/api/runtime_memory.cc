@@ -141,9 +141,10 @@ SOFTGPU_API cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
 // Memory CUDA does not know is a success with type 0, which is_pinned relies on.
 SOFTGPU_API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* address) {
   if (!out) return api::record(cudaErrorInvalidValue);
-  *out = cudaPointerAttributes{};
+  // Field by field: what CUDA 13 has behind these four is not there in a CUDA 12 program.
   out->type = cudaMemoryTypeUnregistered;
   out->device = -1;
+  out->devicePointer = nullptr;
   out->hostPointer = const_cast<void*>(address);
   if (const cudaError_t bad = api::usable(); bad != cudaSuccess) return api::record(bad);
   const auto info = softgpu::pointers().find(api::number(address));

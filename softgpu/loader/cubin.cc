@@ -9,12 +9,14 @@ namespace softgpu {
 namespace {
 
 constexpr uint16_t kMachineCuda = 190;
+constexpr uint64_t kMaxGlobalBytes = uint64_t{1} << 40;  // no device has as much
 constexpr uint32_t kInfoSection = 0x70000000;
 
 // Attributes of .nv.info records.
 constexpr uint8_t kFormatPayload = 4;
 constexpr uint8_t kMaxThreads = 0x05, kParamBank = 0x0a, kMinStackSize = 0x12, kParamInfo = 0x17,
                   kRegisterCount = 0x2f;
+constexpr uint8_t kParamInfo2 = 0x45;  // where parameters exceed 4 KB; with a size of 32 bits
 
 // Calls `use(attribute, value16, payload)` for each record of a .nv.info section.
 template <class Use>
@@ -125,14 +127,15 @@ void Reader::read_kernel_info(CubinKernel& kernel, std::span<const uint8_t> reco
       take(payload, 4, &y);
       take(payload, 8, &z);
       kernel.max_threads = std::min<uint64_t>(uint64_t{x} * y * z, 1024);
-    } else if (attribute == kParamInfo) {
+    } else if (attribute == kParamInfo || attribute == kParamInfo2) {
       uint16_t ordinal = 0, offset = 0;
       uint32_t packed = 0;
       if (!take(payload, 4, &ordinal) || !take(payload, 6, &offset) || !take(payload, 8, &packed)) {
         return;
       }
       if (kernel.params.size() <= ordinal) kernel.params.resize(ordinal + 1u);
-      kernel.params[ordinal] = {offset, static_cast<uint16_t>((packed >> 18) & 0x3fff)};
+      const uint32_t bytes = attribute == kParamInfo ? packed >> 18 & 0x3fff : packed;
+      kernel.params[ordinal] = {offset, static_cast<uint16_t>(std::min(bytes, 0xffffu))};
     }
   });
 }
@@ -187,6 +190,9 @@ std::string Reader::read() {
   if (const Section* s = find(".nv.global.init")) cubin_.global_init = s->data;
   if (const Section* s = find(".nv.constant3")) cubin_.constant3 = s->data;
   if (const Section* s = find(".nv.constant4")) cubin_.constant4 = s->data;
+  if (cubin_.global_bytes > kMaxGlobalBytes) {
+    return "the cubin has [" + std::to_string(cubin_.global_bytes) + "] bytes of variables";
+  }
   return read_relocations();
 }
 

@@ -1,10 +1,16 @@
 #include "loader/fatbin.h"
 
+#include <elf.h>
+
+#include <algorithm>
 #include <cstring>
+
+#include "loader/readable.h"
 
 // Declared here since machines have libzstd's run-time library but not always its headers.
 extern "C" {
 size_t ZSTD_decompress(void* dst, size_t dst_capacity, const void* src, size_t src_size);
+unsigned long long ZSTD_getFrameContentSize(const void* src, size_t src_size);
 unsigned ZSTD_isError(size_t code);
 const char* ZSTD_getErrorName(size_t code);
 }
@@ -56,20 +62,31 @@ T load(const uint8_t* at) {
   return value;
 }
 
-// Size of an ELF image: the end of its last part.
-size_t elf_size(const uint8_t* elf) {
-  const auto section_offset = load<uint64_t>(elf + 0x28);
-  const auto program_offset = load<uint64_t>(elf + 0x20);
-  const size_t section_size = load<uint16_t>(elf + 0x3a), sections = load<uint16_t>(elf + 0x3c);
-  const size_t program_size = load<uint16_t>(elf + 0x36), programs = load<uint16_t>(elf + 0x38);
-  size_t end = section_offset + section_size * sections;
-  end = std::max<size_t>(end, program_offset + program_size * programs);
-  for (size_t i = 0; i < sections; ++i) {
-    const uint8_t* header = elf + section_offset + i * section_size;
-    if (load<uint32_t>(header + 4) == 8) continue;  // NOBITS
-    end = std::max<size_t>(end, load<uint64_t>(header + 0x18) + load<uint64_t>(header + 0x20));
+// Copies an ELF image, which ends where the last of its parts does.
+std::string copy_elf(const uint8_t* from, std::vector<uint8_t>* cubin) {
+  Elf64_Ehdr elf;
+  std::vector<uint8_t> table;
+  if (!load_readable(from, &elf)) return "the cubin ends within its header";
+  const uint64_t table_bytes = uint64_t{elf.e_shentsize} * elf.e_shnum;
+  if (elf.e_shoff > kMaxImageBytes || !copy_readable(from + elf.e_shoff, table_bytes, &table)) {
+    return "the cubin's section headers cannot be read";
   }
-  return end;
+  uint64_t end = std::max(elf.e_shoff + table_bytes, sizeof elf);
+  if (elf.e_phoff <= kMaxImageBytes) {
+    end = std::max(end, elf.e_phoff + uint64_t{elf.e_phentsize} * elf.e_phnum);
+  }
+  for (size_t at = 0; at + sizeof(Elf64_Shdr) <= table.size(); at += elf.e_shentsize) {
+    const auto section = load<Elf64_Shdr>(table.data() + at);
+    if (section.sh_type == SHT_NOBITS) continue;
+    if (section.sh_offset > kMaxImageBytes || section.sh_size > kMaxImageBytes) {
+      return "a section of the cubin is at [" + std::to_string(section.sh_offset) + "], of [" +
+             std::to_string(section.sh_size) + "] bytes";
+    }
+    end = std::max(end, section.sh_offset + section.sh_size);
+    if (elf.e_shentsize == 0) break;
+  }
+  if (copy_readable(from, end, cubin)) return "";
+  return "the cubin of [" + std::to_string(end) + "] bytes cannot be read to its end";
 }
 
 // The LZ4 block format: runs of literals and back references.
@@ -96,18 +113,36 @@ bool expand_lz4(const uint8_t* in, size_t in_size, std::vector<uint8_t>* out) {
   return o == out->size();
 }
 
+std::string damaged(const EntryHeader& entry) {
+  const std::string kind = entry.flags & kFlagLz4 ? "LZ4" : "zstd";
+  return "the " + kind + " data of a fat binary entry is damaged";
+}
+
+// Can the payload have the size that its header tells? Asked before there is room for it.
+bool plausible(const EntryHeader& entry, const std::vector<uint8_t>& payload) {
+  constexpr uint64_t kMostPerByte = 255;  // of LZ4
+  if (entry.flags & kFlagLz4) return entry.uncompressed_size / kMostPerByte <= payload.size();
+  return ZSTD_getFrameContentSize(payload.data(), payload.size()) == entry.uncompressed_size;
+}
+
 std::string unpack(const uint8_t* at, const EntryHeader& entry, std::vector<uint8_t>* cubin) {
-  const uint8_t* payload = at + entry.header_size;
-  if (!(entry.flags & (kFlagZstd | kFlagLz4))) {
-    cubin->assign(payload, payload + entry.payload_size);
-    return "";
+  const bool packed = entry.flags & (kFlagZstd | kFlagLz4);
+  const uint64_t bytes = packed ? entry.compressed_size : entry.payload_size;
+  std::vector<uint8_t> payload;
+  if (!copy_readable(at + entry.header_size, bytes, packed ? &payload : cubin)) {
+    return "the [" + std::to_string(bytes) + "] bytes of a fat binary entry cannot be read";
   }
+  if (!packed) return "";
+  if (entry.uncompressed_size > kMaxImageBytes) {
+    return "a fat binary entry claims [" + std::to_string(entry.uncompressed_size) + "] bytes";
+  }
+  if (!plausible(entry, payload)) return damaged(entry);
   cubin->resize(entry.uncompressed_size);
   if (entry.flags & kFlagLz4) {
-    if (expand_lz4(payload, entry.compressed_size, cubin)) return "";
-    return "the LZ4 data of a fat binary entry is damaged";
+    if (expand_lz4(payload.data(), payload.size(), cubin)) return "";
+    return damaged(entry);
   }
-  const size_t got = ZSTD_decompress(cubin->data(), cubin->size(), payload, entry.compressed_size);
+  const size_t got = ZSTD_decompress(cubin->data(), cubin->size(), payload.data(), payload.size());
   if (ZSTD_isError(got)) {
     return std::string("the zstd data of a fat binary entry cannot be read: [") +
            ZSTD_getErrorName(got) + "]";
@@ -119,44 +154,54 @@ std::string unpack(const uint8_t* at, const EntryHeader& entry, std::vector<uint
   return "";
 }
 
+// What was seen instead of code that runs here, for the error; not more than a line of it.
+void remember(const EntryHeader& entry, std::string* seen) {
+  if (seen->size() > 200) return;
+  *seen += (seen->empty() ? "" : ", ") + std::string(entry.kind == kKindElf ? "sm_" : "compute_") +
+           std::to_string(entry.arch);
+}
+
 std::string extract_entry(const uint8_t* fatbin, std::vector<uint8_t>* cubin) {
-  const auto header = load<FatbinHeader>(fatbin);
-  const uint8_t* at = fatbin + header.header_size;
-  const uint8_t* end = at + header.size;
-  const uint8_t* best = nullptr;
-  uint32_t best_arch = 0;
+  FatbinHeader header;
+  if (!load_readable(fatbin, &header)) return "the fat binary ends within its header";
+  uint64_t left = header.size;
+  const uint8_t *at = fatbin + header.header_size, *best = nullptr;
+  EntryHeader chosen{};
   std::string seen;
-  while (at + sizeof(EntryHeader) <= end) {
-    const auto entry = load<EntryHeader>(at);
+  while (left >= sizeof(EntryHeader)) {
+    EntryHeader entry;
+    if (!load_readable(at, &entry)) return "the fat binary ends before its last entry";
     if (entry.header_size < sizeof(EntryHeader)) return "a fat binary entry has no header";
     const bool runs = entry.arch >= kMinimalArch && entry.arch <= kDeviceArch;
-    if (entry.kind == kKindElf && runs && entry.arch > best_arch) {
+    if (entry.kind == kKindElf && runs && entry.arch > chosen.arch) {
       best = at;
-      best_arch = entry.arch;
+      chosen = entry;
     }
-    seen += (seen.empty() ? "" : ", ") + std::string(entry.kind == kKindElf ? "sm_" : "compute_") +
-            std::to_string(entry.arch);
+    remember(entry, &seen);
+    if (entry.payload_size > left || entry.header_size > left - entry.payload_size) break;
+    if (entry.payload_size > kMaxImageBytes) return "a fat binary entry is too large";
+    left -= entry.header_size + entry.payload_size;
     at += entry.header_size + entry.payload_size;
   }
   if (!best) return "no machine code for sm_75 in the fat binary, which has [" + seen + "]";
-  return unpack(best, load<EntryHeader>(best), cubin);
+  return unpack(best, chosen, cubin);
 }
 
 }  // namespace
 
 std::string extract_cubin(const void* image, std::vector<uint8_t>* cubin) {
   const auto* bytes = static_cast<const uint8_t*>(image);
-  auto magic = load<uint32_t>(bytes);
+  uint32_t magic = 0;
+  if (!load_readable(bytes, &magic)) return "the module image cannot be read";
   if (magic == kWrapperMagic) {
+    Wrapper wrapper;
+    if (!load_readable(bytes, &wrapper)) return "the fat binary wrapper cannot be read";
     // Version 2 (relocatable code) has its linked result at `data` as well.
-    bytes = static_cast<const uint8_t*>(load<Wrapper>(bytes).data);
-    magic = load<uint32_t>(bytes);
+    bytes = static_cast<const uint8_t*>(wrapper.data);
+    if (!load_readable(bytes, &magic)) return "the fat binary of a wrapper cannot be read";
   }
   if (magic == kFatbinMagic) return extract_entry(bytes, cubin);
-  if (magic == kElfMagic) {
-    cubin->assign(bytes, bytes + elf_size(bytes));
-    return "";
-  }
+  if (magic == kElfMagic) return copy_elf(bytes, cubin);
   return "the module image is neither a cubin nor a fat binary (PTX is not supported)";
 }
 

@@ -10,7 +10,8 @@ namespace softgpu {
 
 // `image` is one of: a fat binary wrapper, a fat binary, a plain cubin. Fills `cubin` with the ELF
 // image of the best entry for compute capability 7.5 and returns an empty string, else one
-// sentence. Trusts the sizes in the headers, as the interface gives no length.
+// sentence. The interface gives no length: what the headers say is tried, and memory that is not
+// there is an error like any other.
 std::string extract_cubin(const void* image, std::vector<uint8_t>* cubin);
 
 }  // namespace softgpu

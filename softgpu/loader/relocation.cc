@@ -51,6 +51,9 @@ uint64_t driver_function(std::string_view name) {
 
 void apply_relocation(const CubinRelocation& relocation, uint64_t address,
                       std::span<uint8_t> target) {
+  // A damaged cubin may have two sections of a name, and the relocations of the other one.
+  const size_t bytes = bytes_of(relocation.kind);
+  if (relocation.offset > target.size() || bytes > target.size() - relocation.offset) return;
   uint8_t* at = target.data() + relocation.offset;
   if (relocation.kind == RelocationKind::kAddress64) {
     std::memcpy(at, &address, sizeof address);

@@ -1,0 +1,108 @@
+"""`make test-wheels`: other PyTorch wheels import and train on the soft GPU, without the proxy.
+
+Each version gets a virtual environment in build/wheels/<version> (5 to 7 GB, kept for the next
+run unless --delete), trains examples/train_gpt.py there on the soft GPU and on the CPU, and has to
+give the same losses within float tolerance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSIONS = ["2.10.0", "2.15.0"]  # CUDA 12.8 with LZ4 fat binaries; CUDA 13.2
+STEPS = 5
+TOLERANCE = 1e-4
+INSTALL_SECONDS, TRAIN_SECONDS = 1800, 600
+
+
+class WheelError(Exception):
+    """A wheel does not do what it has to."""
+
+
+def libraries() -> Path:
+    """Return the folder of libsoftgpu.so."""
+    named = os.environ.get("SOFTGPU_LIBRARY")
+    if named:
+        return Path(named).resolve().parent
+    from pyft._native import native_dir
+
+    return native_dir()
+
+
+def environment(version: str, folder: Path) -> Path:
+    """Return the Python of an environment with that PyTorch; makes it if it is not there."""
+    python = folder / version / "bin" / "python"
+    done = folder / version / "installed"
+    if done.exists():
+        return python
+    shutil.rmtree(folder / version, ignore_errors=True)
+    make = [sys.executable, "-m", "venv", str(folder / version)]
+    subprocess.run(make, check=True, timeout=INSTALL_SECONDS)
+    install = [str(python), "-m", "pip", "install", "--quiet", f"torch=={version}", "numpy"]
+    subprocess.run(install, check=True, timeout=INSTALL_SECONDS)
+    done.touch()
+    return python
+
+
+def train(python: Path, dtype: str, extra: dict[str, str]) -> list[float]:
+    """Train a few steps and return the losses."""
+    command = [str(python), str(ROOT / "examples" / "train_gpt.py")]
+    run = subprocess.run(
+        [*command, "--steps", str(STEPS), "--dtype", dtype],
+        env={**os.environ, **extra},
+        capture_output=True,
+        text=True,
+        timeout=TRAIN_SECONDS,
+        check=False,
+    )
+    losses = [float(text) for text in re.findall(r"^step=\d+ loss=(\S+)$", run.stdout, re.M)]
+    if run.returncode or len(losses) != STEPS:
+        raise WheelError(f"training ended with [{run.returncode}]:\n{run.stdout}{run.stderr}")
+    return losses
+
+
+def check(version: str, folder: Path) -> None:
+    """Train with one wheel in every type; raises WheelError."""
+    python = environment(version, folder)
+    native = libraries()
+    preload = f"{native / 'libsoftgpu.so'}:{native / 'libsoftgpu_nvml.so'}"
+    expected = train(python, "fp32", {"CUDA_VISIBLE_DEVICES": ""})
+    for dtype in ("fp32", "fp16", "bf16"):
+        losses = train(python, dtype, {"LD_PRELOAD": preload})
+        print(f"torch {version} {dtype}: {' '.join(f'{loss:.6f}' for loss in losses)}", flush=True)
+        if losses[-1] >= losses[0]:
+            raise WheelError("the loss does not fall")
+        worst = max(abs(a - b) / b for a, b in zip(losses, expected, strict=True))
+        if dtype == "fp32" and worst > TOLERANCE:
+            raise WheelError(f"the losses differ from the CPU's by [{worst:.2e}]: [{expected}]")
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("versions", nargs="*", default=VERSIONS)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "wheels")
+    parser.add_argument("--delete", action="store_true", help="delete the environments at the end")
+    args = parser.parse_args()
+    failed = []
+    for version in args.versions:
+        try:
+            check(version, args.folder)
+        except (WheelError, subprocess.SubprocessError) as error:
+            print(f"torch {version}: {error}", file=sys.stderr)
+            failed.append(version)
+        if args.delete:
+            shutil.rmtree(args.folder / version, ignore_errors=True)
+    print(f"{len(args.versions) - len(failed)} of {len(args.versions)} wheels work")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
