@@ -1,7 +1,7 @@
 """`make demo`: train a small GPT through pyft on a software GPU, and check it.
 
-The same script runs three times: through the ring and a server, with the software GPU inside the
-process (--direct), and on the CPU. Proxied and direct have to agree in every bit.
+The same script runs three times on two ranks: through rings and servers, with the software GPUs inside
+the processes (--direct), and on the CPU. Proxied and direct have to agree in every bit, and so have the ranks.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import time
 
 from training import MODES, Training, largest_relative_difference, train
 
+RANKS = 2
 COMPARED_STEPS = 5
 TOLERANCE = 1e-4
 TITLES = {
-    "proxied": "soft GPU behind a server (pyft run)",
-    "direct": "soft GPU inside the process (pyft run --direct)",
-    "cpu": "torch on the CPU",
+    "proxied": "2 soft GPUs behind servers (pyft run)",
+    "direct": "2 soft GPUs inside the processes (pyft run --direct)",
+    "cpu": "torch on the CPU, 2 processes",
 }
 
 
@@ -33,7 +34,7 @@ def run(mode: str, steps: int) -> Training:
         elif step in (1, steps):
             print(line, flush=True)
 
-    result = train(mode, ["--steps", str(steps)], on_step=progress)
+    result = train(mode, ["--steps", str(steps)], ranks=RANKS, on_step=progress)
     if sys.stdout.isatty():
         print()
     if result.exit_code or len(result.losses) != steps:
@@ -50,6 +51,8 @@ def check(runs: dict[str, Training]) -> list[str]:
     wrong = []
     if proxied.losses != direct.losses or proxied.parameters != direct.parameters:
         wrong.append("proxied and direct runs differ in their bits")
+    if len(proxied.parameters) != RANKS or len(set(proxied.parameters.values())) != 1:
+        wrong.append("the ranks differ in their parameters")
     difference = largest_relative_difference(proxied, cpu, COMPARED_STEPS)
     if difference > TOLERANCE:
         wrong.append(f"losses differ from the CPU's by [{difference:.1e}] relative")
@@ -59,8 +62,11 @@ def check(runs: dict[str, Training]) -> list[str]:
 
 
 def counters(training: Training, steps: int) -> dict[str, float]:
-    """Return what the ring's header counted, per step (set-up included)."""
-    channel = (training.report.get("channels") or [{}])[0]
+    """Return what the header of rank 0's ring counted, per step (set-up included)."""
+    channels = training.report.get("channels") or [{}]
+    channel = max(
+        (c for c in channels if c.get("rank", 0) == 0), key=lambda c: c.get("appended", 0)
+    )
     local, entries = channel.get("local_calls", 0), channel.get("entries_total", 0)
     return {
         "CUDA calls answered in the process": local / steps,
@@ -77,6 +83,7 @@ def print_table(runs: dict[str, Training], steps: int) -> None:
     rows = [
         ("steps", str(steps)),
         ("loss, first and last step", f"{proxied.losses[0][:7]} -> {proxied.losses[-1][:7]}"),
+        ("ranks", f"{RANKS}, with equal parameters"),
         ("proxied = direct, bit for bit", "yes" if proxied.losses == direct.losses else "NO"),
         (f"largest difference to the CPU, {COMPARED_STEPS} steps", f"{difference:.1e}"),
     ]

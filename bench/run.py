@@ -85,7 +85,7 @@ def training(steps: int, rounds: int) -> bool:
     runs: dict[str, list[Training]] = {mode: [] for mode in MODES}
     for _ in range(rounds):
         for mode in MODES:
-            run = train(mode, ["--steps", str(steps)], torchrun=False)
+            run = train(mode, ["--steps", str(steps)], ranks=0)
             if run.exit_code:
                 print(f"bench: training, {mode}, ended with [{run.exit_code}]", file=sys.stderr)
                 return False

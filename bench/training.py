@@ -22,7 +22,7 @@ WARM_UP_STEPS = 2  # the first ones load kernels and choose algorithms
 MODES = ("proxied", "direct", "cpu")
 
 _STEP = re.compile(r"step=(\d+) loss=(\S+)")
-_HASH = re.compile(r"rank=0 params_sha256=(\S+)")
+_HASH = re.compile(r"rank=(\d+) params_sha256=(\S+)")
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Training:
     mode: str
     losses: list[str] = field(default_factory=list)  # as printed: repr of a float
     times: list[float] = field(default_factory=list)
-    parameters: str = ""
+    parameters: dict[int, str] = field(default_factory=dict)  # rank -> hash
     report: dict[str, Any] = field(default_factory=dict)
     exit_code: int = 0
 
@@ -42,22 +42,23 @@ class Training:
         return gaps[WARM_UP_STEPS - 1 :]
 
 
-def command(mode: str, arguments: Sequence[str], report: str, torchrun: bool) -> list[str]:
-    """Return the command line of a run."""
+def command(mode: str, arguments: Sequence[str], report: str, ranks: int) -> list[str]:
+    """Return the command line of a run; `ranks` 0: without torchrun."""
     program = [sys.executable, TRAIN]
-    if torchrun:
-        program = [str(BIN / "torchrun"), "--nproc-per-node", "1", TRAIN]
+    if ranks:
+        program = [str(BIN / "torchrun"), "--nproc-per-node", str(ranks), TRAIN]
     program += arguments
     if mode == "cpu":
         return program
     how = ["--direct"] if mode == "direct" else []
-    return [str(BIN / "pyft"), "run", "--gpus", "soft:1", *how, "--report", report, "--", *program]
+    gpus = f"soft:{max(ranks, 1)}"
+    return [str(BIN / "pyft"), "run", "--gpus", gpus, *how, "--report", report, "--", *program]
 
 
 def train(
     mode: str,
     arguments: Sequence[str] = (),
-    torchrun: bool = True,
+    ranks: int = 1,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> Training:
     """Run to the end; `on_step` is called as the steps are printed."""
@@ -68,7 +69,7 @@ def train(
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         process = subprocess.Popen(
-            command(mode, arguments, str(report), torchrun),
+            command(mode, arguments, str(report), ranks),
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
@@ -80,7 +81,7 @@ def train(
                 result.times.append(time.perf_counter())
                 on_step(int(step.group(1)))
             elif parameters := _HASH.match(line):
-                result.parameters = parameters.group(1)
+                result.parameters[int(parameters.group(1))] = parameters.group(2)
         result.exit_code = process.wait()
         if report.exists():
             result.report = json.loads(report.read_text())

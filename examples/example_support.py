@@ -15,6 +15,8 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 # A fixed alphabet, so that the models do not change with the Python version.
 ALPHABET = "".join(sorted(string.digits + string.ascii_letters + string.punctuation + " \n"))
@@ -46,6 +48,12 @@ def make_parser(description: str, optimizer: str, lr: float) -> argparse.Argumen
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--lr", type=float, default=lr)
     parser.add_argument("--batch", type=int, default=8, help="samples per process and step")
+    parser.add_argument(
+        "--parallel",
+        choices=["ddp", "fsdp"],
+        default="ddp",
+        help="with several processes: whole copies of the model, or each process a share of it",
+    )
     return parser
 
 
@@ -107,9 +115,15 @@ def make_optimizer(args: argparse.Namespace, model: nn.Module) -> torch.optim.Op
 def parameters_sha256(model: nn.Module) -> str:
     digest = hashlib.sha256()
     for _, parameter in sorted(model.named_parameters()):
-        raw = parameter.detach().cpu().reshape(-1).view(torch.uint8)
+        whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        raw = whole.detach().cpu().reshape(-1).view(torch.uint8)
         digest.update(bytes(raw.tolist()))  # works without numpy
     return digest.hexdigest()
+
+
+def print_line(line: str) -> None:
+    """Print in one write: the lines of several processes on one pipe do not mix."""
+    print(f"{line}\n", end="", flush=True)
 
 
 def set_up_device(world: int) -> torch.device:
@@ -121,6 +135,22 @@ def set_up_device(world: int) -> torch.device:
     if world > 1:
         dist.init_process_group("nccl" if has_cuda else "gloo")
     return device
+
+
+def parallelize(
+    args: argparse.Namespace, model: nn.Module, device: torch.device, world: int
+) -> nn.Module:
+    """Return what the training loop calls: the model, or the model over all processes."""
+    if world == 1:
+        return model
+    if args.parallel == "fsdp":
+        for part in model.children():
+            for block in part if isinstance(part, (nn.Sequential, nn.ModuleList)) else ():
+                fully_shard(block)
+        fully_shard(model)
+        return model
+    ids = [device.index] if device.type == "cuda" else None
+    return nn.parallel.DistributedDataParallel(model, device_ids=ids)
 
 
 def train(
@@ -135,10 +165,7 @@ def train(
     torch.manual_seed(args.seed)
     model = make_model(args).to(device)
     torch.manual_seed(args.seed + rank)  # each rank its own dropout masks
-    module: nn.Module = model
-    if world > 1:
-        ids = [device.index] if device.type == "cuda" else None
-        module = nn.parallel.DistributedDataParallel(model, device_ids=ids)
+    module = parallelize(args, model, device, world)
     optimizer = make_optimizer(args, model)
     dtype = DTYPES[args.dtype]
     scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
@@ -154,7 +181,7 @@ def train(
         scaler.step(optimizer)
         scaler.update()
         if rank == 0:
-            print(f"step={step} loss={loss.item()!r}", flush=True)
-    print(f"rank={rank} params_sha256={parameters_sha256(model)}", flush=True)
+            print_line(f"step={step} loss={loss.item()!r}")
+    print_line(f"rank={rank} params_sha256={parameters_sha256(model)}")
     if dist.is_initialized():
         dist.destroy_process_group()
