@@ -65,6 +65,11 @@ void remove(ncclComm_t comm, int slot) {
   communicator->runner().change({step});
 }
 
+std::span<std::byte> memory_at(void* base, std::size_t bytes) {
+  if (!base && bytes) fail(ncclInvalidArgument, "flexccl: [", bytes, "] bytes at NULL");
+  return {static_cast<std::byte*>(base), bytes};
+}
+
 void set_up(Communicator& communicator) {
   if (communicator.ready()) return;
   const Membership self = communicator.membership();
@@ -87,6 +92,9 @@ void fill(flexcclState_t* state, Communicator& communicator) {
   state->entered = counters.entered, state->done = counters.done;
   state->all_done = counters.all_done, state->operation = counters.operations;
   state->kept_bytes = counters.kept_bytes;
+  const RecordUsage records = communicator.runner().records().usage();
+  state->record_bytes = records.used, state->record_budget = records.budget;
+  state->committed = records.committed, state->recorded = records.recorded;
 }
 
 }  // namespace
@@ -174,7 +182,17 @@ ncclResult_t flexcclReplay(ncclComm_t comm, void* base, size_t bytes, uint64_t o
     const auto communicator = flexccl::healthy(comm);
     if (communicator->ready())
       fail(ncclInvalidUsage, "flexccl: flexcclReplay comes before ncclCommSetupNewRank");
-    if (base || bytes) fail(ncclInvalidUsage, "flexccl: [records] are not implemented");
-    communicator->runner().restart(operation);
+    communicator->runner().replay_after(operation, flexccl::memory_at(base, bytes));
   });
+}
+
+ncclResult_t flexcclSetRecords(ncclComm_t comm, void* base, size_t bytes) {
+  return guarded([&] {
+    require(base, "base");
+    flexccl::healthy(comm)->runner().record(flexccl::memory_at(base, bytes));
+  });
+}
+
+ncclResult_t flexcclCommitted(ncclComm_t comm, uint64_t operation) {
+  return guarded([&] { live(comm)->runner().records().commit(operation); });
 }

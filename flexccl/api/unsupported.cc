@@ -25,10 +25,3 @@ ncclResult_t ncclDevCommDestroy(ncclComm_t, const ncclDevComm*) {
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) {
   return refuse("ncclGroupSimulateEnd");
 }
-
-ncclResult_t flexcclSetRecords(ncclComm_t, void*, size_t) {
-  return refuse("flexcclSetRecords");
-}
-ncclResult_t flexcclCommitted(ncclComm_t, uint64_t) {
-  return refuse("flexcclCommitted");
-}

@@ -158,19 +158,33 @@ void History::set_pair(int slot, std::uint64_t sent, std::uint64_t received) {
   pair.received = received;
 }
 
-void History::restart(std::uint64_t position) {
+void History::restart(const Standpoint& now, const Standpoint& end) {
   const std::scoped_lock lock(mutex_);
-  counters_ = {.entered = position, .done = position, .all_done = position, .operations = position};
-  done_at_fence_ = serves_after_ = position;
+  counters_ = {.entered = now.sequence,
+               .done = now.sequence,
+               .all_done = now.sequence,
+               .operations = now.operation};
+  serves_after_ = now.sequence;
+  claimed_ = done_at_fence_ = std::max(now.sequence, end.sequence);
   for (int slot = 0; slot < static_cast<int>(addresses_.size()); ++slot) pairs_[slot];
+  for (const auto& [slot, pair] : now.pairs)
+    pairs_[slot].sent = pair.sent, pairs_[slot].received = pair.received;
+  for (const auto& [slot, pair] : end.pairs) pairs_[slot].sent_at_fence = pair.sent;
+}
+
+Standpoint History::standpoint() const {
+  const std::scoped_lock lock(mutex_);
+  Standpoint now{counters_.operations, counters_.done, {}};
+  for (const auto& [slot, pair] : pairs_) now.pairs[slot] = {pair.sent, pair.received};
+  return now;
 }
 
 void History::fence(const Membership& self) {
   const std::scoped_lock lock(mutex_);
   epoch_ = self.epoch;
   addresses_ = self.addresses;
-  done_at_fence_ = counters_.done;
-  for (auto& [slot, pair] : pairs_) pair.sent_at_fence = pair.sent;
+  done_at_fence_ = std::max(counters_.done, claimed_);
+  for (auto& [slot, pair] : pairs_) pair.sent_at_fence = std::max(pair.sent_at_fence, pair.sent);
 }
 
 Counters History::counters() const {

@@ -11,6 +11,7 @@
 
 #include "algo/operation.h"
 #include "core/membership.h"
+#include "core/records.h"
 #include "transport/control.h"
 
 namespace flexccl {
@@ -47,7 +48,9 @@ class History final : public Responder {
   // For a new rank that goes on where its predecessor stopped.
   bool knows_pair(int slot) const;
   void set_pair(int slot, std::uint64_t sent, std::uint64_t received);
-  void restart(std::uint64_t position);  // as the constructor; pairs start at 0
+  // Goes back to `now`; the predecessor had come to `end`, and told others so.
+  void restart(const Standpoint& now, const Standpoint& end);
+  Standpoint standpoint() const;
 
   // Takes an epoch: what was begun before it is told apart from what comes.
   void fence(const Membership& self);
@@ -80,7 +83,7 @@ class History final : public Responder {
   std::uint32_t epoch_;
   std::vector<Address> addresses_;
   Counters counters_;
-  std::uint64_t done_at_fence_, serves_after_;
+  std::uint64_t done_at_fence_, serves_after_, claimed_ = 0;  // `claimed_` by a predecessor
   std::map<std::uint64_t, Kept> kept_;
   std::map<int, Pair> pairs_;
   std::vector<std::shared_ptr<Buffer>> spare_;

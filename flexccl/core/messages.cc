@@ -36,9 +36,15 @@ void Runner::meet_pairs(const std::vector<PointToPoint>& calls) {
 void Runner::run(const std::vector<PointToPoint>& calls) {
   const std::scoped_lock turn(turn_);
   apply();
+  if (records_.replaying()) return replay(calls);
+  const Standpoint before = history_->standpoint();
   if (!keeps_) {
     const auto schedule = point_to_point(by_position(calls, membership_), membership_.ring());
-    engine_.run(schedule, history_->counters().done);
+    engine_.run(schedule, before.sequence);
+    for (const PointToPoint& call : calls)
+      if (call.peer != membership_.slot)
+        call.sends ? void(history_->count_message(call.peer)) : history_->receive(call.peer);
+    record_batch(calls, before);
     return history_->count_batch();
   }
   settle([&] { return meet_pairs(calls), true; });
@@ -53,6 +59,7 @@ void Runner::run(const std::vector<PointToPoint>& calls) {
     messages.push_back(message);
   }
   settle([&] { return exchange(messages), true; });
+  record_batch(calls, before);
   history_->count_batch();
 }
 

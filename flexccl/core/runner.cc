@@ -32,11 +32,6 @@ std::optional<int> Runner::paused() const {
   return paused_;
 }
 
-void Runner::restart(std::uint64_t position) {
-  const std::scoped_lock turn(turn_);
-  history_->restart(position);
-}
-
 void Runner::abort() {
   {
     const std::scoped_lock lock(mutex_);
@@ -117,8 +112,10 @@ void Runner::run(const Make& make) {
   const Ring first = membership_.ring();
   Operation operation = make(membership_);
   const std::uint64_t sequence = history_->begin();
+  if (records_.replaying()) return replay(operation, sequence, first);
   if (!keeps_) {
     engine_.run(operation.schedule(first, operation.buffers), sequence);
+    record(operation, sequence, first);
     history_->complete(sequence);
     settled_ = true, behind_ = false;
     return;
@@ -143,6 +140,7 @@ void Runner::run(const Make& make) {
       fetch_all(source, sequence, operation, ring, buffers);
     return true;
   });
+  record(operation, sequence, membership_.ring());
   history_->complete(sequence, operation, membership_.ring());
   release_known(sequence, in_ring, operation.op.collective);
 }

@@ -46,7 +46,10 @@ class Runner {
   // paused.
   std::optional<int> paused() const;
   // New ranks only, before the first operation.
-  void restart(std::uint64_t position);
+  // Without memory, `operation` collectives are done and no messages were exchanged.
+  void replay_after(std::uint64_t operation, std::span<std::byte> memory);
+  void record(std::span<std::byte> memory);
+  Records& records() { return records_; }
   // Asks `slot`, wherever it is in its epochs.
   Answer status_of(int slot, const Address& address) const;
   // Blocks until `slot` has taken this rank's epoch; throws ncclRemoteError at the deadline.
@@ -79,6 +82,11 @@ class Runner {
   // `blocks`: what is fetched lies where the number of ranks says.
   void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
   Answer ask_slot(int slot, Question question, std::span<std::byte> to);
+  void record(const Operation& operation, std::uint64_t sequence, Ring ring);
+  void replay(const Operation& operation, std::uint64_t sequence, Ring ring);
+  void replay(const std::vector<PointToPoint>& calls);
+  void record_batch(const std::vector<PointToPoint>& calls, const Standpoint& before);
+  RecordOwner owner() const;
   void release_known(std::uint64_t sequence, bool in_ring, Collective collective);
   void meet_pairs(const std::vector<PointToPoint>& calls);
   bool fetch_message(const PointToPoint& call, std::uint64_t index);
@@ -95,6 +103,7 @@ class Runner {
   std::atomic<bool> aborted_ = false, has_pending_ = false;
 
   std::shared_ptr<History> history_;
+  Records records_;
   Engine engine_;
   // Of the holder of the turn:
   const bool keeps_, joined_;
