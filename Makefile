@@ -1,4 +1,4 @@
-# make demo | test | bench | bench-ccl | ops | test-wheels | build | lint | clean. Everything is installed into .venv/ only.
+# make demo | test | bench | bench-ccl | ccl-matrix | ops | test-wheels | build | lint | clean. Everything is installed into .venv/ only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SOURCES := $(shell find pyft proxy shim softgpu flexccl tools bench tests -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo test bench bench-ccl ops test-wheels build lint format clean
+.PHONY: demo test bench bench-ccl ccl-matrix ops test-wheels build lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
@@ -23,6 +23,10 @@ bench: build
 
 bench-ccl: build
 	$(BIN)/python bench/ccl.py
+
+ccl-matrix: build  # every collective in every way, for hours; options: make ccl-matrix CASES=500 SEED=7
+	$(BIN)/ninja -C build/meson tests/flexccl/flexccl_matrix_full
+	build/meson/tests/flexccl/flexccl_matrix_full $(or $(CASES),0) $(or $(SEED),1)
 
 ops: build  # options: make ops OPS="--dtype float16 --ops '^conv'"
 	$(BIN)/python tests/ops/run.py $(OPS)
