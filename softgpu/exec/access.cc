@@ -158,31 +158,40 @@ uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uin
   return is_global(p, address) && !track(in, w, address, bytes) ? nullptr : p;
 }
 
+// Shared memory has a fixed place and a size: each lane is compared, no span is needed.
+static uint8_t* locate_shared(const Inst* in, Warp* w, uint32_t exec, uint32_t bytes,
+                              Row* offsets) {
+  const uint32_t size = w->block->state->shared_bytes;
+  if (size < bytes) return nullptr;
+  const Row* a = source(w, in->a);
+  const uint32_t base = source(w, in->b)->lane[0] + static_cast<uint32_t>(in->offset);
+  const uint32_t bad = test([&](int h) {
+    const VU at = ((load(a, h) << in->imm) + base) & expand(half_mask(exec, h));
+    store(offsets, h, at);
+    return (at > size - bytes) | ((at & (bytes - 1)) != 0u);
+  });
+  return bad ? nullptr : w->block->shared;
+}
+
 uint8_t* locate_scattered(const Inst* in, Warp* w, Space space, uint32_t exec, uint32_t bytes,
                           Row* offsets) {
+  if (space == Space::kShared) return locate_shared(in, w, exec, bytes, offsets);
   const Row* a = source(w, in->a);
-  uint64_t add;
-  if (space == Space::kShared) {
-    const uint32_t base = source(w, in->b)->lane[0] + static_cast<uint32_t>(in->offset);
-    for (int h = 0; h < 2; ++h) store(offsets, h, (load(a, h) << in->imm) + base);
-    add = 0;
-  } else {
-    add = uniform_base(in, w) + static_cast<uint64_t>(in->offset);
-    if (in->flags & kWideAddress) {
-      const uint32_t high = a[1].lane[first_lane(exec)];
-      const uint32_t same = test([&](int h) { return load(a + 1, h) == high; });
-      if ((same & exec) != exec) return nullptr;
-      add += uint64_t{high} << 32;
-    }
-    for (int h = 0; h < 2; ++h) store(offsets, h, load(a, h));
+  uint64_t add = uniform_base(in, w) + static_cast<uint64_t>(in->offset);
+  if (in->flags & kWideAddress) {
+    const uint32_t high = a[1].lane[first_lane(exec)];
+    const uint32_t same = test([&](int h) { return load(a + 1, h) == high; });
+    if ((same & exec) != exec) return nullptr;
+    add += uint64_t{high} << 32;
   }
+  for (int h = 0; h < 2; ++h) store(offsets, h, load(a, h));
   uint32_t low = 0, high = 0;
   bounds(offsets, exec, &low, &high);
   if (high - low > 0x7fffffffu - bytes) return nullptr;
   VU bits = splat(0);
   for (int h = 0; h < 2; ++h) {
-    const VU distance = load(offsets, h) - low;
-    bits |= distance & expand(half_mask(exec, h));
+    const VU distance = (load(offsets, h) - low) & expand(half_mask(exec, h));
+    bits |= distance;
     store(offsets, h, distance);
   }
   const uint32_t misaligned = collapse((bits & (bytes - 1)) != 0u);

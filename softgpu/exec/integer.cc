@@ -55,6 +55,35 @@ static const Inst* exec_IADD3_general(const Inst* in, Warp* w, uint32_t exec) {
   return in + 1;
 }
 
+// Differences, and the upper words of sums: nobody asks for a carry.
+static const Inst* exec_IADD3_no_carry(const Inst* in, Warp* w, uint32_t exec) {
+  const Row *a = source(w, in->a), *b = source(w, in->b), *c = source(w, in->c);
+  const uint32_t flip_a = in->flags & kNegA ? kFull : 0, flip_b = in->flags & kNegB ? kFull : 0,
+                 flip_c = in->flags & kNegC ? kFull : 0;
+  const bool x = in->flags & kCarryIn;
+  const uint32_t in0 = x ? ps0(in, w) : 0, in1 = x ? ps1(in, w) : 0;
+  const uint32_t ones = x ? 0u : (flip_a & 1u) + (flip_b & 1u) + (flip_c & 1u);
+  write(dest(w, in->rd), exec, [&](int h) {
+    const VU sum = (load(a, h) ^ flip_a) + (load(b, h) ^ flip_b) + (load(c, h) ^ flip_c);
+    return sum + ones - expand(half_mask(in0, h)) - expand(half_mask(in1, h));
+  });
+  return in + 1;
+}
+
+// The lower words of sums. The second carry has a predicate of its own, which nobody reads here.
+static const Inst* exec_IADD3_carry_out(const Inst* in, Warp* w, uint32_t exec) {
+  const Row *a = source(w, in->a), *b = source(w, in->b), *c = source(w, in->c);
+  VU result[2];
+  const uint32_t carry = test([&](int h) {
+    const VU x = load(a, h), z = load(c, h), sum = x + load(b, h);
+    result[h] = sum + z;
+    return (sum < x) | (result[h] < z);
+  });
+  write(dest(w, in->rd), exec, [&](int h) { return result[h]; });
+  set_pred(w, in->pd0, exec, carry);
+  return in + 1;
+}
+
 static uint8_t neg_flags(const Instr& i) {
   return static_cast<uint8_t>((i.a.neg ? kNegA : 0) | (i.b.neg ? kNegB : 0) |
                               (i.c.neg ? kNegC : 0));
@@ -63,8 +92,10 @@ static uint8_t neg_flags(const Instr& i) {
 static void lower_IADD3(Lowering* l, const Instr& i, Inst* o) {
   sources(l, i, o);
   o->flags = static_cast<uint8_t>(neg_flags(i) | (i.get(isa::IADD3::X) ? kCarryIn : 0));
-  const bool plain = !o->flags && o->pd0 == kPredTrash && o->pd1 == kPredTrash;
-  o->fn = plain ? exec_IADD3 : exec_IADD3_general;
+  const bool no_carry = o->pd0 == kPredTrash && o->pd1 == kPredTrash;
+  o->fn = exec_IADD3_general;
+  if (no_carry) o->fn = o->flags ? exec_IADD3_no_carry : exec_IADD3;
+  if (!no_carry && !o->flags && o->pd1 == kPredTrash) o->fn = exec_IADD3_carry_out;
 }
 
 // ---- multiply-add --------------------------------------------------------------------------

@@ -84,6 +84,23 @@ static const Inst* exec_S2R(const Inst* in, Warp* w, uint32_t exec) {
   return in + 1;
 }
 
+// The same for all lanes, and no clock.
+static bool is_uniform(uint32_t special) {
+  return (special >= kCtaidX && special <= kNtid) || special == kVirtId || special == kSmemSize;
+}
+
+static const Inst* exec_S2R_uniform(const Inst* in, Warp* w, uint32_t exec) {
+  const uint32_t value = special_value(in, w, 0);
+  write(dest(w, in->rd), exec, [&](int) { return splat(value); });
+  return in + 1;
+}
+
+static const Inst* exec_S2R_lane(const Inst* in, Warp* w, uint32_t exec) {
+  write(dest(w, in->rd), exec,
+        [&](int h) { return lane_index() + static_cast<uint32_t>(kHalf * h); });
+  return in + 1;
+}
+
 static const Inst* exec_S2R_tid(const Inst* in, Warp* w, uint32_t exec) {
   const Row* tid = w->rows + kTidRows + in->op;
   write(dest(w, in->rd), exec, [&](int h) { return load(tid, h); });
@@ -117,6 +134,10 @@ static void lower_S2R(Lowering* l, const Instr& i, Inst* o) {
     o->fn = exec_S2R_tid;
   } else if (o->imm == kTidPacked) {
     o->fn = exec_S2R_tid_packed;
+  } else if (is_uniform(o->imm)) {
+    o->fn = exec_S2R_uniform;
+  } else if (o->imm == kLaneId) {
+    o->fn = exec_S2R_lane;
   }
 }
 
