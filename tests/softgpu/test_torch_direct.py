@@ -79,6 +79,14 @@ def test_model_trains_like_on_the_cpu(model: str) -> None:
     run("models.py", model)
 
 
+def test_kinds_of_models_train_like_on_the_cpu() -> None:
+    run("zoo.py")
+
+
+def test_parts_of_pytorch_around_the_operators() -> None:
+    run("features.py", SOFTGPU_DEVICES="2")
+
+
 def test_out_of_memory_is_an_exception() -> None:
     out = run(
         """
