@@ -11,19 +11,29 @@ import sys
 import time
 
 from ccl_allreduce import all_reduce_table
+from ccl_repairs import repair_tables
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9, help="blocks per library and size")
+    parser.add_argument("--repeats", type=int, default=11, help="samples per kind of repair")
+    parser.add_argument("--only", choices=("all-reduce", "repair"), help="one half")
     arguments = parser.parse_args()
     started = time.monotonic()
-    failed = False
-    try:
-        all_reduce_table(arguments.rounds)
-    except RuntimeError as error:
-        print(f"bench-ccl: all-reduce failed: {error}", file=sys.stderr)
-        failed = True
+    failed = []
+    halves = {
+        "all-reduce": lambda: all_reduce_table(arguments.rounds),
+        "repair": lambda: repair_tables(arguments.repeats),
+    }
+    for name, run in halves.items():
+        if arguments.only not in (None, name):
+            continue
+        try:
+            run()
+        except RuntimeError as error:
+            print(f"bench-ccl: [{name}] failed: {error}", file=sys.stderr)
+            failed.append(name)
     print(f"\nbench-ccl took {time.monotonic() - started:.0f} s")
     return 1 if failed else 0
 

@@ -22,7 +22,7 @@ def operations(size_bytes: int) -> int:
 def body(meter: Meter, libraries: list, rounds: int) -> None:
     torch.set_num_threads(1)
     for library in libraries:
-        library.join(meter.rank, meter.size)
+        library.join(meter)
     for size_bytes in SIZES:
         data = torch.ones(size_bytes // 4)
         for library in libraries:
@@ -53,11 +53,10 @@ def verdict(size_bytes: int, ratios: list[float]) -> str:
 def all_reduce_table(rounds: int) -> None:
     """Measure and print; raises RuntimeError when a process fails or a sum is wrong."""
     for processes in PROCESSES:
-        store = ccl_libraries.store()
         libraries = [
-            ccl_libraries.Flexccl(flexccl.Transport.SHM, flexccl.get_unique_id()),
-            ccl_libraries.Gloo(store.port),
-            ccl_libraries.Flexccl(flexccl.Transport.TCP, flexccl.get_unique_id()),
+            ccl_libraries.Flexccl(flexccl.Transport.SHM),
+            ccl_libraries.Gloo(),
+            ccl_libraries.Flexccl(flexccl.Transport.TCP),
         ]
         seconds = measure(processes, lambda meter, us=libraries: body(meter, us, rounds))
         rows = []
