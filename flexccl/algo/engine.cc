@@ -39,6 +39,8 @@ struct Engine::Peer {
   Deadline retry_at = {};
   // Of frames that a repair cut in two: bytes still to be sent, and to be dropped.
   std::size_t owed = 0, skip = 0, receiving = 0;
+  FrameHeader owed_header = {};  // its last bytes go first, when it was cut in two itself
+  std::size_t owed_of_header = 0;
   bool ahead = false;      // it is in a later epoch
   std::uint64_t done = 0;  // the last collective it is known to have completed
 };
@@ -75,6 +77,8 @@ void Engine::change(const Membership& next, std::span<const int> changed) {
   for (const auto& peer : peers_) {
     if (peer->sent) {  // the rest of the frame: zeros, which the other side drops
       peer->owed = sizeof peer->header + padded(peer->header.bytes) - peer->sent;
+      peer->owed_header = peer->header;
+      peer->owed_of_header = sizeof peer->header - std::min(sizeof peer->header, peer->sent);
       ++peer->frames_sent;
     }
     if (peer->received) {
@@ -231,10 +235,15 @@ bool Engine::connect(Peer& peer) {
 bool Engine::pay_debt(Peer& peer) {
   static constexpr std::byte kZeros[4096] = {};
   while (peer.owed) {
-    const iovec part{const_cast<std::byte*>(kZeros), std::min(peer.owed, sizeof kZeros)};
+    const std::size_t head = peer.owed_of_header;
+    auto* rest = reinterpret_cast<std::byte*>(&peer.owed_header + 1) - head;
+    const iovec part =
+        head ? iovec{rest, head}
+             : iovec{const_cast<std::byte*>(kZeros), std::min(peer.owed, sizeof kZeros)};
     const std::size_t taken = peer.out->write({&part, 1});
     if (!taken) return false;
     peer.owed -= taken;
+    peer.owed_of_header -= head ? taken : 0;
   }
   return true;
 }

@@ -37,16 +37,21 @@ History::History(const Membership& self, std::uint64_t position)
 
 std::shared_ptr<History::Buffer> History::fill(std::shared_ptr<Buffer> reuse, const std::byte* from,
                                                std::size_t bytes) {
-  if (!reuse || reuse->capacity < bytes || reuse.use_count() > 1) {
+  const auto unread = [](const Buffer& buffer) {
+    return buffer.readers.load(std::memory_order_acquire) == 0;
+  };
+  if (!reuse || reuse->capacity < bytes || !unread(*reuse)) {
     const auto fits = std::find_if(spare_.begin(), spare_.end(), [&](const auto& buffer) {
-      return buffer->capacity >= bytes && buffer->capacity / 4 <= bytes && buffer.use_count() == 1;
+      return buffer->capacity >= bytes && buffer->capacity / 4 <= bytes && unread(*buffer);
     });
     if (reuse) counters_.kept_bytes -= reuse->bytes;
     if (fits != spare_.end()) {
       reuse = std::move(*fits);
       spare_.erase(fits);
     } else {
-      reuse = std::make_shared<Buffer>(std::make_unique_for_overwrite<std::byte[]>(bytes), bytes);
+      reuse = std::make_shared<Buffer>();
+      reuse->data = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      reuse->capacity = bytes;
     }
     reuse->bytes = 0;
   }
@@ -63,9 +68,14 @@ void History::drop(std::shared_ptr<Buffer> buffer) {
   if (spare_.size() > kSpareBuffers) spare_.erase(spare_.begin());
 }
 
-std::uint64_t History::begin() {
+std::uint64_t History::next_sequence() const {
   const std::scoped_lock lock(mutex_);
-  return ++counters_.entered;
+  return counters_.entered + 1;
+}
+
+void History::begin(std::uint64_t sequence) {
+  const std::scoped_lock lock(mutex_);
+  counters_.entered = sequence;
 }
 
 void History::complete(std::uint64_t sequence) {
@@ -81,6 +91,8 @@ void History::count_batch() {
 
 Buffers History::keep(std::uint64_t sequence, const Operation& operation, Ring ring) {
   const std::scoped_lock lock(mutex_);
+  // Both under one lock: what was begun and is not kept is taken for gone.
+  counters_.entered = sequence;
   Kept& kept = kept_[sequence];
   kept.operation = operation, kept.ranks = ring.size;
   const std::size_t bytes = input_bytes(operation, ring);
@@ -216,7 +228,8 @@ Standing History::find(const Question& question, std::shared_ptr<Buffer>* found)
   if (kept == kept_.end())
     return question.sequence > counters_.entered ? Standing::kNotYet : Standing::kGone;
   *found = question.verb == Verb::kOutput ? kept->second.output : kept->second.input;
-  return *found ? Standing::kHere : Standing::kGone;
+  if (*found) return Standing::kHere;
+  return question.sequence > counters_.done ? Standing::kNotYet : Standing::kGone;
 }
 
 Answer History::answer(const Question& question, std::shared_ptr<const void>* owner,
@@ -246,7 +259,7 @@ Answer History::answer(const Question& question, std::shared_ptr<const void>* ow
   if (question.bytes > found->bytes || question.offset > found->bytes - question.bytes)
     return answer.standing = Standing::kGone, answer;
   *payload = {found->data.get() + question.offset, question.bytes};
-  *owner = found;
+  *owner = std::make_shared<Reader>(found);
   if (question.verb == Verb::kMessage) return answer;
   const Kept& kept = kept_[question.sequence];
   answer.ranks = static_cast<std::uint32_t>(kept.ranks);

@@ -4,6 +4,7 @@
 #ifndef FLEXCCL_CORE_HISTORY_H_
 #define FLEXCCL_CORE_HISTORY_H_
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,10 +28,11 @@ class History final : public Responder {
   Answer answer(const Question& question, std::shared_ptr<const void>* owner,
                 std::span<const std::byte>* payload) override;
 
-  // Only counts: nothing is kept.
-  std::uint64_t begin();
+  std::uint64_t next_sequence() const;
+  // Only count: nothing is kept.
+  void begin(std::uint64_t sequence);
   void complete(std::uint64_t sequence);
-  // Returns where the operation finds its input in every attempt.
+  // Begins an operation, and returns where it finds its input in every attempt.
   Buffers keep(std::uint64_t sequence, const Operation& operation, Ring ring);
   void complete(std::uint64_t sequence, const Operation& operation, Ring ring);
   // Everybody has completed these.
@@ -62,6 +64,15 @@ class History final : public Responder {
   struct Buffer {
     std::unique_ptr<std::byte[]> data;
     std::size_t capacity = 0, bytes = 0;
+    std::atomic<int> readers = 0;  // of other ranks, now
+  };
+  // Counts a reader for as long as it lives.
+  struct Reader {
+    explicit Reader(std::shared_ptr<Buffer> of) : buffer(std::move(of)) { ++buffer->readers; }
+    ~Reader() { buffer->readers.fetch_sub(1, std::memory_order_release); }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+    const std::shared_ptr<Buffer> buffer;
   };
   struct Kept {
     Operation operation;

@@ -78,17 +78,18 @@ bool Runner::fetch_message(const PointToPoint& call, std::uint64_t index) {
 
 void Runner::exchange(std::vector<Message>& messages) {
   std::vector<PointToPoint> open;
-  std::vector<Message*> receives;
+  std::vector<Message*> receives, own;
   for (Message& message : messages) {
-    const bool own = message.call.peer == membership_.slot;
-    if (!message.done && !own) message.done = fetch_message(message.call, message.index);
+    const bool to_itself = message.call.peer == membership_.slot;
+    if (!message.done && !to_itself) message.done = fetch_message(message.call, message.index);
     if (message.done) continue;
     open.push_back(message.call);
-    if (own) message.done = true;
-    if (!own && !message.call.sends) receives.push_back(&message);
+    if (to_itself) own.push_back(&message);
+    if (!to_itself && !message.call.sends) receives.push_back(&message);
   }
   const auto schedule = point_to_point(by_position(open, membership_), membership_.ring());
   const auto note = [&] {
+    for (Message* message : own) message->done = true;
     for (std::size_t i = 0; i < receives.size(); ++i)
       if (engine_.received()[i]) {
         receives[i]->done = true;

@@ -48,7 +48,10 @@ void Runner::record(const Operation& operation, std::uint64_t sequence, Ring rin
 }
 
 void Runner::replay(const Operation& operation, std::uint64_t sequence, Ring ring) {
-  if (keeps_) history_->keep(sequence, operation, ring);
+  if (keeps_)
+    history_->keep(sequence, operation, ring);
+  else
+    history_->begin(sequence);
   const std::span<std::byte> output(operation.buffers.out, recorded_bytes(operation, ring));
   records_.replay(operation.op, std::span(&output, 1));
   if (output.empty() && output_bytes(operation, ring) && operation.buffers.in)

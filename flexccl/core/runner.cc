@@ -111,9 +111,10 @@ void Runner::run(const Make& make) {
   apply();
   const Ring first = membership_.ring();
   Operation operation = make(membership_);
-  const std::uint64_t sequence = history_->begin();
+  const std::uint64_t sequence = history_->next_sequence();
   if (records_.replaying()) return replay(operation, sequence, first);
   if (!keeps_) {
+    history_->begin(sequence);
     engine_.run(operation.schedule(first, operation.buffers), sequence);
     record(operation, sequence, first);
     history_->complete(sequence);
