@@ -263,6 +263,40 @@ TEST(memory_of_graphs) {
   CHECK_EQ(reserved, 0u);
 }
 
+// A box of 2 x 3 x 2 bytes out of one of 4 x 4 x 2, at once and as a node.
+TEST(boxes_are_copied_by_their_pitches) {
+  unsigned char source[32], result[12];
+  for (int i = 0; i < 32; ++i) source[i] = static_cast<unsigned char>(i);
+  void* device = nullptr;
+  CHECK_EQ(cudaMalloc(&device, 12), cudaSuccess);
+  cudaMemcpy3DParms box{};
+  box.srcPtr = {source, 4, 4, 4};
+  box.srcPos = {1, 1, 0};
+  box.dstPtr = {device, 2, 2, 3};
+  box.extent = {2, 3, 2};
+  box.kind = cudaMemcpyHostToDevice;
+  const auto check = [&](unsigned char first) {
+    CHECK_EQ(cudaMemcpy(result, device, 12, cudaMemcpyDeviceToHost), cudaSuccess);
+    CHECK_EQ(static_cast<int>(result[0]), static_cast<int>(first));
+    CHECK_EQ(static_cast<int>(result[3]), 10);
+    CHECK_EQ(static_cast<int>(result[6]), 21);
+    CHECK_EQ(static_cast<int>(result[11]), 30);
+  };
+  CHECK_EQ(cudaMemcpy3D(&box), cudaSuccess);
+  check(5);
+  cudaGraph_t graph = new_graph();
+  cudaGraphNode_t node;
+  CHECK_EQ(cudaGraphAddMemcpyNode(&node, graph, nullptr, 0, &box), cudaSuccess);
+  cudaMemcpy3DParms read{};
+  CHECK_EQ(cudaGraphMemcpyNodeGetParams(node, &read), cudaSuccess);
+  CHECK(read.srcPtr.ptr == source + 5 && read.srcPtr.ysize == 4 && read.extent.depth == 2);
+  source[5] = 77;
+  run(instantiate(graph), stream());
+  check(77);
+  box.extent.height = 0;
+  CHECK_EQ(cudaGraphAddMemcpyNode(&node, graph, nullptr, 0, &box), cudaErrorInvalidValue);
+}
+
 TEST(driver_calls_see_the_same_graphs) {
   int* target = device_int();
   cudaStream_t s = stream();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import tempfile
 from collections.abc import Callable
@@ -137,6 +138,48 @@ def errors() -> None:
     assert x.sum().item() == 4
 
 
+class KernelParams(ctypes.Structure):
+    """cudaKernelNodeParams."""
+
+    _fields_ = [
+        ("func", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("arguments", ctypes.c_void_p),
+        ("extra", ctypes.c_void_p),
+    ]
+
+
+def parameters() -> None:
+    """Kernel nodes: what they launch can be read, given to another node, and switched off."""
+    cuda = ctypes.CDLL(None)
+    x, y = torch.zeros(64, device="cuda"), torch.zeros(64, device="cuda")
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph):
+        x.add_(1)
+        y.add_(1)
+    graph.instantiate()
+    raw, launch = ctypes.c_void_p(graph.raw_cuda_graph()), graph.raw_cuda_graph_exec()
+    nodes, count = (ctypes.c_void_p * 8)(), ctypes.c_size_t(8)
+    assert cuda.cudaGraphGetNodes(raw, nodes, ctypes.byref(count)) == 0
+    assert count.value == 2
+    first, second = ctypes.c_void_p(nodes[0]), ctypes.c_void_p(nodes[1])
+    params = KernelParams()
+    assert cuda.cudaGraphKernelNodeGetParams(first, ctypes.byref(params)) == 0
+    assert params.block[0] > 0
+    pointer = ctypes.c_void_p(launch)
+    assert cuda.cudaGraphExecKernelNodeSetParams(pointer, second, ctypes.byref(params)) == 0
+    graph.replay()
+    assert (x[5].item(), y[5].item()) == (2, 0)
+    assert cuda.cudaGraphNodeSetEnabled(pointer, first, 0) == 0
+    graph.replay()
+    assert (x[5].item(), y[5].item()) == (3, 0)
+    params.block[0] = 4096
+    assert cuda.cudaGraphKernelNodeSetParams(first, ctypes.byref(params)) == 9
+    assert cuda.cudaGetLastError() == 9
+
+
 def dump() -> None:
     """The debug print names the kernels."""
     x = torch.ones(4, device="cuda")
@@ -178,5 +221,6 @@ else:
     if "pool" not in sys.argv:
         side_streams()
         errors()
+        parameters()
         dump()
 print("ok")
