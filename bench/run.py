@@ -10,11 +10,12 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-from training import BIN, MODES, ROOT, Training, spread, train
+from training import BIN, MODES, ROOT, TRAIN, Training, spread, train
 
 NATIVE_BENCHES = ("ring_bench", "exec_bench")
 
@@ -97,6 +98,39 @@ def training(steps: int, rounds: int) -> bool:
     return True
 
 
+def kernel_rate(threads: int, steps: int) -> float | None:
+    """Return million warp instructions per second of kernel time of the GPT, launch cost included."""
+    how = [str(BIN / "pyft"), "run", "--gpus", "soft:1", "--direct", "--"]
+    done = subprocess.run(
+        [*how, sys.executable, TRAIN, "--steps", str(steps)],
+        env={**os.environ, "SOFTGPU_THREADS": str(threads), "SOFTGPU_PROFILE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    total = re.search(r"([\d.]+)  all kernels$", done.stderr, re.MULTILINE)
+    if done.returncode or not total:
+        print(
+            f"bench: training with SOFTGPU_PROFILE ended with [{done.returncode}]", file=sys.stderr
+        )
+        return None
+    return float(total.group(1))
+
+
+def kernels(steps: int, rounds: int, cores: int) -> bool:
+    title("the GPT's kernels, million warp instructions per second of kernel time")
+    rates: dict[int, list[float]] = {threads: [] for threads in sorted({1, cores})}
+    for _ in range(rounds):
+        for threads, found in rates.items():
+            rate = kernel_rate(threads, steps)
+            if rate is None:
+                return False
+            found.append(rate)
+    for threads, found in rates.items():
+        print(f"  SOFTGPU_THREADS={threads:<3} {spread(found)}")
+    return True
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=12)
@@ -108,6 +142,7 @@ def main() -> None:
         f"{platform.machine()}, {cores} cores, Linux {platform.release()}; median (min to max, n)"
     )
     good = [native_benches(), micro(rounds), training(steps, rounds)]
+    good.append(kernels(steps, rounds, min(cores, 8)))
     sys.exit(0 if all(good) else 1)
 
 

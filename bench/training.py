@@ -64,6 +64,8 @@ def train(
     """Run to the end; `on_step` is called as the steps are printed."""
     result = Training(mode)
     environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    # CPU and soft GPU are compared with the same number of threads.
+    environment.setdefault("SOFTGPU_THREADS", environment["OMP_NUM_THREADS"])
     if mode == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as folder:

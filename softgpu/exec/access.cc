@@ -106,28 +106,27 @@ Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint3
   const bool wide = in->flags & kWideAddress && space <= Space::kGeneric;
   const bool narrow_space = space > Space::kGeneric;
   const uint32_t scale = narrow_space ? in->imm : 0;
-  const auto first = static_cast<uint32_t>(first_lane(exec));
-  const uint32_t low = a->lane[first] << scale;
-  const uint32_t start = low - first * size;
-  uint32_t same = kFull;
-  if (wide) same = test([&](int h) { return load(a + 1, h) == a[1].lane[first]; });
-  if ((same & exec) != exec) return Pattern::kScattered;
-
+  const auto first = static_cast<uint32_t>(first_lane(exec)),
+             last = static_cast<uint32_t>(std::bit_width(exec) - 1);
+  // The first and the last lane tell which pattern is possible; then all are looked at.
+  const uint32_t low = a->lane[first] << scale, distance = (a->lane[last] << scale) - low;
+  const bool sequence = distance && distance == (last - first) * size;
+  if (distance && !sequence) return Pattern::kScattered;
+  const uint32_t start = sequence ? low - first * size : low;
+  if (sequence && (low < first * size || start > kFull - kLanes * size)) {
+    return Pattern::kScattered;  // wraps
+  }
+  const VU step = lane_index() * (sequence ? size : 0);
+  uint32_t fit = test([&](int h) {
+    return load(a, h) << scale == step + (start + (sequence ? kHalf * size * h : 0));
+  });
+  if (wide) fit &= test([&](int h) { return load(a + 1, h) == a[1].lane[first]; });
+  if ((fit & exec) != exec) return Pattern::kScattered;
   const uint64_t add = narrow_space ? source(w, in->b)->lane[0] + static_cast<uint32_t>(in->offset)
                                     : uniform_base(in, w) + static_cast<uint64_t>(in->offset);
   const uint64_t high = wide ? uint64_t{a[1].lane[first]} << 32 : 0;
-  const VU step = lane_index() * size;
-  const bool wraps = low < first * size || start > kFull - kLanes * size;
-  const uint32_t sequence =
-      test([&](int h) { return load(a, h) << scale == step + (start + kHalf * size * h); });
-  if ((sequence & exec) == exec && !wraps) {
-    *base = narrow_space ? static_cast<uint32_t>(start + add) : (high | start) + add;
-    return Pattern::kSequence;
-  }
-  const uint32_t equal = test([&](int h) { return load(a, h) << scale == low; });
-  if ((equal & exec) != exec) return Pattern::kScattered;
-  *base = narrow_space ? static_cast<uint32_t>(low + add) : (high | low) + add;
-  return Pattern::kSame;
+  *base = narrow_space ? static_cast<uint32_t>(start + add) : (high | start) + add;
+  return sequence ? Pattern::kSequence : Pattern::kSame;
 }
 
 // The same without telling a tracker.

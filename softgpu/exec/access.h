@@ -54,8 +54,9 @@ Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint3
 uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
                      uint32_t alignment);
 
-// For scattered lanes in one mapped range: lane i of `exec` accesses the result + offsets[i], and the
-// offsets of other lanes are 0. Null if the slow path has to decide (a bad access, several windows, more than 2 GiB apart).
+// For scattered lanes in one mapped range: lane i of `exec` accesses the result + offsets[i], and
+// the offsets of other lanes are 0. Null if the slow path has to decide (a bad access, several
+// windows, more than 2 GiB apart).
 uint8_t* locate_scattered(const Inst* in, Warp* w, Space space, uint32_t exec, uint32_t bytes,
                           Row* offsets);
 

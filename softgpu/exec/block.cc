@@ -143,8 +143,8 @@ bool run_block_round(Block* block) {
     for (Warp& warp : block->warps) {
       if (warp.done()) continue;
       const int lane = first_lane(warp.live);
-      fault(warp.parked_pc[lane] - 1, &warp, FaultKind::kLaunchTimeout, lane,
-            "all threads wait for each other");
+      fault(&block->state->program->code[warp.parked_at.lane[lane]] - 1, &warp,
+            FaultKind::kLaunchTimeout, lane, "all threads wait for each other");
       break;
     }
     return true;

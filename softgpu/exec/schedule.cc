@@ -20,14 +20,9 @@ void push_group(Warp* warp, uint32_t mask, const Inst* pc) {
   warp->runnable[warp->runnable_count++] = {mask, pc};
 }
 
-// Lanes of `among` whose entry equals that of lane `first`.
-template <class T>
-static uint32_t same_as(const std::array<T, kLanes>& entries, int first, uint32_t among) {
-  uint32_t same = 0;
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    same |= static_cast<uint32_t>(entries[i] == entries[static_cast<size_t>(first)]) << i;
-  }
-  return same & among;
+// Lanes of `among` whose entry is `value`.
+static uint32_t lanes_with(const Row& entries, uint32_t value, uint32_t among) {
+  return among & test([&](int h) { return load(&entries, h) == value; });
 }
 
 // Lanes at one barrier register with one set of participants wait together. Others may wait there
@@ -38,12 +33,12 @@ static uint32_t ready_at_bsync(const Warp* warp) {
   uint32_t ready = 0;
   while (waiting) {
     const int first = first_lane(waiting);
-    const Row& participants = warp->rows[kBarrierRows + warp->parked_arg[first]];
+    const uint32_t barrier = warp->parked_arg.lane[first];
+    const Row& participants = warp->rows[kBarrierRows + barrier];
     const uint32_t wanted = participants.lane[first] & warp->live;
-    uint32_t here = 0;
-    for_lanes(same_as(warp->parked_arg, first, waiting), [&](int lane) {
-      if ((participants.lane[lane] & warp->live) == wanted) here |= 1u << lane;
-    });
+    const uint32_t agree =
+        test([&](int h) { return (load(&participants, h) & warp->live) == wanted; });
+    const uint32_t here = lanes_with(warp->parked_arg, barrier, waiting) & agree;
     if (!(wanted & ~here)) ready |= here;
     waiting &= ~here;
   }
@@ -54,17 +49,18 @@ static uint32_t ready_at_warpsync(const Warp* warp) {
   const uint32_t waiting = warp->parked[static_cast<int>(Parked::kWarpsync)];
   uint32_t ready = 0;
   for_lanes(waiting, [&](int lane) {
-    if (!(warp->parked_arg[lane] & warp->live & ~waiting)) ready |= 1u << lane;
+    if (!(warp->parked_arg.lane[lane] & warp->live & ~waiting)) ready |= 1u << lane;
   });
   return ready;
 }
 
 void unpark(Warp* warp, uint32_t lanes, Parked why) {
   warp->parked[static_cast<int>(why)] &= ~lanes;
+  const Inst* code = warp->block->state->program->code.data();
   while (lanes) {
-    const int first = first_lane(lanes);
-    const uint32_t together = same_as(warp->parked_pc, first, lanes);
-    push_group(warp, together, warp->parked_pc[first]);
+    const uint32_t at = warp->parked_at.lane[first_lane(lanes)];
+    const uint32_t together = lanes_with(warp->parked_at, at, lanes);
+    push_group(warp, together, code + at);
     lanes &= ~together;
   }
 }
@@ -90,10 +86,9 @@ const Inst* next_group(Warp* warp) {
 
 void park(const Inst* in, Warp* warp, uint32_t exec, Parked why, uint32_t arg) {
   warp->parked[static_cast<int>(why)] |= exec;
-  for_lanes(exec, [&](int lane) {
-    warp->parked_pc[lane] = in + 1;
-    warp->parked_arg[lane] = arg;
-  });
+  const auto at = static_cast<uint32_t>(in + 1 - warp->block->state->program->code.data());
+  write(&warp->parked_at, exec, [&](int) { return splat(at); });
+  write(&warp->parked_arg, exec, [&](int) { return splat(arg); });
 }
 
 const Inst* leave(const Inst* in, Warp* warp, uint32_t exec) {
@@ -132,11 +127,8 @@ void try_release_barrier(Block* block, uint32_t id) {
   if (barrier.op == 2) result = barrier.count_true != 0;
   barrier = {};
   for (Warp& warp : block->warps) {
-    uint32_t lanes = 0;
-    for (uint32_t i = 0; i < kLanes; ++i) {
-      lanes |= static_cast<uint32_t>(warp.parked_arg[i] == id) << i;
-    }
-    lanes &= warp.parked[static_cast<int>(Parked::kBar)];
+    const uint32_t waiting = warp.parked[static_cast<int>(Parked::kBar)];
+    const uint32_t lanes = waiting ? lanes_with(warp.parked_arg, id, waiting) : 0;
     if (!lanes) continue;
     warp.bar_result = result;
     unpark(&warp, lanes, Parked::kBar);

@@ -67,8 +67,8 @@ struct Warp {
   std::array<Group, kLanes> runnable;  // in order of readiness
   uint32_t runnable_count = 0;
   std::array<uint32_t, 4> parked{};  // lanes by Parked
-  std::array<const Inst*, kLanes> parked_pc{};
-  std::array<uint32_t, kLanes> parked_arg{};  // B register, WARPSYNC mask or barrier number
+  Row parked_at{};                   // instruction to go on at, as an index
+  Row parked_arg{};                  // B register, WARPSYNC mask or barrier number
 
   bool done() const { return live == 0; }
   bool can_run() const { return runnable_count != 0; }
