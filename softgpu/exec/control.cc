@@ -44,7 +44,8 @@ static const Inst* jump_each(const Inst* in, Warp* w, uint32_t taken, uint64_t a
         taken & test([&](int h) { return (load(a, h) == low) & (load(a + 1, h) == high); });
     const uint64_t pc = add + (low | uint64_t{high} << 32);
     const uint64_t n = pc / kInstrBytes;
-    if (pc % kInstrBytes || n + 1 >= program.code.size()) {
+    const bool null = !add && !pc;  // a null function; the kernel's first instruction lies there
+    if (null || pc % kInstrBytes || n + 1 >= program.code.size()) {
       return fault(in, w, FaultKind::kIllegalInstruction, lane,
                    "jump to [" + std::to_string(pc) + "]");
     }
