@@ -19,7 +19,8 @@ struct Arguments {
 
 OpDescriptor check(const Arguments& call, const Communicator& communicator) {
   const std::size_t element = element_size(call.dtype);
-  const Membership self = communicator.membership();
+  const auto view = communicator.view();
+  const Membership& self = *view;
   const int n = self.ring().size;
   if (!communicator.ready())
     fail(ncclInvalidUsage, "flexccl: a new rank has to call ncclCommSetupNewRank first");
@@ -103,7 +104,7 @@ ncclResult_t reducing(const Arguments& call, ncclRedOp_t op, ncclComm_t comm, cu
   return guarded([&] {
     const auto communicator = live(comm);
     Arguments checked = call;
-    checked.needs_out = call.needs_out || communicator->membership().slot == call.root;
+    checked.needs_out = call.needs_out || communicator->view()->slot == call.root;
     OpDescriptor descriptor = check(checked, *communicator);
     const Operator with = find_operator(op, call.dtype, *communicator);
     descriptor.redop = with.name;
@@ -122,7 +123,7 @@ ncclResult_t reducing(const Arguments& call, ncclRedOp_t op, ncclComm_t comm, cu
 ncclResult_t moving(Arguments call, ncclComm_t comm, cudaStream_t stream, MoveAlgorithm algorithm) {
   return guarded([&] {
     const auto communicator = live(comm);
-    const bool is_root = communicator->membership().slot == call.root;
+    const bool is_root = communicator->view()->slot == call.root;
     if (call.collective == Collective::kGather) call.needs_out = is_root;
     if (call.collective == Collective::kScatter || call.collective == Collective::kBroadcast)
       call.needs_in = is_root;

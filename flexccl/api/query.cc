@@ -61,14 +61,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
   return guarded([&] {
     require(count, "count");
-    *count = live(comm)->membership().ring().size;
+    *count = live(comm)->view()->ring().size;
   });
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
   return guarded([&] {
     require(rank, "rank");
-    *rank = live(comm)->membership().slot;
+    *rank = live(comm)->view()->slot;
   });
 }
 

@@ -35,6 +35,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ~Communicator();
 
   Membership membership() const { return runner_.membership(); }
+  std::shared_ptr<const Membership> view() const { return runner_.view(); }
 
   // Queues a task; it runs in stream order, or in this communicator's thread.
   void submit(cudaStream_t stream, Task task);

@@ -9,6 +9,8 @@ namespace flexccl {
 namespace {
 
 constexpr std::chrono::milliseconds kAskAgain(1);
+// A new rank's neighbours mostly take it within a millisecond, and everybody waits for it.
+constexpr std::chrono::microseconds kAskSoon(50), kAskSeldom(2000);
 constexpr std::uint64_t kAnswerMs = 3000;
 constexpr std::size_t kPieceBytes = 4 << 20;  // between two looks whether there is a repair
 
@@ -39,7 +41,9 @@ Address Runner::locate(int slot) {
   if (membership_.address(slot).port) return membership_.address(slot);
   const Address found = find_address(membership_, slot);
   const std::scoped_lock lock(mutex_);
-  return membership_.addresses[static_cast<std::size_t>(slot)] = found;
+  membership_.addresses[static_cast<std::size_t>(slot)] = found;
+  published_ = std::make_shared<const Membership>(membership_);
+  return found;
 }
 
 Answer Runner::ask_slot(int slot, Question question, std::span<std::byte> to) {
@@ -63,14 +67,14 @@ void Runner::wait_for_epoch_of(int slot) {
   const Membership self = membership();
   const Address address = find_address(self, slot);
   const Deadline deadline = in_ms(self.timeout_ms);
-  for (;;) {
+  for (auto pause = kAskSoon;; pause = std::min(2 * pause, kAskSeldom)) {
     const Answer answer = status_of(slot, address);
     if (answer.epoch >= self.epoch) return;
     if (std::chrono::steady_clock::now() > deadline)
       fail(ncclRemoteError, "flexccl: rank [", self.slot, "] waited [", self.timeout_ms,
            "] ms for rank [", slot, "], which is still in epoch [", answer.epoch, "], not in [",
            self.epoch, "]");
-    std::this_thread::sleep_for(kAskAgain);
+    std::this_thread::sleep_for(pause);
   }
 }
 

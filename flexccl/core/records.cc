@@ -84,7 +84,7 @@ const Records::Record* Records::at(std::uint64_t offset) const {
   const auto* record = reinterpret_cast<const Record*>(place(offset));
   const std::uint64_t room = capacity_ - offset % capacity_;
   if (record->check != record->sum() || record->bytes > room || record->bytes < sizeof(Record) ||
-      record->pairs > header_->slots ||
+      record->bytes % kUnit || record->pairs > header_->slots || record->payload > record->bytes ||
       sizeof(Record) + record->pairs * sizeof(SlotPair) + record->payload > record->bytes)
     fail(ncclInvalidArgument, "flexccl: the record at [", offset, "] is damaged");
   return record;
@@ -152,6 +152,12 @@ std::pair<Standpoint, Standpoint> Records::adopt(std::span<std::byte> memory,
     fail(ncclInvalidUsage, "flexccl: rank [", owner.slot,
          "] was unrecorded when it ended: its records are not complete");
   const Base* from = base(header_->current & 1);
+  const std::uint64_t tail = header_->tail.load(std::memory_order_acquire);
+  if (from->head % kUnit || tail % kUnit || tail - from->head > capacity_) {
+    header_ = nullptr;
+    fail(ncclInvalidArgument, "flexccl: the records are damaged: they go from [", from->head,
+         "] to [", tail, "] in [", capacity_, "] bytes");
+  }
   if (operation < from->operation)
     fail(ncclInvalidUsage, "flexccl: operation [", operation,
          "] cannot be gone back to, the records begin after [", from->operation, "]");

@@ -9,6 +9,7 @@ namespace flexccl {
 
 Runner::Runner(const Membership& membership, std::uint64_t position)
     : membership_(membership),
+      published_(std::make_shared<const Membership>(membership)),
       history_(std::make_shared<History>(membership, position)),
       engine_(membership, history_, [this](int slot) { return locate(slot); }),
       keeps_(membership.repair_ms > 0),
@@ -22,9 +23,9 @@ Runner::~Runner() {
   if (keeps_) end_watch(this);
 }
 
-Membership Runner::membership() const {
+std::shared_ptr<const Membership> Runner::view() const {
   const std::scoped_lock lock(mutex_);
-  return membership_;
+  return published_;
 }
 
 std::optional<int> Runner::paused() const {
@@ -69,6 +70,7 @@ void Runner::apply() {
   }
   history_->fence(membership_);
   engine_.change(membership_, changed);
+  published_ = std::make_shared<const Membership>(membership_);
   answers_.clear();
   settled_ = false;
   pending_.clear();

@@ -40,7 +40,9 @@ class Runner {
   void abort();
   void close() { engine_.close(); }
 
-  Membership membership() const;
+  Membership membership() const { return *view(); }
+  // The same without a copy; it stays as it is when a repair comes.
+  std::shared_ptr<const Membership> view() const;
   Counters counters() const { return history_->counters(); }
   // The slot that a paused operation waits for, -1 when it cannot tell; nothing when none is
   // paused.
@@ -97,7 +99,8 @@ class Runner {
   std::mutex turn_;     // whoever holds it may use the engine
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  Membership membership_;
+  Membership membership_;  // of the holder of the turn
+  std::shared_ptr<const Membership> published_;
   std::vector<Change> pending_;
   std::optional<int> paused_;
   std::atomic<bool> aborted_ = false, has_pending_ = false;
