@@ -13,9 +13,9 @@ def spread(values: list[float], digits: int = 3) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Print a number without exponent, with at most three digits behind the point."""
+    """Print a number without exponent, with at most four digits behind the point."""
     before = math.floor(math.log10(abs(value))) + 1 if value else 1
-    return f"{value:.{min(max(digits - before, 0), 3)}f}"
+    return f"{value:.{min(max(digits - before, 0), 4)}f}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> None:

@@ -49,10 +49,7 @@ Engine::Engine(const Membership& membership, std::shared_ptr<Responder> responde
     : self_(membership),
       inbox_(std::make_shared<Inbox>(membership.epoch, std::move(responder))),
       locate_(std::move(locate)) {
-  for (int slot = 0; slot < self_.slots(); ++slot) {
-    peers_.push_back(std::make_unique<Peer>());
-    peers_.back()->slot = slot;
-  }
+  peers_.resize(static_cast<std::size_t>(self_.slots()));
   Endpoint::process().add({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.slot)},
                           inbox_);
 }
@@ -65,6 +62,7 @@ void Engine::close() {
   Endpoint::process().remove({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.slot)},
                              inbox_);
   for (auto& peer : peers_) {
+    if (!peer) continue;
     peer->out.reset();
     peer->in = nullptr;
   }
@@ -75,6 +73,7 @@ void Engine::change(const Membership& next, std::span<const int> changed) {
   interrupted_.store(false, std::memory_order_release);
   self_ = next;
   for (const auto& peer : peers_) {
+    if (!peer) continue;
     if (peer->sent) {  // the rest of the frame: zeros, which the other side drops
       peer->owed = sizeof peer->header + padded(peer->header.bytes) - peer->sent;
       peer->owed_header = peer->header;
@@ -92,15 +91,24 @@ void Engine::change(const Membership& next, std::span<const int> changed) {
   for (const int slot : changed) {
     auto& peer = peers_[static_cast<std::size_t>(slot)];
     std::erase(busy_, peer.get());
-    peer = std::make_unique<Peer>();
-    peer->slot = slot;
+    peer.reset();
     sources.push_back(static_cast<std::uint32_t>(slot));
   }
   inbox_->enter(self_.epoch, sources);
 }
 
 std::uint64_t Engine::done_at(int slot) const {
-  return peers_[static_cast<std::size_t>(slot)]->done;
+  const auto& peer = peers_[static_cast<std::size_t>(slot)];
+  return peer ? peer->done : 0;
+}
+
+Engine::Peer& Engine::peer_at(int slot) {
+  auto& peer = peers_[static_cast<std::size_t>(slot)];
+  if (!peer) {
+    peer = std::make_unique<Peer>();
+    peer->slot = slot;
+  }
+  return *peer;
 }
 
 void Engine::interrupt() {
@@ -136,7 +144,7 @@ void Engine::start(const Schedule& schedule) {
   }
   busy_.clear();
   const auto at = [this](int position) -> Peer& {
-    Peer& peer = *peers_[static_cast<std::size_t>(self_.slot_at(position))];
+    Peer& peer = peer_at(self_.slot_at(position));
     if (peer.sends.empty() && peer.receives.empty()) busy_.push_back(&peer);
     return peer;
   };

@@ -55,6 +55,7 @@ class Engine {
   struct Peer;
   void copy(const Schedule& schedule) const;
   void start(const Schedule& schedule);
+  Peer& peer_at(int slot);
   bool finished() const;
   bool advance_sends(Peer& peer);
   bool write_frame(Peer& peer, const Send& send);
@@ -75,8 +76,8 @@ class Engine {
 
   Membership self_;
   std::shared_ptr<Inbox> inbox_;
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> busy_;  // those of the running schedule
+  std::vector<std::unique_ptr<Peer>> peers_;  // by slot; null until there is something to say
+  std::vector<Peer*> busy_;                   // those of the running schedule
   Locate locate_;
   std::atomic<bool> aborted_ = false, interrupted_ = false;
   int suspect_ = -1;
