@@ -12,7 +12,9 @@
 #include <string>
 
 #include "core/device.h"
+#include "core/graph_memory.h"
 #include "core/memory.h"
+#include "core/memory_pool.h"
 #include "core/pointers.h"
 
 namespace softgpu {
@@ -118,12 +120,13 @@ int open_file(const IpcFile& file) {
 
 cudaError_t export_memory(uint64_t address, IpcMemory* memory) {
   const auto info = pointers().find(address);
-  if (!info || info->kind != PointerKind::kDevice || is_imported(info->base)) {
+  if (!info || info->kind != PointerKind::kDevice || is_imported(info->base) ||
+      pool_of(info->base) || find_graph_memory(info->base)) {
     return cudaErrorInvalidValue;
   }
   uint64_t base = 0, bytes = 0;
   if (!device(info->device).memory().pages_of(info->base, &base, &bytes)) {
-    return cudaErrorInvalidValue;  // of a pool, a graph or a virtual mapping
+    return cudaErrorInvalidValue;  // a virtual mapping
   }
   int fd = -1;
   {

@@ -69,6 +69,10 @@ def test_processes_share_tensors() -> None:
     assert run("share.py").stdout.strip() == "ok"
 
 
+def test_ipc_handles() -> None:
+    assert run("ipc_handles.py").stdout.strip() == "ok"
+
+
 @pytest.mark.parametrize("devices", [1, 8])
 def test_idle_devices_cost_little_memory(devices: int) -> None:
     done = run("idle.py", str(devices), SOFTGPU_DEVICES=str(devices))
