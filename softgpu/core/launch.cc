@@ -21,7 +21,8 @@ cudaError_t check_launch(const Launch& launch) {
     return cudaErrorInvalidConfiguration;
   }
   const uint64_t registers = round_up(kernel.register_count, 8) * round_up(block.count(), 32);
-  if (block.count() > kernel.max_threads || registers > kRegistersPerSm) {
+  if (block.count() > kernel.max_threads || registers > kRegistersPerSm ||
+      kernel.local_bytes > kMaxLocalBytes) {
     return cudaErrorLaunchOutOfResources;
   }
   if (launch.dynamic_shared_bytes > kernel.max_dynamic_shared_bytes) return cudaErrorInvalidValue;

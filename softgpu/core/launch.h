@@ -18,6 +18,7 @@ inline constexpr uint32_t kSharedPerSm = 64 * 1024;
 inline constexpr uint32_t kRegistersPerSm = 64 * 1024;
 inline constexpr uint32_t kThreadsPerSm = 1024;
 inline constexpr uint32_t kBlocksPerSm = 16;
+inline constexpr uint32_t kMaxLocalBytes = 512 * 1024;  // per thread
 
 cudaError_t check_launch(const Launch& launch);
 cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, const Function& function,
