@@ -3,6 +3,7 @@
 #include "api/support.h"
 #include "core/capture.h"
 #include "core/config.h"
+#include "core/limits.h"
 #include "core/memory_pool.h"
 
 namespace api = softgpu::api;
@@ -10,7 +11,7 @@ using softgpu::Device;
 
 namespace {
 
-// Limits are stored and told back; the executor has its own.
+// Limits are stored and told back. Stack and heap size are obeyed, the heap's until its first use.
 size_t& limit_slot(cudaLimit limit) {
   static size_t slots[16] = {1024, 1 << 20, 8 << 20, 2, 2048, 128};
   return slots[static_cast<unsigned>(limit) % 16];
@@ -110,6 +111,8 @@ SOFTGPU_API cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
 
 SOFTGPU_API cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
   limit_slot(limit) = value;
+  if (limit == cudaLimitStackSize) softgpu::limits().stack_bytes = value;
+  if (limit == cudaLimitMallocHeapSize) softgpu::limits().heap_bytes = value;
   return cudaSuccess;
 }
 

@@ -60,12 +60,20 @@ inline constexpr uint64_t kSyscallAssertfail = kSyscallFirst + 0x20;
 inline constexpr uint64_t kSyscallMalloc = kSyscallFirst + 0x30;
 inline constexpr uint64_t kSyscallFree = kSyscallFirst + 0x40;
 
+// Device memory that malloc of kernels hands out.
+struct DeviceHeap {
+  uint64_t address = 0, bytes = 0;
+};
+
 struct Launch {
   const Kernel* kernel = nullptr;
   Dim3 grid, block;
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> params;  // kernel->param_bytes packed bytes
   bool cooperative = false;     // all blocks resident: blocks take turns
+  uint32_t stack_bytes = 0;     // cudaLimitStackSize
+  int device = 0;
+  DeviceHeap (*heap)(int device) = nullptr;  // asked when a kernel calls malloc or free
 };
 
 enum class FaultKind : uint16_t {

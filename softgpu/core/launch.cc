@@ -6,6 +6,7 @@
 #include "core/config.h"
 #include "core/device.h"
 #include "core/fault_injection.h"
+#include "core/limits.h"
 #include "core/pointers.h"
 #include "core/profile.h"
 
@@ -40,6 +41,8 @@ cudaError_t check_launch(const Launch& launch) {
 
 namespace {
 
+constexpr uint64_t kMostStack = 512 * 1024;  // of a thread: the hardware's limit of local memory
+
 Fault run_counted(const Launch& launch, Device& owner) {
   LaunchStats stats;
   const uint64_t begin = host_time_ns();
@@ -55,6 +58,9 @@ Fault run_counted(const Launch& launch, Device& owner) {
 cudaError_t enqueue_launch(const std::shared_ptr<Stream>& stream, const Function& function,
                            Launch launch) {
   if (const cudaError_t bad = check_launch(launch); bad != cudaSuccess) return bad;
+  launch.stack_bytes = static_cast<uint32_t>(std::min(limits().stack_bytes.load(), kMostStack));
+  launch.device = stream->device;
+  launch.heap = device_heap;
   return perform(stream, KernelOperation{std::make_shared<const Launch>(std::move(launch)),
                                          &function, stream->device, stream->priority});
 }

@@ -25,7 +25,7 @@ enum Bank0 : uint32_t {
   kGridWorkspaceHi = 0x8c,
   kMultiprocessors = 0x10c,
 };
-constexpr uint32_t kMinLocalBytes = 1024;  // cudaLimitStackSize: recursion has no static bound
+constexpr uint32_t kMinLocalBytes = 1024;  // recursion has no static bound
 constexpr size_t kWorkspaceBytes = 256;    // barrier words of a cooperative grid
 
 template <class T>
@@ -140,7 +140,8 @@ Fault run_kernel(const Launch& launch, AddressSpace& memory, LaunchStats* stats)
   state.threads = static_cast<uint32_t>(threads);
   state.warps = (state.threads + kLanes - 1) / kLanes;
   state.shared_bytes = kernel.static_shared_bytes + launch.dynamic_shared_bytes;
-  state.local_bytes = (std::max(kernel.local_bytes, kMinLocalBytes) + 15) & ~15u;
+  state.local_bytes =
+      (std::max({kernel.local_bytes, launch.stack_bytes, kMinLocalBytes}) + 15) & ~15u;
   std::vector<uint8_t> workspace;
   if (launch.cooperative) {
     workspace.assign(kWorkspaceBytes, 0);

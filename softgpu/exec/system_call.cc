@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "exec/access.h"
+#include "exec/heap.h"
 
 namespace softgpu::exec {
 
@@ -161,6 +162,29 @@ static bool call_assertfail(const Inst* in, Warp* w, int lane) {
   return false;
 }
 
+static DeviceHeap heap_of(const Warp* w) {
+  const Launch& launch = *w->block->state->launch;
+  return launch.heap ? launch.heap(launch.device) : DeviceHeap{};
+}
+
+static bool call_malloc(const Inst* in, Warp* w, int lane) {
+  const uint64_t address = heap_allocate(heap_of(w), argument_pair(in, w, lane, 0));
+  Row* result = dest(w, in->imm);
+  result[0].lane[lane] = static_cast<uint32_t>(address);
+  result[1].lane[lane] = static_cast<uint32_t>(address >> 32);
+  return true;
+}
+
+static bool call_free(const Inst* in, Warp* w, int lane) {
+  const uint64_t address = argument_pair(in, w, lane, 0);
+  if (!address || heap_free(heap_of(w), address)) return true;
+  char text[80];
+  std::snprintf(text, sizeof text, "free of address [0x%llx], which malloc has not given",
+                static_cast<unsigned long long>(address));
+  fault(in, w, FaultKind::kIllegalAddress, lane, text);
+  return false;
+}
+
 bool system_call(const Inst* in, Warp* w, int lane, uint64_t address) {
   if (w->block->tracker) {  // prints and failures have their order
     conflict(w);
@@ -168,12 +192,8 @@ bool system_call(const Inst* in, Warp* w, int lane, uint64_t address) {
   }
   if (address == kSyscallVprintf) return call_vprintf(in, w, lane);
   if (address == kSyscallAssertfail) return call_assertfail(in, w, lane);
-  if (address == kSyscallMalloc || address == kSyscallFree) {
-    const char* name = address == kSyscallMalloc ? "malloc" : "free";
-    fault(in, w, FaultKind::kIllegalInstruction, lane,
-          std::string("call of [") + name + "], which the soft GPU does not have");
-    return false;
-  }
+  if (address == kSyscallMalloc) return call_malloc(in, w, lane);
+  if (address == kSyscallFree) return call_free(in, w, lane);
   fault(in, w, FaultKind::kIllegalInstruction, lane,
         "call of an unknown function at [" + std::to_string(address) + "]");
   return false;

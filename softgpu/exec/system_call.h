@@ -1,4 +1,4 @@
-// The two functions kernels call outside their own text: vprintf and __assertfail.
+// The functions kernels call outside their own text: vprintf, __assertfail, malloc and free.
 #ifndef SOFTGPU_EXEC_SYSTEM_CALL_H_
 #define SOFTGPU_EXEC_SYSTEM_CALL_H_
 

@@ -17,7 +17,17 @@ def compile_and_run(program: Path, *arguments: str) -> str:
     if nvcc is None:
         pytest.skip("nvcc is not installed")
     subprocess.run(
-        [nvcc, "-std=c++17", "-arch=sm_75", "-cudart", "shared", "-o", str(program), *arguments],
+        [
+            nvcc,
+            "-std=c++17",
+            "--extended-lambda",
+            "-arch=sm_75",
+            "-cudart",
+            "shared",
+            "-o",
+            str(program),
+            *arguments,
+        ],
         check=True,
         capture_output=True,
     )
@@ -35,7 +45,11 @@ def compile_and_run(program: Path, *arguments: str) -> str:
 
 @pytest.mark.parametrize(
     ("source", "output"),
-    [("kernels", "hello 42 text 1.500 123456789012 x%"), ("more", "0 failures")],
+    [
+        ("kernels", "hello 42 text 1.500 123456789012 x%"),
+        ("more", "0 failures"),
+        ("language", "0 failures"),
+    ],
 )
 def test_cuda_kernels(source: str, output: str, tmp_path: Path) -> None:
     assert output in compile_and_run(tmp_path / source, str(HERE / f"cuda/{source}.cu"))
