@@ -48,21 +48,22 @@ def share(passed: int, failed: int) -> str:
 def table(folder: Path) -> str:
     """Return the summary of all types as Markdown, then what failed and what is unsupported.
 
-    The share leaves out what needs libraries that the soft GPU does not have; a cuBLAS call that is
+    Failures by rounding are among the failed ones. The share leaves out what needs libraries that the soft GPU does not have; a cuBLAS call that is
     refused counts as failed.
     """
     lines = [
-        "| type | passed | failed | unsupported | excluded | share that passes |",
-        "|---|---|---|---|---|---|",
+        "| type | passed | failed | by rounding | unsupported | excluded | share that passes |",
+        "|---|---|---|---|---|---|---|",
     ]
     details: list[str] = []
     for path in sorted(folder.glob("*.jsonl")):
         results = read(path)
         count = Counter(r["status"] for r in results.values())
         refused = sum(r["status"] == "unsupported" and ours(r) for r in results.values())
+        rounded = sum(bool(r.get("rounding")) for r in results.values())
         lines.append(
-            f"| {path.stem} | {count['passed']} | {count['failed']} | {count['unsupported']} "
-            f"| {count['excluded']} | {share(count['passed'], count['failed'] + refused)} |"
+            f"| {path.stem} | {count['passed']} | {count['failed']} | {rounded} "
+            f"| {count['unsupported']} | {count['excluded']} | {share(count['passed'], count['failed'] + refused)} |"
         )
         needs = Counter(library(r) for r in results.values() if r["status"] == "unsupported")
         if needs:
