@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "exec/patience.h"
+
 namespace softgpu::exec {
 
 // ---- order -------------------------------------------------------------------------------------
@@ -68,9 +70,6 @@ class Serial {
   }
 
  private:
-  // Long loops yield too: being patient costs nothing, and only waiting gains by others' turns.
-  static constexpr uint32_t kPatience = 16;
-
   void prepare(Block* block) {
     init_block(block, &state_);
     block->instructions = *instructions_;  // clocks go on

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "decode/instr.h"
+#include "exec/patience.h"
 #include "exec/warp.h"
 
 namespace softgpu::exec {
@@ -80,7 +81,8 @@ const Inst* next_group(Warp* warp) {
   --warp->runnable_count;
   for (uint32_t i = 0; i < warp->runnable_count; ++i) warp->runnable[i] = warp->runnable[i + 1];
   warp->active = group.mask;
-  warp->budget = kBranchBudget;
+  const bool waits = warp->block->yields >= kPatience;
+  warp->budget = waits ? kBranchBudget / 40 : kBranchBudget;
   return group.pc;
 }
 

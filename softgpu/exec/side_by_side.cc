@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "exec/dispatch.h"
+#include "exec/patience.h"
 #include "exec/team.h"
 
 namespace softgpu::exec {
@@ -37,11 +38,13 @@ struct Wave {
   std::atomic<uint64_t> instructions{0};
 };
 
-// True if the block has ended in peace.
+// True if the block has ended in peace. A block that seems to wait may do so for one that no thread
+// is going to start, which does not show as a conflict.
 bool run_block(Wave* wave, Block* block, uint64_t position) {
   start_block(block, wave->order.at(position));
   while (!run_block_round(block)) {
     if (wave->conflict.load(std::memory_order_relaxed)) return false;
+    if (block->yields >= 4 * kPatience) return false;
   }
   return !block->conflict && !block->fault;
 }

@@ -31,6 +31,10 @@ def compile_and_run(program: Path, *arguments: str) -> str:
         check=True,
         capture_output=True,
     )
+    return run_program(program)
+
+
+def run_program(program: Path) -> str:
     run = subprocess.run(
         [str(program)],
         env={**os.environ, "LD_PRELOAD": os.environ["SOFTGPU_LIBRARY"]},
@@ -66,3 +70,17 @@ def test_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTGPU_WATCHDOG", "1000000")
     out = compile_and_run(tmp_path / "endless", str(HERE / "cuda/endless.cu"))
     assert out == "cudaErrorLaunchTimeout\n"
+
+
+def test_blocks_that_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOFTGPU_THREADS", "1")
+    out = compile_and_run(tmp_path / "meet", str(HERE / "cuda/meet.cu"))
+    assert out.startswith("cudaSuccess ")
+    for threads in ("2", "3"):
+        monkeypatch.setenv("SOFTGPU_THREADS", threads)
+        assert run_program(tmp_path / "meet") == out
+    monkeypatch.setenv("SOFTGPU_BLOCK_SEED", "3")
+    shuffled = run_program(tmp_path / "meet")
+    assert shuffled.startswith("cudaSuccess ")
+    monkeypatch.setenv("SOFTGPU_THREADS", "1")
+    assert run_program(tmp_path / "meet") == shuffled
