@@ -353,3 +353,101 @@ def test_a_killed_process_is_an_error_of_its_peer() -> None:
     assert error is not None
     assert error.code is Result.REMOTE_ERROR
     comm.abort()
+
+
+def newcomer(comms: dict[int, Communicator], slot: int) -> tuple[Communicator, bytes]:
+    exported = min(comms.items())[1].export_info(slot)
+    return Communicator.init_new_node(exported, slot)
+
+
+def sums(comms: dict[int, Communicator]) -> set[int]:
+    """Return what an all-reduce of 10 to the power of each slot gives at all ranks."""
+    data = {slot: np.array([10**slot]) for slot in comms}
+    with flexccl.group():
+        for slot, comm in comms.items():
+            comm.all_reduce(data[slot])
+    return {value.item() for value in data.values()}
+
+
+def test_ranks_are_replaced_removed_and_added() -> None:
+    flexccl.set_reserved_slots(1)
+    try:
+        comms = dict(enumerate(flexccl.init_all(3)))
+    finally:
+        flexccl.set_reserved_slots(0)
+    assert sums(comms) == {111}
+    comms.pop(1).abort()
+    fresh, info = newcomer(comms, 1)
+    for comm in comms.values():
+        comm.replace_node(1, info)
+        comm.replace_node(1, info)  # twice is once
+    fresh.setup_new_rank()
+    comms[1] = fresh
+    assert sums(comms) == {111}
+    assert (fresh.rank, fresh.size, fresh.state().epoch) == (1, 3, 1)
+
+    comms.pop(0).abort()
+    for comm in comms.values():
+        comm.remove_node(0)
+    assert sums(comms) == {110}
+    assert [(c.rank, c.size, c.state().position) for _, c in sorted(comms.items())] == [
+        (1, 2, 0),
+        (2, 2, 1),
+    ]
+
+    fresh, info = newcomer(comms, 3)
+    for comm in comms.values():
+        comm.add_node(info)
+    fresh.setup_new_rank()
+    comms[3] = fresh
+    assert sums(comms) == {1110}
+    with pytest.raises(FlexcclError, match=r"rank \[0\]"):
+        fresh.broadcast(np.zeros(1), root=0)
+    state = fresh.state()
+    assert (state.epoch, state.slot, state.slots, state.nranks) == (3, 3, 4, 3)
+    for comm in comms.values():
+        comm.abort()
+
+
+def test_a_paused_operation_goes_on_with_the_new_rank() -> None:
+    flexccl.set_repair_ms(20_000)
+    try:
+        comms = dict(enumerate(flexccl.init_all(3)))
+    finally:
+        flexccl.set_repair_ms(0)
+    assert sums(comms) == {111}
+    data = {slot: np.array([10**slot]) for slot in range(3)}
+    comms[0].all_reduce(data[0], wait=False)
+    comms[2].all_reduce(data[2], wait=False)
+    comms.pop(1).abort()
+    fresh, info = newcomer(comms, 1)
+    for comm in comms.values():
+        comm.replace_node(1, info)
+    fresh.setup_new_rank()
+    fresh.all_reduce(data[1])
+    for comm in comms.values():
+        comm.synchronize()
+    assert [value.item() for value in data.values()] == [111] * 3
+    for comm in (*comms.values(), fresh):
+        comm.destroy()
+
+
+def test_records_answer_a_replay() -> None:
+    first, second = flexccl.init_all(2)
+    records = bytearray(1 << 16)
+    second.set_records(records)
+    comms = {0: first, 1: second}
+    assert sums(comms) == {11}
+    assert second.state().recorded == 1
+    assert 0 < second.state().record_bytes <= second.state().record_budget <= len(records)
+    second.abort()
+    fresh, info = Communicator.init_new_node(first.export_info(1), 1)
+    fresh.replay(0, records)
+    first.replace_node(1, info)
+    fresh.setup_new_rank()
+    repeated = np.array([10])
+    fresh.all_reduce(repeated)  # only this rank calls: the result is its predecessor's
+    assert repeated.item() == 11
+    assert sums({0: first, 1: fresh}) == {11}
+    for comm in (first, fresh):
+        comm.destroy()
