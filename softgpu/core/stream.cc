@@ -34,7 +34,7 @@ thread_local bool on_callback_thread = false;
 // Of one stream; a real device's queue holds about as many.
 constexpr size_t kMaxWorks = 1024;
 constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
-constexpr auto kStallTime = std::chrono::milliseconds(100);
+constexpr auto kStallTime = std::chrono::milliseconds(500);
 constexpr auto kPollInterval = std::chrono::microseconds(50);
 
 }  // namespace
