@@ -31,6 +31,8 @@ class Printer {
   void kernel(const char* name, uint64_t value) { handle(name, "kernel", value); }
   void cublas(const char* name, uint64_t value) { handle(name, "cublas", value); }
   void comm(const char* name, uint64_t value) { handle(name, "comm", value); }
+  void graph(const char* name, uint64_t value) { handle(name, "graph", value); }
+  void graph_exec(const char* name, uint64_t value) { handle(name, "graph_exec", value); }
   void blas(const char* name, const BlasState& state);
   void scalar(const char* name, const Scalar& value);
   void result(const char* name, uint64_t value) { device_ptr(name, value); }

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "api/commands.h"
+#include "client/capture.h"
 
 namespace pyft::client {
 namespace {
@@ -120,7 +121,11 @@ cudaError_t copy(uint64_t dst, uint64_t src, size_t bytes, cudaStream_t handle, 
     stream = &owner->null_stream();
     blocking = true;
   }
-  if (to != Place::kDevice && from != Place::kDevice) return host_copy(*stream, dst, src, bytes);
+  // A graph reads its sources again at every launch: pageable memory is not in the server's reach.
+  const bool pageable = to == Place::kPageable || from == Place::kPageable;
+  const bool on_host = to != Place::kDevice && from != Place::kDevice;
+  if (stream->capture.load() && (blocking || pageable || on_host)) return check_wait(*stream);
+  if (on_host) return host_copy(*stream, dst, src, bytes);
   if (from == Place::kPageable)
     return write_device(*stream, dst, reinterpret_cast<const std::byte*>(src), bytes);
   if (to == Place::kPageable)

@@ -90,6 +90,11 @@ cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload) {
     return error;
   if (ring::in_forked_child()) [[unlikely]]
     return cudaErrorInitializationError;
+  if (captures.load(std::memory_order_relaxed)) [[unlikely]] {
+    Reply reply;
+    const cudaError_t error = this->call(call, body, &reply, tail, payload);
+    return error != cudaSuccess ? error : static_cast<cudaError_t>(reply.code);
+  }
   auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
                              entry_flags(static_cast<Call>(call)), payload.size());
   if (!entry.ok()) return fail(entry.status());
@@ -235,6 +240,8 @@ cudaError_t Device::synchronize_all() {
     const std::lock_guard lock(stream_mutex_);
     streams = streams_;
   }
+  // What a capture has written down is no work yet.
+  std::erase_if(streams, [](const Stream* stream) { return stream->capture.load() != 0; });
   for (Stream* stream : streams) {
     uint64_t value = 0;  // fence all of them before waiting for the first
     if (const cudaError_t error = fence(*stream, &value); error != cudaSuccess) return error;

@@ -93,7 +93,8 @@ class Device {
   void add_global(uint64_t address, uint64_t bytes);
   bool has_global(uint64_t address);
 
-  std::mutex memory_mutex;  // guards the two windows
+  std::atomic<int> captures{0};  // under way on streams of this device
+  std::mutex memory_mutex;       // guards the two windows
   Window memory;
   Window pinned;
   std::mutex bounce_mutex;  // one pageable device-to-host copy at a time

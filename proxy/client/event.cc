@@ -1,6 +1,6 @@
 #include "api/commands.h"
+#include "client/capture.h"
 #include "client/handles.h"
-#include "client/stream.h"
 
 namespace pyft::client {
 
@@ -42,6 +42,12 @@ cudaError_t record_event(cudaEvent_t event_handle, cudaStream_t stream_handle) {
   if (!stream) return error;
   Event* event = event_of(event_handle);
   if (!event || &event->device != &stream->device) return cudaErrorInvalidResourceHandle;
+  if (const uint64_t capture = stream->capture.load()) {
+    event->capture.store(capture);  // values 0: nothing is published, it is a point of the graph
+    return event->device.confirm(Call::cudaEventRecord,
+                                 cmd::cudaEventRecord{event->handle, stream->handle, 0, 0});
+  }
+  event->capture.store(0);
   const uint64_t value = event->device.next_value(event->word);
   uint64_t stream_value = 0;
   error = event->device.record(event->handle, *stream, value, &stream_value);
@@ -57,6 +63,7 @@ static void observe(Event& event, Record record) {
 cudaError_t query_event(cudaEvent_t handle) {
   Event* event = event_of(handle);
   if (!event) return usable() != cudaSuccess ? usable() : cudaErrorInvalidResourceHandle;
+  if (event->capture.load()) return cudaErrorCapturedEvent;
   Device& device = event->device;
   const Record record = event->recorded.load(std::memory_order_acquire);
   if (const cudaError_t error = device.health(); error != cudaSuccess) return error;
@@ -69,6 +76,7 @@ cudaError_t query_event(cudaEvent_t handle) {
 cudaError_t synchronize_event(cudaEvent_t handle) {
   Event* event = event_of(handle);
   if (!event) return usable() != cudaSuccess ? usable() : cudaErrorInvalidResourceHandle;
+  if (event->capture.load()) return cudaErrorCapturedEvent;
   const Record record = event->recorded.load(std::memory_order_acquire);
   if (!record.value) return event->device.health();
   const cudaError_t error = event->device.wait(record.word, record.value);

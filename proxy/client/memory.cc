@@ -1,7 +1,7 @@
 #include "client/memory.h"
 
 #include "api/commands.h"
-#include "client/stream.h"
+#include "client/capture.h"
 
 namespace pyft::client {
 
@@ -9,7 +9,8 @@ namespace pyft::client {
 // call waits for its code whenever a new granule must be mapped.
 cudaError_t allocate(size_t bytes, uint64_t* address) {
   *address = 0;
-  cudaError_t error;
+  cudaError_t error = check_unsafe_call();
+  if (error != cudaSuccess) return error;
   Device* device = attached(&error);
   if (!device) return error;
   if (bytes == 0) return cudaSuccess;
@@ -33,6 +34,7 @@ cudaError_t release(uint64_t address) {
   if (address == 0) return usable();
   Device* device = device_of_address(address);
   if (!device) return usable() != cudaSuccess ? usable() : cudaErrorInvalidValue;
+  if (const cudaError_t error = check_unsafe_call(); error != cudaSuccess) return error;
   if (const cudaError_t error = device->synchronize_all(); error != cudaSuccess) return error;
   const std::lock_guard lock(device->memory_mutex);
   Region unmap;
@@ -46,7 +48,8 @@ cudaError_t release(uint64_t address) {
 cudaError_t allocate_pinned(size_t bytes, unsigned flags, void** out) {
   if (!out) return cudaErrorInvalidValue;
   *out = nullptr;
-  cudaError_t error;
+  cudaError_t error = check_unsafe_call();
+  if (error != cudaSuccess) return error;
   Device* device = attached(&error);
   if (!device) return error;
   if (bytes == 0) return cudaSuccess;

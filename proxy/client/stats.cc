@@ -1,7 +1,7 @@
 // What the Python hooks call, and the counters they and the agent read.
 #include <cstring>
 
-#include "client/device.h"
+#include "client/capture.h"
 
 using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
@@ -21,14 +21,15 @@ int for_each_device(Use use) {
 }  // namespace
 
 // A cut on every attached device: what lies before it need not be replayed once it is committed.
-// Returns the number of devices where it failed.
+// Inside a stream capture there is none: what was captured is not done. Returns the number of
+// devices where it failed.
 PYFT_API int pyft_cut() {
-  return for_each_device([](Device& d) { return static_cast<bool>(d.cut()); });
+  return for_each_device([](Device& d) { return device_captures(d) || d.cut(); });
 }
 
 // Later entries wait until the last cut is safe.
 PYFT_API int pyft_gate() {
-  return for_each_device([](Device& d) { return static_cast<bool>(d.writer().gate()); });
+  return for_each_device([](Device& d) { return device_captures(d) || d.writer().gate(); });
 }
 
 // Text "name count\n" for every function called so far, then "total: …". Returns the length it

@@ -1,6 +1,7 @@
 #include "client/stream.h"
 
 #include "api/commands.h"
+#include "client/capture.h"
 #include "client/handles.h"
 
 namespace pyft::client {
@@ -54,6 +55,7 @@ cudaError_t destroy_stream(cudaStream_t handle) {
 }
 
 cudaError_t query_stream(Stream& stream) {
+  if (const cudaError_t error = check_wait(stream); error != cudaSuccess) return error;
   uint64_t value = 0;
   Device& device = stream.device;
   if (const cudaError_t error = device.fence(stream, &value); error != cudaSuccess) return error;
@@ -63,12 +65,24 @@ cudaError_t query_stream(Stream& stream) {
   return cudaSuccess;
 }
 
+// The event is a point of a capture, or the stream takes part in one: the backend decides.
+static cudaError_t wait_captured(Stream& stream, Event& event, unsigned flags) {
+  const uint64_t capture = event.capture.load();
+  if (&event.device != &stream.device) return cudaErrorStreamCaptureIsolation;
+  if (!capture && !event.recorded.load().value) return cudaSuccess;
+  const cudaError_t error = stream.device.confirm(
+      Call::cudaStreamWaitEvent, cmd::cudaStreamWaitEvent{stream.handle, event.handle, flags, 0});
+  if (error == cudaSuccess && capture_lives(capture)) join_capture(stream, capture);
+  return error;
+}
+
 cudaError_t wait_event(cudaStream_t handle, cudaEvent_t event_handle, unsigned flags) {
   cudaError_t error;
   Stream* stream = stream_of(handle, &error);
   if (!stream) return error;
   Event* event = event_of(event_handle);
   if (!event) return cudaErrorInvalidResourceHandle;
+  if (event->capture.load() || stream->capture.load()) return wait_captured(*stream, *event, flags);
   const Record recorded = event->recorded.load(std::memory_order_acquire);
   if (!recorded.value) return cudaSuccess;  // an event never recorded counts as complete
   if (&event->device != &stream->device)    // another server's event: the host waits for it
@@ -93,7 +107,10 @@ cudaError_t with_stream(cudaStream_t handle, cudaError_t (*use)(Stream&)) {
 }
 
 cudaError_t synchronize(cudaStream_t handle) {
-  return with_stream(handle, [](Stream& s) { return s.device.synchronize(s); });
+  return with_stream(handle, [](Stream& s) {
+    const cudaError_t error = check_wait(s);
+    return error != cudaSuccess ? error : s.device.synchronize(s);
+  });
 }
 
 }  // namespace
@@ -171,35 +188,8 @@ PYFT_API cudaError_t cudaDeviceSynchronize() {
   enter(Api::cudaDeviceSynchronize);
   cudaError_t error;
   Device* device = attached(&error);
-  return done(device ? device->synchronize_all() : error);
-}
-
-PYFT_API cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
-                                           enum cudaStreamCaptureStatus* pCaptureStatus) {
-  enter(Api::cudaStreamIsCapturing);
-  if (!pCaptureStatus) return done(cudaErrorInvalidValue);
-  *pCaptureStatus = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-
-PYFT_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
-                                              enum cudaStreamCaptureStatus* captureStatus_out,
-                                              unsigned long long* id_out, cudaGraph_t* graph_out,
-                                              const cudaGraphNode_t** dependencies_out,
-                                              const cudaGraphEdgeData** edgeData_out,
-                                              size_t* numDependencies_out) {
-  enter(Api::cudaStreamGetCaptureInfo);
-  if (!captureStatus_out) return done(cudaErrorInvalidValue);
-  *captureStatus_out = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-
-PYFT_API cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode) {
-  enter(Api::cudaThreadExchangeStreamCaptureMode);
-  thread_local enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-  if (!mode) return done(cudaErrorInvalidValue);
-  std::swap(current, *mode);
-  return cudaSuccess;
+  if (device) error = check_wait(*device);
+  return done(device && error == cudaSuccess ? device->synchronize_all() : error);
 }
 
 // ---- driver spelling -------------------------------------------------------------------------
@@ -248,31 +238,4 @@ PYFT_API CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
   const Stream* stream = stream_of(hStream, &error);
   if (stream && flags) *flags = stream->flags;
   return static_cast<CUresult>(stream ? cudaSuccess : error);
-}
-
-PYFT_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  enter(Api::cuStreamIsCapturing);
-  if (!captureStatus) return CUDA_ERROR_INVALID_VALUE;
-  *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-PYFT_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
-                                            CUstreamCaptureStatus* captureStatus_out,
-                                            cuuint64_t* id_out, CUgraph* graph_out,
-                                            const CUgraphNode** dependencies_out,
-                                            const CUgraphEdgeData** edgeData_out,
-                                            size_t* numDependencies_out) {
-  enter(Api::cuStreamGetCaptureInfo_v3);
-  if (!captureStatus_out) return CUDA_ERROR_INVALID_VALUE;
-  *captureStatus_out = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-PYFT_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  enter(Api::cuThreadExchangeStreamCaptureMode);
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  if (!mode) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(current, *mode);
-  return CUDA_SUCCESS;
 }

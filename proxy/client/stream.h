@@ -19,6 +19,7 @@ struct Stream {
   uint32_t word;
   unsigned flags = 0;
   int priority = 0;
+  std::atomic<uint64_t> capture{0};  // id of the capture it takes part in (capture.h)
   std::atomic<uint64_t> work{0};
   std::atomic<uint64_t> observed{0};  // fence value the program knows is reached
   std::mutex fence_mutex;             // guards the two below
@@ -44,6 +45,7 @@ struct Event {
   // and event: no order of two publications can make one complete and the other not.
   std::atomic<Record> recorded{Record{}};
   std::atomic<Record> observed{Record{}};
+  std::atomic<uint64_t> capture{0};  // id of the capture its last record belongs to
 };
 
 // The stream behind a handle; 0, 1 and 2 mean streams of the current device. nullptr: no such

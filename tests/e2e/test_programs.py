@@ -33,3 +33,16 @@ def test_runtime(how: str) -> None:
     answers = dict(line.split() for line in run("runtime.py", how).splitlines())
     assert answers == dict.fromkeys(answers, "True")
     assert len(answers) == 7
+
+
+def test_graphs_replay_the_same_bits() -> None:
+    lines = run("graphs.py", "proxied").splitlines()
+    assert lines == run("graphs.py", "direct").splitlines()
+    assert [line for line in lines if line.startswith(("branches", "refused", "after"))] == [
+        "branches 6.0",
+        "branches 9.0",
+        "branches 12.0",
+        "refused True",
+        "after 8.0",
+    ]
+    assert sum(line.startswith("loss") for line in lines) == 4

@@ -17,7 +17,7 @@ ROUTES = ("async", "sync", "local", "handwritten", "unsupported")
 CREATIONS = ("", "minted", "checked", "confirmed")
 SUPPORTS = ("full", "partial", "unsupported")
 REPLAYS = re.compile(r"^(none|read|mutate|configure|(create|destroy):[a-z_]+)$")
-HANDLES = ("stream", "event", "module", "kernel", "cublas", "comm")
+HANDLES = ("stream", "event", "module", "kernel", "cublas", "comm", "graph", "graph_exec")
 # Types of the fields of a hand-written command and of argument annotations: name -> C++ type.
 FIELD_TYPES = {
     "u32": "uint32_t",

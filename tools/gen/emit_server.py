@@ -12,6 +12,8 @@ RESOLVED = {
     "kernel": "CUfunction",
     "cublas": "cublasHandle_t",
     "comm": "ncclComm_t",
+    "graph": "CUgraph",
+    "graph_exec": "CUgraphExec",
 }
 
 

@@ -65,6 +65,9 @@ Status do_cudaEventRecord(Session& session, const EntryHeader& header,
   CUevent event;
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   if (!resolve_event(session, c.event, &event)) return bad_handle(c.event);
+  if (c.stream_value == 0)  // the stream captures: no word is published, it would become a node
+    return finish(session, header, "cuEventRecord", Domain::kCuda,
+                  session.backend().cuEventRecord(event, stream));
   const Status timed = session.publish_on_stream(stream, Handle{c.event}.index(), c.value);
   if (!timed.ok()) return timed;
   const Handle handle{c.stream};

@@ -1,0 +1,35 @@
+// Which streams of this process capture, and what that forbids. The backend records and knows the
+// true state of a capture; the client knows whom to ask, and what must not be sent meanwhile.
+//
+// While a device captures, every command waits for its code (Device::send), so that a call which
+// breaks the capture gets its error itself. Nothing is appended to capturing streams that the
+// program did not ask for: a completion word would become a node.
+#ifndef PYFT_CLIENT_CAPTURE_H_
+#define PYFT_CLIENT_CAPTURE_H_
+
+#include "client/stream.h"
+
+namespace pyft::client {
+
+cudaError_t begin_capture(Stream& stream, cudaStreamCaptureMode mode);
+cudaError_t end_capture(Stream& stream, cudaGraph_t* graph);
+// Status and id of the stream's capture; the id is 0 without one.
+cudaError_t capture_status(Stream& stream, cudaStreamCaptureStatus* status, uint64_t* id);
+
+// The stream has waited for an event of the capture `id`, and takes part from now on.
+void join_capture(Stream& stream, uint64_t id);
+// False when that capture has ended.
+bool capture_lives(uint64_t id);
+bool device_captures(const Device& device);
+
+// Calls that wait for what a capture has only written down: they fail and end the capture.
+cudaError_t check_wait(const Stream& stream);
+cudaError_t check_wait(const Device& device);
+// Calls that CUDA names potentially unsafe, such as cudaMalloc: forbidden by the thread's mode.
+cudaError_t check_unsafe_call();
+
+cudaStreamCaptureMode& thread_capture_mode();
+
+}  // namespace pyft::client
+
+#endif  // PYFT_CLIENT_CAPTURE_H_

@@ -1,0 +1,16 @@
+// Handles of graphs and instantiated graphs, and the device each belongs to.
+#ifndef PYFT_CLIENT_GRAPH_H_
+#define PYFT_CLIENT_GRAPH_H_
+
+#include "client/device.h"
+
+namespace pyft::client {
+
+uint64_t mint_graph(Device& device, HandleKind kind);
+// nullptr: no live handle of that kind.
+Device* device_of_graph(const void* handle, HandleKind kind);
+void forget_graph(uint64_t handle);
+
+}  // namespace pyft::client
+
+#endif  // PYFT_CLIENT_GRAPH_H_
