@@ -104,7 +104,11 @@ class Repair:
         return State(**fields)
 
     def set_records(self, memory: Any) -> None:
-        """Write what a replay needs into writable memory (bytes of it are the budget)."""
+        """Write what a replay needs into writable memory; its size in bytes is the budget.
+
+        It has to be aligned to 64 bytes, as an mmap is, and to outlive this process if the records
+        are to: an mmap of a file or a memfd.
+        """
         buffer = describe(memory, DataType.UINT8)
         if not buffer.writable:
             raise refuse(f"a read-only [{type(memory).__name__}] cannot take records")

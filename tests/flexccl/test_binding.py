@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import mmap
 import os
 import signal
 import subprocess
@@ -434,7 +435,7 @@ def test_a_paused_operation_goes_on_with_the_new_rank() -> None:
 
 def test_records_answer_a_replay() -> None:
     first, second = flexccl.init_all(2)
-    records = bytearray(1 << 16)
+    records = mmap.mmap(-1, 1 << 16)
     second.set_records(records)
     comms = {0: first, 1: second}
     assert sums(comms) == {11}
