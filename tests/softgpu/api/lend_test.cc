@@ -162,6 +162,13 @@ TEST(a_suspended_stream_stands_still_until_it_is_resumed) {
 
 // Last: device 1 is dead afterwards.
 TEST(a_fault_drops_what_is_published_behind_it) {
+  // A worker that is only starting would look for work once; after this one it sleeps.
+  std::thread([] {
+    CHECK_EQ(cudaSetDevice(1), cudaSuccess);
+    std::atomic<std::thread::id> ran{};
+    CHECK_EQ(softgpu_publish(nullptr, store_thread, &ran), CUDA_SUCCESS);
+    CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }).join();
   std::thread([] {
     CHECK_EQ(cudaSetDevice(1), cudaSuccess);
     while (softgpu_work(1)) {
