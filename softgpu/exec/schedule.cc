@@ -110,6 +110,23 @@ const Inst* yield(Warp* warp, const Inst* next) {
   return nullptr;
 }
 
+// Lanes at a BSYNC may hold the lock for which their absent partners spin. After so many yields
+// they go on alone, as lanes of the hardware do; what they leave waits no longer for them. The
+// number is far above what loops do that end by themselves.
+inline constexpr uint32_t kSpinYields = 20000;
+
+void spins(Warp* warp) {
+  const uint32_t waiting = warp->parked[static_cast<int>(Parked::kBsync)];
+  warp->patience = waiting ? warp->patience + 1 : 0;
+  if (warp->patience < kSpinYields) return;
+  warp->patience = 0;
+  for_lanes(waiting, [&](int lane) {
+    Row& participants = warp->rows[kBarrierRows + warp->parked_arg.lane[lane]];
+    for (uint32_t& mask : participants.lane) mask &= ~(1u << lane);
+  });
+  unpark(warp, waiting, Parked::kBsync);
+}
+
 const Inst* branch(const Inst* in, Warp* warp, uint32_t taken, const Inst* target) {
   if (taken == warp->active) {
     if (target <= in && --warp->budget <= 0) return yield(warp, target);

@@ -55,6 +55,7 @@ struct Warp {
   uint32_t live = 0;            // lanes that exist and have not exited
   int32_t budget = 0;           // backward branches until the running group has to yield
   uint32_t bar_result = 0;      // of the last BAR.RED
+  uint32_t patience = 0;        // yields while lanes waited at a BSYNC
   std::array<uint32_t, kPredCount> pred{};
 
   Block* block = nullptr;
@@ -175,6 +176,8 @@ void unpark(Warp* warp, uint32_t lanes, Parked why);
 const Inst* branch(const Inst* in, Warp* warp, uint32_t taken, const Inst* target);
 // The running group lets others run, of this and other warps, and goes on at `next` later.
 const Inst* yield(Warp* warp, const Inst* next);
+// A group of the warp has said that it spins (YIELD, NANOSLEEP): see schedule.cc.
+void spins(Warp* warp);
 // Ends lanes.
 const Inst* exit_lanes(const Inst* in, Warp* warp, uint32_t exec);
 // Releases BAR waiters of barrier `id` if all expected threads have arrived.

@@ -208,12 +208,14 @@ static void lower_B2R(Lowering* l, const Instr& i, Inst* o) {
 
 // A spin loop says that it spins: let other groups, and for NANOSLEEP other warps, go first.
 static const Inst* exec_YIELD(const Inst* in, Warp* w, uint32_t) {
+  spins(w);
   if (!w->runnable_count) return in + 1;
   push_group(w, w->active, in + 1);
   return next_group(w);
 }
 
 static const Inst* exec_NANOSLEEP(const Inst* in, Warp* w, uint32_t) {
+  spins(w);
   return yield(w, in + 1);
 }
 

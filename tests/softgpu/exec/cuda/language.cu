@@ -246,6 +246,16 @@ __global__ void lock_kernel(int* lock, volatile int* counter) {
   atomicExch(lock, 0);
 }
 
+// Here the compiler makes the holder wait for its neighbours, which spin.
+__global__ void barred_lock_kernel(int* lock, volatile int* counter) {
+  while (atomicCAS(lock, 0, 1) != 0) {
+    if (threadIdx.x % 2) __nanosleep(20);
+  }
+  *counter = *counter + 1;
+  __threadfence();
+  atomicExch(lock, 0);
+}
+
 // Lane pairs hand a word to and fro.
 __global__ void pairs_kernel(int* out) {
   __shared__ volatile int ball[32];
@@ -289,6 +299,9 @@ static void test_lanes() {
   lock_kernel<<<1, 64>>>(lock.p, counter.p);
   finish("lock");
   CHECK(counter[0] == 64, "lock: %d", counter[0]);
+  barred_lock_kernel<<<1, 32>>>(lock.p, counter.p);
+  finish("barred lock");
+  CHECK(counter[0] == 96, "barred lock: %d", counter[0]);
   pairs_kernel<<<1, 32>>>(balls.p);
   finish("pairs");
   for (int i = 0; i < 32; ++i) CHECK(balls[i] == 5, "pairs");
