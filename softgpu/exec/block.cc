@@ -77,6 +77,7 @@ static void start_warp(Warp* warp) {
   warp->bar_result = 0;
   warp->active = 0;
   warp->parked.fill(0);
+  warp->patience = 0;
   clear_local(warp);
   const LaunchState& state = *warp->block->state;
   const Inst* entry = state.program->code.data() + state.launch->kernel->entry / kInstrBytes;
