@@ -1,5 +1,6 @@
 // Questions about addresses: both windows are the client's own, so it can answer.
 #include "client/device.h"
+#include "client/host_register.h"
 
 using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
@@ -8,23 +9,40 @@ namespace {
 
 struct Found {
   Device* device = nullptr;
-  bool pinned = false;
+  bool host = false;
+  bool reachable = true;  // by the device
   uint64_t start = 0, bytes = 0;
 };
+
+Found find_in_program(uint64_t address) {
+  Registered range;
+  if (!find_registered(address, &range)) return {};
+  return {range.device, true, false, range.start, range.bytes};
+}
 
 Found find(uint64_t address) {
   Found found;
   found.device = device_of_address(address);
   if (!found.device) {
     found.device = device_of_pinned(address, 1);
-    found.pinned = true;
+    found.host = true;
   }
-  if (!found.device) return {};
+  if (!found.device) return find_in_program(address);
   const std::lock_guard lock(found.device->memory_mutex);
-  const Window& window = found.pinned ? found.device->pinned : found.device->memory;
+  const Window& window = found.host ? found.device->pinned : found.device->memory;
   // Module globals lie outside our allocations but inside the window: still device memory.
-  if (!window.find(address, &found.start, &found.bytes) && found.pinned) return {};
+  if (!window.find(address, &found.start, &found.bytes) && found.host) return {};
   return found;
+}
+
+cudaError_t device_pointer(void* host, void** out) {
+  if (!out) return cudaErrorInvalidValue;
+  const auto address = reinterpret_cast<uint64_t>(host);
+  Registered range;
+  if (find_registered(address, &range)) return no_device_pointer();
+  if (!device_of_pinned(address, 1)) return cudaErrorInvalidValue;
+  *out = host;
+  return cudaSuccess;
 }
 
 CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Found& found,
@@ -35,11 +53,12 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Foun
   };
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return set(static_cast<unsigned>(found.pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE));
+      return set(static_cast<unsigned>(found.host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (!found.reachable) return static_cast<CUresult>(no_device_pointer());
       return set(ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!found.pinned) return CUDA_ERROR_INVALID_VALUE;
+      if (!found.host) return CUDA_ERROR_INVALID_VALUE;
       return set(reinterpret_cast<void*>(ptr));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return set(found.device->ordinal());
@@ -47,7 +66,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Foun
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return set(0u);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return set(1u);
+      return set(found.reachable ? 1u : 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return set(CUdeviceptr{found.start});
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -73,10 +92,10 @@ PYFT_API cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attr
     attributes->hostPointer = const_cast<void*>(ptr);
     return cudaSuccess;
   }
-  attributes->type = found.pinned ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+  attributes->type = found.host ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
   attributes->device = found.device->ordinal();
-  attributes->devicePointer = const_cast<void*>(ptr);
-  attributes->hostPointer = found.pinned ? const_cast<void*>(ptr) : nullptr;
+  attributes->devicePointer = found.reachable ? const_cast<void*>(ptr) : nullptr;
+  attributes->hostPointer = found.host ? const_cast<void*>(ptr) : nullptr;
   return cudaSuccess;
 }
 
@@ -112,25 +131,24 @@ PYFT_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUd
 
 PYFT_API cudaError_t cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned int flags) {
   enter(Api::cudaHostGetDevicePointer);
-  if (!pDevice || !device_of_pinned(reinterpret_cast<uint64_t>(pHost), 1))
-    return done(cudaErrorInvalidValue);
-  *pDevice = pHost;
-  return cudaSuccess;
+  return done(device_pointer(pHost, pDevice));
 }
 
 PYFT_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
   enter(Api::cuMemHostGetDevicePointer_v2);
-  if (!pdptr || !device_of_pinned(reinterpret_cast<uint64_t>(p), 1))
-    return CUDA_ERROR_INVALID_VALUE;
-  *pdptr = reinterpret_cast<CUdeviceptr>(p);
-  return CUDA_SUCCESS;
+  return static_cast<CUresult>(device_pointer(p, reinterpret_cast<void**>(pdptr)));
 }
 
 PYFT_API cudaError_t cudaHostGetFlags(unsigned int* pFlags, void* pHost) {
   enter(Api::cudaHostGetFlags);
-  if (!pFlags || !device_of_pinned(reinterpret_cast<uint64_t>(pHost), 1))
+  if (!pFlags) return done(cudaErrorInvalidValue);
+  Registered range;
+  if (device_of_pinned(reinterpret_cast<uint64_t>(pHost), 1))
+    *pFlags = cudaHostAllocMapped | cudaHostAllocPortable;
+  else if (find_registered(reinterpret_cast<uint64_t>(pHost), &range))
+    *pFlags = range.flags;
+  else
     return done(cudaErrorInvalidValue);
-  *pFlags = cudaHostAllocMapped | cudaHostAllocPortable;
   return cudaSuccess;
 }
 

@@ -46,3 +46,20 @@ def test_graphs_replay_the_same_bits() -> None:
         "after 8.0",
     ]
     assert sum(line.startswith("loss") for line in lines) == 4
+
+
+def test_registered_host_memory() -> None:
+    lines = run("registered.py", "proxied").splitlines()
+    assert lines == run("registered.py", "direct").splitlines()
+    assert lines == [
+        "before False",
+        "register 0 0 True",
+        "inside True False",
+        "copied True",
+        "again 712 712",
+        "middle 713",
+        "unregister 0 False",
+        "unregister 0 False",
+        "twice 713",
+        "afterwards 0 0",
+    ]

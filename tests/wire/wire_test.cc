@@ -197,6 +197,41 @@ TEST(copies_go_the_way_the_addresses_say) {
   w.calls();
 }
 
+TEST(registered_memory_is_remembered_and_copied_as_pageable) {
+  Wire& w = wire();
+  void* a = nullptr;
+  CHECK_EQ(cudaMalloc(&a, 4 << 20), cudaSuccess);
+  w.calls();
+  std::vector<char> host(4096);
+  CHECK_EQ(cudaHostRegister(host.data(), 0, 0), cudaErrorInvalidValue);
+  CHECK_EQ(cudaHostRegister(host.data(), 16, cudaHostRegisterIoMemory), cudaErrorNotSupported);
+  CHECK_EQ(cudaHostRegister(host.data() + 100, 1000, cudaHostRegisterPortable), cudaSuccess);
+  CHECK_EQ(cuMemHostRegister_v2(host.data() + 1099, 1, 0),
+           CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  CHECK_EQ(cuMemHostRegister_v2(host.data(), 101, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  CHECK_EQ(cuMemHostRegister_v2(host.data() + 1100, 1, 0), CUDA_SUCCESS);
+  cudaPointerAttributes attributes;
+  CHECK_EQ(cudaPointerGetAttributes(&attributes, host.data() + 1099), cudaSuccess);
+  CHECK_EQ(attributes.type, cudaMemoryTypeHost);
+  CHECK(attributes.hostPointer == host.data() + 1099 && !attributes.devicePointer);
+  CHECK_EQ(cudaPointerGetAttributes(&attributes, host.data() + 99), cudaSuccess);
+  CHECK_EQ(attributes.type, cudaMemoryTypeUnregistered);
+  unsigned flags = 0;
+  void* device_pointer = nullptr;
+  CHECK_EQ(cudaHostGetFlags(&flags, host.data() + 500), cudaSuccess);
+  CHECK_EQ(flags, unsigned{cudaHostRegisterPortable});
+  CHECK_EQ(cudaHostGetDevicePointer(&device_pointer, host.data() + 500, 0), cudaErrorNotSupported);
+  CHECK_EQ(cudaMemcpy(a, host.data() + 100, 100, cudaMemcpyDefault), cudaSuccess);
+  CHECK_EQ(w.calls(), "cuMemcpyHtoDAsync_v2");
+  CHECK_EQ(cudaHostUnregister(host.data() + 101), cudaErrorHostMemoryNotRegistered);
+  CHECK_EQ(cudaHostUnregister(host.data() + 100), cudaSuccess);
+  CHECK_EQ(cuMemHostUnregister(host.data() + 100), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  CHECK_EQ(cuMemHostUnregister(host.data() + 1100), CUDA_SUCCESS);
+  CHECK_EQ(cudaFree(a), cudaSuccess);
+  CHECK_EQ(cudaGetLastError(), cudaErrorHostMemoryNotRegistered);
+  w.calls();
+}
+
 TEST(streams_and_events_complete_by_words) {
   Wire& w = wire();
   cudaStream_t stream = nullptr;
