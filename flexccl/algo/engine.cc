@@ -45,12 +45,13 @@ struct Engine::Peer {
   std::uint64_t done = 0;  // the last collective it is known to have completed
 };
 
-Engine::Engine(const Membership& membership, std::shared_ptr<Responder> responder, Locate locate)
-    : self_(membership),
-      inbox_(std::make_shared<Inbox>(membership.epoch, std::move(responder))),
+Engine::Engine(std::shared_ptr<const Membership> membership, std::shared_ptr<Responder> responder,
+               Locate locate)
+    : self_(std::move(membership)),
+      inbox_(std::make_shared<Inbox>(self_->epoch, std::move(responder))),
       locate_(std::move(locate)) {
-  peers_.resize(static_cast<std::size_t>(self_.slots()));
-  Endpoint::process().add({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.slot)},
+  peers_.resize(static_cast<std::size_t>(self_->slots()));
+  Endpoint::process().add({self_->comm, self_->epoch, static_cast<std::uint32_t>(self_->slot)},
                           inbox_);
 }
 
@@ -59,7 +60,7 @@ Engine::~Engine() {
 }
 
 void Engine::close() {
-  Endpoint::process().remove({self_.comm, self_.epoch, static_cast<std::uint32_t>(self_.slot)},
+  Endpoint::process().remove({self_->comm, self_->epoch, static_cast<std::uint32_t>(self_->slot)},
                              inbox_);
   for (auto& peer : peers_) {
     if (!peer) continue;
@@ -69,9 +70,9 @@ void Engine::close() {
   inbox_->close();
 }
 
-void Engine::change(const Membership& next, std::span<const int> changed) {
+void Engine::change(std::shared_ptr<const Membership> next, std::span<const int> changed) {
   interrupted_.store(false, std::memory_order_release);
-  self_ = next;
+  self_ = std::move(next);
   for (const auto& peer : peers_) {
     if (!peer) continue;
     if (peer->sent) {  // the rest of the frame: zeros, which the other side drops
@@ -94,7 +95,7 @@ void Engine::change(const Membership& next, std::span<const int> changed) {
     peer.reset();
     sources.push_back(static_cast<std::uint32_t>(slot));
   }
-  inbox_->enter(self_.epoch, sources);
+  inbox_->enter(self_->epoch, sources);
 }
 
 std::uint64_t Engine::done_at(int slot) const {
@@ -144,7 +145,7 @@ void Engine::start(const Schedule& schedule) {
   }
   busy_.clear();
   const auto at = [this](int position) -> Peer& {
-    Peer& peer = peer_at(self_.slot_at(position));
+    Peer& peer = peer_at(self_->slot_at(position));
     if (peer.sends.empty() && peer.receives.empty()) busy_.push_back(&peer);
     return peer;
   };
@@ -180,7 +181,7 @@ void Engine::run(const Schedule& schedule, std::uint64_t sequence) {
     }
     if (++idle == 1) last_progress = std::chrono::steady_clock::now();
     if (std::chrono::steady_clock::now() - last_progress >
-        std::chrono::milliseconds(self_.timeout_ms + self_.repair_ms))
+        std::chrono::milliseconds(self_->timeout_ms + self_->repair_ms))
       fail_stuck();
     wait(rung, idle);
   }
@@ -222,15 +223,15 @@ bool Engine::advance_sends(Peer& peer) {
 bool Engine::connect(Peer& peer) {
   const auto now = std::chrono::steady_clock::now();
   if (now < peer.retry_at) return false;
-  const Address known = self_.address(peer.slot);
+  const Address known = self_->address(peer.slot);
   try {
     peer.out = Endpoint::process().connect(
         known.port ? known : locate_(peer.slot),
-        {{self_.comm, self_.epoch, static_cast<std::uint32_t>(peer.slot)},
-         static_cast<std::uint32_t>(self_.slot),
-         self_.transport,
-         self_.key,
-         in_ms(self_.timeout_ms)},
+        {{self_->comm, self_->epoch, static_cast<std::uint32_t>(peer.slot)},
+         static_cast<std::uint32_t>(self_->slot),
+         self_->transport,
+         self_->key,
+         in_ms(self_->timeout_ms)},
         inbox_->doorbell());
     return true;
   } catch (const Error& error) {
@@ -262,15 +263,15 @@ bool Engine::write_frame(Peer& peer, const Send& send) {
   const std::size_t body = send.bytes / kBlockBytes * kBlockBytes;
   if (peer.sent == 0) {
     peer.header = {kMagic,
-                   self_.epoch,
-                   self_.comm,
+                   self_->epoch,
+                   self_->comm,
                    sequence_,
                    send.bytes,
                    send.op,
-                   static_cast<std::uint32_t>(self_.slot),
+                   static_cast<std::uint32_t>(self_->slot),
                    peer.frames_sent,
                    0};
-    peer.header.mac = frame_mac(self_.key, peer.header);
+    peer.header.mac = frame_mac(self_->key, peer.header);
     peer.from = send.staging ? send.staging : send.from;
     if (send.staging)
       premultiply(schedule_->reduction, send.from, send.staging,
@@ -330,10 +331,10 @@ bool Engine::drop_stale(Peer& peer, std::span<const std::byte> arrived) {
     if (peer.received) return false;
     FrameHeader header;
     std::memcpy(&header, arrived.data(), sizeof header);
-    if (header.epoch == self_.epoch) return peer.ahead = false;
-    if (header.magic != kMagic || header.mac != frame_mac(self_.key, header)) return false;
-    peer.ahead = header.epoch > self_.epoch;
-    if (header.epoch >= self_.epoch || header.index != peer.frames_received) return false;
+    if (header.epoch == self_->epoch) return peer.ahead = false;
+    if (header.magic != kMagic || header.mac != frame_mac(self_->key, header)) return false;
+    peer.ahead = header.epoch > self_->epoch;
+    if (header.epoch >= self_->epoch || header.index != peer.frames_received) return false;
     peer.skip = sizeof header + padded(header.bytes);
     ++peer.frames_received;
   }
@@ -367,16 +368,16 @@ std::size_t Engine::take(Peer& peer, std::span<const std::byte> arrived, const R
 }
 
 void Engine::verify(const Peer& peer, const FrameHeader& header, const Receive& receive) const {
-  if (header.magic != kMagic || header.mac != frame_mac(self_.key, header))
+  if (header.magic != kMagic || header.mac != frame_mac(self_->key, header))
     fail(ncclRemoteError, "it sent garbage instead of a frame");
-  if (header.comm != self_.comm || header.epoch != self_.epoch ||
+  if (header.comm != self_->comm || header.epoch != self_->epoch ||
       header.source != static_cast<std::uint32_t>(peer.slot) ||
       header.index != peer.frames_received)
     fail(ncclRemoteError, "it sent frame [", header.index, "] of epoch [", header.epoch,
-         "], expected was frame [", peer.frames_received, "] of epoch [", self_.epoch, "]");
+         "], expected was frame [", peer.frames_received, "] of epoch [", self_->epoch, "]");
   const bool collective = receive.op.collective != Collective::kSendRecv;
   if (header.op != receive.op || (collective && header.sequence != sequence_))
-    fail(ncclInvalidUsage, "the ranks disagree: rank [", self_.slot, "] called ",
+    fail(ncclInvalidUsage, "the ranks disagree: rank [", self_->slot, "] called ",
          describe(receive.op), " as operation [", sequence_, "], rank [", peer.slot, "] called ",
          describe(header.op), " as operation [", header.sequence, "]");
   if (header.bytes != receive.bytes)
@@ -436,7 +437,7 @@ void Engine::check_peers() {
 
 std::string Engine::where() const {
   std::ostringstream text;
-  text << "flexccl: rank [" << self_.slot << "] of communicator [" << std::hex << self_.comm
+  text << "flexccl: rank [" << self_->slot << "] of communicator [" << std::hex << self_->comm
        << std::dec << "], operation [" << sequence_ << "] " << describe(schedule_->op) << ": ";
   return text.str();
 }
@@ -451,7 +452,7 @@ void Engine::fail_stuck() const {
   for (const Peer* peer : busy_)
     if (peer->next_send < peer->sends.size() || peer->next_receive < peer->receives.size())
       whom << " [" << peer->slot << "]";
-  fail(ncclRemoteError, where(), "nothing moved for [", self_.timeout_ms, "] ms; waits for rank",
+  fail(ncclRemoteError, where(), "nothing moved for [", self_->timeout_ms, "] ms; waits for rank",
        whom.str());
 }
 

@@ -26,7 +26,8 @@ class Engine {
   // Finds the address of a slot that the membership does not know.
   using Locate = std::function<Address(int slot)>;
 
-  Engine(const Membership& membership, std::shared_ptr<Responder> responder, Locate locate);
+  Engine(std::shared_ptr<const Membership> membership, std::shared_ptr<Responder> responder,
+         Locate locate);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -38,7 +39,7 @@ class Engine {
   const std::vector<char>& received() const { return received_; }
   // Never while a schedule runs: goes to the epoch of `next`. Links with the slots in `changed`
   // end, all others stay; what is on its way there is dropped at the receiving side.
-  void change(const Membership& next, std::span<const int> changed);
+  void change(std::shared_ptr<const Membership> next, std::span<const int> changed);
   // The last collective that is known to be complete at another slot: every frame tells it.
   std::uint64_t done_at(int slot) const;
   // The slot that the last error was about; -1: none.
@@ -74,7 +75,7 @@ class Engine {
   [[noreturn]] void fail_stuck() const;
   std::string where() const;
 
-  Membership self_;
+  std::shared_ptr<const Membership> self_;
   std::shared_ptr<Inbox> inbox_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by slot; null until there is something to say
   std::vector<Peer*> busy_;                   // those of the running schedule

@@ -1,6 +1,7 @@
 // Making, dividing and ending communicators.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "api/state.h"
@@ -8,6 +9,12 @@
 
 namespace flexccl {
 namespace {
+
+std::vector<int> first_slots(std::size_t count) {
+  std::vector<int> slots(count);
+  std::iota(slots.begin(), slots.end(), 0);
+  return slots;
+}
 
 void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank) {
   const UniqueId id = parse_unique_id(raw);
@@ -21,9 +28,10 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank) {
                   .transport = now.transport,
                   .timeout_ms = now.timeout_ms,
                   .repair_ms = now.repair_ms};
-  self.addresses = meet(id, {rank, nranks, endpoint.address()}, in_ms(now.timeout_ms));
-  self.addresses.resize(static_cast<std::size_t>(nranks + now.reserved_slots));
-  for (int member = 0; member < nranks; ++member) self.members.push_back(member);
+  auto addresses = meet(id, {rank, nranks, endpoint.address()}, in_ms(now.timeout_ms));
+  addresses.resize(static_cast<std::size_t>(nranks + now.reserved_slots));
+  self.addresses = std::move(addresses);
+  self.members = first_slots(static_cast<std::size_t>(nranks));
   *comm = publish(Communicator::create(self, now.streams));
 }
 
@@ -52,12 +60,14 @@ ncclComm_t make_child(const Communicator& parent, const std::vector<int>& member
                    .transport = from.transport,
                    .timeout_ms = from.timeout_ms,
                    .repair_ms = from.repair_ms};
+  std::vector<Address> addresses;
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (members[i] == from.slot) child.slot = static_cast<int>(i);
-    child.members.push_back(static_cast<int>(i));
-    child.addresses.push_back(from.address(members[i]));
+    addresses.push_back(from.address(members[i]));
   }
-  child.addresses.resize(members.size() + static_cast<std::size_t>(now.reserved_slots));
+  addresses.resize(members.size() + static_cast<std::size_t>(now.reserved_slots));
+  child.addresses = std::move(addresses);
+  child.members = first_slots(members.size());
   return publish(Communicator::create(child, now.streams));
 }
 

@@ -15,20 +15,19 @@ std::shared_ptr<Communicator> healthy(ncclComm_t comm) {
 }
 
 // The neighbours of a new rank make sure that it is there before they let go of their epoch.
-void greet_neighbour(const Communicator& communicator, Runner& runner,
+void greet_neighbour(const Runner& runner, const Membership& self,
                      const std::vector<Change>& steps) {
-  Membership next = communicator.membership();
-  for (const Change& step : steps) next.take(step);
   const Change& last = steps.back();
-  const Ring ring = next.ring();
-  const int away = ring.wrap(next.position(last.slot) - ring.rank);
-  if (away != 1 && away != ring.size - 1) return;
+  // The last step itself does not move the neighbours of its slot.
+  const auto [before, behind] =
+      steps.size() == 1 ? neighbours(self, last.slot) : neighbours(after(self, steps), last.slot);
+  if (self.slot != before && self.slot != behind) return;
   try {
     const Answer there = runner.status_of(last.slot, last.address);
     if (there.epoch != last.epoch)
       fail(ncclRemoteError, "it is in epoch [", there.epoch, "], not in [", last.epoch, "]");
   } catch (const Error& error) {
-    fail(error.code, "flexccl: rank [", next.slot, "] stays in epoch [", next.epoch - 1,
+    fail(error.code, "flexccl: rank [", self.slot, "] stays in epoch [", self.epoch,
          "], the new rank [", last.slot, "] does not answer: ", error.what());
   }
 }
@@ -38,29 +37,30 @@ Membership knowing_neighbours(const Communicator& communicator, int slot) {
   Membership self = communicator.membership();
   const auto [before, after] = neighbours(self, slot);
   for (const int neighbour : {before, after})
-    self.addresses[static_cast<std::size_t>(neighbour)] = Runner::find_address(self, neighbour);
+    self.addresses.set(static_cast<std::size_t>(neighbour), Runner::find_address(self, neighbour));
   return self;
 }
 
 void take_new_node(ncclComm_t comm, Repair repair, int slot, const flexcclInfo_t* info) {
   require(info, "newNode");
   const auto communicator = healthy(comm);
-  const auto steps = missing_steps(communicator->membership(), *info, repair, slot);
+  const auto self = communicator->view();
+  const auto steps = missing_steps(*self, *info, repair, slot);
   if (steps.empty()) return;
   if (repair == Repair::kAdd) communicator->synchronize();
-  greet_neighbour(*communicator, communicator->runner(), steps);
+  greet_neighbour(communicator->runner(), *self, steps);
   communicator->runner().change(steps);
 }
 
 void remove(ncclComm_t comm, int slot) {
   const auto communicator = healthy(comm);
-  const Membership self = communicator->membership();
+  const auto view = communicator->view();
+  const Membership& self = *view;
   if (self.position(slot) < 0 && !self.changes.empty() && self.changes.back().slot == slot &&
       self.changes.back().repair == Repair::kRemove)
     return;
-  Membership next = self;
   const Change step{self.epoch + 1, slot, Repair::kRemove, 0, {}};
-  next.take(step);
+  self.check(step);
   if (!self.repair_ms) communicator->synchronize();
   communicator->runner().change({step});
 }

@@ -38,26 +38,28 @@ Address Runner::find_address(const Membership& self, int slot) {
 }
 
 Address Runner::locate(int slot) {
-  if (membership_.address(slot).port) return membership_.address(slot);
-  const Address found = find_address(membership_, slot);
+  if (membership_->address(slot).port) return membership_->address(slot);
+  const Address found = find_address(*membership_, slot);
+  Membership next = *membership_;
+  next.addresses.set(static_cast<std::size_t>(slot), found);
   const std::scoped_lock lock(mutex_);
-  membership_.addresses[static_cast<std::size_t>(slot)] = found;
-  published_ = std::make_shared<const Membership>(membership_);
+  published_ = membership_ = std::make_shared<const Membership>(std::move(next));
   return found;
 }
 
 Answer Runner::ask_slot(int slot, Question question, std::span<std::byte> to) {
-  question.slot = static_cast<std::uint32_t>(membership_.slot);
-  question.epoch = membership_.epoch;
-  const Address& known = membership_.address(slot);
-  return ask(
-      {known.port ? known : locate(slot), membership_.comm, static_cast<std::uint32_t>(slot),
-       membership_.transport, membership_.key, in_ms(std::min(membership_.timeout_ms, kAnswerMs))},
-      question, to);
+  question.slot = static_cast<std::uint32_t>(membership_->slot);
+  question.epoch = membership_->epoch;
+  const Address& known = membership_->address(slot);
+  return ask({known.port ? known : locate(slot), membership_->comm,
+              static_cast<std::uint32_t>(slot), membership_->transport, membership_->key,
+              in_ms(std::min(membership_->timeout_ms, kAnswerMs))},
+             question, to);
 }
 
 Answer Runner::status_of(int slot, const Address& address) const {
-  const Membership self = membership();
+  const auto now = view();
+  const Membership& self = *now;
   return ask({address, self.comm, static_cast<std::uint32_t>(slot), self.transport, self.key,
               in_ms(std::min(self.timeout_ms, kAnswerMs))},
              {.slot = static_cast<std::uint32_t>(self.slot), .epoch = self.epoch});
@@ -80,31 +82,31 @@ void Runner::wait_for_epoch_of(int slot) {
 
 Answer Runner::ask_about(int slot) {
   if (const auto known = answers_.find(slot); known != answers_.end()) return known->second;
-  const Deadline deadline = in_ms(membership_.timeout_ms + membership_.repair_ms);
+  const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
   for (;;) {
     look_up();
     const Answer answer = ask_slot(slot, {}, {});
     if (answer.standing == Standing::kHere) return answers_[slot] = answer;
     if (std::chrono::steady_clock::now() > deadline)
-      fail(ncclRemoteError, "flexccl: rank [", membership_.slot, "]: rank [", slot,
-           "] is still in epoch [", answer.epoch, "], not in [", membership_.epoch, "]");
+      fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "]: rank [", slot,
+           "] is still in epoch [", answer.epoch, "], not in [", membership_->epoch, "]");
     std::this_thread::sleep_for(kAskAgain);
   }
 }
 
 // Somebody who had completed the operation before this epoch; -1: nobody.
 int Runner::find_source(std::uint64_t sequence) {
-  const Ring ring = membership_.ring();
+  const Ring ring = membership_->ring();
   int lost = -1;
   for (int step = 1; step < ring.size; ++step) {
-    const int slot = membership_.slot_at(ring.wrap(ring.rank - step));
+    const int slot = membership_->slot_at(ring.wrap(ring.rank - step));
     const Answer answer = ask_about(slot);
     if (answer.done_at_fence < sequence) continue;
     if (answer.serves_after < sequence) return slot;
     lost = slot;
   }
   if (lost >= 0)
-    fail(ncclInvalidUsage, "flexccl: rank [", membership_.slot, "] needs operation [", sequence,
+    fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "] needs operation [", sequence,
          "], which only the predecessor of rank [", lost,
          "] had completed; it has to replay from an"
          " earlier operation, or with records");
@@ -113,16 +115,16 @@ int Runner::find_source(std::uint64_t sequence) {
 }
 
 void Runner::fetch(Question question, int slot, std::span<std::byte> to, bool blocks) {
-  const Deadline deadline = in_ms(membership_.timeout_ms + membership_.repair_ms);
+  const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
   const std::uint64_t begin = question.offset;
   for (std::size_t at = 0; at < to.size();) {
     look_up();
     const std::size_t piece = std::min(kPieceBytes, to.size() - at);
     question.offset = begin + at, question.bytes = piece;
     const Answer answer = ask_slot(slot, question, to.subspan(at, piece));
-    const auto ranks = static_cast<std::uint32_t>(membership_.ring().size);
+    const auto ranks = static_cast<std::uint32_t>(membership_->ring().size);
     if (answer.standing == Standing::kHere && blocks && answer.ranks != ranks)
-      fail(ncclInvalidUsage, "flexccl: rank [", membership_.slot, "]: rank [", slot,
+      fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "]: rank [", slot,
            "] completed operation [", question.sequence, "] among [", answer.ranks,
            "] ranks, now there are [", ranks, "]");
     if (answer.standing == Standing::kHere) {
@@ -130,10 +132,10 @@ void Runner::fetch(Question question, int slot, std::span<std::byte> to, bool bl
       continue;
     }
     if (answer.standing == Standing::kGone)
-      fail(ncclInvalidUsage, "flexccl: rank [", membership_.slot, "] needs operation [",
+      fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "] needs operation [",
            question.sequence, "] of rank [", slot, "], which does not keep it any more");
     if (std::chrono::steady_clock::now() > deadline)
-      fail(ncclRemoteError, "flexccl: rank [", membership_.slot, "]: rank [", slot,
+      fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "]: rank [", slot,
            "] does not come to operation [", question.sequence, "]");
     std::this_thread::sleep_for(kAskAgain);
   }
@@ -147,7 +149,7 @@ void Runner::fetch_sum(std::uint64_t sequence, const Operation& operation, Ring 
   plain.premultiplies = false;  // what is fetched is premultiplied
   const std::size_t count = to.size() / element_size(plain.dtype);
   for (int step = 1; step < ring.size; ++step) {
-    const int slot = membership_.slot_at(ring.wrap(ring.rank + step));
+    const int slot = membership_->slot_at(ring.wrap(ring.rank + step));
     const std::span<std::byte> target = step == 1 ? to : std::span<std::byte>(operand);
     fetch({.verb = Verb::kInput, .sequence = sequence, .offset = offset}, slot, target,
           has_blocks(operation.op.collective));
@@ -169,7 +171,7 @@ void Runner::fetch_blocks(std::uint64_t sequence, const Operation& operation, Ri
       continue;
     }
     fetch({.verb = Verb::kInput, .sequence = sequence, .offset = from},
-          membership_.slot_at(position), {buffers.out + block(position), unit}, true);
+          membership_->slot_at(position), {buffers.out + block(position), unit}, true);
   }
 }
 
@@ -195,7 +197,7 @@ void Runner::fetch_all(int source, std::uint64_t sequence, const Operation& oper
       const std::size_t offset = static_cast<std::size_t>(ring.rank) * unit;
       if (!is_root)
         fetch({.verb = Verb::kInput, .sequence = sequence, .offset = offset},
-              membership_.slot_at(operation.op.root), {buffers.out, unit}, true);
+              membership_->slot_at(operation.op.root), {buffers.out, unit}, true);
       else if (unit)
         std::memmove(buffers.out, buffers.in + offset, unit);
       return;

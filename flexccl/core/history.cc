@@ -26,10 +26,9 @@ bool needs_shadow(const Operation& operation) {
 
 }  // namespace
 
-History::History(const Membership& self, std::uint64_t position)
-    : joined_(self.epoch > 0),
-      epoch_(self.epoch),
-      addresses_(self.addresses),
+History::History(std::shared_ptr<const Membership> self, std::uint64_t position)
+    : joined_(self->epoch > 0),
+      self_(std::move(self)),
       counters_{
           .entered = position, .done = position, .all_done = position, .operations = position},
       done_at_fence_(position),
@@ -178,7 +177,7 @@ void History::restart(const Standpoint& now, const Standpoint& end) {
                .operations = now.operation};
   serves_after_ = now.sequence;
   claimed_ = done_at_fence_ = std::max(now.sequence, end.sequence);
-  for (int slot = 0; slot < static_cast<int>(addresses_.size()); ++slot) pairs_[slot];
+  for (int slot = 0; slot < self_->slots(); ++slot) pairs_[slot];
   for (const auto& [slot, pair] : now.pairs)
     pairs_[slot].sent = pair.sent, pairs_[slot].received = pair.received;
   for (const auto& [slot, pair] : end.pairs) pairs_[slot].sent_at_fence = pair.sent;
@@ -191,10 +190,9 @@ Standpoint History::standpoint() const {
   return now;
 }
 
-void History::fence(const Membership& self) {
+void History::fence(std::shared_ptr<const Membership> self) {
   const std::scoped_lock lock(mutex_);
-  epoch_ = self.epoch;
-  addresses_ = self.addresses;
+  self_ = std::move(self);
   done_at_fence_ = std::max(counters_.done, claimed_);
   for (auto& [slot, pair] : pairs_) pair.sent_at_fence = std::max(pair.sent_at_fence, pair.sent);
 }
@@ -235,15 +233,16 @@ Standing History::find(const Question& question, std::shared_ptr<Buffer>* found)
 Answer History::answer(const Question& question, std::shared_ptr<const void>* owner,
                        std::span<const std::byte>* payload) {
   const std::scoped_lock lock(mutex_);
-  Answer answer{.epoch = epoch_,
+  Answer answer{.epoch = self_->epoch,
                 .done = counters_.done,
                 .done_at_fence = done_at_fence_,
                 .serves_after = serves_after_};
   if (question.verb == Verb::kAddress) {
-    if (question.offset < addresses_.size()) answer.address = addresses_[question.offset];
+    if (question.offset < self_->addresses.size())
+      answer.address = self_->addresses[question.offset];
     return answer;
   }
-  if (question.epoch != epoch_) return answer.standing = Standing::kNotYet, answer;
+  if (question.epoch != self_->epoch) return answer.standing = Standing::kNotYet, answer;
   if (question.verb == Verb::kStatus) {
     const auto known = pairs_.find(static_cast<int>(question.slot));
     if (known == pairs_.end()) return answer;

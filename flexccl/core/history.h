@@ -24,7 +24,7 @@ struct Counters {
 class History final : public Responder {
  public:
   // A new rank has completed the first `position` collectives, and keeps nothing of them.
-  History(const Membership& self, std::uint64_t position);
+  History(std::shared_ptr<const Membership> self, std::uint64_t position);
   Answer answer(const Question& question, std::shared_ptr<const void>* owner,
                 std::span<const std::byte>* payload) override;
 
@@ -55,7 +55,7 @@ class History final : public Responder {
   Standpoint standpoint() const;
 
   // Takes an epoch: what was begun before it is told apart from what comes.
-  void fence(const Membership& self);
+  void fence(std::shared_ptr<const Membership> self);
   Counters counters() const;
   // Slots that have not received everything yet.
   std::vector<int> debtors() const;
@@ -91,8 +91,7 @@ class History final : public Responder {
 
   const bool joined_;  // as a new rank
   mutable std::mutex mutex_;
-  std::uint32_t epoch_;
-  std::vector<Address> addresses_;
+  std::shared_ptr<const Membership> self_;
   Counters counters_;
   std::uint64_t done_at_fence_, serves_after_, claimed_ = 0;  // `claimed_` by a predecessor
   std::map<std::uint64_t, Kept> kept_;

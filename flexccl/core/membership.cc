@@ -9,8 +9,25 @@
 namespace flexccl {
 namespace {
 
+constexpr std::size_t kHead = offsetof(Info, known);
+
+std::size_t live_bytes(const Info& info) {
+  return (info.slots + 7) / 8;
+}
+
+// Of a parsed info: its counts are in range.
 std::uint64_t info_mac(const Key& key, const Info& info) {
-  return keyed_hash64(key, bytes_of(info).first(offsetof(Info, mac)));
+  std::byte text[sizeof(Info)];
+  std::size_t size = 0;
+  const auto append = [&](const void* from, std::size_t bytes) {
+    std::memcpy(text + size, from, bytes);
+    size += bytes;
+  };
+  append(&info, kHead);
+  append(info.known, info.known_count * sizeof info.known[0]);
+  append(info.changes, info.change_count * sizeof info.changes[0]);
+  append(info.live, live_bytes(info));
+  return keyed_hash64(key, std::span(text).first(size));
 }
 
 void add_known(Info* info, const Membership& from, int slot) {
@@ -20,11 +37,18 @@ void add_known(Info* info, const Membership& from, int slot) {
 
 Info parse(const flexcclInfo_t& raw) {
   Info info;
-  std::memcpy(static_cast<void*>(&info), &raw, sizeof info);
+  const auto copy = [&](std::size_t offset, std::size_t bytes) {
+    std::memcpy(reinterpret_cast<std::byte*>(&info) + offset, raw.internal + offset, bytes);
+  };
+  copy(0, kHead);
   if (info.magic != kMagic || info.version != kWireVersion || info.known_count > Info::kMaxKnown ||
       info.change_count > Info::kMaxChanges || info.slots > Info::kMaxSlots)
     fail(ncclInvalidArgument, "flexccl: an info with magic [", info.magic, "] and version [",
          info.version, "] was not made by this version of flexccl");
+  copy(kHead, info.known_count * sizeof info.known[0]);
+  copy(offsetof(Info, changes), info.change_count * sizeof info.changes[0]);
+  copy(offsetof(Info, live), live_bytes(info));
+  copy(offsetof(Info, mac), sizeof info.mac);
   return info;
 }
 
@@ -42,20 +66,32 @@ int Membership::position(int of) const {
   return found != members.end() && *found == of ? static_cast<int>(found - members.begin()) : -1;
 }
 
-void Membership::take(const Change& change) {
+void Membership::check(const Change& change) const {
   const bool live = position(change.slot) >= 0;
   if (change.epoch != epoch + 1 || change.slot < 0 || change.slot >= slots() ||
       live == (change.repair == Repair::kAdd) || change.slot == slot)
     fail(ncclInvalidUsage, "flexccl: rank [", slot, "] in epoch [", epoch,
          "] cannot take the step to epoch [", change.epoch, "], repair [", int(change.repair),
          "] of slot [", change.slot, "]");
+}
+
+void Membership::take(const Change& change) {
+  check(change);
   epoch = change.epoch;
-  addresses[static_cast<std::size_t>(change.slot)] = change.address;
-  if (change.repair == Repair::kRemove) std::erase(members, change.slot);
+  addresses.set(static_cast<std::size_t>(change.slot), change.address);
+  if (change.repair == Repair::kRemove)
+    members.edit([&](std::vector<int>& slots) { std::erase(slots, change.slot); });
   if (change.repair == Repair::kAdd)
-    members.insert(std::lower_bound(members.begin(), members.end(), change.slot), change.slot);
+    members.edit([&](std::vector<int>& slots) {
+      slots.insert(std::lower_bound(slots.begin(), slots.end(), change.slot), change.slot);
+    });
   changes.push_back(change);
   if (changes.size() > Info::kMaxChanges) changes.erase(changes.begin());
+}
+
+Membership after(Membership self, std::span<const Change> steps) {
+  for (const Change& step : steps) self.take(step);
+  return self;
 }
 
 std::pair<int, int> neighbours(const Membership& from, int slot) {
@@ -100,20 +136,24 @@ Membership join_as(const flexcclInfo_t& exported, int slot, const Address& own,
   Membership self{.comm = info.comm,
                   .epoch = info.change.epoch,
                   .slot = slot,
-                  .addresses = std::vector<Address>(info.slots),
                   .key = info.key,
                   .transport = static_cast<flexcclTransport_t>(info.transport),
                   .timeout_ms = info.timeout_ms,
                   .repair_ms = info.repair_ms};
-  for (int i = 0; i < self.slots(); ++i)
-    if (i == slot || (info.live[i / 8] >> i % 8 & 1)) self.members.push_back(i);
-  for (std::uint32_t i = 0; i < info.known_count; ++i)
-    if (info.known[i].slot >= 0 && info.known[i].slot < self.slots())
-      self.addresses[static_cast<std::size_t>(info.known[i].slot)] = info.known[i].address;
-  for (std::uint32_t i = 0; i < info.change_count; ++i)
-    if (info.changes[i].slot >= 0 && info.changes[i].slot < self.slots())
-      self.addresses[static_cast<std::size_t>(info.changes[i].slot)] = info.changes[i].address;
-  self.addresses[static_cast<std::size_t>(slot)] = own;
+  const int slots = static_cast<int>(info.slots);
+  std::vector<int> members;
+  for (int i = 0; i < slots; ++i)
+    if (i == slot || (info.live[i / 8] >> i % 8 & 1)) members.push_back(i);
+  self.members = std::move(members);
+  std::vector<Address> addresses(info.slots);
+  const auto learn = [&](const auto& row) {
+    if (row.slot >= 0 && row.slot < slots)
+      addresses[static_cast<std::size_t>(row.slot)] = row.address;
+  };
+  std::for_each_n(info.known, info.known_count, learn);
+  std::for_each_n(info.changes, info.change_count, learn);
+  learn(Info::Known{slot, 0, own});
+  self.addresses = std::move(addresses);
   self.changes.assign(info.changes, info.changes + info.change_count);
   self.changes.push_back(info.change);
   self.changes.back().address = own;
@@ -143,12 +183,10 @@ std::vector<Change> missing_steps(const Membership& self, const flexcclInfo_t& r
     fail(ncclInvalidArgument, "flexccl: the info is for slot [", info.change.slot,
          "], the call for slot [", slot, "], or it is for another kind of repair");
   std::vector<Change> steps;
-  Membership copy = self;
   for (std::uint32_t i = 0; i < info.change_count; ++i)
-    if (info.changes[i].epoch > self.epoch) {
-      copy.take(info.changes[i]);
-      steps.push_back(info.changes[i]);
-    }
+    if (info.changes[i].epoch > self.epoch) steps.push_back(info.changes[i]);
+  if (steps.size() == 1) self.check(steps[0]);
+  if (steps.size() > 1) static_cast<void>(after(self, steps));
   const bool taken =
       !steps.empty() || (!self.changes.empty() &&
                          self.changes.back().address.process == info.change.address.process &&

@@ -4,10 +4,12 @@
 #define FLEXCCL_CORE_MEMBERSHIP_H_
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "algo/schedule.h"
+#include "core/address_book.h"
 #include "core/key.h"
 #include "transport/address.h"
 
@@ -29,8 +31,8 @@ struct Membership {
   std::uint64_t comm = 0;
   std::uint32_t epoch = 0;
   int slot = 0;
-  std::vector<int> members = {};        // the live slots, ascending
-  std::vector<Address> addresses = {};  // by slot, reserved ones included; port 0: not known here
+  SharedVector<int> members = {};  // the live slots, ascending
+  AddressBook addresses = {};
   Key key = {};
   flexcclTransport_t transport = flexcclAuto;
   std::uint64_t timeout_ms = 0, repair_ms = 0;
@@ -43,10 +45,12 @@ struct Membership {
   int slot_at(int position) const { return members[static_cast<std::size_t>(position)]; }
   const Address& address(int of) const { return addresses[static_cast<std::size_t>(of)]; }
   // Throws ncclInvalidUsage when it is not the next step, or makes no sense.
+  void check(const Change& change) const;
   void take(const Change& change);
 };
 
 // What is in a flexcclInfo_t: exported by a live rank (with the key), or made by the new one.
+// The mac covers what is used of it: unused rows are neither read nor hashed.
 struct Info {
   static constexpr std::size_t kMaxSlots = 8192, kMaxKnown = 32, kMaxChanges = 32;
   std::uint32_t magic, version;
@@ -67,6 +71,8 @@ struct Info {
 };
 static_assert(sizeof(Info) <= FLEXCCL_INFO_BYTES);
 
+// Throws as Membership::take().
+Membership after(Membership self, std::span<const Change> steps);
 // Before and after `slot` in the ring, be it live or not.
 std::pair<int, int> neighbours(const Membership& from, int slot);
 // `position`: collectives that are complete here.

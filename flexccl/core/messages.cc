@@ -27,7 +27,7 @@ std::vector<PointToPoint> by_position(std::vector<PointToPoint> calls, const Mem
 // A new rank goes on where its predecessor stopped, as far as its partners can tell.
 void Runner::meet_pairs(const std::vector<PointToPoint>& calls) {
   for (const PointToPoint& call : calls) {
-    if (call.peer == membership_.slot || history_->knows_pair(call.peer)) continue;
+    if (call.peer == membership_->slot || history_->knows_pair(call.peer)) continue;
     const Answer there = ask_about(call.peer);
     history_->set_pair(call.peer, there.received, there.sent_at_fence);
   }
@@ -39,10 +39,10 @@ void Runner::run(const std::vector<PointToPoint>& calls) {
   if (records_.replaying()) return replay(calls);
   const Standpoint before = history_->standpoint();
   if (!keeps_) {
-    const auto schedule = point_to_point(by_position(calls, membership_), membership_.ring());
+    const auto schedule = point_to_point(by_position(calls, *membership_), membership_->ring());
     engine_.run(schedule, before.sequence);
     for (const PointToPoint& call : calls)
-      if (call.peer != membership_.slot)
+      if (call.peer != membership_->slot)
         call.sends ? void(history_->count_message(call.peer)) : history_->receive(call.peer);
     record_batch(calls, before);
     return history_->count_batch();
@@ -52,9 +52,9 @@ void Runner::run(const std::vector<PointToPoint>& calls) {
   std::map<int, std::uint64_t> received;
   for (const PointToPoint& call : calls) {
     Message message{.call = call};
-    if (call.peer != membership_.slot && call.sends)
+    if (call.peer != membership_->slot && call.sends)
       message.index = history_->keep_message(call.peer, call.buffers.in, bytes_of_call(call));
-    else if (call.peer != membership_.slot)
+    else if (call.peer != membership_->slot)
       message.index = history_->received(call.peer) + ++received[call.peer];
     messages.push_back(message);
   }
@@ -65,7 +65,7 @@ void Runner::run(const std::vector<PointToPoint>& calls) {
 
 // Messages that were sent before this epoch are fetched, the others travel on the links.
 bool Runner::fetch_message(const PointToPoint& call, std::uint64_t index) {
-  if (membership_.epoch == 0) return false;
+  if (membership_->epoch == 0) return false;
   if (call.sends)
     return index <= history_->sent_at_fence(call.peer) ||
            (joined_ && index <= ask_about(call.peer).received);
@@ -80,14 +80,14 @@ void Runner::exchange(std::vector<Message>& messages) {
   std::vector<PointToPoint> open;
   std::vector<Message*> receives, own;
   for (Message& message : messages) {
-    const bool to_itself = message.call.peer == membership_.slot;
+    const bool to_itself = message.call.peer == membership_->slot;
     if (!message.done && !to_itself) message.done = fetch_message(message.call, message.index);
     if (message.done) continue;
     open.push_back(message.call);
     if (to_itself) own.push_back(&message);
     if (!to_itself && !message.call.sends) receives.push_back(&message);
   }
-  const auto schedule = point_to_point(by_position(open, membership_), membership_.ring());
+  const auto schedule = point_to_point(by_position(open, *membership_), membership_->ring());
   const auto note = [&] {
     for (Message* message : own) message->done = true;
     for (std::size_t i = 0; i < receives.size(); ++i)

@@ -20,8 +20,8 @@ std::size_t bytes_of_call(const PointToPoint& call) {
 }  // namespace
 
 RecordOwner Runner::owner() const {
-  return {membership_.comm, static_cast<std::uint32_t>(membership_.slot),
-          static_cast<std::uint32_t>(membership_.slots())};
+  return {membership_->comm, static_cast<std::uint32_t>(membership_->slot),
+          static_cast<std::uint32_t>(membership_->slots())};
 }
 
 void Runner::record(std::span<std::byte> memory) {
@@ -68,7 +68,7 @@ void Runner::record_batch(const std::vector<PointToPoint>& calls, const Standpoi
   std::map<int, PairCounters> after;
   std::vector<std::span<const std::byte>> outputs;
   for (const PointToPoint& call : calls) {
-    if (call.peer == membership_.slot) continue;
+    if (call.peer == membership_->slot) continue;
     after[call.peer] = now.pairs.at(call.peer);
     if (!call.sends) outputs.emplace_back(call.buffers.out, bytes_of_call(call));
   }
@@ -79,10 +79,10 @@ void Runner::record_batch(const std::vector<PointToPoint>& calls, const Standpoi
 void Runner::replay(const std::vector<PointToPoint>& calls) {
   std::vector<std::span<std::byte>> outputs;
   for (const PointToPoint& call : calls)
-    if (call.peer != membership_.slot && !call.sends)
+    if (call.peer != membership_->slot && !call.sends)
       outputs.emplace_back(call.buffers.out, bytes_of_call(call));
   for (const PointToPoint& call : calls) {
-    if (call.peer == membership_.slot)
+    if (call.peer == membership_->slot)
       continue;
     else if (!call.sends)
       history_->receive(call.peer);
@@ -94,11 +94,11 @@ void Runner::replay(const std::vector<PointToPoint>& calls) {
   records_.replay({.collective = Collective::kSendRecv}, outputs);
   std::vector<PointToPoint> own;
   for (PointToPoint call : calls)
-    if (call.peer == membership_.slot) {
-      call.peer = membership_.ring().rank;
+    if (call.peer == membership_->slot) {
+      call.peer = membership_->ring().rank;
       own.push_back(call);
     }
-  engine_.run(point_to_point(own, membership_.ring()), history_->counters().done);
+  engine_.run(point_to_point(own, membership_->ring()), history_->counters().done);
   history_->count_batch();
 }
 

@@ -8,10 +8,10 @@
 namespace flexccl {
 
 Runner::Runner(const Membership& membership, std::uint64_t position)
-    : membership_(membership),
-      published_(std::make_shared<const Membership>(membership)),
-      history_(std::make_shared<History>(membership, position)),
-      engine_(membership, history_, [this](int slot) { return locate(slot); }),
+    : membership_(std::make_shared<const Membership>(membership)),
+      published_(membership_),
+      history_(std::make_shared<History>(membership_, position)),
+      engine_(membership_, history_, [this](int slot) { return locate(slot); }),
       keeps_(membership.repair_ms > 0),
       joined_(membership.epoch > 0),
       settled_(membership.epoch == 0),
@@ -64,13 +64,10 @@ void Runner::apply() {
   const std::scoped_lock lock(mutex_);
   if (pending_.empty()) return;
   std::vector<int> changed;
-  for (const Change& step : pending_) {
-    membership_.take(step);
-    changed.push_back(step.slot);
-  }
+  for (const Change& step : pending_) changed.push_back(step.slot);
+  published_ = membership_ = std::make_shared<const Membership>(after(*membership_, pending_));
   history_->fence(membership_);
   engine_.change(membership_, changed);
-  published_ = std::make_shared<const Membership>(membership_);
   answers_.clear();
   settled_ = false;
   pending_.clear();
@@ -81,7 +78,7 @@ void Runner::apply() {
 void Runner::pause(const Error& error) {
   Lock lock(mutex_);
   paused_ = engine_.suspect();
-  const std::chrono::milliseconds limit(membership_.repair_ms);
+  const std::chrono::milliseconds limit(membership_->repair_ms);
   const bool told =
       changed_.wait_for(lock, limit, [this] { return !pending_.empty() || aborted_; });
   paused_.reset();
@@ -111,8 +108,8 @@ void Runner::settle(const std::function<bool()>& attempt) {
 void Runner::run(const Make& make) {
   const std::scoped_lock turn(turn_);
   apply();
-  const Ring first = membership_.ring();
-  Operation operation = make(membership_);
+  const Ring first = membership_->ring();
+  Operation operation = make(*membership_);
   const std::uint64_t sequence = history_->next_sequence();
   if (records_.replaying()) return replay(operation, sequence, first);
   if (!keeps_) {
@@ -126,12 +123,12 @@ void Runner::run(const Make& make) {
   const Buffers buffers = history_->keep(sequence, operation, first);
   bool interrupted = false, in_ring = false;
   settle([&] {
-    const Ring ring = membership_.ring();
+    const Ring ring = membership_->ring();
     if (ring.size != first.size && has_blocks(operation.op.collective))
-      fail(ncclInvalidUsage, "flexccl: rank [", membership_.slot, "]: ", describe(operation.op),
+      fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "]: ", describe(operation.op),
            " was interrupted by a repair that changed the number of ranks from [", first.size,
            "] to [", ring.size, "], and with it the size of its buffers");
-    if (interrupted) operation = make(membership_);
+    if (interrupted) operation = make(*membership_);
     operation.buffers = buffers;
     const bool asks = must_ask(operation.op.collective, interrupted);
     interrupted = true;
@@ -143,8 +140,8 @@ void Runner::run(const Make& make) {
       fetch_all(source, sequence, operation, ring, buffers);
     return true;
   });
-  record(operation, sequence, membership_.ring());
-  history_->complete(sequence, operation, membership_.ring());
+  record(operation, sequence, membership_->ring());
+  history_->complete(sequence, operation, membership_->ring());
   release_known(sequence, in_ring, operation.op.collective);
 }
 
@@ -161,8 +158,8 @@ void Runner::release_known(std::uint64_t sequence, bool in_ring, Collective coll
     history_->release(sequence - 1);
   }
   std::uint64_t all = sequence;
-  for (const int member : membership_.members)
-    if (member != membership_.slot) all = std::min(all, engine_.done_at(member));
+  for (const int member : membership_->members)
+    if (member != membership_->slot) all = std::min(all, engine_.done_at(member));
   history_->release(all);
 }
 

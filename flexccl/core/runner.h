@@ -99,8 +99,7 @@ class Runner {
   std::mutex turn_;     // whoever holds it may use the engine
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  Membership membership_;  // of the holder of the turn
-  std::shared_ptr<const Membership> published_;
+  std::shared_ptr<const Membership> membership_, published_;  // of the holder of the turn, of all
   std::vector<Change> pending_;
   std::optional<int> paused_;
   std::atomic<bool> aborted_ = false, has_pending_ = false;
