@@ -17,9 +17,7 @@ std::shared_ptr<Communicator> Communicator::create(const Membership& membership,
 
 Communicator::Communicator(const Membership& membership, const flexcclStreamTable& streams,
                            std::uint64_t position)
-    : streams_(streams), runner_(membership, position), ready_(membership.epoch == 0) {
-  if (!streams_.enqueue) worker_ = std::thread([this] { work(); });
-}
+    : streams_(streams), runner_(membership, position), ready_(membership.epoch == 0) {}
 
 Communicator::~Communicator() {
   {
@@ -50,6 +48,8 @@ std::uint64_t Communicator::take_ticket() {
 void Communicator::submit(cudaStream_t stream, Task task) {
   std::unique_lock lock(mutex_);
   if (!streams_.enqueue) {
+    // Not in the constructor: a new rank's process starts it after the repair that waits for it.
+    if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
     queue_.emplace_back(take_ticket(), std::move(task));
     changed_.notify_all();
     return;

@@ -87,7 +87,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int next_op_ = ncclNumOps;
   std::string sentence_;
   std::atomic<ncclResult_t> error_ = ncclSuccess;
-  std::thread worker_;  // without a stream table
+  std::thread worker_;  // without a stream table, from the first task on
 };
 
 }  // namespace flexccl

@@ -1,5 +1,7 @@
 #include "transport/control.h"
 
+#include <sys/socket.h>
+
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -45,6 +47,22 @@ void answer_one(int socket, const Key& key, const Hello& hello, Responder& respo
   send_all(socket, payload.data(), payload.size());
 }
 
+void try_answer(int socket, const Key& key, const Hello& hello, Responder& responder) {
+  try {
+    answer_one(socket, key, hello, responder);
+  } catch (const Error&) {
+    // The asking rank is gone, or asks again.
+  }
+}
+
+// Only a look: the question is read, and its mac checked, by whoever answers.
+bool is_there_and_short(int socket) {
+  Question question;
+  const auto got = recv(socket, &question, sizeof question, MSG_PEEK | MSG_DONTWAIT);
+  return got == sizeof question &&
+         (question.verb == Verb::kStatus || question.verb == Verb::kAddress);
+}
+
 Answer checked(const Answer& answer, std::span<std::byte> to) {
   if (answer.bytes && answer.bytes != to.size())
     fail(ncclRemoteError, "it offers [", answer.bytes, "] bytes instead of [", to.size(), "]");
@@ -65,15 +83,12 @@ Answer ask_here(const Asked& whom, const Question& question, std::span<std::byte
 
 }  // namespace
 
-bool answer_apart(Fd socket, const Key& key, const Hello& hello,
-                  std::shared_ptr<Responder> responder) {
+bool answer(Fd socket, const Key& key, const Hello& hello, std::shared_ptr<Responder> responder) {
+  if (is_there_and_short(socket.get()))
+    return try_answer(socket.get(), key, hello, *responder), true;
   if (threads.fetch_add(1) >= kMaxThreads) return threads.fetch_sub(1), false;
   std::thread([socket = std::move(socket), key, hello, responder = std::move(responder)] {
-    try {
-      answer_one(socket.get(), key, hello, *responder);
-    } catch (const Error&) {
-      // The asking rank is gone, or asks again.
-    }
+    try_answer(socket.get(), key, hello, *responder);
     threads.fetch_sub(1);
   }).detach();
   return true;
@@ -90,19 +105,23 @@ Answer ask(const Asked& whom, Question question, std::span<std::byte> to) {
   const Fd socket = transport == flexcclShm
                         ? connect_unix(whom.address.process)
                         : connect_tcp(whom.address.ipv4, whom.address.port, whom.deadline);
-  const Hello hello = greet(socket.get(),
-                            {.inbox = {whom.comm, question.epoch, whom.slot},
-                             .source = question.slot,
-                             .transport = transport,
-                             .key = whom.key,
-                             .deadline = whom.deadline},
-                            LinkKind::kControl, {});
+  const Hello hello = hello_for(socket.get(),
+                                {.inbox = {whom.comm, question.epoch, whom.slot},
+                                 .source = question.slot,
+                                 .transport = transport,
+                                 .key = whom.key,
+                                 .deadline = whom.deadline},
+                                LinkKind::kControl);
+  question.mac = question_mac(whom.key, hello, question);
+  // Both in one message: the question is no secret, and the answer comes a round trip sooner.
+  std::byte both[sizeof hello + sizeof question];
+  std::memcpy(both, &hello, sizeof hello);
+  std::memcpy(both + sizeof hello, &question, sizeof question);
+  send_all(socket.get(), both, sizeof both);
   Welcome welcome;
   receive_all(socket.get(), &welcome, sizeof welcome, whom.deadline, "its welcome");
   if (!equal_macs(welcome.mac, welcome_mac(whom.key, hello)))
     fail(ncclRemoteError, "its welcome is not signed with the key of the job");
-  question.mac = question_mac(whom.key, hello, question);
-  send_all(socket.get(), &question, sizeof question);
   Answer answer;
   receive_all(socket.get(), &answer, sizeof answer, whom.deadline, "its answer");
   if (answer.mac != answer_mac(whom.key, question, answer))

@@ -72,9 +72,9 @@ struct Asked {
 // `to` gets the bytes; an answer with another number of bytes is an error. Throws ncclRemoteError.
 Answer ask(const Asked& whom, Question question, std::span<std::byte> to = {});
 
-// Answers in a thread of its own. False: there are too many of them already.
-bool answer_apart(Fd socket, const Key& key, const Hello& hello,
-                  std::shared_ptr<Responder> responder);
+// Answers a question about counters at once when it has come, as it mostly has with its hello: a
+// repair waits for nothing else. All others get a thread of their own. False: there are too many.
+bool answer(Fd socket, const Key& key, const Hello& hello, std::shared_ptr<Responder> responder);
 
 }  // namespace flexccl
 

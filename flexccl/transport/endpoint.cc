@@ -59,7 +59,7 @@ Bytes16 welcome_mac(const Key& key, const Hello& hello) {
   return keyed_hash(key, bytes_of(hello.mac));
 }
 
-Hello greet(int socket, const LinkRequest& request, LinkKind kind, std::span<const int> fds) {
+Hello hello_for(int socket, const LinkRequest& request, LinkKind kind) {
   Challenge challenge;
   receive_all(socket, &challenge, sizeof challenge, request.deadline, "its challenge");
   if (challenge.magic != kMagic || challenge.version != kWireVersion)
@@ -76,7 +76,6 @@ Hello greet(int socket, const LinkRequest& request, LinkKind kind, std::span<con
               .nonce = random_bytes16(),
               .mac = {}};
   hello.mac = hello_mac(request.key, challenge, hello);
-  send_all(socket, &hello, sizeof hello, fds);
   return hello;
 }
 
@@ -178,13 +177,18 @@ bool Endpoint::advance(Caller& caller) {
     caller.greeted = true;
     caller.deadline = in_ms(kInboxMs);
   }
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   const Hello& hello = caller.hello;
   const InboxName name{hello.comm, hello.epoch, hello.destination};
   if (has_ended(name)) return false;
   const auto inbox = inboxes_.find(name);
-  if (hello.kind == LinkKind::kControl)
-    return answer(caller, inbox == inboxes_.end() ? nullptr : inbox->second);
+  if (hello.kind == LinkKind::kControl) {
+    const auto responder = inbox == inboxes_.end() ? nullptr : inbox->second->responder();
+    const Key key = keys_.at(hello.key);
+    lock.unlock();
+    if (!responder || !answer(std::move(caller.socket), key, hello, responder)) ++refused_;
+    return false;
+  }
   if (inbox == inboxes_.end()) return std::chrono::steady_clock::now() < caller.deadline;
   if (hello.epoch < inbox->second->epoch()) return ++refused_, false;
   try {
@@ -197,14 +201,6 @@ bool Endpoint::advance(Caller& caller) {
   } catch (const Error&) {
     ++refused_;
   }
-  return false;
-}
-
-bool Endpoint::answer(Caller& caller, const std::shared_ptr<Inbox>& inbox) {
-  const Hello& hello = caller.hello;
-  if (!inbox || !inbox->responder() ||
-      !answer_apart(std::move(caller.socket), keys_.at(hello.key), hello, inbox->responder()))
-    ++refused_;
   return false;
 }
 
@@ -283,8 +279,8 @@ std::unique_ptr<Outbound> Endpoint::connect_link(const Address& to, const LinkRe
   Fd socket = shm ? connect_unix(to.process) : connect_tcp(to.ipv4, to.port, request.deadline);
   auto memory = shm ? Memory::create(kFifoMemoryBytes) : nullptr;
   const int fds[] = {memory ? memory->fd() : -1, own.fd()};
-  const Hello hello = greet(socket.get(), request, shm ? LinkKind::kShm : LinkKind::kTcp,
-                            std::span(fds, shm ? 2 : 0));
+  const Hello hello = hello_for(socket.get(), request, shm ? LinkKind::kShm : LinkKind::kTcp);
+  send_all(socket.get(), &hello, sizeof hello, std::span(fds, shm ? 2 : 0));
   Welcome welcome;
   std::vector<Fd> bells;
   receive_all(socket.get(), &welcome, sizeof welcome, request.deadline, "its welcome", &bells);

@@ -29,8 +29,8 @@ struct LinkRequest {
   Deadline deadline;
 };
 
-// The connecting side's first step, on a new connection: answers the challenge with a hello.
-Hello greet(int socket, const LinkRequest& request, LinkKind kind, std::span<const int> fds);
+// The connecting side's first step, on a new connection: the hello that answers the challenge.
+Hello hello_for(int socket, const LinkRequest& request, LinkKind kind);
 
 class Endpoint {
  public:
@@ -69,7 +69,6 @@ class Endpoint {
   // Precondition of these: mutex_ is held.
   bool has_ended(const InboxName& name) const;
   bool deliver(Caller& caller);
-  bool answer(Caller& caller, const std::shared_ptr<Inbox>& inbox);
   std::unique_ptr<Inbound> inbound(Caller& caller);
   std::unique_ptr<Outbound> connect_link(const Address& to, const LinkRequest& request,
                                          const Doorbell& own);
