@@ -11,6 +11,7 @@ namespace {
 constexpr std::chrono::milliseconds kAskAgain(1);
 // A new rank's neighbours mostly take it within a millisecond, and everybody waits for it.
 constexpr std::chrono::microseconds kAskSoon(50), kAskSeldom(2000);
+constexpr std::chrono::milliseconds kQuestionFirst(1);
 constexpr std::uint64_t kAnswerMs = 3000;
 constexpr std::size_t kPieceBytes = 4 << 20;  // between two looks whether there is a repair
 
@@ -69,6 +70,8 @@ void Runner::wait_for_epoch_of(int slot) {
   const Membership self = membership();
   const Address address = find_address(self, slot);
   const Deadline deadline = in_ms(self.timeout_ms);
+  // Just before it takes the epoch it asks here: before that, questions only keep both busy.
+  history_->wait_for_question_of(slot, kQuestionFirst);
   for (auto pause = kAskSoon;; pause = std::min(2 * pause, kAskSeldom)) {
     const Answer answer = status_of(slot, address);
     if (answer.epoch >= self.epoch) return;

@@ -5,9 +5,12 @@
 #define FLEXCCL_CORE_HISTORY_H_
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "algo/operation.h"
@@ -57,6 +60,8 @@ class History final : public Responder {
   // Takes an epoch: what was begun before it is told apart from what comes.
   void fence(std::shared_ptr<const Membership> self);
   Counters counters() const;
+  // Waits until `slot` has asked for the status here in this epoch, at most `limit`.
+  void wait_for_question_of(int slot, std::chrono::microseconds limit);
   // Slots that have not received everything yet.
   std::vector<int> debtors() const;
 
@@ -91,6 +96,8 @@ class History final : public Responder {
 
   const bool joined_;  // as a new rank
   mutable std::mutex mutex_;
+  std::condition_variable heard_;
+  std::set<std::uint32_t> askers_;  // for the status, in this epoch
   std::shared_ptr<const Membership> self_;
   Counters counters_;
   std::uint64_t done_at_fence_, serves_after_, claimed_ = 0;  // `claimed_` by a predecessor
