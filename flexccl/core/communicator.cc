@@ -17,7 +17,10 @@ std::shared_ptr<Communicator> Communicator::create(const Membership& membership,
 
 Communicator::Communicator(const Membership& membership, const flexcclStreamTable& streams,
                            std::uint64_t position)
-    : streams_(streams), runner_(membership, position), ready_(membership.epoch == 0) {}
+    : streams_(streams), runner_(membership, position), ready_(membership.epoch == 0) {
+  // A new rank's thread can wait for its first task: the repair is waited for now.
+  if (ready_) start_worker();
+}
 
 Communicator::~Communicator() {
   {
@@ -26,6 +29,10 @@ Communicator::~Communicator() {
   }
   changed_.notify_all();
   if (worker_.joinable()) worker_.join();
+}
+
+void Communicator::start_worker() {
+  if (!streams_.enqueue && !worker_.joinable()) worker_ = std::thread([this] { work(); });
 }
 
 void Communicator::work() {
@@ -48,8 +55,7 @@ std::uint64_t Communicator::take_ticket() {
 void Communicator::submit(cudaStream_t stream, Task task) {
   std::unique_lock lock(mutex_);
   if (!streams_.enqueue) {
-    // Not in the constructor: a new rank's process starts it after the repair that waits for it.
-    if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
+    start_worker();
     queue_.emplace_back(take_ticket(), std::move(task));
     changed_.notify_all();
     return;

@@ -67,6 +67,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   struct Queued;
   Communicator(const Membership& membership, const flexcclStreamTable& streams,
                std::uint64_t position);
+  void start_worker();  // unless it runs, or streams do its work
   void work();
   std::uint64_t take_ticket();
   // Tickets are served in order, whichever threads hold them.
@@ -87,7 +88,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int next_op_ = ncclNumOps;
   std::string sentence_;
   std::atomic<ncclResult_t> error_ = ncclSuccess;
-  std::thread worker_;  // without a stream table, from the first task on
+  std::thread worker_;  // without a stream table
 };
 
 }  // namespace flexccl
