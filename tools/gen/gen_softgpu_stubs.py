@@ -27,14 +27,13 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     "cusparseLt": (("cusparseLt",), "10"),
     "cusparse": (("cusparse",), "10"),
     "cufile": (("cuFile",), "5003"),
-    "nccl": (("nccl",), "3"),
     "nvml": (("nvml",), "3"),
     "cudart": (("cuda", "__cuda"), "801"),
     "cuda": (("cu",), "801"),
 }
 
-# Not part of any library's surface that a GPU has to offer.
-FOREIGN = re.compile(r"^(cupti|nvtx|nvshmem|nvrtc|nvJitLink|nvPTX|cudnn_frontend)|^cu[a-z_]*_impl")
+# Not part of any library's surface that a GPU has to offer; NCCL is flexccl's.
+FOREIGN = re.compile(r"^(nccl|cupti|nvtx|nvshmem|nvrtc|nvJitLink|nvPTX|cudnn_frontend)|^cu[a-z_]*_impl")
 
 # Functions that do not return a status. Text ones answer a text, the others a number.
 TEXT = re.compile(r"(GetErrorString|GetStatusString|GetLastError|GetErrorName|StatusName)$")
