@@ -1,5 +1,6 @@
 // Collectives, sends and receives. What the server could not take back is checked here.
 #include "client/nccl.h"
+#include "client/virtual_memory.h"
 
 using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
@@ -54,7 +55,8 @@ Elements elements(const Arguments& a, const Communicator& c) {
   }
 }
 
-// Memory the server may touch for us: inside one allocation of this device, or pinned for it.
+// Memory the server may touch for us: inside one allocation of this device, pinned for it, or
+// mapped by the program in one piece or several.
 bool accessible(Device& device, uint64_t address, uint64_t bytes) {
   if (!bytes) return true;
   const std::lock_guard lock(device.memory_mutex);
@@ -63,7 +65,7 @@ bool accessible(Device& device, uint64_t address, uint64_t bytes) {
     if (window->find(address, &start, &size))
       return address - start <= size && bytes <= size - (address - start);
   }
-  return false;
+  return covers(device, address, bytes);
 }
 
 ncclResult_t check_numbers(const Arguments& a, const Communicator& c) {

@@ -1,6 +1,7 @@
 // Questions about addresses: both windows are the client's own, so it can answer.
 #include "client/device.h"
 #include "client/host_register.h"
+#include "client/virtual_memory.h"
 
 using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
@@ -28,6 +29,13 @@ Found find(uint64_t address) {
     found.host = true;
   }
   if (!found.device) return find_in_program(address);
+  Mapped range;
+  if (!found.host && find_reserved(address, &range)) {
+    if (!range.accessible) return {};
+    found.start = range.start;
+    found.bytes = range.bytes;
+    return found;
+  }
   const std::lock_guard lock(found.device->memory_mutex);
   const Window& window = found.host ? found.device->pinned : found.device->memory;
   // Module globals lie outside our allocations but inside the window: still device memory.

@@ -32,6 +32,19 @@ uint64_t RangePool::take(uint64_t bytes) {
   return address;
 }
 
+bool RangePool::take_at(uint64_t address, uint64_t bytes) {
+  auto range = by_address_.upper_bound(address);
+  if (range == by_address_.begin()) return false;
+  --range;
+  const auto [start, size] = *range;
+  const uint64_t before = address - start;
+  if (before > size || bytes > size - before) return false;
+  erase(range);
+  if (before) insert(start, before);
+  if (size - before > bytes) insert(address + bytes, size - before - bytes);
+  return true;
+}
+
 void RangePool::give(uint64_t address, uint64_t bytes) {
   auto next = by_address_.lower_bound(address);
   if (next != by_address_.end() && address + bytes == next->first) {
@@ -82,6 +95,20 @@ uint64_t Window::allocate(uint64_t bytes, Region* map) {
   if (!address) return 0;
   blocks_[address] = {bytes, reserved, 0};
   *map = {address, reserved};
+  return address;
+}
+
+uint64_t Window::reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted) {
+  const uint64_t unit = alignment > granule_ ? alignment : granule_;
+  if (wanted && wanted % unit == 0 && granules_.take_at(wanted, bytes)) return wanted;
+  const uint64_t spare = unit - granule_;
+  if (bytes > UINT64_MAX - spare) return 0;
+  const uint64_t found = granules_.take(bytes + spare);
+  if (!found) return 0;
+  const uint64_t address = round_up(found, unit);
+  const uint64_t tail = found + spare - address;
+  if (address > found) granules_.give(found, address - found);
+  if (tail) granules_.give(address + bytes, tail);
   return address;
 }
 

@@ -18,6 +18,7 @@ class RangePool {
  public:
   RangePool(uint64_t base, uint64_t bytes);
   uint64_t take(uint64_t bytes);  // 0: nothing fits
+  bool take_at(uint64_t address, uint64_t bytes);
   void give(uint64_t address, uint64_t bytes);
 
  private:
@@ -40,6 +41,10 @@ class Window {
   void cancel(uint64_t address);
   // False: no allocation starts there. A region in *unmap is no longer used by anybody.
   bool release(uint64_t address, Region* unmap, uint64_t* bytes);
+  // Addresses without memory, `bytes` being whole granules and `alignment` a power of two or 0;
+  // at `wanted` if that is free. 0: nothing fits.
+  uint64_t reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted);
+  void unreserve(uint64_t address, uint64_t bytes) { granules_.give(address, bytes); }
   // Start and size of the allocation that contains `address`. False: none.
   bool find(uint64_t address, uint64_t* start, uint64_t* bytes) const;
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,16 @@ from job import PYFT
 PROGRAMS = Path(__file__).with_name("programs")
 
 
-def run(program: str, how: str) -> str:
+def run(program: str, how: str, **settings: str) -> str:
     """Return what a program of programs/ prints on a soft GPU."""
     direct = ["--direct"] if how == "direct" else []
     command = [PYFT, "run", "--gpus", "soft:1", *direct, "--", sys.executable]
     done = subprocess.run(
-        [*command, str(PROGRAMS / program)], capture_output=True, text=True, timeout=300
+        [*command, str(PROGRAMS / program)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **settings},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -63,3 +68,14 @@ def test_registered_host_memory() -> None:
         "twice 713",
         "afterwards 0 0",
     ]
+
+
+def test_expandable_segments_change_no_bits() -> None:
+    expandable = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    lines = run("expandable.py", "proxied", **expandable).splitlines()
+    assert lines == run("expandable.py", "direct", **expandable).splitlines()
+    assert len(lines) == 8
+    assert lines[-1] == "expandable {True}"
+    without = run("expandable.py", "proxied").splitlines()
+    assert without[-1] == "expandable {False}"
+    assert lines[:-1] == without[:-1]

@@ -47,6 +47,29 @@ TEST(large_blocks_are_best_fit_and_merge) {
   CHECK_EQ(map.bytes, 8 * kGranule);
 }
 
+TEST(reserved_addresses_are_aligned_and_given_back_whole) {
+  Window window = make();
+  Region map, unmap;
+  uint64_t bytes = 0;
+  const uint64_t block = window.allocate(kGranule, &map);
+  const uint64_t aligned = window.reserve(2 * kGranule, 4 * kGranule, 0);
+  CHECK_EQ(aligned, kBase + 4 * kGranule);
+  const uint64_t wanted = kBase + 8 * kGranule;
+  CHECK_EQ(window.reserve(kGranule, 0, wanted), wanted);
+  // Taken, or no granule's start: the best fit.
+  CHECK_EQ(window.reserve(kGranule, 0, wanted), kBase + 6 * kGranule);
+  CHECK_EQ(window.reserve(kGranule, 0, kBase + 1), kBase + 7 * kGranule);
+  CHECK_EQ(window.reserve(16 * kGranule, 0, 0), 0u);
+  CHECK_EQ(window.reserve(UINT64_MAX - kGranule + 1, 4 * kGranule, 0), 0u);
+  CHECK(!window.release(aligned, &unmap, &bytes));  // no allocation
+  window.unreserve(aligned, 2 * kGranule);
+  window.unreserve(wanted, kGranule);
+  window.unreserve(kBase + 6 * kGranule, kGranule);
+  window.unreserve(kBase + 7 * kGranule, kGranule);
+  CHECK(window.release(block, &unmap, &bytes));
+  CHECK_EQ(window.allocate(16 * kGranule, &map), kBase);
+}
+
 TEST(impossible_sizes_fail) {
   Window window = make();
   Region map;

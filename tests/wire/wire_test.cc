@@ -178,6 +178,90 @@ TEST(out_of_memory_is_exact) {
   CHECK_EQ(w.calls(), "");
 }
 
+TEST(programs_map_memory_themselves) {
+  Wire& w = wire();
+  constexpr uint64_t kPiece = 2 << 20;
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  const CUmemAccessDesc access{prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  CUmemGenericAllocationHandle handles[2], again = 0;
+  CHECK_EQ(cuMemGetAllocationGranularity(&bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+           CUDA_SUCCESS);
+  CHECK_EQ(bytes, size_t{kPiece});
+  CHECK_EQ(cuMemAddressReserve(&base, kPiece / 2, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(cuMemAddressReserve(&base, 4 * kPiece, 0, 0, 0), CUDA_SUCCESS);
+  CHECK_EQ(w.calls(), "");
+  for (int i = 0; i < 2; ++i) {
+    CHECK_EQ(cuMemCreate(&handles[i], kPiece, &prop, 0), CUDA_SUCCESS);
+    CHECK_EQ(cuMemMap(base + i * kPiece, kPiece, 0, handles[i], 0), CUDA_SUCCESS);
+  }
+  CHECK_EQ(w.calls(), "cuMemCreate cuMemMap cuMemCreate cuMemMap");
+  CHECK_EQ(cuMemMap(base, kPiece, 0, handles[1], 0), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(cuMemMap(base + 4 * kPiece, kPiece, 0, handles[1], 0), CUDA_ERROR_INVALID_VALUE);
+  cudaPointerAttributes attributes;
+  auto* inside = reinterpret_cast<void*>(base + kPiece + 8);
+  CHECK_EQ(cudaPointerGetAttributes(&attributes, inside), cudaSuccess);
+  CHECK_EQ(attributes.type, cudaMemoryTypeUnregistered);  // no access yet
+  CHECK_EQ(cuMemSetAccess(base, 3 * kPiece, &access, 1), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(cuMemSetAccess(base, 2 * kPiece, &access, 1), CUDA_SUCCESS);
+  CHECK_EQ(w.calls(), "cuMemSetAccess cuMemSetAccess");
+  CHECK_EQ(cudaPointerGetAttributes(&attributes, inside), cudaSuccess);
+  CHECK_EQ(attributes.type, cudaMemoryTypeDevice);
+  CUdeviceptr start = 0;
+  CHECK_EQ(cuMemGetAddressRange_v2(&start, &bytes, base + kPiece + 8), CUDA_SUCCESS);
+  CHECK_EQ(start, base + kPiece);
+  CHECK_EQ(bytes, size_t{kPiece});
+  CHECK_EQ(cuMemGetAddressRange_v2(&start, &bytes, base + 2 * kPiece), CUDA_ERROR_NOT_FOUND);
+  // The memory of a released handle lives on in its mapping, and the handle can be had again.
+  CHECK_EQ(cuMemRelease(handles[0]), CUDA_SUCCESS);
+  CHECK_EQ(cuMemRelease(handles[0]), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(base + 1)), CUDA_SUCCESS);
+  CHECK_EQ(again, handles[0]);
+  CHECK_EQ(cuMemRelease(again), CUDA_SUCCESS);
+  CHECK_EQ(cuMemAddressFree(base, 4 * kPiece), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(w.calls(), "");
+  CHECK_EQ(cuMemUnmap(base, kPiece / 2), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(cuMemUnmap(base, 2 * kPiece), CUDA_SUCCESS);
+  CHECK_EQ(w.calls(), "cuCtxSynchronize cuMemUnmap cuMemRelease cuCtxSynchronize cuMemUnmap");
+  CHECK_EQ(cuMemRelease(handles[1]), CUDA_SUCCESS);
+  CHECK_EQ(w.calls(), "cuMemRelease");
+  CHECK_EQ(cuMemAddressFree(base, 4 * kPiece), CUDA_SUCCESS);
+  CHECK_EQ(cuMemAddressFree(base, 4 * kPiece), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST(collectives_reach_over_neighbouring_mappings) {
+  Wire& w = wire();
+  constexpr uint64_t kPiece = 2 << 20;
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  const CUmemAccessDesc access{prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUdeviceptr base = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  ncclComm_t comm = nullptr;
+  CHECK_EQ(ncclCommInitRank(&comm, 2, ncclUniqueId{}, 0), ncclSuccess);
+  CHECK_EQ(cuMemAddressReserve(&base, 4 * kPiece, 0, 0, 0), CUDA_SUCCESS);
+  CHECK_EQ(cuMemCreate(&handle, 2 * kPiece, &prop, 0), CUDA_SUCCESS);
+  for (int i = 0; i < 2; ++i)
+    CHECK_EQ(cuMemMap(base + i * kPiece, kPiece, i * kPiece, handle, 0), CUDA_SUCCESS);
+  CHECK_EQ(cuMemSetAccess(base, 2 * kPiece, &access, 1), CUDA_SUCCESS);
+  auto* across = reinterpret_cast<char*>(base + kPiece - 8);
+  w.calls();
+  CHECK_EQ(ncclAllReduce(across, across, 8 + kPiece, ncclChar, ncclSum, comm, nullptr),
+           ncclSuccess);
+  CHECK_EQ(w.calls(), "ncclAllReduce");
+  CHECK_EQ(ncclAllReduce(across, across, 9 + kPiece, ncclChar, ncclSum, comm, nullptr),
+           ncclInvalidArgument);
+  CHECK_EQ(ncclCommAbort(comm), ncclSuccess);
+  CHECK_EQ(cuMemUnmap(base, 2 * kPiece), CUDA_SUCCESS);
+  CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  CHECK_EQ(cuMemAddressFree(base, 4 * kPiece), CUDA_SUCCESS);
+  w.calls();
+}
+
 TEST(copies_go_the_way_the_addresses_say) {
   Wire& w = wire();
   void* a = nullptr;
@@ -319,6 +403,11 @@ TEST(hostile_commands_end_the_server_with_a_sentence) {
   CHECK(!hostile(Call::cudaMalloc, cmd::cudaMalloc{0x1000, 2 << 20}).empty());
   CHECK(!hostile(Call::cudaMalloc, cmd::cudaMalloc{ring::kDeviceWindowBase, ~0ull}).empty());
   CHECK(!hostile(Call::cudaFree, cmd::cudaFree{ring::kDeviceWindowBase, 2 << 20}).empty());
+  CHECK(!hostile(Call::cuMemCreate, cmd::cuMemCreate{77, 2 << 20}).empty());
+  CHECK(!hostile(Call::cuMemRelease, cmd::cuMemRelease{77}).empty());
+  CHECK(!hostile(Call::cuMemMap, cmd::cuMemMap{ring::kDeviceWindowBase, 2 << 20, 0, 77}).empty());
+  CHECK(!hostile(Call::cuMemUnmap, cmd::cuMemUnmap{0x1000, 2 << 20}).empty());
+  CHECK(!hostile(Call::cuMemSetAccess, cmd::cuMemSetAccess{0x1000, 2 << 20, 3, 0}).empty());
   CHECK(!hostile(Call::cudaHostAlloc, cmd::cudaHostAlloc{0x1000, 4096, 0, 0}).empty());
   CHECK(!hostile(Call::cudaEventRecord, cmd::cudaEventRecord{77, 0, 1, 1}).empty());
   CHECK(!hostile(Call::pyftReadDevice, cmd::pyftReadDevice{0, 0, 16, ~0ull - 8}).empty());

@@ -19,6 +19,7 @@ enum class HandleKind : uint8_t {
   kContext = 8,
   kMemPool = 9,
   kCommunicator = 10,
+  kPhysicalMemory = 11,
 };
 
 // Bit layout: kind 56..63 | generation 32..55 | index 0..31. Index 0 is never used, so that the

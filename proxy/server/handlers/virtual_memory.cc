@@ -1,0 +1,83 @@
+// Memory the client maps itself. Ranges must lie in the device window; what overlaps what, the
+// backend judges.
+#include <unordered_map>
+
+#include "server/handlers/handlers.h"
+
+namespace pyft::server {
+namespace {
+
+struct Created {
+  std::unordered_map<uint64_t, CUmemGenericAllocationHandle> by_handle;
+};
+
+CUmemLocation location(const Session& session) {
+  CUmemLocation place{};
+  place.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  place.id = static_cast<int>(session.device());
+  return place;
+}
+
+Status outside(const char* call, uint64_t address, uint64_t bytes) {
+  return Status::broken(std::string(call) + " of [" + std::to_string(bytes) + "] bytes at [" +
+                        std::to_string(address) + "] lies outside the device window");
+}
+
+}  // namespace
+
+Status do_cuMemCreate(Session& session, const EntryHeader& header, const cmd::cuMemCreate& c, Body,
+                      Body) {
+  auto& created = session.state<Created>().by_handle;
+  if (Handle{c.handle}.kind() != HandleKind::kPhysicalMemory || created.contains(c.handle))
+    return bad_handle(c.handle);
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = location(session);
+  CUmemGenericAllocationHandle memory{};
+  const int code = session.backend().cuMemCreate(&memory, c.bytes, &prop, 0);
+  if (code == 0) created[c.handle] = memory;
+  return finish(session, header, "cuMemCreate", Domain::kCuda, code);
+}
+
+Status do_cuMemRelease(Session& session, const EntryHeader& header, const cmd::cuMemRelease& c,
+                       Body, Body) {
+  auto& created = session.state<Created>().by_handle;
+  const auto found = created.find(c.handle);
+  if (found == created.end()) return bad_handle(c.handle);
+  const int code = session.backend().cuMemRelease(found->second);
+  created.erase(found);
+  return finish(session, header, "cuMemRelease", Domain::kCuda, code);
+}
+
+Status do_cuMemMap(Session& session, const EntryHeader& header, const cmd::cuMemMap& c, Body,
+                   Body) {
+  if (!session.in_device_window(c.address, c.bytes)) return outside("cuMemMap", c.address, c.bytes);
+  const auto& created = session.state<Created>().by_handle;
+  const auto found = created.find(c.handle);
+  if (found == created.end()) return bad_handle(c.handle);
+  return finish(session, header, "cuMemMap", Domain::kCuda,
+                session.backend().cuMemMap(c.address, c.bytes, c.offset, found->second, 0));
+}
+
+// As with cudaFree: unmapping is not documented to wait for running work.
+Status do_cuMemUnmap(Session& session, const EntryHeader& header, const cmd::cuMemUnmap& c, Body,
+                     Body) {
+  if (!session.in_device_window(c.address, c.bytes))
+    return outside("cuMemUnmap", c.address, c.bytes);
+  int code = session.backend().cuCtxSynchronize();
+  if (code == 0) code = session.backend().cuMemUnmap(c.address, c.bytes);
+  return finish(session, header, "cuMemUnmap", Domain::kCuda, code);
+}
+
+Status do_cuMemSetAccess(Session& session, const EntryHeader& header, const cmd::cuMemSetAccess& c,
+                         Body, Body) {
+  if (!session.in_device_window(c.address, c.bytes))
+    return outside("cuMemSetAccess", c.address, c.bytes);
+  CUmemAccessDesc access{};
+  access.location = location(session);
+  access.flags = static_cast<CUmemAccess_flags>(c.flags);
+  return finish(session, header, "cuMemSetAccess", Domain::kCuda,
+                session.backend().cuMemSetAccess(c.address, c.bytes, &access, 1));
+}
+
+}  // namespace pyft::server
