@@ -37,10 +37,11 @@ struct [[nodiscard]] Status {
   static Status broken(std::string text) { return {std::move(text)}; }
 };
 
-// Objects of one kind: index -> object, checked by generation. Indexes come from the client.
+// Objects of one kind: index -> object, checked by generation. Indexes come from the client, which
+// has a completion word for each: streams, events and communicators publish in the word of theirs.
 class HandleTable {
  public:
-  static constexpr uint32_t kMaxIndex = 1u << 20;
+  static constexpr uint32_t kMaxIndex = ring::kCompletionWords;
   // False: index 0, too large, or in use.
   bool bind(Handle handle, void* object);
   // nullptr: never bound, already ended, or of another generation.

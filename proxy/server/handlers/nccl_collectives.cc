@@ -37,12 +37,14 @@ Status resolve(Session& session, const Command& c, Factors factors, Operation* o
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   int size = 1;
   session.backend().ncclCommCount(comm, &size);
-  const int32_t type = c.datatype, root = c.root;
+  const int32_t type = c.datatype, root = c.root, op = c.op;
   const uint64_t count = c.count;
   const auto ranks = static_cast<uint64_t>(size);
-  if (type < 0 || type >= ncclNumTypes || root < 0 || root >= size || count > kMaxCount / ranks)
+  if (type < 0 || type >= ncclNumTypes || root < 0 || root >= size || op < 0 ||
+      count > kMaxCount / ranks)
     return Status::broken("a collective with data type [" + std::to_string(type) + "], root [" +
-                          std::to_string(root) + "], count [" + std::to_string(count) + "]");
+                          std::to_string(root) + "], operation [" + std::to_string(op) +
+                          "], count [" + std::to_string(count) + "]");
   const uint64_t bytes = count * kElementBytes[type];
   if (!touchable(session, c.sendbuff, factors.send_all ? bytes * ranks : bytes) ||
       !touchable(session, c.recvbuff, factors.receive_all ? bytes * ranks : bytes))
@@ -51,7 +53,7 @@ Status resolve(Session& session, const Command& c, Factors factors, Operation* o
           reinterpret_cast<void*>(c.recvbuff),
           count,
           static_cast<ncclDataType_t>(type),
-          static_cast<ncclRedOp_t>(c.op),
+          static_cast<ncclRedOp_t>(op),
           root,
           comm,
           stream};

@@ -1,10 +1,14 @@
 // A small mutational fuzzer: from real messages, changed at random, for some seconds. The seed is
 // printed and accepted back; what it looks for is what the sanitizers and the checks report.
-#ifndef PYFT_TESTS_FLEXCCL_FUZZ_H_
-#define PYFT_TESTS_FLEXCCL_FUZZ_H_
+// Messages go to the descriptor: a fuzzer may have silenced the stream, and with it what it tests.
+#ifndef PYFT_TESTS_FUZZ_H_
+#define PYFT_TESTS_FUZZ_H_
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -78,12 +82,27 @@ inline void mutate(Random& random, Message* bytes) {
     bytes->push_back(static_cast<unsigned char>(random.next()));
 }
 
+inline std::uint64_t& fuzz_seed() {
+  static std::uint64_t seed = 1;
+  return seed;
+}
+inline void say_fuzz_seed() {
+  dprintf(
+      STDERR_FILENO, "fuzz: the trial with seed [%llu] failed: repeat it with arguments 0 %llu\n",
+      static_cast<unsigned long long>(fuzz_seed()), static_cast<unsigned long long>(fuzz_seed()));
+}
+// There under a sanitizer only.
+extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
+
 // Calls `trial(random)` until the time given on the command line is over. Each trial has a seed of
 // its own: `fuzz 0 SEED` repeats one.
 template <class Trial>
 int fuzz_main(int argc, char** argv, Trial trial) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 5;
-  std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1;
+  std::uint64_t& seed = fuzz_seed();
+  if (argc > 2) seed = std::strtoull(argv[2], nullptr, 0);
+  if (__sanitizer_set_death_callback) __sanitizer_set_death_callback(say_fuzz_seed);
+  std::signal(SIGABRT, [](int) { say_fuzz_seed(); });  // abort() ends the process all the same
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -96,8 +115,8 @@ int fuzz_main(int argc, char** argv, Trial trial) {
     ++trials, ++seed;
     // No trial waits for anything longer than the deadlines that it sets.
     if (elapsed() - before > 20) {
-      std::fprintf(stderr, "fuzz: the trial with seed [%llu] took [%.1f] s\n",
-                   static_cast<unsigned long long>(seed - 1), elapsed() - before);
+      dprintf(STDERR_FILENO, "fuzz: the trial with seed [%llu] took [%.1f] s\n",
+              static_cast<unsigned long long>(seed - 1), elapsed() - before);
       return 1;
     }
   } while (elapsed() < seconds);
@@ -107,12 +126,12 @@ int fuzz_main(int argc, char** argv, Trial trial) {
   return trials ? 0 : 1;
 }
 
-#define FUZZ_CHECK(condition)                                                              \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
-      std::fprintf(stderr, "%s:%d: [%s] does not hold\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                        \
-    }                                                                                      \
+#define FUZZ_CHECK(condition)                                                                \
+  do {                                                                                       \
+    if (!(condition)) {                                                                      \
+      dprintf(STDERR_FILENO, "%s:%d: [%s] does not hold\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                          \
+    }                                                                                        \
   } while (0)
 
-#endif  // PYFT_TESTS_FLEXCCL_FUZZ_H_
+#endif  // PYFT_TESTS_FUZZ_H_
