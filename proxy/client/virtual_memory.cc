@@ -8,8 +8,6 @@
 namespace pyft::client {
 namespace {
 
-constexpr uint64_t kGranule = uint64_t{2} << 20;
-
 struct Reservation {
   uint64_t bytes;
   Device* device;
@@ -53,7 +51,7 @@ CUresult refuse(const char* call, const std::string& what) {
 }
 
 bool whole_granules(uint64_t address, uint64_t bytes) {
-  return bytes && (address | bytes) % kGranule == 0 && bytes <= UINT64_MAX - address;
+  return bytes && (address | bytes) % kMemoryGranule == 0 && bytes <= UINT64_MAX - address;
 }
 
 // The entry of an ordered map whose range [key, key + bytes) contains the address, or end().
@@ -93,8 +91,29 @@ CUresult drop_if_unused(uint64_t handle) {
   return result(device->confirm(Call::cuMemRelease, cmd::cuMemRelease{handle}));
 }
 
-CUresult reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t flags,
-                 CUdeviceptr* out) {
+Device* device_of_reservation(uint64_t address) {
+  const std::lock_guard lock(tables().mutex);
+  const auto range = containing(tables().reservations, address);
+  return range == tables().reservations.end() ? nullptr : range->second.device;
+}
+
+CUresult wanted_access(const Device& device, const CUmemAccessDesc* list, size_t count,
+                       uint32_t* flags) {
+  for (size_t i = 0; i < count; ++i) {
+    const CUmemLocation& place = list[i].location;
+    if (place.type != CU_MEM_LOCATION_TYPE_DEVICE || place.id != device.ordinal())
+      return refuse("cuMemSetAccess", "of location [" + std::to_string(place.id) +
+                                          "] to memory of device [" +
+                                          std::to_string(device.ordinal()) + "]");
+    *flags = list[i].flags;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult reserve_addresses(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t flags,
+                           CUdeviceptr* out) {
   cudaError_t error;
   Device* device = attached(&error);
   if (!device) return result(error);
@@ -110,7 +129,7 @@ CUresult reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t f
   return CUDA_SUCCESS;
 }
 
-CUresult unreserve(uint64_t address, uint64_t bytes) {
+CUresult free_addresses(uint64_t address, uint64_t bytes) {
   const std::lock_guard lock(tables().mutex);
   const auto found = tables().reservations.find(address);
   if (found == tables().reservations.end() || found->second.bytes != bytes ||
@@ -136,8 +155,8 @@ CUresult check_properties(const CUmemAllocationProp& prop) {
                                                            : CUDA_SUCCESS;
 }
 
-CUresult create(uint64_t bytes, const CUmemAllocationProp* prop, uint64_t flags,
-                CUmemGenericAllocationHandle* out) {
+CUresult create_memory(uint64_t bytes, const CUmemAllocationProp* prop, uint64_t flags,
+                       CUmemGenericAllocationHandle* out) {
   if (!out || !prop || flags || !whole_granules(0, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_properties(*prop)) return bad;
   cudaError_t error;
@@ -152,7 +171,7 @@ CUresult create(uint64_t bytes, const CUmemAllocationProp* prop, uint64_t flags,
   return CUDA_SUCCESS;
 }
 
-CUresult release(uint64_t handle) {
+CUresult release_memory(uint64_t handle) {
   const std::lock_guard lock(tables().mutex);
   const auto found = tables().physical.find(handle);
   if (found == tables().physical.end() || !found->second.references)
@@ -161,11 +180,12 @@ CUresult release(uint64_t handle) {
   return drop_if_unused(handle);
 }
 
-CUresult map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle, uint64_t flags) {
+CUresult map_memory(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle,
+                    uint64_t flags) {
   const std::lock_guard lock(tables().mutex);
   const auto memory = tables().physical.find(handle);
   if (memory == tables().physical.end() || !memory->second.references || flags ||
-      !whole_granules(address, bytes) || offset % kGranule || offset > memory->second.bytes ||
+      !whole_granules(address, bytes) || offset % kMemoryGranule || offset > memory->second.bytes ||
       bytes > memory->second.bytes - offset)
     return CUDA_ERROR_INVALID_VALUE;
   const auto range = containing(tables().reservations, address);
@@ -185,14 +205,8 @@ CUresult map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle,
   return CUDA_SUCCESS;
 }
 
-Device* device_of_reservation(uint64_t address) {
-  const std::lock_guard lock(tables().mutex);
-  const auto range = containing(tables().reservations, address);
-  return range == tables().reservations.end() ? nullptr : range->second.device;
-}
-
 // Each mapping goes by a command of its own: its address is what the object log knows it by.
-CUresult unmap(uint64_t address, uint64_t bytes) {
+CUresult unmap_memory(uint64_t address, uint64_t bytes) {
   Device* device = device_of_reservation(address);
   if (!device || !whole_granules(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (const cudaError_t error = device->synchronize_all(); error != cudaSuccess)
@@ -209,19 +223,6 @@ CUresult unmap(uint64_t address, uint64_t bytes) {
     tables().mappings.erase(mapping);
     --tables().physical.at(handle).mappings;
     if (const CUresult bad = drop_if_unused(handle)) return bad;
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult wanted_access(const Device& device, const CUmemAccessDesc* list, size_t count,
-                       uint32_t* flags) {
-  for (size_t i = 0; i < count; ++i) {
-    const CUmemLocation& place = list[i].location;
-    if (place.type != CU_MEM_LOCATION_TYPE_DEVICE || place.id != device.ordinal())
-      return refuse("cuMemSetAccess", "of location [" + std::to_string(place.id) +
-                                          "] to memory of device [" +
-                                          std::to_string(device.ordinal()) + "]");
-    *flags = list[i].flags;
   }
   return CUDA_SUCCESS;
 }
@@ -245,7 +246,7 @@ CUresult set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc* lis
   return CUDA_SUCCESS;
 }
 
-CUresult retain(uint64_t address, CUmemGenericAllocationHandle* out) {
+CUresult retain_memory(uint64_t address, CUmemGenericAllocationHandle* out) {
   const std::lock_guard lock(tables().mutex);
   const auto found = containing(tables().mappings, address);
   if (!out || found == tables().mappings.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -254,7 +255,7 @@ CUresult retain(uint64_t address, CUmemGenericAllocationHandle* out) {
   return CUDA_SUCCESS;
 }
 
-CUresult properties(uint64_t handle, CUmemAllocationProp* out) {
+CUresult memory_properties(uint64_t handle, CUmemAllocationProp* out) {
   const std::lock_guard lock(tables().mutex);
   const auto found = tables().physical.find(handle);
   if (!out || found == tables().physical.end() || !found->second.references)
@@ -262,8 +263,6 @@ CUresult properties(uint64_t handle, CUmemAllocationProp* out) {
   *out = found->second.prop;
   return CUDA_SUCCESS;
 }
-
-}  // namespace
 
 bool find_reserved(uint64_t address, Mapped* out) {
   if (!tables().count.load(std::memory_order_acquire)) return false;
@@ -292,66 +291,3 @@ bool covers(const Device& device, uint64_t address, uint64_t bytes) {
 }
 
 }  // namespace pyft::client
-
-using namespace pyft;          // NOLINT
-using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
-
-PYFT_API CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
-                                      CUdeviceptr addr, unsigned long long flags) {
-  enter(Api::cuMemAddressReserve);
-  return reserve(size, alignment, addr, flags, ptr);
-}
-
-PYFT_API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
-  enter(Api::cuMemAddressFree);
-  return unreserve(ptr, size);
-}
-
-PYFT_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
-                              const CUmemAllocationProp* prop, unsigned long long flags) {
-  enter(Api::cuMemCreate);
-  return create(size, prop, flags, handle);
-}
-
-PYFT_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  enter(Api::cuMemRelease);
-  return release(handle);
-}
-
-PYFT_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
-                           CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  enter(Api::cuMemMap);
-  return map(ptr, size, offset, handle, flags);
-}
-
-PYFT_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  enter(Api::cuMemUnmap);
-  return unmap(ptr, size);
-}
-
-PYFT_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
-                                 size_t count) {
-  enter(Api::cuMemSetAccess);
-  return set_access(ptr, size, desc, count);
-}
-
-PYFT_API CUresult cuMemGetAllocationGranularity(size_t* granularity,
-                                                const CUmemAllocationProp* prop,
-                                                CUmemAllocationGranularity_flags option) {
-  enter(Api::cuMemGetAllocationGranularity);
-  if (!granularity || !prop) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = check_properties(*prop)) return bad;
-  *granularity = kGranule;
-  return CUDA_SUCCESS;
-}
-
-PYFT_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
-  enter(Api::cuMemRetainAllocationHandle);
-  return retain(reinterpret_cast<uint64_t>(addr), handle);
-}
-
-PYFT_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
-                                                         CUmemGenericAllocationHandle handle) {
-  enter(Api::cuMemGetAllocationPropertiesFromHandle);
-  return properties(handle, prop);
-}

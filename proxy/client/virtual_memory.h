@@ -8,6 +8,24 @@
 
 namespace pyft::client {
 
+// What memory is created and mapped in.
+inline constexpr uint64_t kMemoryGranule = uint64_t{2} << 20;
+
+// What the driver calls do; check_properties() refuses memory that cannot be created.
+CUresult reserve_addresses(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t flags,
+                           CUdeviceptr* out);
+CUresult free_addresses(uint64_t address, uint64_t bytes);
+CUresult check_properties(const CUmemAllocationProp& prop);
+CUresult create_memory(uint64_t bytes, const CUmemAllocationProp* prop, uint64_t flags,
+                       CUmemGenericAllocationHandle* out);
+CUresult release_memory(uint64_t handle);
+CUresult map_memory(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle,
+                    uint64_t flags);
+CUresult unmap_memory(uint64_t address, uint64_t bytes);
+CUresult set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc* list, size_t count);
+CUresult retain_memory(uint64_t address, CUmemGenericAllocationHandle* out);
+CUresult memory_properties(uint64_t handle, CUmemAllocationProp* out);
+
 struct Mapped {
   uint64_t start = 0, bytes = 0;  // of the mapping; bytes 0: none
   bool accessible = false;
