@@ -16,7 +16,10 @@ std::vector<int> first_slots(std::size_t count) {
   return slots;
 }
 
-void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank) {
+// -1: the current one of the calling thread.
+constexpr int kCurrentDevice = -1;
+
+void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int device) {
   const UniqueId id = parse_unique_id(raw);
   const Settings now = settings();
   const Key key = job_key(id);
@@ -32,11 +35,11 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank) {
   addresses.resize(static_cast<std::size_t>(nranks + now.reserved_slots));
   self.addresses = std::move(addresses);
   self.members = first_slots(static_cast<std::size_t>(nranks));
-  *comm = publish(Communicator::create(self, now.streams));
+  *comm = publish(Communicator::create(self, now.streams, device));
 }
 
 ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,
-                       const ncclConfig_t* config) {
+                       const ncclConfig_t* config, int device = kCurrentDevice) {
   return guarded([&] {
     require(comm, "comm");
     *comm = nullptr;
@@ -45,7 +48,9 @@ ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int
     if (config && config->magic != 0xcafebeef)
       fail(ncclInvalidArgument, "flexccl: config has magic [", config->magic,
            "]: it was not made with NCCL_CONFIG_INITIALIZER");
-    initialise([=] { join(comm, nranks, id, rank); });
+    // Asked here: initialisations of a group run in threads of their own.
+    const int chosen = device == kCurrentDevice ? current_device() : device;
+    initialise([=] { join(comm, nranks, id, rank, chosen); });
   });
 }
 
@@ -68,7 +73,7 @@ ncclComm_t make_child(const Communicator& parent, const std::vector<int>& member
   addresses.resize(members.size() + static_cast<std::size_t>(now.reserved_slots));
   child.addresses = std::move(addresses);
   child.members = first_slots(members.size());
-  return publish(Communicator::create(child, now.streams));
+  return publish(Communicator::create(child, now.streams, parent.device()));
 }
 
 struct Choice {
@@ -156,7 +161,6 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myran
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
-  static_cast<void>(devlist);  // ranks are not bound to devices
   return guarded([&] {
     require(comm, "comm");
     if (ndev < 1) fail(ncclInvalidArgument, "flexccl: [", ndev, "] devices");
@@ -167,7 +171,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
     std::vector<std::string> sentences(static_cast<std::size_t>(ndev));
     for (int rank = 0; rank < ndev; ++rank)
       threads.emplace_back([&, rank] {
-        if (flexccl::init_rank(comm + rank, ndev, raw, rank, nullptr) != ncclSuccess)
+        if (flexccl::init_rank(comm + rank, ndev, raw, rank, nullptr,
+                               devlist ? devlist[rank] : rank) != ncclSuccess)
           sentences[static_cast<std::size_t>(rank)] = flexccl::last_sentence();
       });
     for (std::thread& thread : threads) thread.join();

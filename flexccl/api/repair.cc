@@ -130,8 +130,8 @@ ncclResult_t ncclInitNewNode(ncclComm_t* comm, const flexcclInfo_t* exported, in
     const auto own = flexccl::new_node_info(self);
     *info = {};
     std::memcpy(info, &own, sizeof own);
-    *comm = flexccl::publish(
-        flexccl::Communicator::create(self, flexccl::settings().streams, position));
+    *comm = flexccl::publish(flexccl::Communicator::create(self, flexccl::settings().streams,
+                                                           flexccl::current_device(), position));
   });
 }
 

@@ -93,4 +93,9 @@ ncclResult_t note(const Error& error) {
   return error.code;
 }
 
+int current_device() {
+  const flexcclStreamTable streams = settings().streams;
+  return streams.device ? streams.device() : 0;
+}
+
 }  // namespace flexccl

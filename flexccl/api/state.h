@@ -66,6 +66,9 @@ void require(T* pointer, const char* what) {
   if (!pointer) fail(ncclInvalidArgument, "flexccl: ", what, " is NULL");
 }
 
+// Of the calling thread, as the embedder's stream table says; 0 without one.
+int current_device();
+
 }  // namespace flexccl
 
 #endif  // FLEXCCL_API_STATE_H_

@@ -9,15 +9,18 @@ struct Communicator::Queued {
 };
 
 std::shared_ptr<Communicator> Communicator::create(const Membership& membership,
-                                                   const flexcclStreamTable& streams,
+                                                   const flexcclStreamTable& streams, int device,
                                                    std::uint64_t position) {
   return std::shared_ptr<Communicator>(
-      std::unique_ptr<Communicator>(new Communicator(membership, streams, position)));
+      std::unique_ptr<Communicator>(new Communicator(membership, streams, device, position)));
 }
 
 Communicator::Communicator(const Membership& membership, const flexcclStreamTable& streams,
-                           std::uint64_t position)
-    : streams_(streams), runner_(membership, position), ready_(membership.epoch == 0) {
+                           int device, std::uint64_t position)
+    : streams_(streams),
+      device_(device),
+      runner_(membership, position),
+      ready_(membership.epoch == 0) {
   // A new rank's thread can wait for its first task: the repair is waited for now.
   if (ready_) start_worker();
 }
@@ -68,7 +71,7 @@ void Communicator::submit(cudaStream_t stream, Task task) {
   };
   const std::uint64_t ticket = queued->ticket;
   lock.unlock();
-  if (const int code = streams_.enqueue(stream, run, queued.get()); code == 0) {
+  if (const int code = streams_.enqueue(device_, stream, run, queued.get()); code == 0) {
     static_cast<void>(queued.release());
     return;
   } else {

@@ -30,9 +30,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // `position`: collectives that a new rank does not repeat.
   static std::shared_ptr<Communicator> create(const Membership& membership,
-                                              const flexcclStreamTable& streams,
+                                              const flexcclStreamTable& streams, int device,
                                               std::uint64_t position = 0);
   ~Communicator();
+
+  int device() const { return device_; }
 
   Membership membership() const { return runner_.membership(); }
   std::shared_ptr<const Membership> view() const { return runner_.view(); }
@@ -65,7 +67,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   struct Queued;
-  Communicator(const Membership& membership, const flexcclStreamTable& streams,
+  Communicator(const Membership& membership, const flexcclStreamTable& streams, int device,
                std::uint64_t position);
   void start_worker();  // unless it runs, or streams do its work
   void work();
@@ -75,6 +77,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void record(const Error& error);
 
   flexcclStreamTable streams_;
+  int device_;  // what streams 0, 1 and 2 belong to
   Runner runner_;
   std::atomic<bool> ready_;  // false: a new rank before ncclCommSetupNewRank
   std::uint64_t children_ = 0;

@@ -307,9 +307,12 @@ FLEXCCL_API ncclResult_t flexcclReplay(ncclComm_t comm, void* base, size_t bytes
 
 // How to run a host function in stream order. `enqueue` returns 0, and then `run(arg)` is called
 // exactly once, after everything that was put into `stream` before; it may block there. Operations
-// of one communicator on several streams run in the order of the calls.
+// of one communicator on several streams run in the order of the calls. Streams 0, 1 and 2 are
+// those of `device`: the communicator's, which is the current one (`device`, NULL: 0) of the thread
+// that made it, or the one that ncclCommInitAll was told.
 typedef struct {
-  int (*enqueue)(cudaStream_t stream, void (*run)(void* arg), void* arg);
+  int (*enqueue)(int device, cudaStream_t stream, void (*run)(void* arg), void* arg);
+  int (*device)(void);
 } flexcclStreamTable;
 // For communicators made from now on; NULL: back to one worker thread per communicator.
 FLEXCCL_API ncclResult_t flexcclSetStreamTable(const flexcclStreamTable* table);

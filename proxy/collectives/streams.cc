@@ -13,12 +13,16 @@ using Suspend = int (*)(void* stream, void (*function)(void*), void* data);
 using Resume = void (*)(void* data);
 using Allocate = int (*)(void** address, size_t bytes);
 using Free = int (*)(void* address);
+using GetDevice = int (*)(int* device);
+using SetDevice = int (*)(int device);
 
 struct SoftGpu {
   Suspend suspend = nullptr;
   Resume resume = nullptr;
   Allocate allocate = nullptr;
   Free free = nullptr;
+  GetDevice get_device = nullptr;
+  SetDevice set_device = nullptr;
 };
 SoftGpu gpu;
 
@@ -40,10 +44,19 @@ void reached(void* data) {
   pyft::collectives::run_in_thread(carry_out, data);
 }
 
-int enqueue(cudaStream_t stream, void (*run)(void*), void* arg) {
+int current_device() {
+  int device = 0;
+  return gpu.get_device(&device) == 0 ? device : 0;
+}
+
+// A group's operations are enqueued together at its end, whatever device is current then.
+int enqueue(int device, cudaStream_t stream, void (*run)(void*), void* arg) {
+  const int current = current_device();
+  if (current != device) gpu.set_device(device);
   auto* waiting = new Waiting{run, arg};
   const int code = gpu.suspend(stream, reached, waiting);
   if (code) delete waiting;
+  if (current != device) gpu.set_device(current);
   return code;
 }
 
@@ -52,7 +65,9 @@ bool find(void* handle) {
   gpu.resume = reinterpret_cast<Resume>(dlsym(handle, "softgpu_resume"));
   gpu.allocate = reinterpret_cast<Allocate>(dlsym(handle, "cudaMalloc"));
   gpu.free = reinterpret_cast<Free>(dlsym(handle, "cudaFree"));
-  return gpu.suspend && gpu.resume && gpu.allocate && gpu.free;
+  gpu.get_device = reinterpret_cast<GetDevice>(dlsym(handle, "cudaGetDevice"));
+  gpu.set_device = reinterpret_cast<SetDevice>(dlsym(handle, "cudaSetDevice"));
+  return gpu.get_device && gpu.set_device && gpu.suspend && gpu.resume && gpu.allocate && gpu.free;
 }
 
 // Preloaded beside a soft GPU: nobody calls pyft_collectives_use.
@@ -68,7 +83,7 @@ extern "C" {
 // it is no soft GPU.
 FLEXCCL_API int pyft_collectives_use(void* handle) {
   if (!find(handle)) return 1;
-  const flexcclStreamTable table{enqueue};
+  const flexcclStreamTable table{enqueue, current_device};
   return flexcclSetStreamTable(&table) == ncclSuccess ? 0 : 1;
 }
 

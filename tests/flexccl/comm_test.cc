@@ -213,8 +213,8 @@ struct FakeStream {
   }
 };
 
-int enqueue_fake(cudaStream_t stream, void (*run)(void*), void* arg) {
-  if (!stream) return 700;
+int enqueue_fake(int device, cudaStream_t stream, void (*run)(void*), void* arg) {
+  if (!stream || device != 7) return 700;
   auto* fake = reinterpret_cast<FakeStream*>(stream);
   const std::scoped_lock lock(fake->mutex);
   fake->queue.emplace_back(run, arg);
@@ -226,7 +226,7 @@ int enqueue_fake(cudaStream_t stream, void (*run)(void*), void* arg) {
 
 TEST(operations_run_in_the_embedders_streams) {
   FakeStream streams[4];
-  const flexcclStreamTable table{enqueue_fake};
+  const flexcclStreamTable table{enqueue_fake, [] { return 7; }};
   flexcclSetStreamTable(&table);
   {
     Cluster cluster(2, flexcclLoopback);
