@@ -27,10 +27,9 @@ void check_sentence(const std::string& text) {
   for (const char c : text) FUZZ_CHECK(c >= ' ' && c <= '~');
 }
 
-uint64_t look_at(std::span<const std::byte> bytes) {
-  uint64_t sum = 0;
-  for (const std::byte byte : bytes) sum += static_cast<uint64_t>(byte);
-  return sum;
+// Reads every byte; volatile, or the compiler would leave it out.
+void look_at(std::span<const std::byte> bytes) {
+  for (const volatile std::byte& byte : bytes) static_cast<void>(static_cast<std::byte>(byte));
 }
 
 // What the other side of a log sees, with the areas apart from each other.
@@ -70,7 +69,7 @@ Log make_log(Random& random, const std::vector<Seed>& corpus) {
   FUZZ_CHECK(channel);
   const AlwaysAlive alive;
   ring::Writer writer(*channel, alive);
-  for (size_t n = random.below(150); n; --n) {
+  for (size_t n = random.below(400); n; --n) {
     const Seed& seed = corpus[random.below(corpus.size())];
     // As if a server had kept up: the writer would wait for it.
     channel->control().consumed = channel->log().appended.load();
@@ -102,15 +101,26 @@ void damage(Random& random, Log* log) {
     if (random.once_in(2)) scramble(random, &area, random.once_in(2) ? 4 : 40);
 }
 
-// A fixed field of an entry that the undamaged log has: sizes, flags and positions.
-void damage_an_entry(Random& random, const std::vector<uint64_t>& positions, Message* area) {
+// The header of an entry that the undamaged log has. Payloads are moved to where the arena ends and
+// where it was written last: random numbers are hardly ever there.
+void damage_an_entry(Random& random, const std::vector<uint64_t>& positions, uint64_t arena_head,
+                     Message* area) {
   if (positions.empty()) return;
   const uint64_t at = positions[random.below(positions.size())] % kArea;
   if (at + sizeof(ring::EntryHeader) > kArea) return;
-  Message header(area->begin() + static_cast<ptrdiff_t>(at),
-                 area->begin() + static_cast<ptrdiff_t>(at + sizeof(ring::EntryHeader)));
-  scramble(random, &header);
-  std::copy(header.begin(), header.end(), area->begin() + static_cast<ptrdiff_t>(at));
+  Message bytes(area->begin() + static_cast<ptrdiff_t>(at),
+                area->begin() + static_cast<ptrdiff_t>(at + sizeof(ring::EntryHeader)));
+  if (random.once_in(2)) {
+    auto header = value_of<ring::EntryHeader>(bytes);
+    const uint64_t back = random.below(kArea + 64);
+    header.flags |= ring::kHasPayload;
+    header.payload_position = arena_head - back;
+    header.payload_bytes = random.below(back + 2);
+    bytes = message_of(header);
+  } else {
+    scramble(random, &bytes);
+  }
+  std::copy(bytes.begin(), bytes.end(), area->begin() + static_cast<ptrdiff_t>(at));
 }
 
 struct Read {
@@ -200,11 +210,12 @@ int main(int argc, char** argv) {
     const Log good = make_log(random, corpus);
     const Read entries = read_as_trace(good), objects = read_objects(good);
     FUZZ_CHECK(entries.error.empty() && objects.error.empty());
+    const uint64_t head = good.header->arena_head;
     for (int i = 0; i < 50; ++i) {
       Log log = good;
       if (random.once_in(2)) damage(random, &log);
-      if (random.once_in(2)) damage_an_entry(random, entries.positions, &log.areas[0]);
-      if (random.once_in(2)) damage_an_entry(random, objects.positions, &log.areas[1]);
+      if (random.once_in(2)) damage_an_entry(random, entries.positions, head, &log.areas[0]);
+      if (random.once_in(2)) damage_an_entry(random, objects.positions, head, &log.areas[1]);
       const uint64_t start = random.once_in(4) ? random.interesting() : log.header->oldest.load();
       read_all(ring::Reader(log.view(), ring::Reader::Mode::kServer, start),
                ring::Reader::Mode::kServer);
