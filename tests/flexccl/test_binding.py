@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -333,11 +334,12 @@ with flexccl.Communicator(bytes.fromhex(sys.argv[1]), 1, 2) as comm:
 """
 
 
-def test_a_killed_process_is_an_error_of_its_peer() -> None:
+def test_a_killed_process_is_an_error_of_its_peer(tmp_path: Path) -> None:
     unique_id = flexccl.get_unique_id()
     command = [sys.executable, "-c", PEER, unique_id.hex()]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as peer:
+    # Elsewhere: `-c` looks for modules in the current folder, and the source tree has no libraries.
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=tmp_path) as peer:
         try:
             comm = Communicator(unique_id, 0, 2)
             data = np.full(3, 1.0, np.float32)

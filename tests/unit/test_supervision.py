@@ -54,7 +54,8 @@ def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "native"
     folder.mkdir()
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
-    for name in ("libpyft_shim", "libpyft_nvml", "libsoftgpu", "libsoftgpu_nvml"):
+    libraries = ("libpyft_shim", "libpyft_nvml", "libsoftgpu", "libsoftgpu_nvml")
+    for name in (*libraries, "libpyft_collectives", "libflexccl"):
         library = str(folder / f"{name}.so")
         subprocess.run([compiler, "-shared", "-x", "c", "/dev/null", "-o", library], check=True)
     (folder / "pyft-server").write_text(SERVER)
