@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 import pyft
+from pyft._native import native_dir
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS))  # tests/job.py
 
+# Named by meson in the tests that it runs itself.
+os.environ.setdefault("SOFTGPU_LIBRARY", str(native_dir() / "libsoftgpu.so"))
 # `meson test` runs these, with the files it has built.
 collect_ignore = ["softgpu/exec", "softgpu/decode"]
 

@@ -48,7 +48,8 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   Session session(*attachment.channel, &table, liveness,
                   device_calls(table, extras, attachment.channel->device()));
   Loop loop(session, dispatch);
-  const Heartbeat heartbeat(session, [&] { table.cuCtxSetCurrent(context); });
+  session.set_enter_device([&] { table.cuCtxSetCurrent(context); });
+  const Heartbeat heartbeat(session, [&] { session.enter_device(); });
   if (loop.run() != Loop::End::kProtocolError) return kGood;
   fail(attachment, kProtocolBroken, loop.error());
   print_last_entries(loop);

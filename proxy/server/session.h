@@ -113,6 +113,11 @@ class Session {
   // The dispatch thread lends itself to the device while the ring is empty: DeviceCalls::work.
   // When nothing is left although fences are outstanding, a failure may be the reason: it asks.
   bool work();
+  // What further threads of the server do first, to work on this device.
+  void set_enter_device(std::function<void()> enter) { enter_device_ = std::move(enter); }
+  void enter_device() const {
+    if (enter_device_) enter_device_();
+  }
   // Whether this thread may have to execute the device's work.
   bool works() const { return static_cast<bool>(device_calls_.work); }
   // True when [address, address + bytes) lies in this channel's pinned window.
@@ -152,6 +157,7 @@ class Session {
   std::array<HandleTable, 16> tables_;
   std::vector<Extra> extras_;
   DeviceCalls device_calls_;
+  std::function<void()> enter_device_;
   std::mutex sweep_mutex_;
   std::function<void()> sweep_;
   std::atomic<bool> has_sweep_{false};

@@ -28,7 +28,10 @@ Outcome outcome_of(Session& session, CallIt call) {
 template <class CallIt>
 Outcome wait_for_ranks(Session& session, CallIt call) {
   if (!session.works()) return outcome_of(session, call);
-  auto result = std::async(std::launch::async, [&] { return outcome_of(session, call); });
+  auto result = std::async(std::launch::async, [&] {
+    session.enter_device();  // a communicator belongs to the current device of who makes it
+    return outcome_of(session, call);
+  });
   while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
     if (!session.work()) result.wait_for(std::chrono::microseconds(200));
   return result.get();
