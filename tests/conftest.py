@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from pyft._native import native_dir
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS))  # tests/job.py
+
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and so what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Named by meson in the tests that it runs itself.
 os.environ.setdefault("SOFTGPU_LIBRARY", str(native_dir() / "libsoftgpu.so"))
