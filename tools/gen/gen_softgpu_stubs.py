@@ -33,7 +33,9 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 # Not part of any library's surface that a GPU has to offer; NCCL is flexccl's.
-FOREIGN = re.compile(r"^(nccl|cupti|nvtx|nvshmem|nvrtc|nvJitLink|nvPTX|cudnn_frontend)|^cu[a-z_]*_impl")
+FOREIGN = re.compile(
+    r"^(nccl|cupti|nvtx|nvshmem|nvrtc|nvJitLink|nvPTX|cudnn_frontend)|^cu[a-z_]*_impl"
+)
 
 # Functions that do not return a status. Text ones answer a text, the others a number.
 TEXT = re.compile(r"(GetErrorString|GetStatusString|GetLastError|GetErrorName|StatusName)$")
