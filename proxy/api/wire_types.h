@@ -38,6 +38,9 @@ struct KernelInfo {
 };
 static_assert(offsetof(KernelInfo, params) == 72 && sizeof(KernelInfo) <= 1984);
 
+// Bytes of an element of NCCL's data types, by ncclDataType_t.
+inline constexpr uint8_t kNcclElementBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+
 enum LaunchFlags : uint32_t { kLaunchCooperative = 1 };
 
 // cuBLASLt descriptors. The client's Create/Init/SetAttribute write these; a command carries them

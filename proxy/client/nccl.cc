@@ -261,14 +261,13 @@ PYFT_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
   enter(Api::ncclRedOpCreatePreMulSum);
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
-  constexpr uint8_t kBytes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   if (!op || !scalar || datatype < 0 || datatype >= ncclNumTypes)
     return refuse_nccl(__func__, ncclInvalidArgument,
                        "with data type [" + std::to_string(datatype) + "] or without pointers");
   auto value = reinterpret_cast<uint64_t>(scalar);
   if (residence == ncclScalarHostImmediate) {
     value = 0;
-    std::memcpy(&value, scalar, kBytes[datatype]);
+    std::memcpy(&value, scalar, kNcclElementBytes[datatype]);
   }
   Reply reply;
   const ncclResult_t result = confirm(

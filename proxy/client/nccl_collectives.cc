@@ -21,8 +21,6 @@ struct Arguments {
   int root = 0;  // or the peer
 };
 
-constexpr uint8_t kElementBytes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-
 // How many elements a rank reads and writes.
 struct Elements {
   size_t read, written;
@@ -83,7 +81,7 @@ ncclResult_t check_numbers(const Arguments& a, const Communicator& c) {
 
 ncclResult_t check_memory(const Arguments& a, Communicator& c) {
   const Elements n = elements(a, c);
-  const size_t width = kElementBytes[a.type];
+  const size_t width = kNcclElementBytes[a.type];
   const auto check = [&](const void* buffer, size_t count) {
     const auto address = reinterpret_cast<uint64_t>(buffer);
     if (accessible(c.device, address, count * width)) return ncclSuccess;

@@ -7,12 +7,6 @@ namespace {
 
 constexpr size_t kMaxPath = 4096;
 
-template <class Object>
-bool resolve(Session& session, uint64_t handle, HandleKind kind, Object* out) {
-  *out = static_cast<Object>(session.find(handle, kind));
-  return *out != nullptr;
-}
-
 }  // namespace
 
 Status do_cudaStreamBeginCapture(Session& session, const EntryHeader& header,
@@ -51,7 +45,7 @@ Status do_cudaStreamIsCapturing(Session& session, const EntryHeader& header,
 Status do_cudaGraphInstantiateWithFlags(Session& session, const EntryHeader& header,
                                         const cmd::cudaGraphInstantiateWithFlags& c, Body, Body) {
   CUgraph graph;
-  if (!resolve(session, c.graph, HandleKind::kGraph, &graph)) return bad_handle(c.graph);
+  if (!resolve_graph(session, c.graph, &graph)) return bad_handle(c.graph);
   CUgraphExec exec = nullptr;
   const int code = session.backend().cuGraphInstantiateWithFlags(&exec, graph, c.flags);
   const Handle handle{c.exec};
@@ -65,7 +59,7 @@ Status do_cudaGraphLaunch(Session& session, const EntryHeader& header,
                           const cmd::cudaGraphLaunch& c, Body, Body) {
   CUgraphExec exec;
   CUstream stream;
-  if (!resolve(session, c.exec, HandleKind::kGraphExec, &exec)) return bad_handle(c.exec);
+  if (!resolve_graph_exec(session, c.exec, &exec)) return bad_handle(c.exec);
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   return finish(session, header, "cuGraphLaunch", Domain::kCuda,
                 session.backend().cuGraphLaunch(exec, stream));
@@ -74,7 +68,7 @@ Status do_cudaGraphLaunch(Session& session, const EntryHeader& header,
 Status do_cudaGraphDestroy(Session& session, const EntryHeader& header,
                            const cmd::cudaGraphDestroy& c, Body, Body) {
   CUgraph graph;
-  if (!resolve(session, c.graph, HandleKind::kGraph, &graph)) return bad_handle(c.graph);
+  if (!resolve_graph(session, c.graph, &graph)) return bad_handle(c.graph);
   session.table(HandleKind::kGraph).unbind(Handle{c.graph});
   return finish(session, header, "cuGraphDestroy", Domain::kCuda,
                 session.backend().cuGraphDestroy(graph));
@@ -83,7 +77,7 @@ Status do_cudaGraphDestroy(Session& session, const EntryHeader& header,
 Status do_cudaGraphExecDestroy(Session& session, const EntryHeader& header,
                                const cmd::cudaGraphExecDestroy& c, Body, Body) {
   CUgraphExec exec;
-  if (!resolve(session, c.exec, HandleKind::kGraphExec, &exec)) return bad_handle(c.exec);
+  if (!resolve_graph_exec(session, c.exec, &exec)) return bad_handle(c.exec);
   session.table(HandleKind::kGraphExec).unbind(Handle{c.exec});
   return finish(session, header, "cuGraphExecDestroy", Domain::kCuda,
                 session.backend().cuGraphExecDestroy(exec));
@@ -92,7 +86,7 @@ Status do_cudaGraphExecDestroy(Session& session, const EntryHeader& header,
 Status do_cudaGraphGetNodes(Session& session, const EntryHeader& header,
                             const cmd::cudaGraphGetNodes& c, Body, Body) {
   CUgraph graph;
-  if (!resolve(session, c.graph, HandleKind::kGraph, &graph)) return bad_handle(c.graph);
+  if (!resolve_graph(session, c.graph, &graph)) return bad_handle(c.graph);
   size_t count = 0;
   const int code = session.backend().cuGraphGetNodes(graph, nullptr, &count);
   const uint64_t values[] = {count};
@@ -102,7 +96,7 @@ Status do_cudaGraphGetNodes(Session& session, const EntryHeader& header,
 Status do_cudaGraphDebugDotPrint(Session& session, const EntryHeader& header,
                                  const cmd::cudaGraphDebugDotPrint& c, Body, Body payload) {
   CUgraph graph;
-  if (!resolve(session, c.graph, HandleKind::kGraph, &graph)) return bad_handle(c.graph);
+  if (!resolve_graph(session, c.graph, &graph)) return bad_handle(c.graph);
   if (payload.size() >= kMaxPath) return Status::broken("a path is longer than 4096 bytes");
   const std::string path(reinterpret_cast<const char*>(payload.data()), payload.size());
   return finish(session, header, "cuGraphDebugDotPrint", Domain::kCuda,

@@ -47,6 +47,9 @@ bool resolve_stream(Session& session, uint64_t handle, CUstream* out);
 bool resolve_event(Session& session, uint64_t handle, CUevent* out);
 bool resolve_module(Session& session, uint64_t handle, CUmodule* out);
 bool resolve_kernel(Session& session, uint64_t handle, CUfunction* out);
+bool resolve_comm(Session& session, uint64_t handle, ncclComm_t* out);
+bool resolve_graph(Session& session, uint64_t handle, CUgraph* out);
+bool resolve_graph_exec(Session& session, uint64_t handle, CUgraphExec* out);
 // Resolves the handle and brings it into the state the command carries.
 bool apply_blas_state(Session& session, const BlasState& state, cublasHandle_t* out);
 void* scalar_address(const BlasState& state, const Scalar& scalar);

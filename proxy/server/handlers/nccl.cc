@@ -95,11 +95,6 @@ constexpr int kNoLibrary = ncclSystemError;
 
 }  // namespace
 
-bool resolve_comm(Session& session, uint64_t handle, ncclComm_t* out) {
-  *out = static_cast<ncclComm_t>(session.find(handle, HandleKind::kCommunicator));
-  return *out != nullptr;
-}
-
 void fail_communicator(Session& session, uint64_t handle, int code) {
   ncclComm_t comm;
   if (!resolve_comm(session, handle, &comm)) return;

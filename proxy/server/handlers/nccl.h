@@ -9,8 +9,6 @@
 
 namespace pyft::server {
 
-bool resolve_comm(Session& session, uint64_t handle, ncclComm_t* out);
-
 // The communicators whose errors are published. Guarded by its mutex: the heartbeat thread reads.
 struct Communicators {
   struct Live {

@@ -1,10 +1,12 @@
 // Collectives, sends and receives: the library puts them into the stream and this thread goes on.
 #include "server/handlers/nccl.h"
 
+#include <iterator>
+
 namespace pyft::server {
 namespace {
 
-constexpr uint8_t kElementBytes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+static_assert(std::size(kNcclElementBytes) == ncclNumTypes);
 constexpr uint64_t kMaxCount = uint64_t{1} << 56;  // for all ranks: bytes fit 64 bits
 
 // What all of these commands carry, resolved and checked.
@@ -45,7 +47,7 @@ Status resolve(Session& session, const Command& c, Factors factors, Operation* o
     return Status::broken("a collective with data type [" + std::to_string(type) + "], root [" +
                           std::to_string(root) + "], operation [" + std::to_string(op) +
                           "], count [" + std::to_string(count) + "]");
-  const uint64_t bytes = count * kElementBytes[type];
+  const uint64_t bytes = count * kNcclElementBytes[type];
   if (!touchable(session, c.sendbuff, factors.send_all ? bytes * ranks : bytes) ||
       !touchable(session, c.recvbuff, factors.receive_all ? bytes * ranks : bytes))
     return Status::broken("a collective touches memory outside the device's window");

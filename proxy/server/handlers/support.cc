@@ -49,6 +49,18 @@ bool resolve_kernel(Session& session, uint64_t handle, CUfunction* out) {
   return resolve(session, handle, HandleKind::kKernel, out);
 }
 
+bool resolve_comm(Session& session, uint64_t handle, ncclComm_t* out) {
+  return resolve(session, handle, HandleKind::kCommunicator, out);
+}
+
+bool resolve_graph(Session& session, uint64_t handle, CUgraph* out) {
+  return resolve(session, handle, HandleKind::kGraph, out);
+}
+
+bool resolve_graph_exec(Session& session, uint64_t handle, CUgraphExec* out) {
+  return resolve(session, handle, HandleKind::kGraphExec, out);
+}
+
 Status finish(Session& session, const EntryHeader& header, const char* name, Domain domain,
               int code, const uint64_t* values, size_t count, Body bytes) {
   if (header.flags & ring::kWantsReply) return session.reply(header, code, {values, count}, bytes);

@@ -1,6 +1,8 @@
 // Kernels compiled by nvcc for sm_75 and run on the soft GPU, each compared with plain C++.
 //
 // Not part of the build: test_cuda.py compiles it where nvcc is installed and says so where not.
+#include "harness.h"
+
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -12,25 +14,8 @@
 
 #include <cuda_fp16.h>
 
-static int failures = 0;
-
-#define CHECK(cond, ...)                                              \
-  do {                                                                \
-    if (!(cond)) {                                                    \
-      if (failures++ < 20) {                                          \
-        std::printf("%s:%d: %s failed: ", __FILE__, __LINE__, #cond); \
-        std::printf(__VA_ARGS__);                                     \
-        std::printf("\n");                                            \
-      }                                                               \
-    }                                                                 \
-  } while (0)
-
-static uint64_t state = 88172645463325252ull;
 static uint32_t next_random() {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return static_cast<uint32_t>(state >> 16);
+  return static_cast<uint32_t>(next_random64() >> 16);
 }
 
 template <class T>

@@ -2,6 +2,8 @@
 // lanes, messages between blocks, cooperative groups, PTX. Each compared with plain C++.
 //
 // Not part of the build: test_cuda.py compiles it where nvcc is installed and says so where not.
+#include "harness.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -15,25 +17,8 @@ namespace cg = cooperative_groups;
 using U = uint32_t;
 using U64 = unsigned long long;
 
-static int failures = 0;
-
-#define CHECK(cond, ...)                                              \
-  do {                                                                \
-    if (!(cond)) {                                                    \
-      if (failures++ < 20) {                                          \
-        std::printf("%s:%d: %s failed: ", __FILE__, __LINE__, #cond); \
-        std::printf(__VA_ARGS__);                                     \
-        std::printf("\n");                                            \
-      }                                                               \
-    }                                                                 \
-  } while (0)
-
-static uint64_t state = 88172645463325252ull;
 static U64 next_random() {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return state;
+  return next_random64();
 }
 
 // Pinned memory, which both sides use.

@@ -3,6 +3,8 @@
 // C++.
 //
 // Not part of the build: test_cuda.py compiles it where nvcc is installed and says so where not.
+#include "harness.h"
+
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -24,25 +26,8 @@ using nvcuda::wmma::mem_row_major;
 using nvcuda::wmma::row_major;
 using U = uint32_t;
 
-static int failures = 0;
-
-#define CHECK(cond, ...)                                              \
-  do {                                                                \
-    if (!(cond)) {                                                    \
-      if (failures++ < 20) {                                          \
-        std::printf("%s:%d: %s failed: ", __FILE__, __LINE__, #cond); \
-        std::printf(__VA_ARGS__);                                     \
-        std::printf("\n");                                            \
-      }                                                               \
-    }                                                                 \
-  } while (0)
-
-static uint64_t state = 88172645463325252ull;
 static U next_random() {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return static_cast<U>(state >> 16);
+  return static_cast<U>(next_random64() >> 16);
 }
 
 static std::vector<U> words(size_t n) {
