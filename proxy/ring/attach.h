@@ -6,7 +6,8 @@
 // connection open: its end tells the agent that the client is gone, and the agent's end tells the
 // client that the agent is gone.
 // Server: is started by the agent with PYFT_SERVER_FD=N, a connected seqpacket socket on which the
-// agent has sent one AttachReply with the same four descriptors (log opened read-only).
+// agent has sent one AttachReply with the same four descriptors (log opened read-only) and a fifth,
+// the store. After that both sides send ServerMessages.
 // pyft/agent/protocol.py is the Python side; tests/unit/test_protocol.py compares both.
 #ifndef PYFT_RING_ATTACH_H_
 #define PYFT_RING_ATTACH_H_
@@ -16,7 +17,7 @@
 namespace pyft::ring {
 
 inline constexpr uint32_t kAttachMagic = 0x41544650;  // "PFTA"
-inline constexpr uint32_t kAttachVersion = 1;
+inline constexpr uint32_t kAttachVersion = 2;
 inline constexpr uint32_t kMaxEnvironmentBytes = 120 * 1024;  // longer ones are an error, named
 
 struct AttachRequest {
@@ -31,9 +32,38 @@ struct AttachReply {
   uint32_t device;
   uint32_t client_pid, server_pid, epoch, reserved;
   uint64_t log_bytes, control_bytes, bounce_bytes, pinned_bytes;
+  uint64_t store_bytes;  // 0 for the client, which does not get it
   char text[256];
 };
-static_assert(sizeof(AttachRequest) == 24 && sizeof(AttachReply) == 320);
+static_assert(sizeof(AttachRequest) == 24 && sizeof(AttachReply) == 328);
+
+// Between agent and server, after the attach reply. `bytes` bytes of payload follow.
+inline constexpr uint32_t kMessageMagic = 0x4d544650;  // "PFTM"
+inline constexpr uint32_t kMaxMessagePayload = 60 * 1024;
+
+enum class MessageKind : uint32_t {
+  // server to agent
+  kLive = 1,        // replay is over, or there was none
+  kWantExport = 2,  // a communicator is made again: a = key, b = rank; answered by kExport
+  kFresh = 3,       // a = key, b = rank, payload: flexcclInfo_t for every other member
+  kExported = 4,    // answer to kDoExport: a = key, b = rank, c = ncclResult_t, payload: info
+  kReplaced = 5,    // answer to kDoReplace: a = key, b = rank, c = ncclResult_t
+  kMade = 6,        // a = key, b = rank, c = size: a communicator exists here now
+  kEnded = 7,       // a = key, b = rank
+  // agent to server
+  kDoExport = 101,   // a = key, b = rank to be replaced
+  kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
+  kExport = 103,     // a = key, b = rank, c = ncclResult_t, payload: info
+  kJoin = 104,       // a = key: every member has replaced; c = ncclResult_t
+  kInject = 105,     // payload: a fault in the soft GPU's own words
+};
+
+struct ServerMessage {
+  uint32_t magic, kind;  // MessageKind
+  uint64_t a, b, c;
+  uint32_t bytes, reserved;
+};
+static_assert(sizeof(ServerMessage) == 40);
 
 }  // namespace pyft::ring
 

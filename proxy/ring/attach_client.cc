@@ -113,8 +113,9 @@ bool check_reply(const AttachReply& reply, ssize_t bytes, size_t descriptors, st
              std::to_string(kAttachVersion) + "]";
   else if (reply.error)
     *error = std::string(reply.text, strnlen(reply.text, sizeof reply.text));
-  else if (descriptors != kDescriptors)
-    *error = "the agent sent [" + std::to_string(descriptors) + "] descriptors instead of 4";
+  else if (descriptors != kDescriptors + (reply.store_bytes ? 1 : 0))
+    *error = "the agent sent [" + std::to_string(descriptors) + "] descriptors instead of [" +
+             std::to_string(kDescriptors + (reply.store_bytes ? 1 : 0)) + "]";
   return error->empty();
 }
 
@@ -183,7 +184,7 @@ bool receive_attach_reply(int socket, int timeout_ms, AttachReply* reply, Channe
   std::vector<UniqueFd> received = take_descriptors(message);
   if (!check_reply(*reply, bytes, received.size(), error)) return false;
   *fds = {std::move(received[0]), std::move(received[1]), std::move(received[2]),
-          std::move(received[3])};
+          std::move(received[3]), reply->store_bytes ? std::move(received[4]) : UniqueFd()};
   return true;
 }
 
@@ -197,7 +198,7 @@ bool attach_client(const char* agent_name, uint32_t device, ClientAttachment* ou
     return false;
   const AttachReply& reply = out->reply;
   const ChannelSizes sizes{reply.log_bytes, reply.control_bytes, reply.bounce_bytes,
-                           reply.pinned_bytes};
+                           reply.pinned_bytes, 0};
   out->channel = Channel::map(Role::kClient, device, std::move(fds), sizes, error);
   if (!out->channel) return false;
   drop_in_children(out->agent.get());

@@ -144,6 +144,8 @@ std::unique_ptr<Channel> Channel::map(Role role, uint32_t device, ChannelFds fds
     map_part(channel->pinned_, channel->fds_.pinned, sizes.pinned, true,
              kPinnedWindowBase + device * kPinnedStride);
   }
+  if (role == Role::kServer && sizes.store)
+    map_part(channel->store_, channel->fds_.store, sizes.store, true);
   if (error->empty()) *error = make_log_view(channel->log_.data(), sizes.log, &channel->view_);
   if (error->empty()) *error = check_control(channel->control(), sizes.control);
   if (!error->empty()) return nullptr;
@@ -161,7 +163,7 @@ std::unique_ptr<Channel> Channel::create(const ChannelShape& shape, std::string*
     return nullptr;
   }
   const ChannelSizes sizes{log_object_bytes(shape), kControlBytes, shape.bounce_bytes,
-                           shape.pinned_bytes};
+                           shape.pinned_bytes, 0};
   return map(Role::kClient, shape.device, std::move(fds), sizes, error);
 }
 
@@ -217,7 +219,8 @@ ChannelFds Channel::dup_fds() const {
   const auto copy = [](const UniqueFd& fd) {
     return UniqueFd(fd.valid() ? fcntl(fd.get(), F_DUPFD_CLOEXEC, 0) : -1);
   };
-  return {copy(fds_.log), copy(fds_.control), copy(fds_.bounce), copy(fds_.pinned)};
+  return {copy(fds_.log), copy(fds_.control), copy(fds_.bounce), copy(fds_.pinned),
+          copy(fds_.store)};
 }
 
 }  // namespace pyft::ring

@@ -31,10 +31,11 @@ std::string make_log_view(const void* log, uint64_t log_bytes, LogView* view);
 
 struct ChannelFds {
   UniqueFd log, control, bounce, pinned;  // pinned may be absent (tests, trace reader)
+  UniqueFd store{};                       // a server's only; absent without protection
 };
 
 struct ChannelSizes {
-  uint64_t log = 0, control = 0, bounce = 0, pinned = 0;
+  uint64_t log = 0, control = 0, bounce = 0, pinned = 0, store = 0;
 };
 
 struct ChannelShape {  // what format_channel() needs; bytes of each area, multiples of kPageBytes
@@ -105,6 +106,10 @@ class Channel {
   // back_pinned() before use.
   std::byte* pinned() const { return pinned_.data(); }
   uint64_t pinned_bytes() const { return pinned_.bytes(); }
+  // Server only: see store_layout.h. nullptr and 0 without one.
+  std::byte* store() const { return store_.data(); }
+  uint64_t store_bytes() const { return store_.bytes(); }
+  int store_fd() const { return fds_.store.get(); }
   // Preallocate / give back pages of the pinned object. Return 0 or an errno (ENOSPC: no memory).
   int back_pinned(uint64_t offset, uint64_t bytes) const;
   int release_pinned(uint64_t offset, uint64_t bytes) const;
@@ -119,7 +124,7 @@ class Channel {
   uint32_t device_ = 0;
   ChannelFds fds_;
   ChannelSizes sizes_;
-  Mapping log_, control_, bounce_, pinned_;
+  Mapping log_, control_, bounce_, pinned_, store_;
   LogView view_;
 };
 

@@ -4,7 +4,7 @@
 // Any other change bumps kLayoutVersion, and a log of the old version goes to tests/golden/logs/.
 // Only shm-safe types: trivially copyable, fixed widths, no pointers, explicit padding.
 //
-// A channel joins one client process and one device. The agent creates its four memory objects
+// A channel joins one client process and one device. The agent creates its memory objects
 // (memfd) and passes them by descriptor; sizes are in LogHeader / ControlPage and in the attach
 // reply. All of it outlives client and server.
 //
@@ -12,6 +12,7 @@
 //   control  both read-write: cursors of the server, reply slots, completion words, status
 //   bounce   server writes, client reads: device-to-host bytes for pageable destinations
 //   pinned   both read-write, mapped at the same address in both: cudaHostAlloc memory
+//   store    server only, owned by the agent: captures, journal, records (store_layout.h)
 //
 // "Position" is a 64-bit byte count that only grows; it lies at `position % size` in its area
 // (ring, object log, arena, bounce). Entries and payloads are contiguous: what does not fit before
@@ -135,6 +136,13 @@ enum class ChannelStatus : uint32_t {
   kServerDead = 2,  // set by the agent after it has confirmed the server's death
   kAgentEnding = 3,
   kClientGone = 4,
+  kRecovering = 5,  // the server is dead, another one takes over: the client only waits
+};
+
+// What is kept outside the fault domain of the device (design-recovery.md, section 5e).
+enum class Protect : uint32_t {
+  kNone = 0,     // a cut commits at once; a dead server is the client's error
+  kCapture = 1,  // a cut commits when its capture is in the store
 };
 
 // Start of `control`. Cache lines are separated by writer.
@@ -159,8 +167,55 @@ struct ControlPage {
   std::atomic<uint32_t> bounce_writer_waiting;  // server: asleep on bounce_futex
   std::atomic<uint32_t> bounce_reader_waiting;  // client: threads asleep on bounce_written_futex
   std::atomic<uint32_t> consumed_waiters;       // client: threads asleep on consumed_futex
+  // ---- recovery (docs/recovery.md) -----------------------------------------------------------
+  alignas(64) std::atomic<uint32_t> protect;  // agent: Protect, before anyone attaches
+  std::atomic<uint32_t> decided_futex;        // server: changes with every decided cut
+  std::atomic<uint64_t> captured_cut;         // server: number of the last cut in the store
+  std::atomic<uint64_t> decided_cut;          // server: captured or cancelled up to this number
+  std::atomic<uint32_t> decided_waiters;      // client: threads asleep on decided_futex
+  // The server's last words when the device fails; it ends with exit code kFaultExit after them.
+  std::atomic<uint32_t> fault_kind;  // FaultKind
+  std::atomic<int32_t> fault_code;   // of the API that reported it
+  uint32_t reserved0;
+  std::atomic<uint64_t> fault_seq;  // entry being dispatched then
+  char fault_text[192];
+  alignas(64) std::atomic<uint32_t> phase;  // server: Phase
+  std::atomic<uint32_t> replay_mode;        // agent, before it starts the server: ReplayMode
+  std::atomic<uint64_t> phase_ns[8];        // server: CLOCK_MONOTONIC at which the phase began
+  std::atomic<uint64_t> restored_bytes, restored_blocks;
+  std::atomic<uint64_t> replayed_entries;  // by the present server
+  std::atomic<uint64_t> compared;          // values compared with what was handed out before
+  std::atomic<uint64_t> differed;          // of these, how many were not equal
+  std::atomic<uint64_t> differed_seq;      // first entry that differed, 0 = none
+  std::atomic<uint64_t> unprotected;       // cuts that freed the log without a capture
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
+
+inline constexpr int kFaultExit = 75;          // the device failed: fault_* says how
+inline constexpr int kUnrecoverableExit = 76;  // fault_text says what is missing
+inline constexpr int kDivergedExit = 77;       // replay differed from what was handed out
+
+enum class FaultKind : uint32_t {
+  kNone = 0,
+  kDevice = 1,         // sticky error: the context is lost
+  kUnrecoverable = 2,  // nothing to restore from
+  kDiverged = 3,
+};
+
+enum class Phase : uint32_t {
+  kLive = 0,
+  kStarting = 1,  // attached, device being made
+  kObjects = 2,   // object log
+  kRestore = 3,   // contents of device memory
+  kCommunicators = 4,
+  kReplay = 5,
+};
+
+enum class ReplayMode : uint32_t {
+  kNormal = 0,
+  kSerial = 1,   // waits for the device after each entry: an error belongs to its entry
+  kDeliver = 2,  // errors of the device go to the client: they are the program's own
+};
 
 // After the completion words: how often the client called each exported function, by the index of
 // api/call_ids.h. Written by the client at cuts and at its end, for `pyft coverage`.
@@ -185,10 +240,19 @@ struct FenceMark {
   uint32_t word, reserved;
   uint64_t value;
 };
+// The payload, if there is one, says what is live: CutScope.
 struct CutMark {
   uint64_t number;
   uint64_t arena_head;
   uint64_t object_log_used;
+  uint32_t forced;  // made because the log was full
+  uint32_t reserved;
+};
+// Payload of a cut: `pools` ranges of memory that an allocator hands out in blocks, then the
+// `blocks` that are in use; both AllocMark. What lies in a pool but in no block is not live.
+// Mapped memory outside the pools is live as a whole, as is everything when there is no payload.
+struct CutScope {
+  uint64_t pools, blocks;
 };
 struct GateMark {
   uint64_t cut_number;

@@ -252,7 +252,7 @@ Appended Writer::cut() {
   if (!entry.ok()) return {entry.status(), 0};
   LogHeader& log = channel_.log();
   const CutMark body{log.cuts.load(std::memory_order_relaxed) + 1, arena_head_,
-                     log.object_log_used.load(std::memory_order_relaxed)};
+                     log.object_log_used.load(std::memory_order_relaxed), 0, 0};
   std::memcpy(entry.body().data(), &body, sizeof body);
   const uint64_t position = entry.end_ - entry.header_->size;
   const uint64_t seq = entry.seq();

@@ -29,7 +29,7 @@ bool attach(Attachment* out, std::string* error) {
   ring::ChannelFds fds;
   if (!ring::receive_attach_reply(out->agent.get(), kTimeoutMs, &reply, &fds, error)) return false;
   const ring::ChannelSizes sizes{reply.log_bytes, reply.control_bytes, reply.bounce_bytes,
-                                 reply.pinned_bytes};
+                                 reply.pinned_bytes, reply.store_bytes};
   out->client_pid = reply.client_pid;
   out->channel =
       ring::Channel::map(ring::Role::kServer, reply.device, std::move(fds), sizes, error);

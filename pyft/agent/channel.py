@@ -14,7 +14,7 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyft import _native, config
@@ -55,6 +55,7 @@ class Channel:
     control_fd: int = -1
     bounce_fd: int = -1
     pinned_fd: int = -1
+    store_fd: int = -1  # what survives the device; goes to servers only
     sizes: Sizes = field(default_factory=lambda: Sizes(0, 0, 0, 0))
 
     @classmethod
@@ -104,6 +105,15 @@ class Channel:
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
         self.sizes = Sizes(*(os.fstat(fd).st_size for fd in fds))
 
+    def add_store(self, knobs: Mapping[str, str]) -> None:
+        """Create the memory for captures, journal and records; the first server formats it."""
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        self.store_fd = os.memfd_create(f"pyft-store-{self.name}", flags)
+        os.fchmod(self.store_fd, 0o600)
+        os.ftruncate(self.store_fd, config.get_int("PYFT_STORE_GB", knobs) << 30)
+        fcntl.fcntl(self.store_fd, fcntl.F_ADD_SEALS, _SEALS)
+        self.sizes = replace(self.sizes, store=os.fstat(self.store_fd).st_size)
+
     def client_fds(self) -> list[int]:
         """Descriptors for the client, in the order of attach.h."""
         return [self.log_fd, self.control_fd, self.bounce_fd, self.pinned_fd]
@@ -113,7 +123,8 @@ class Channel:
         """The same for the server, whose log is read-only."""
         read_only = os.open(f"/proc/self/fd/{self.log_fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            yield [read_only, self.control_fd, self.bounce_fd, self.pinned_fd]
+            fds = [read_only, self.control_fd, self.bounce_fd, self.pinned_fd]
+            yield fds if self.store_fd < 0 else [*fds, self.store_fd]
         finally:
             os.close(read_only)
 
@@ -154,7 +165,7 @@ class Channel:
 
     def close(self) -> None:
         """Close the descriptors; the memory goes with the last process that holds them."""
-        for part in ("log", "control", "bounce", "pinned"):
+        for part in ("log", "control", "bounce", "pinned", "store"):
             fd = getattr(self, f"{part}_fd")
             if fd >= 0:
                 os.close(fd)

@@ -8,7 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +63,11 @@ class Member:
 
     def _introduce(self) -> None:
         who = (self.channel.device, self.channel.client_pid, self.server_pid, self.channel.epoch)
-        reply = protocol.pack_reply(*who, self.channel.sizes)
+        sizes = self.channel.sizes
         with contextlib.suppress(OSError):  # whoever is gone already is noticed by the loop
             with self.channel.server_fds() as fds:
-                socket.send_fds(self.server_socket, [reply], fds)
+                socket.send_fds(self.server_socket, [protocol.pack_reply(*who, sizes)], fds)
+            reply = protocol.pack_reply(*who, replace(sizes, store=0))
             socket.send_fds(self.connection, [reply], self.channel.client_fds())
 
     @property

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from pyft.errors import AttachError
 
 ATTACH_MAGIC = 0x41544650
-ATTACH_VERSION = 1
+ATTACH_VERSION = 2
 MAX_ENVIRONMENT_BYTES = 120 * 1024
 TEXT_BYTES = 256
 
 REQUEST = struct.Struct("<6I")
-REPLY = struct.Struct("<IIiI IIII QQQQ 256s")
+REPLY = struct.Struct("<IIiI IIII QQQQQ 256s")
+# ServerMessage: magic, kind, a, b, c, bytes, reserved; the payload follows.
+MESSAGE = struct.Struct("<II QQQ II")
+MESSAGE_MAGIC = 0x4D544650
+MAX_MESSAGE_PAYLOAD = 60 * 1024
 
 LOG_MAGIC = 0x4C544650
 CONTROL_MAGIC = 0x43544650
@@ -68,6 +72,7 @@ class ChannelStatus(enum.IntEnum):
     SERVER_DEAD = 2
     AGENT_ENDING = 3
     CLIENT_GONE = 4
+    RECOVERING = 5
 
 
 @dataclass(frozen=True)
@@ -109,21 +114,23 @@ def parse_environment(data: bytes) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of the four memory objects of a channel."""
+    """Bytes of the memory objects of a channel; the store is its server's only."""
 
     log: int
     control: int
     bounce: int
     pinned: int
+    store: int = 0
 
 
 def pack_reply(device: int, client_pid: int, server_pid: int, epoch: int, sizes: Sizes) -> bytes:
-    """Return an AttachReply that grants the request; four descriptors go with it."""
+    """Return an AttachReply that grants the request; the descriptors go with it."""
     head = (ATTACH_MAGIC, ATTACH_VERSION, 0, device, client_pid, server_pid, epoch, 0)
-    return REPLY.pack(*head, sizes.log, sizes.control, sizes.bounce, sizes.pinned, b"")
+    part = (sizes.log, sizes.control, sizes.bounce, sizes.pinned, sizes.store)
+    return REPLY.pack(*head, *part, b"")
 
 
 def pack_refusal(error: int, text: str) -> bytes:
     """Return an AttachReply that refuses the request."""
     sentence = text.encode(errors="replace")[: TEXT_BYTES - 1]
-    return REPLY.pack(ATTACH_MAGIC, ATTACH_VERSION, error, 0, 0, 0, 0, 0, 0, 0, 0, 0, sentence)
+    return REPLY.pack(ATTACH_MAGIC, ATTACH_VERSION, error, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, sentence)

@@ -37,6 +37,9 @@ int main() {
   SHOW("SERVER_DEAD", ChannelStatus::kServerDead);
   SHOW("AGENT_ENDING", ChannelStatus::kAgentEnding);
   SHOW("CLIENT_GONE", ChannelStatus::kClientGone);
+  SHOW("RECOVERING", ChannelStatus::kRecovering);
+  SHOW("message_bytes", sizeof(ServerMessage));
+  SHOW("message_magic", kMessageMagic);
   SHOW("status", offsetof(ControlPage, status));
   SHOW("status_futex", offsetof(ControlPage, status_futex));
   SHOW("status_text", offsetof(ControlPage, status_text));
@@ -73,6 +76,8 @@ def test_messages_match_the_header(header: dict[str, int]) -> None:
     assert protocol.REQUEST.size == header["request_bytes"]
     assert protocol.REPLY.size == header["reply_bytes"]
     assert header["attach_magic"] == protocol.ATTACH_MAGIC
+    assert protocol.MESSAGE.size == header["message_bytes"]
+    assert header["message_magic"] == protocol.MESSAGE_MAGIC
     assert header["attach_version"] == protocol.ATTACH_VERSION
     assert header["environment_bytes"] == protocol.MAX_ENVIRONMENT_BYTES
     refusal = protocol.pack_refusal(12, "no memory")
@@ -107,7 +112,12 @@ def test_shared_memory_matches_the_header(header: dict[str, int]) -> None:
 
 
 def request(environment: bytes = b"A=1\0B=x=y\0", **changes: int) -> bytes:
-    fields = {"magic": protocol.ATTACH_MAGIC, "version": 1, "pid": 5, "device": 0}
+    fields = {
+        "magic": protocol.ATTACH_MAGIC,
+        "version": protocol.ATTACH_VERSION,
+        "pid": 5,
+        "device": 0,
+    }
     fields |= {"size": len(environment), "reserved": 0} | changes
     return protocol.REQUEST.pack(*fields.values()) + environment
 
@@ -120,7 +130,7 @@ def test_request_is_parsed() -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [b"", b"x" * 23, request(magic=1), request(version=2), request(size=3), request(size=1 << 31)],
+    [b"", b"x" * 23, request(magic=1), request(version=1), request(size=3), request(size=1 << 31)],
 )
 def test_damaged_request_is_refused(message: bytes) -> None:
     with pytest.raises(AttachError):

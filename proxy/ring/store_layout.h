@@ -1,0 +1,105 @@
+// What survives a device: the memory object `store` of a channel. Written by the server of the
+// channel, owned by the agent, read by the next server. Sparse: the server backs pages (fallocate)
+// before it writes them, so that missing memory is an answer and not a SIGBUS.
+//
+//   header | communicators | two manifests | journal | records | heap
+//
+// A crash at any instruction leaves it usable: a manifest counts once `current` names it, a journal
+// record once `journal_end` has passed it and its state says so.
+#ifndef PYFT_RING_STORE_LAYOUT_H_
+#define PYFT_RING_STORE_LAYOUT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+
+#include "ring/layout.h"
+
+namespace pyft::ring {
+
+inline constexpr uint32_t kStoreMagic = 0x53544650;  // "PFTS"
+inline constexpr uint32_t kStoreVersion = 1;
+inline constexpr uint32_t kMaxCommunicators = 256;
+
+// Areas; the heap is the rest of the object. All sparse.
+inline constexpr uint64_t kManifestBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kJournalBytes = uint64_t{1} << 30;
+inline constexpr uint64_t kRecordsBytes = uint64_t{4} << 30;
+
+struct StoreHeader {
+  uint32_t magic, version;
+  uint64_t bytes;                 // of the object
+  uint64_t communicators_offset;  // kMaxCommunicators StoredCommunicator
+  uint64_t manifest_offset[2];    // kManifestBytes each
+  uint64_t journal_offset, journal_bytes;
+  uint64_t records_offset, records_bytes;
+  uint64_t heap_offset, heap_bytes;
+  std::atomic<uint32_t> current;  // 0: no capture yet; 1, 2: the manifest that counts
+  uint32_t reserved;
+  alignas(64) std::atomic<uint64_t> journal_begin;  // position of the first record that counts
+  std::atomic<uint64_t> journal_end;                // after the last record
+  // Figures for status and report.
+  alignas(64) std::atomic<uint64_t> captures, cancelled;
+  std::atomic<uint64_t> live_blocks, live_bytes;     // of the last cut
+  std::atomic<uint64_t> hashed_bytes, copied_bytes;  // sums
+  std::atomic<uint64_t> join_ns, hash_ns, copy_ns;   // sums
+  std::atomic<uint64_t> heap_used, heap_backed;
+};
+static_assert(sizeof(StoreHeader) <= kPageBytes);
+
+struct Digest {  // 128-bit keyed hash
+  uint64_t low, high;
+  bool operator==(const Digest&) const = default;
+};
+
+// A recovery point: device memory after all entries before the CUT at `position`.
+struct Manifest {
+  uint64_t cut;       // number
+  uint64_t seq;       // of the CUT entry
+  uint64_t position;  // ring position after the CUT entry: replay starts there
+  uint64_t blocks;    // ManifestBlock follow
+  uint64_t bytes;     // of all blocks
+  Digest checksum;    // of the blocks' table
+};
+
+struct ManifestBlock {
+  uint64_t address, bytes;
+  Digest digest;
+  uint64_t heap_offset;  // in the heap
+};
+
+enum class JournalKind : uint16_t {
+  kSource = 1,  // bytes that a copy read from pinned memory
+  kResult = 2,  // digest of the bytes that a copy put into client memory
+  kCall = 3,    // digest of an answer
+};
+
+// Precedes every journal record; the next one follows at + size (a multiple of 64). A record with
+// kind 0 is a pad up to the end of the area.
+struct JournalRecord {
+  uint64_t size;
+  uint16_t kind;
+  uint16_t reserved;
+  std::atomic<uint32_t> filled;  // 1: data or digest are complete
+  uint64_t seq;                  // the entry
+  uint64_t index;                // number among the records of this entry
+  uint64_t bytes;                // of data or of what the digest covers
+  Digest digest;
+};
+static_assert(sizeof(JournalRecord) <= 64);
+
+// One communicator of this client, for the server that makes it again.
+struct StoredCommunicator {
+  uint64_t handle;  // 0: unused
+  uint64_t seq;     // of the entry that made it
+  uint64_t key;     // names the communicator at all its ranks
+  int32_t rank, size;
+  uint64_t records_offset, records_bytes;  // in the records area; 0 bytes: not recorded
+  uint64_t committed;                      // operations before the current manifest
+  std::atomic<uint32_t> state;             // 0 unused, 1 live, 2 destroyed after the current cut
+  uint32_t reserved;
+};
+
+}  // namespace pyft::ring
+
+#endif  // PYFT_RING_STORE_LAYOUT_H_
