@@ -118,6 +118,9 @@ WaitStatus ClientLiveness::check() const {
       return WaitStatus::kServerDead;
     case ChannelStatus::kAgentEnding:
       return WaitStatus::kAgentGone;
+    case ChannelStatus::kRecovering:  // the agent has a deadline for it (docs/deadlines.md)
+      recovered_ns_.store(now_ns(), std::memory_order_relaxed);
+      return hung_up(agent_fd_) ? WaitStatus::kAgentGone : WaitStatus::kOk;
     default:
       break;
   }
@@ -132,7 +135,8 @@ WaitStatus ClientLiveness::check() const {
 bool ClientLiveness::beat_is_old() const {
   // No beat yet: the server is still starting, so count from our own start.
   const uint64_t beat = channel_.control().heartbeat_ns.load(std::memory_order_relaxed);
-  const uint64_t last = beat ? beat : created_ns_, now = now_ns();
+  const uint64_t recovered = recovered_ns_.load(std::memory_order_relaxed), now = now_ns();
+  const uint64_t last = std::max(beat ? beat : created_ns_, recovered);
   return now > last && now - last > heartbeat_timeout_ns_;
 }
 

@@ -56,6 +56,7 @@ class ClientLiveness : public Liveness {
   const Channel& channel_;
   int agent_fd_;
   uint64_t created_ns_;
+  mutable std::atomic<uint64_t> recovered_ns_{0};  // a new server has been on its way then
   uint64_t heartbeat_timeout_ns_;
 };
 

@@ -10,6 +10,8 @@ namespace pyft::ring {
 namespace {
 
 constexpr uint64_t kPayloadAlign = 64;
+// Ring bytes kept free for the cut that frees the others: the mark and a pad before it.
+constexpr uint64_t kCutReserve = 256;
 
 uint64_t align_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
@@ -47,11 +49,14 @@ Entry Writer::begin(uint16_t call, uint32_t body_bytes, uint16_t flags, uint64_t
   entry.lock_ = std::unique_lock(mutex_);
   const uint64_t size = align_up(sizeof(EntryHeader) + body_bytes, kEntryAlign);
   uint64_t begin = 0, payload_position = 0;
+  entry.status_ = WaitStatus::kOk;
   if (body_bytes > max_body_bytes() || payload_bytes > max_payload_bytes())
     entry.status_ = WaitStatus::kTooLarge;
-  else
-    entry.status_ = reserve_ring(size, &begin, &entry.end_);
-  if (entry.ok() && payload_bytes) entry.status_ = reserve_arena(payload_bytes, &payload_position);
+  else if (payload_bytes)
+    entry.status_ = make_arena_room(payload_bytes);
+  if (entry.ok()) entry.status_ = reserve_ring(size, &begin, &entry.end_);
+  // Last: a cut that made room on the way does not free this payload.
+  if (entry.ok() && payload_bytes) payload_position = take_arena(payload_bytes);
   if (!entry.ok()) {
     entry.lock_.unlock();
     return entry;
@@ -92,6 +97,7 @@ uint64_t Writer::publish(Entry entry) {
   // of server_sleeping in ring_doorbell() must not pass it: the server could sleep for ever.
   log.appended.store(appended_, std::memory_order_seq_cst);
   PYFT_FAULT("ring.after_publish");
+  cut_when_half_full();
   entry.lock_.unlock();
   ring_doorbell();
   return seq;
@@ -114,24 +120,33 @@ uint64_t Writer::ring_free_limit() const {
 
 WaitStatus Writer::reserve_ring(uint64_t bytes, uint64_t* begin, uint64_t* end) {
   const uint64_t ring_bytes = channel_.ring_bytes();
-  const uint64_t tail = ring_bytes - appended_ % ring_bytes;
-  const uint64_t pad = tail < bytes ? tail : 0;
-  *begin = appended_ + pad;
-  *end = *begin + bytes;
+  const auto place = [&] {
+    const uint64_t tail = ring_bytes - appended_ % ring_bytes;
+    *begin = appended_ + (tail < bytes ? tail : 0);
+    *end = *begin + bytes;
+  };
+  place();
   // `oldest` is never behind committed work, so room below it needs no look at the cursors.
-  if (*end > oldest_ + ring_bytes) {
-    if (*end > ring_free_limit() + ring_bytes)
-      if (const WaitStatus status = forced_cut(); status != WaitStatus::kOk) return status;
+  if (*end + kCutReserve > oldest_ + ring_bytes) {
+    if (*end + kCutReserve > ring_free_limit() + ring_bytes) commit_captured();
+    if (*end + kCutReserve > ring_free_limit() + ring_bytes) {
+      if (const WaitStatus status = free_space(); status != WaitStatus::kOk) return status;
+      place();  // a cut may have been appended
+    }
     retire_oldest(*end);
   }
-  if (pad) {
-    auto* header = reinterpret_cast<EntryHeader*>(channel_.ring() + appended_ % ring_bytes);
-    header->size = static_cast<uint32_t>(pad);
-    header->call = static_cast<uint16_t>(Mark::kPad);
-    header->flags = 0;
-    header->seq = 0;
-  }
+  if (*begin != appended_) pad(*begin - appended_);
   return WaitStatus::kOk;
+}
+
+// Fills the ring's end, which is too short for the next entry.
+void Writer::pad(uint64_t bytes) {
+  auto* header =
+      reinterpret_cast<EntryHeader*>(channel_.ring() + appended_ % channel_.ring_bytes());
+  header->size = static_cast<uint32_t>(bytes);
+  header->call = static_cast<uint16_t>(Mark::kPad);
+  header->flags = 0;
+  header->seq = 0;
 }
 
 // Gives up whole entries until [.., new_end) fits, and some more so that this is rare.
@@ -150,30 +165,108 @@ void Writer::retire_oldest(uint64_t new_end) {
   PYFT_FAULT("ring.after_retire");
 }
 
-WaitStatus Writer::reserve_arena(uint64_t bytes, uint64_t* position) {
-  const uint64_t arena_bytes = channel_.arena_bytes();
-  const uint64_t tail = arena_bytes - arena_head_ % arena_bytes;
-  *position = arena_head_ + (tail < bytes ? tail : 0);
-  const uint64_t end = *position + align_up(bytes, kPayloadAlign);
-  if (end > arena_free_before_ + arena_bytes) {
-    pass_commit_points();
-    if (end > arena_free_before_ + arena_bytes)
-      if (const WaitStatus status = forced_cut(); status != WaitStatus::kOk) return status;
-  }
-  arena_head_ = end;
+// Position for `bytes` in one piece.
+uint64_t Writer::arena_place(uint64_t bytes) const {
+  const uint64_t tail = channel_.arena_bytes() - arena_head_ % channel_.arena_bytes();
+  return arena_head_ + (tail < bytes ? tail : 0);
+}
+
+WaitStatus Writer::make_arena_room(uint64_t bytes) {
+  const auto fits = [&] {
+    return arena_place(bytes) + align_up(bytes, kPayloadAlign) <=
+           arena_free_before_ + channel_.arena_bytes();
+  };
+  if (fits()) return WaitStatus::kOk;
+  commit_captured();
+  pass_commit_points();
+  return fits() ? WaitStatus::kOk : free_space();
+}
+
+uint64_t Writer::take_arena(uint64_t bytes) {
+  const uint64_t position = arena_place(bytes);
+  arena_head_ = position + align_up(bytes, kPayloadAlign);
   // Before the bytes: a reader knows by it which older payloads may be overwritten.
   channel_.log().arena_head.exchange(arena_head_, std::memory_order_acq_rel);
+  return position;
+}
+
+bool Writer::captures() const {
+  return channel_.control().protect.load(std::memory_order_relaxed) ==
+         static_cast<uint32_t>(Protect::kCapture);
+}
+
+// A cut ahead of need: the server decides about it while the program goes on.
+void Writer::cut_when_half_full() {
+  if (appended_ - last_cut_ring_ < channel_.ring_bytes() / 2 &&
+      arena_head_ - last_cut_arena_ < channel_.arena_bytes() / 2)
+    return;
+  if (captures()) append_forced_cut();
+}
+
+// Room for this mark is always kept: kCutReserve.
+void Writer::append_forced_cut() {
+  const uint64_t ring_bytes = channel_.ring_bytes();
+  const uint64_t size = align_up(sizeof(EntryHeader) + sizeof(CutMark), kEntryAlign);
+  const uint64_t tail = ring_bytes - appended_ % ring_bytes;
+  const uint64_t begin = appended_ + (tail < size ? tail : 0);
+  if (begin + size > oldest_ + ring_bytes) retire_oldest(begin + size);
+  if (tail < size) pad(tail);
+  std::byte* at = channel_.ring() + begin % ring_bytes;
+  auto* header = reinterpret_cast<EntryHeader*>(at);
+  *header = {static_cast<uint32_t>(size),
+             static_cast<uint16_t>(Mark::kCut),
+             0,
+             next_seq_,
+             thread_index(),
+             kNoSlot,
+             0,
+             0,
+             now_ns()};
+  fill_cut(at + sizeof *header, true);
+  LogHeader& log = channel_.log();
+  log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
+  log.entries_total.fetch_add(1, std::memory_order_relaxed);
+  log.next_seq.store(++next_seq_, std::memory_order_relaxed);
+  appended_ = begin + size;
+  open_cut(appended_);
+  log.appended.store(appended_, std::memory_order_seq_cst);
+  ring_doorbell();
+}
+
+// Waits until the server has decided about a cut at the end, then frees what is before it.
+WaitStatus Writer::free_space() {
+  LogHeader& log = channel_.log();
+  log.space_waits.fetch_add(1, std::memory_order_relaxed);
+  if (!captures()) {
+    if (const WaitStatus status = wait_consumed(appended_); status != WaitStatus::kOk)
+      return status;
+    log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
+    commit({appended_, arena_head_, cuts_});
+    pass_commit_points();
+    return WaitStatus::kOk;
+  }
+  append_forced_cut();
+  if (const WaitStatus status = wait_decided(cuts_); status != WaitStatus::kOk) return status;
+  commit_captured();
+  if (!open_
+           .empty()) {  // not captured: nothing is lost unless the device fails before the next cut
+    if (channel_.control().unprotected.fetch_add(1) == 0)
+      std::fprintf(stderr,
+                   "pyft: the log of device [%u] is full and the state of the device could not be "
+                   "captured: the job goes on unprotected until the next cut\n",
+                   channel_.device());
+    const CommitPoint last = open_.back();
+    open_.clear();
+    commit(last);
+  }
+  pass_commit_points();
   return WaitStatus::kOk;
 }
 
-WaitStatus Writer::forced_cut() {
-  LogHeader& log = channel_.log();
-  log.space_waits.fetch_add(1, std::memory_order_relaxed);
-  if (const WaitStatus status = wait_consumed(appended_); status != WaitStatus::kOk) return status;
-  log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
-  commit(appended_, arena_head_);
-  pass_commit_points();
-  return WaitStatus::kOk;
+WaitStatus Writer::wait_decided(uint64_t cut) {
+  ControlPage& page = channel_.control();
+  return wait_until(page.decided_futex, &page.decided_waiters, liveness_,
+                    [&] { return page.decided_cut.load(std::memory_order_seq_cst) >= cut; });
 }
 
 WaitStatus Writer::wait_consumed(uint64_t position) {
@@ -188,15 +281,38 @@ WaitStatus Writer::wait_consumed_all() {
 }
 
 // The object log first: what leaves the ring must be there already.
-void Writer::commit(uint64_t ring_position, uint64_t arena_position) {
+void Writer::commit(const CommitPoint& point) {
   LogHeader& log = channel_.log();
-  fold_pending(ring_position);
+  fold_pending(point.ring);
   PYFT_FAULT("ring.after_fold");
-  commits_.push_back({ring_position, arena_position});
-  log.arena_committed.store(arena_position, std::memory_order_release);
-  log.committed.store(ring_position, std::memory_order_release);
+  commits_.push_back(point);
+  log.arena_committed.store(point.arena, std::memory_order_release);
+  log.committed.store(point.ring, std::memory_order_release);
   log.cuts.fetch_add(1, std::memory_order_relaxed);
   PYFT_FAULT("ring.after_commit");
+}
+
+void Writer::fill_cut(std::byte* body, bool forced) {
+  const LogHeader& log = channel_.log();
+  const CutMark mark{++cuts_, arena_head_, log.object_log_used.load(std::memory_order_relaxed),
+                     forced ? 1u : 0u, 0};
+  std::memcpy(body, &mark, sizeof mark);
+}
+
+// A cut ends before `ring_position`.
+void Writer::open_cut(uint64_t ring_position) {
+  last_cut_ring_ = ring_position;
+  last_cut_arena_ = arena_head_;
+  open_.push_back({ring_position, arena_head_, cuts_});
+}
+
+// All open cuts up to the last one in the store, in one step.
+void Writer::commit_captured() {
+  const uint64_t captured = channel_.control().captured_cut.load(std::memory_order_acquire);
+  if (open_.empty() || open_.front().cut > captured) return;
+  CommitPoint last{};
+  for (; !open_.empty() && open_.front().cut <= captured; open_.pop_front()) last = open_.front();
+  commit(last);
 }
 
 void Writer::fold_pending(uint64_t before) {
@@ -240,28 +356,39 @@ Appended Writer::fence(uint64_t stream, uint32_t word, uint64_t value) {
 }
 
 Appended Writer::gate() {
-  return mark(Mark::kGate, GateMark{channel_.log().cuts.load(std::memory_order_relaxed)});
+  return mark(Mark::kGate,
+              GateMark{channel_.control().decided_cut.load(std::memory_order_relaxed)});
 }
 
 Appended Writer::goodbye() {
   return mark(Mark::kGoodbye, GateMark{0});
 }
 
-Appended Writer::cut() {
-  Entry entry = begin(static_cast<uint16_t>(Mark::kCut), sizeof(CutMark));
+Appended Writer::cut(std::span<const std::byte> scope, uint64_t expected_seq) {
+  Entry entry = begin(static_cast<uint16_t>(Mark::kCut), sizeof(CutMark), 0, scope.size());
   if (!entry.ok()) return {entry.status(), 0};
-  LogHeader& log = channel_.log();
-  const CutMark body{log.cuts.load(std::memory_order_relaxed) + 1, arena_head_,
-                     log.object_log_used.load(std::memory_order_relaxed), 0, 0};
-  std::memcpy(entry.body().data(), &body, sizeof body);
-  const uint64_t position = entry.end_ - entry.header_->size;
   const uint64_t seq = entry.seq();
-  // Committed before the mark is visible: both only ever claim what is already true of the
-  // entries before it, and the mutex is held only once.
-  commit(position, arena_head_);
+  if (expected_seq && seq != expected_seq) return {WaitStatus::kOk, 0};
+  if (!scope.empty()) std::memcpy(entry.payload().data(), scope.data(), scope.size());
+  fill_cut(entry.body().data(), false);
+  if (captures()) {
+    open_cut(entry.end_);
+    commit_captured();
+  } else {
+    // Committed before the mark is visible: both only ever claim what is already true of the
+    // entries before it, and the mutex is held only once.
+    commit({entry.end_ - entry.header_->size, arena_head_, cuts_});
+    last_cut_ring_ = entry.end_;
+    last_cut_arena_ = arena_head_;
+  }
   pass_commit_points();
   publish(std::move(entry));
   return {WaitStatus::kOk, seq};
+}
+
+uint64_t Writer::next_seq() {
+  std::lock_guard lock(mutex_);
+  return next_seq_;
 }
 
 uint64_t Writer::reserve_bounce(const Entry& entry, uint64_t bytes) {

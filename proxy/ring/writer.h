@@ -6,8 +6,11 @@
 // `appended` moves last and `oldest` moves before anything is written over.
 //
 // Space is free again when it is committed (a cut passed it) and consumed (the server passed it).
-// When space is missing the writer waits until the server has consumed everything appended and
-// commits there: a forced cut. That wait ends with an error when server or agent are gone.
+// With Protect::kCapture a cut commits when the server has captured it, which is seen at the next
+// cut or when space is missing; with kNone at once. When half of the ring or of the arena holds
+// uncommitted entries a cut is made here, wherever the program is: a forced cut. When space is
+// missing the writer waits for the server's decision about that cut; if it could not be captured
+// the space is freed all the same, and the job goes on unprotected until the next cut.
 #ifndef PYFT_RING_WRITER_H_
 #define PYFT_RING_WRITER_H_
 
@@ -93,8 +96,11 @@ class Writer {
   Appended fence(uint64_t stream, uint32_t word, uint64_t value);
   Appended gate();
   Appended goodbye();
-  // Appends kCut and commits everything before it; never waits for the server.
-  Appended cut();
+  // Appends kCut; never waits for the server. `scope`: bytes of a CutScope, or none. With
+  // `expected_seq` the mark is only written when it gets this number: what was found out before has
+  // then not been overtaken by another thread. If it has, the result has seq 0.
+  Appended cut(std::span<const std::byte> scope = {}, uint64_t expected_seq = 0);
+  uint64_t next_seq();
 
   // Reserves `bytes` of the bounce area for the entry in hand (bounce.h). Call between begin()
   // and publish(): positions then follow the order in which the server fills them.
@@ -113,6 +119,7 @@ class Writer {
  private:
   struct CommitPoint {
     uint64_t ring, arena;
+    uint64_t cut;  // number
   };
   struct Fold {
     uint64_t position, seq;
@@ -120,10 +127,20 @@ class Writer {
   template <class Body>
   Appended mark(Mark kind, const Body& body);
   WaitStatus reserve_ring(uint64_t bytes, uint64_t* begin, uint64_t* end);
-  WaitStatus reserve_arena(uint64_t bytes, uint64_t* position);
-  WaitStatus forced_cut();
+  uint64_t arena_place(uint64_t bytes) const;
+  WaitStatus make_arena_room(uint64_t bytes);
+  uint64_t take_arena(uint64_t bytes);
+  bool captures() const;
+  void fill_cut(std::byte* body, bool forced);
+  void open_cut(uint64_t ring_position);
+  void commit_captured();
+  void cut_when_half_full();
+  void append_forced_cut();
+  WaitStatus free_space();
+  WaitStatus wait_decided(uint64_t cut);
   WaitStatus wait_consumed(uint64_t position);
-  void commit(uint64_t ring_position, uint64_t arena_position);
+  void commit(const CommitPoint& point);
+  void pad(uint64_t bytes);
   void fold_pending(uint64_t before);
   void pass_commit_points();
   uint64_t ring_free_limit() const;
@@ -137,7 +154,10 @@ class Writer {
   // Below: guarded by mutex_. Private copies of what only this writer changes in LogHeader.
   uint64_t appended_ = 0, arena_head_ = 0, next_seq_ = 1, oldest_ = 0, bounce_head_ = 0;
   uint64_t arena_free_before_ = 0;
-  std::deque<CommitPoint> commits_;
+  uint64_t cuts_ = 0;                                // appended
+  uint64_t last_cut_ring_ = 0, last_cut_arena_ = 0;  // where the last one was made
+  std::deque<CommitPoint> open_;                     // cuts that are not committed
+  std::deque<CommitPoint> commits_;                  // committed, payloads not yet known to be free
   std::vector<Fold> folds_;
 };
 

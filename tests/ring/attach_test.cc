@@ -51,6 +51,7 @@ Objects make_objects() {
                    ring::kControlBytes,
                    shape.bounce_bytes,
                    shape.pinned_bytes,
+                   0,
                    ""};
   return objects;
 }
