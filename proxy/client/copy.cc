@@ -10,6 +10,10 @@
 namespace pyft::client {
 namespace {
 
+// Of large copies: while the client copies one piece, the server copies the one before, which still
+// lies in the cache.
+constexpr size_t kPieceBytes = size_t{512} << 10;
+
 enum class Place { kPageable, kPinned, kDevice };
 
 // Where an address lies as the server of `device` sees it: pinned memory of another device's
@@ -24,7 +28,7 @@ Place place_of(uint64_t address, size_t bytes, const Device& device, Device** ow
 }
 
 cudaError_t write_device(Stream& stream, uint64_t dst, const std::byte* src, size_t bytes) {
-  const size_t chunk = stream.device.writer().max_payload_bytes();
+  const size_t chunk = std::min<size_t>(stream.device.writer().max_payload_bytes(), kPieceBytes);
   for (size_t at = 0; at < bytes; at += chunk) {
     const size_t n = std::min(chunk, bytes - at);
     const cmd::pyftWriteDevice body{stream.handle, dst + at};
@@ -45,7 +49,7 @@ cudaError_t read_device(Stream& stream, std::byte* dst, uint64_t src, size_t byt
   };
   Device& device = stream.device;
   const std::lock_guard lock(device.bounce_mutex);
-  const size_t limit = device.channel().bounce_bytes() / 4;
+  const size_t limit = std::min<size_t>(device.channel().bounce_bytes() / 4, kPieceBytes);
   std::deque<Chunk> flying;
   const auto land = [&]() -> cudaError_t {
     const Chunk chunk = flying.front();

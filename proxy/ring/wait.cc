@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -21,8 +22,10 @@ std::atomic<bool> forked_child{false};
 // Measured on two cores with two programs competing: a round trip of yielding threads takes 2.8 ms
 // (the scheduler's slice), one of sleeping threads 10 us.
 constexpr uint64_t kLongYieldNs = 500'000;
-constexpr uint64_t kCrowdedNs = 1'000'000'000;
-std::atomic<uint64_t> crowded_until{0};  // CLOCK_MONOTONIC
+// Short at first, since while it lasts every call that finds its server asleep pays for waking it
+// (2.6 us, 20 times what appending an entry takes), and one program that ran once is no crowd.
+constexpr uint64_t kCrowdedNs = 1'000'000, kMostCrowdedNs = 1'000'000'000;
+std::atomic<uint64_t> crowded_until{0}, crowded_ns{0};  // CLOCK_MONOTONIC; how long the last time
 
 uint64_t spin_budget_of_this_machine() {
   if (const char* text = std::getenv("PYFT_SPIN_US"))
@@ -43,6 +46,16 @@ uint64_t heartbeat_timeout_ns() {
 bool hung_up(int fd) {
   pollfd poller{fd, POLLRDHUP, 0};
   return fd >= 0 && poll(&poller, 1, 0) == 1 && (poller.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+// Again soon after the last time: twice as long as that. Threads may get in each other's way here,
+// at the price of another length.
+void crowded(uint64_t start, uint64_t end) {
+  const uint64_t last = crowded_ns.load(std::memory_order_relaxed);
+  const bool again = start < crowded_until.load(std::memory_order_relaxed) + last;
+  const uint64_t length = again ? std::min(2 * last, kMostCrowdedNs) : kCrowdedNs;
+  crowded_ns.store(length, std::memory_order_relaxed);
+  crowded_until.store(end + length, std::memory_order_relaxed);
 }
 
 const char* reason(WaitStatus status) {
@@ -91,7 +104,7 @@ void yield() {
   const uint64_t start = now_ns();
   sched_yield();
   const uint64_t end = now_ns();
-  if (end - start > kLongYieldNs) crowded_until.store(end + kCrowdedNs, std::memory_order_relaxed);
+  if (end - start > kLongYieldNs) crowded(start, end);
 }
 
 void futex_wake(const std::atomic<uint32_t>& word) {

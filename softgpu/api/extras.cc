@@ -30,11 +30,13 @@ SOFTGPU_API int softgpu_publish(void* stream, void (*function)(void*), void* dat
   if (!function) return CUDA_ERROR_INVALID_VALUE;
   return api::driver_result(
       api::with_stream(stream, [&](const std::shared_ptr<softgpu::Stream>& s) {
-        return softgpu::perform(
-            s, softgpu::LibraryOperation{"publish", [function, data]() -> softgpu::Fault {
-                                           function(data);
-                                           return {};
-                                         }});
+        const auto run = [function, data]() -> softgpu::Fault {
+          function(data);
+          return {};
+        };
+        softgpu::Scheduler& scheduler = softgpu::device(s->device).scheduler();
+        if (!softgpu::any_capture() && scheduler.run_if_idle(*s, run)) return cudaSuccess;
+        return softgpu::perform(s, softgpu::LibraryOperation{"publish", run});
       }));
 }
 

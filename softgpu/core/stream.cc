@@ -312,6 +312,30 @@ bool Scheduler::done_up_to(const Stream& stream, uint64_t sequence) const {
   return true;
 }
 
+// Work of a blocking stream comes after that of the legacy stream as well.
+bool Scheduler::idle(const Stream& stream) const {
+  const uint64_t last = shared().next_sequence - 1;
+  if (!done_up_to(stream, last)) return false;
+  return stream.kind != StreamKind::kBlocking ||
+         std::none_of(heads_.begin(), heads_.end(),
+                      [](const auto& head) { return head.second->kind == StreamKind::kLegacy; });
+}
+
+bool Scheduler::run_if_idle(const Stream& stream, const std::function<Fault()>& run) {
+  std::unique_lock lock(shared().mutex);
+  if (running_ || stopping_ || fault() != FaultKind::kNone || !idle(stream)) return false;
+  running_ = true;
+  lock.unlock();
+  const Fault failed = run();
+  lock.lock();
+  running_ = false;
+  if (failed) fail(failed);
+  // What others have submitted meanwhile has woken nobody.
+  if (!heads_.empty() && lent_to != this) work_ready_.notify_one();
+  if (shared().waiters) shared().progress.notify_all();
+  return true;
+}
+
 void Scheduler::wait_stream(Stream& stream) {
   std::unique_lock lock(shared().mutex);
   const uint64_t last = shared().next_sequence - 1;

@@ -77,6 +77,10 @@ class Scheduler {
   // The same for work that follows each other.
   void submit_all(const std::shared_ptr<Stream>& stream, std::vector<Work> works);
 
+  // Executes `run` at once in the calling thread if everything on the stream that it would come
+  // after has finished and nothing executes; else false. It leaves no trace in the queues.
+  bool run_if_idle(const Stream& stream, const std::function<Fault()>& run);
+
   // Everything submitted to the stream so far; on the legacy stream: also to all blocking streams.
   void wait_stream(Stream& stream);
   bool stream_done(const Stream& stream);
@@ -125,6 +129,7 @@ class Scheduler {
   void finish(const std::shared_ptr<Stream>& stream);
   void fail(const Fault& fault);
   bool done_up_to(const Stream& stream, uint64_t sequence) const;
+  bool idle(const Stream& stream) const;
 
   const int device_;
   std::map<uint64_t, std::shared_ptr<Stream>> heads_;  // streams with work, by their oldest work

@@ -49,9 +49,10 @@ unsigned long long softgpu_warp_instructions(int device);
 unsigned long long softgpu_kernel_time_ns(int device);
 
 // Appends function(data) to a stream (a CUstream or cudaStream_t, 0, 1 and 2 included). Unlike a
-// host function it runs on the thread that executes the device's work, without a thread switch: it
-// must not block and must not call any function of this library. Like a host function it never runs
-// if the device fails before. Returns a CUresult.
+// host function it runs on the thread that executes the device's work, without a thread switch, or
+// inside this call if nothing is left to do before it: it must not block and must not call any
+// function of this library. Like a host function it never runs if the device fails before. Returns
+// a CUresult.
 int softgpu_publish(void* stream, void (*function)(void*), void* data);
 
 // Like softgpu_publish, and the stream then stands still until softgpu_resume(data) has been called

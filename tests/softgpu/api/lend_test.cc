@@ -88,6 +88,53 @@ TEST(a_lent_thread_executes_what_it_waits_for) {
   });
 }
 
+TEST(on_an_idle_stream_functions_are_published_in_the_call) {
+  cudaStream_t other;
+  CHECK_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  std::atomic<std::thread::id> ran{}, held{};
+  CHECK_EQ(softgpu_publish(nullptr, store_thread, &ran), CUDA_SUCCESS);
+  CHECK(ran.load() == std::this_thread::get_id());
+  // Not past work of another stream that the legacy stream comes after, nor of its own.
+  cudaStream_t blocking;
+  CHECK_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+  Gate gate;
+  gate.block(blocking);
+  CHECK_EQ(softgpu_publish(nullptr, store_thread, &held), CUDA_SUCCESS);
+  ran = std::thread::id{};
+  CHECK_EQ(softgpu_publish(other, store_thread, &ran), CUDA_SUCCESS);
+  CHECK(ran.load() == std::this_thread::get_id());
+  ran = std::thread::id{};
+  CHECK_EQ(softgpu_publish(blocking, store_thread, &ran), CUDA_SUCCESS);
+  CHECK(held.load() == std::thread::id{} && ran.load() == std::thread::id{});
+  gate.open();
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  CHECK(held.load() != std::thread::id{} && ran.load() != std::thread::id{});
+}
+
+TEST(a_pageable_source_needs_no_snapshot_on_an_idle_stream) {
+  int* target = device_int();
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  int source = 1, value = 0;
+  CHECK_EQ(cudaMemcpyAsync(target, &source, sizeof source, cudaMemcpyHostToDevice, nullptr),
+           cudaSuccess);
+  source = 2;
+  CHECK_EQ(cudaMemcpy(&value, target, sizeof value, cudaMemcpyDeviceToHost), cudaSuccess);
+  CHECK_EQ(value, 1);
+  // Behind work of its stream and of the legacy stream it is, and keeps its place.
+  cudaStream_t blocking;
+  CHECK_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+  Gate gate;
+  gate.block(nullptr);
+  CHECK_EQ(cudaMemcpyAsync(target, &source, sizeof source, cudaMemcpyHostToDevice, blocking),
+           cudaSuccess);
+  source = 3;
+  CHECK_EQ(*target, 1);  // device memory of a soft GPU can be read
+  gate.open();
+  CHECK_EQ(cudaMemcpy(&value, target, sizeof value, cudaMemcpyDeviceToHost), cudaSuccess);
+  CHECK_EQ(value, 2);
+}
+
 // What the lent thread cannot execute, because it is not ready yet, goes to the worker.
 TEST(what_becomes_ready_later_does_not_need_the_lent_thread) {
   int* target = device_int();
@@ -165,8 +212,7 @@ TEST(a_fault_drops_what_is_published_behind_it) {
   // A worker that is only starting would look for work once; after this one it sleeps.
   std::thread([] {
     CHECK_EQ(cudaSetDevice(1), cudaSuccess);
-    std::atomic<std::thread::id> ran{};
-    CHECK_EQ(softgpu_publish(nullptr, store_thread, &ran), CUDA_SUCCESS);
+    CHECK_EQ(cudaMemsetAsync(device_int(), 1, sizeof(int), nullptr), cudaSuccess);
     CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }).join();
   std::thread([] {
