@@ -70,67 +70,84 @@ class Slots {
   int read_by_[kSlots];
 };
 
-// Builds schedules around one ring. `final_` is where this rank's complete chunk goes.
+// Builds schedules around one ring. All chunks are walked through in rounds of a few slices: what a
+// rank receives it passes on in the next step, and what it has reduced it spreads in the next
+// round, out of its cache, however long the chunks are.
 class RingBuilder {
  public:
   RingBuilder(Schedule* schedule, Ring ring, std::vector<Chunk> chunks)
-      : schedule_(*schedule), ring_(ring), chunks_(std::move(chunks)) {}
-
-  // Step s: slot r sends chunk r-1-s and receives r-2-s, so that chunk c starts at slot c+1.
-  void reduce_to_owner(const std::byte* in, std::byte* own_chunk) {
-    Slots slots(&schedule_);
-    std::size_t rounds = 1;
+      : schedule_(*schedule), ring_(ring), chunks_(std::move(chunks)) {
     for (const Chunk& chunk : chunks_)
-      rounds = std::max(rounds, (slices(chunk).size() + kSlicesPerRound - 1) / kSlicesPerRound);
-    for (std::size_t round = 0; round < rounds; ++round) {
-      std::vector<std::pair<int, int>> held;  // (slot, receive) of the step before
-      for (int step = 0; step < ring_.size - 1; ++step) {
-        send_partials(&slots, in, step, round, held);
-        held = receive_partials(&slots, in, own_chunk, step, round);
-      }
-    }
+      rounds_ = std::max(rounds_, (slices(chunk).size() + kSlicesPerRound - 1) / kSlicesPerRound);
   }
 
-  // Step s: slot r sends chunk r-s and receives r-1-s. `ready`: receives that complete the slices
-  // of the own chunk, empty when it is there from the start.
-  void spread(const std::byte* own_chunk, std::byte* out, std::vector<int> ready) {
-    for (int step = 0; step < ring_.size - 1; ++step) {
-      const Chunk& sent = chunk(ring_.rank - step);
-      std::size_t i = 0;
-      for (const Slice& slice : slices(sent)) {
-        const std::byte* from =
-            step ? out + slice.offset : own_chunk + (slice.offset - sent.offset);
-        const int after = i < ready.size() ? ready[i] : -1;
-        schedule_.sends.push_back({ring_.next(), from, slice.bytes, after, nullptr, schedule_.op});
-        ++i;
+  void reduce_to_owner(const std::byte* in, std::byte* own_chunk) {
+    Slots slots(&schedule_);
+    for (std::size_t round = 0; round < rounds_; ++round)
+      for (int step = 0; step < ring_.size - 1; ++step)
+        reduce_step(&slots, in, own_chunk, step, round);
+  }
+
+  void spread(const std::byte* own_chunk, std::byte* out) {
+    for (std::size_t round = 0; round < rounds_; ++round)
+      for (int step = 0; step < ring_.size - 1; ++step) spread_step(own_chunk, out, step, round);
+  }
+
+  // Each round is spread while the next one is reduced: twice as much is under way in each step.
+  void reduce_and_spread(const std::byte* in, std::byte* own_chunk, std::byte* out) {
+    Slots slots(&schedule_);
+    for (std::size_t round = 0; round <= rounds_; ++round)
+      for (int step = 0; step < ring_.size - 1; ++step) {
+        if (round) spread_step(own_chunk, out, step, round - 1);
+        if (round < rounds_) reduce_step(&slots, in, own_chunk, step, round);
       }
-      ready.clear();
-      for (const Slice& slice : slices(chunk(ring_.rank - 1 - step))) {
-        ready.push_back(static_cast<int>(schedule_.receives.size()));
-        schedule_.receives.push_back(
-            {ring_.previous(), out + slice.offset, slice.bytes, -1, nullptr, false, schedule_.op});
-      }
-    }
   }
 
   const Chunk& chunk(int slot) const { return chunks_[static_cast<std::size_t>(ring_.wrap(slot))]; }
-  const std::vector<int>& completed() const { return completed_; }
 
  private:
-  void send_partials(Slots* slots, const std::byte* in, int step, std::size_t round,
-                     const std::vector<std::pair<int, int>>& held) {
+  std::vector<Slice> slices_of(int slot, std::size_t round) const {
+    return slices(chunk(slot), round * kSlicesPerRound, kSlicesPerRound);
+  }
+
+  // Slot r sends chunk r-1-s and receives r-2-s, so that chunk c starts at slot c+1.
+  void reduce_step(Slots* slots, const std::byte* in, std::byte* own_chunk, int step,
+                   std::size_t round) {
+    send_partials(slots, in, step, round);
+    receive_partials(slots, in, own_chunk, step, round);
+  }
+
+  // Slot r sends chunk r-s and receives r-1-s.
+  void spread_step(const std::byte* own_chunk, std::byte* out, int step, std::size_t round) {
+    if (step == 0) ready_ = std::move(completed_);
+    const Chunk& sent = chunk(ring_.rank - step);
     std::size_t i = 0;
-    for (const Slice& slice :
-         slices(chunk(ring_.rank - 1 - step), round * kSlicesPerRound, kSlicesPerRound)) {
+    for (const Slice& slice : slices_of(ring_.rank - step, round)) {
+      const std::byte* from = step ? out + slice.offset : own_chunk + (slice.offset - sent.offset);
+      const int after = i < ready_.size() ? ready_[i] : -1;
+      schedule_.sends.push_back({ring_.next(), from, slice.bytes, after, nullptr, schedule_.op});
+      ++i;
+    }
+    ready_.clear();
+    for (const Slice& slice : slices_of(ring_.rank - 1 - step, round)) {
+      ready_.push_back(static_cast<int>(schedule_.receives.size()));
+      schedule_.receives.push_back(
+          {ring_.previous(), out + slice.offset, slice.bytes, -1, nullptr, false, schedule_.op});
+    }
+  }
+
+  void send_partials(Slots* slots, const std::byte* in, int step, std::size_t round) {
+    std::size_t i = 0;
+    for (const Slice& slice : slices_of(ring_.rank - 1 - step, round)) {
       Send send{.peer = ring_.next(),
                 .from = in + slice.offset,
                 .bytes = slice.bytes,
                 .op = schedule_.op};
       int slot = -1;
       if (step) {
-        slot = held[i].first;
+        slot = held_[i].first;
         send.from = slots->at(slot);
-        send.after = held[i].second;
+        send.after = held_[i].second;
       } else if (schedule_.reduction.premultiplies) {
         slot = slots->take();
         send.staging = slots->at(slot);
@@ -141,13 +158,12 @@ class RingBuilder {
     }
   }
 
-  std::vector<std::pair<int, int>> receive_partials(Slots* slots, const std::byte* in,
-                                                    std::byte* own_chunk, int step,
-                                                    std::size_t round) {
-    std::vector<std::pair<int, int>> held;
+  void receive_partials(Slots* slots, const std::byte* in, std::byte* own_chunk, int step,
+                        std::size_t round) {
+    held_.clear();
     const bool last = step == ring_.size - 2;
     const Chunk& target = chunk(ring_.rank - 2 - step);
-    for (const Slice& slice : slices(target, round * kSlicesPerRound, kSlicesPerRound)) {
+    for (const Slice& slice : slices_of(ring_.rank - 2 - step, round)) {
       Receive receive{.peer = ring_.previous(),
                       .bytes = slice.bytes,
                       .own = in + slice.offset,
@@ -161,17 +177,19 @@ class RingBuilder {
         const int slot = slots->take();
         receive.to = slots->at(slot);
         receive.after = slots->read_by(slot);
-        held.emplace_back(slot, index);
+        held_.emplace_back(slot, index);
       }
       schedule_.receives.push_back(receive);
     }
-    return held;
   }
 
   Schedule& schedule_;
   Ring ring_;
   std::vector<Chunk> chunks_;
-  std::vector<int> completed_;
+  std::size_t rounds_ = 1;
+  std::vector<std::pair<int, int>> held_;  // (slot, receive) of the reducing step before
+  std::vector<int> completed_;             // receives that complete the own chunk in this round
+  std::vector<int> ready_;                 // what the next spreading step sends, as receives
 };
 
 Schedule alone(Schedule schedule, const std::byte* in, std::byte* out, std::size_t bytes) {
@@ -195,8 +213,7 @@ Schedule all_reduce(const OpDescriptor& op, const Reduction& reduction, Ring rin
     return alone(std::move(schedule), buffers.in, buffers.out, bytes_of_count(op));
   RingBuilder builder(&schedule, ring, all_reduce_chunks(op, ring.size));
   std::byte* own = buffers.out + builder.chunk(ring.rank).offset;
-  builder.reduce_to_owner(buffers.in, own);
-  builder.spread(own, buffers.out, builder.completed());
+  builder.reduce_and_spread(buffers.in, own, buffers.out);
   return schedule;
 }
 
@@ -215,7 +232,7 @@ Schedule all_gather(const OpDescriptor& op, Ring ring, Buffers buffers) {
   const std::size_t bytes = bytes_of_count(op);
   schedule.copies.push_back(
       {buffers.in, buffers.out + static_cast<std::size_t>(ring.rank) * bytes, bytes, false});
-  RingBuilder(&schedule, ring, equal_chunks(bytes, ring.size)).spread(buffers.in, buffers.out, {});
+  RingBuilder(&schedule, ring, equal_chunks(bytes, ring.size)).spread(buffers.in, buffers.out);
   return schedule;
 }
 
