@@ -12,7 +12,7 @@ namespace {
 
 // Of large copies: while the client copies one piece, the server copies the one before, which still
 // lies in the cache.
-constexpr size_t kPieceBytes = size_t{512} << 10;
+constexpr size_t kPieceBytes = size_t{256} << 10;
 
 enum class Place { kPageable, kPinned, kDevice };
 

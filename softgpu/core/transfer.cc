@@ -113,14 +113,6 @@ static Work snapshot_work(CopyOperation c) {
   return work;
 }
 
-// The source is the caller's again when this returns: copied at once, or the snapshot is.
-static cudaError_t copy_pageable(Scheduler& scheduler, const std::shared_ptr<Stream>& stream,
-                                 const CopyOperation& c) {
-  if (!scheduler.run_if_idle(*stream, [&c] { return run_copy(c); }))
-    scheduler.submit(stream, snapshot_work(c));
-  return cudaSuccess;
-}
-
 cudaError_t copy(const std::shared_ptr<Stream>& stream, uint64_t dst, uint64_t src,
                  const CopyShape& shape, cudaMemcpyKind kind, bool synchronous) {
   if (shape.empty()) return cudaSuccess;
@@ -134,12 +126,16 @@ cudaError_t copy(const std::shared_ptr<Stream>& stream, uint64_t dst, uint64_t s
   if (wait) {
     if (const cudaError_t bad = check_stream_wait(*stream); bad != cudaSuccess) return bad;
   }
-  Device& owner = device(stream->device);
-  if (!wait && !c.src_known) return copy_pageable(owner.scheduler(), stream, c);
-  owner.scheduler().submit(stream, copy_work(std::make_shared<const CopyOperation>(c)));
+  Scheduler& scheduler = device(stream->device).scheduler();
+  const bool by_return = wait || !c.src_known;  // has read the source, which is the caller's again
+  if (!by_return || !scheduler.run_if_idle(*stream, [&c] { return run_copy(c); })) {
+    scheduler.submit(stream, c.src_known || wait
+                                 ? copy_work(std::make_shared<const CopyOperation>(c))
+                                 : snapshot_work(c));
+  }
   if (!wait) return cudaSuccess;
-  owner.scheduler().wait_stream(*stream);
-  return owner.sticky();
+  scheduler.wait_stream(*stream);  // remembers that the host has, too
+  return device(stream->device).sticky();
 }
 
 cudaError_t check_fill(const FillOperation& operation) {
