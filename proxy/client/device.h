@@ -83,6 +83,9 @@ class Device {
   uint64_t next_value(uint32_t word);
   // 0, or the sticky error the server has set; or unavailable.
   cudaError_t health() const;
+  const ring::Liveness& liveness() const { return liveness_; }
+  // The result of calls after a failed wait; the first time it says why on stderr.
+  cudaError_t fail(ring::WaitStatus status);
 
   Stream& null_stream() { return *null_stream_; }
   Stream& thread_stream() { return *thread_stream_; }
@@ -101,7 +104,6 @@ class Device {
 
  private:
   uint64_t work_of(const Stream& stream) const;
-  cudaError_t fail(ring::WaitStatus status);
   void count_local_calls();
 
   int ordinal_;

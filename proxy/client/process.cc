@@ -14,6 +14,8 @@ namespace {
 
 thread_local int thread_device = 0;
 thread_local cudaError_t thread_error = cudaSuccess;
+// Read by every call: this library is loaded at the start, so the cheap model is possible.
+__attribute__((tls_model("initial-exec"))) thread_local bool in_host_function = false;
 
 // CUDA_VISIBLE_DEVICES as the driver reads it: numbers, ends at the first one that is no device.
 std::vector<int> visible_devices(int count) {
@@ -62,6 +64,8 @@ cudaError_t usable() {
     return cudaErrorNoDevice;
   }
   if (ring::in_forked_child()) return cudaErrorInitializationError;
+  if (in_host_function) [[unlikely]]
+    return cudaErrorNotPermitted;
   return process().devices.empty() ? cudaErrorNoDevice : cudaSuccess;
 }
 
@@ -70,6 +74,10 @@ int current_device() {
 }
 void set_current_device(int ordinal) {
   thread_device = ordinal;
+}
+
+void set_in_callback(bool in_callback) {
+  in_host_function = in_callback;
 }
 
 cudaError_t done(cudaError_t error) {

@@ -32,11 +32,15 @@ struct Process {
 // Decided from the environment on first use.
 const Process& process();
 // cudaSuccess, or cudaErrorNoDevice when the proxy is off (said once on stderr), or
-// cudaErrorInitializationError in a fork of a client that had attached.
+// cudaErrorInitializationError in a fork of a client that had attached, or cudaErrorNotPermitted in
+// a host function.
 cudaError_t usable();
 
 int current_device();
 void set_current_device(int ordinal);
+
+// Whether this thread runs a host function of a stream, which must not call CUDA.
+void set_in_callback(bool in_callback);
 
 // Runtime API results go through this: a failure becomes the thread's last error.
 cudaError_t done(cudaError_t error);

@@ -188,6 +188,15 @@ struct ControlPage {
   std::atomic<uint64_t> differed;          // of these, how many were not equal
   std::atomic<uint64_t> differed_seq;      // first entry that differed, 0 = none
   std::atomic<uint64_t> unprotected;       // cuts that freed the log without a capture
+  // ---- host functions in streams: the client runs them, one at a time (server/callbacks.h) ------
+  alignas(64) std::atomic<uint64_t> callback_asked;  // server: counts what it has asked for
+  std::atomic<uint64_t> callback_id;                 // server, before it counts: which function
+  std::atomic<uint64_t> callback_run;  // the how manieth run of it: more than one only in graphs
+  std::atomic<uint32_t> callback_asked_futex;
+  std::atomic<uint32_t> callback_asked_waiters;  // client: threads asleep on callback_asked_futex
+  alignas(64) std::atomic<uint64_t> callback_done;  // client: what was asked for up to here has run
+  std::atomic<uint32_t> callback_done_futex;
+  std::atomic<uint32_t> callback_done_waiters;  // server: threads asleep on callback_done_futex
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

@@ -1,0 +1,79 @@
+#include "server/callbacks.h"
+
+#include "ring/completion.h"
+#include "server/handlers/handlers.h"
+
+namespace pyft::server {
+
+Callbacks::Handle::Handle() : all(std::make_unique<Callbacks>().release()) {}
+
+Callbacks::Handle::~Handle() {
+  all->end();
+}
+
+// After it no function looks at the session any more.
+void Callbacks::end() {
+  ending_.store(true);
+  const std::lock_guard lock(question_mutex_);
+}
+
+Callbacks::Callback* Callbacks::add(Session& session, uint64_t id, bool in_graph) {
+  const std::lock_guard lock(mutex_);
+  callbacks_.push_back({this, &session, id, in_graph, 0, {}});
+  callbacks_.back().self = std::prev(callbacks_.end());
+  return &callbacks_.back();
+}
+
+void Callbacks::drop(Callback* callback) {
+  const std::lock_guard lock(mutex_);
+  callbacks_.erase(callback->self);
+}
+
+void Callbacks::run(void* data) {
+  auto* callback = static_cast<Callback*>(data);
+  Callbacks& owner = *callback->owner;
+  const std::lock_guard lock(owner.question_mutex_);
+  if (owner.ending_.load()) return;
+  owner.ask(*callback->session, callback->id, ++callback->runs);
+  if (!callback->in_graph) owner.drop(callback);
+}
+
+// The numbers go on from those of an earlier server.
+void Callbacks::ask(Session& session, uint64_t id, uint64_t run) {
+  ring::ControlPage& page = session.channel().control();
+  const uint64_t question = page.callback_asked.load(std::memory_order_seq_cst) + 1;
+  page.callback_id.store(id, std::memory_order_seq_cst);
+  page.callback_run.store(run, std::memory_order_seq_cst);
+  page.callback_asked.store(question, std::memory_order_seq_cst);
+  page.callback_asked_futex.fetch_add(1, std::memory_order_seq_cst);
+  if (page.callback_asked_waiters.load(std::memory_order_seq_cst))
+    ring::futex_wake(page.callback_asked_futex);
+  const auto answered = [&] {
+    return page.callback_done.load(std::memory_order_seq_cst) == question || ending_.load();
+  };
+  static_cast<void>(ring::wait_until(page.callback_done_futex, &page.callback_done_waiters,
+                                     session.liveness(), answered));
+}
+
+Status do_cudaLaunchHostFunc(Session& session, const EntryHeader& header,
+                             const cmd::cudaLaunchHostFunc& c, Body, Body) {
+  CUstream stream;
+  if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  const backend::Table& api = session.backend();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (api.cuStreamIsCapturing) api.cuStreamIsCapturing(stream, &status);
+  const bool in_graph = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  Callbacks& all = *session.state<Callbacks::Handle>().all;
+  Callbacks::Callback* callback = all.add(session, c.callback, in_graph);
+  const int code = api.cuLaunchHostFunc(stream, Callbacks::run, callback);
+  if (code != 0) all.drop(callback);
+  // While a fence is open the device is asked whether it has failed: then callbacks are told.
+  if (code == 0 && !in_graph) {
+    const Status open = session.publish_on_stream(stream, ring::kDeviceWord, 0);
+    if (!open.ok()) return open;
+  }
+  const uint64_t values[] = {in_graph};
+  return finish(session, header, "cuLaunchHostFunc", Domain::kCuda, code, values, 1);
+}
+
+}  // namespace pyft::server
