@@ -5,7 +5,19 @@
 
 namespace pyft::server {
 
-Callbacks::Handle::Handle() : all(std::make_unique<Callbacks>().release()) {}
+namespace {
+
+// Kept here for ever.
+Callbacks* make_callbacks() {
+  static std::mutex mutex;
+  static auto* const all = std::make_unique<std::list<Callbacks>>().release();
+  const std::lock_guard lock(mutex);
+  return &all->emplace_back();
+}
+
+}  // namespace
+
+Callbacks::Handle::Handle() : all(make_callbacks()) {}
 
 Callbacks::Handle::~Handle() {
   all->end();
