@@ -16,6 +16,9 @@ namespace flexccl {
 namespace {
 
 constexpr int kMaxFds = 4;
+constexpr int kLookMs = 20;                // between two looks of a wait
+constexpr std::uint64_t kStuckMs = 10000;  // a message that the other side does not take
+constexpr int kFullMs = 2;                 // until a listener that is full is tried again
 
 sockaddr_in tcp_address(std::uint32_t ipv4, std::uint16_t port) {
   sockaddr_in address{};
@@ -40,10 +43,15 @@ void check(bool ok, const char* what) {
     fail(ncclSystemError, "flexccl: ", what, " failed with error [", std::strerror(errno), "]");
 }
 
-int ms_left(Deadline deadline) {
+// Sleeps until the descriptor is ready or it is time for another look. False: the time is over.
+bool wait_for(int fd, short events, const Patience& patience, int longest_ms = 1 << 30) {
+  if (patience.look) patience.look(), longest_ms = std::min(longest_ms, kLookMs);
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
+      patience.until - std::chrono::steady_clock::now());
+  if (left.count() <= 0) return false;
+  pollfd look{fd, events, 0};
+  poll(&look, fd >= 0 ? 1 : 0, static_cast<int>(std::min<long long>(left.count() + 1, longest_ms)));
+  return true;
 }
 
 void adopt_fds(msghdr* message, std::vector<Fd>* fds) {
@@ -87,19 +95,21 @@ Fd listen_unix(std::span<const std::uint8_t> name) {
   return fd;
 }
 
-Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, Deadline deadline) {
+Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   check(static_cast<bool>(fd), "making a socket");
   const sockaddr_in address = tcp_address(ipv4, port);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
     return fd;
   int error = errno;
-  if (error == EINPROGRESS) {
+  while (error == EINPROGRESS) {
+    if (!wait_for(fd.get(), POLLOUT, patience)) {
+      error = ETIMEDOUT;
+      break;
+    }
     pollfd look{fd.get(), POLLOUT, 0};
     socklen_t length = sizeof error;
-    error = ETIMEDOUT;
-    if (poll(&look, 1, ms_left(deadline)) == 1)
-      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (poll(&look, 1, 0) == 1) getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   }
   if (error) {
     char text[INET_ADDRSTRLEN] = "";
@@ -110,19 +120,27 @@ Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, Deadline deadline) {
   return fd;
 }
 
-Fd connect_unix(std::span<const std::uint8_t> name) {
-  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Fd connect_unix(std::span<const std::uint8_t> name, const Patience& patience) {
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  check(static_cast<bool>(fd), "making a socket");
   sockaddr_un address;
   const socklen_t length = unix_address(name, &address);
-  if (!fd || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0)
-    fail(ncclRemoteError, "connecting to its Unix socket failed with error [", std::strerror(errno),
-         "]");
+  while (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    int error = errno;
+    // Its queue of callers is full; nothing tells when there is room.
+    if (error == EAGAIN) error = wait_for(-1, 0, patience, kFullMs) ? 0 : ETIMEDOUT;
+    if (error)
+      fail(ncclRemoteError, "connecting to its Unix socket failed with error [",
+           std::strerror(error), "]");
+  }
   return fd;
 }
 
-void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> fds) {
+void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> fds,
+              const Patience& patience) {
   const auto* from = static_cast<const char*>(data);
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)] = {};
+  Patience stuck(std::min(patience.until, in_ms(kStuckMs)), patience.look);
   while (bytes) {
     iovec part{const_cast<char*>(from), bytes};
     msghdr message{};
@@ -137,14 +155,15 @@ void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> 
       header->cmsg_len = CMSG_LEN(fds.size_bytes());
       std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
     }
-    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
-      pollfd look{fd, POLLOUT, 0};
-      poll(&look, 1, 100);
+      if (!wait_for(fd, POLLOUT, stuck))
+        fail(ncclRemoteError, "it takes nothing; [", bytes, "] bytes are left to be sent");
       continue;
     }
     if (sent < 0) fail(ncclRemoteError, "sending failed with error [", std::strerror(errno), "]");
     from += sent, bytes -= static_cast<std::size_t>(sent), fds = {};
+    stuck.until = std::min(patience.until, in_ms(kStuckMs));
   }
 }
 
@@ -162,16 +181,15 @@ long receive_some(int fd, void* data, std::size_t bytes, std::vector<Fd>* fds) {
   return got;
 }
 
-void receive_all(int fd, void* data, std::size_t bytes, Deadline deadline, const char* what,
+void receive_all(int fd, void* data, std::size_t bytes, const Patience& patience, const char* what,
                  std::vector<Fd>* fds) {
   auto* to = static_cast<char*>(data);
   while (bytes) {
-    pollfd look{fd, POLLIN, 0};
-    if (poll(&look, 1, ms_left(deadline)) == 0 && ms_left(deadline) == 0)
-      fail(ncclRemoteError, "waiting for ", what, " took too long");
     const long got = receive_some(fd, to, bytes, fds);
     if (got == 0) fail(ncclRemoteError, "the connection was closed instead of sending ", what);
     if (got > 0) to += got, bytes -= static_cast<std::size_t>(got);
+    if (got < 0 && !wait_for(fd, POLLIN, patience))
+      fail(ncclRemoteError, "waiting for ", what, " took too long");
   }
 }
 

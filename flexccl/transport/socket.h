@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -14,13 +15,24 @@ namespace flexccl {
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline in_ms(std::uint64_t ms);
 
+// How long a step waits: until a moment, or until `look`, which is called several times a second,
+// throws.
+struct Patience {
+  Patience(Deadline moment, std::function<void()> what = nullptr)
+      : until(moment), look(std::move(what)) {}
+  Deadline until;
+  std::function<void()> look;
+};
+
 // All throw ncclSystemError or ncclRemoteError with a sentence that names `what`.
 Fd listen_tcp(std::uint32_t ipv4, std::uint16_t* port);
 Fd listen_unix(std::span<const std::uint8_t> name);
-Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, Deadline deadline);
-Fd connect_unix(std::span<const std::uint8_t> name);
-void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> fds = {});
-void receive_all(int fd, void* data, std::size_t bytes, Deadline deadline, const char* what,
+Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience);
+Fd connect_unix(std::span<const std::uint8_t> name, const Patience& patience = in_ms(10000));
+// Also fails when the other side takes nothing for ten seconds, however much time there is.
+void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> fds = {},
+              const Patience& patience = Deadline::max());
+void receive_all(int fd, void* data, std::size_t bytes, const Patience& patience, const char* what,
                  std::vector<Fd>* fds = nullptr);
 // One recvmsg without waiting: bytes received, 0 for the end, -1 for nothing yet.
 long receive_some(int fd, void* data, std::size_t bytes, std::vector<Fd>* fds);

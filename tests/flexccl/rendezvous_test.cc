@@ -1,4 +1,5 @@
 // The rendezvous through files: ranks meet, what goes wrong has a sentence, nothing stays behind.
+// That over TCP: what its root has to do.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -13,6 +14,8 @@
 #include <thread>
 
 #include "cluster.h"
+#include "rendezvous/rendezvous.h"
+#include "rendezvous/root.h"
 
 namespace {
 
@@ -186,6 +189,31 @@ TEST(settings) {
   unsetenv("FLEXCCL_RENDEZVOUS");
   id.internal[6] = 9;
   CHECK(has(join(id, 0, 1), "a unique id of kind [9] is damaged"));
+}
+
+// A challenge, a message, an answer per rank; nothing that a rank costs depends on the others.
+TEST(root_over_tcp_does_a_few_things_per_rank) {
+  constexpr int kRanks = 64, kSilent = 16;
+  const std::uint64_t before = flexccl::rendezvous::Root::work();
+  const auto id = flexccl::make_unique_id(flexccl::RendezvousKind::kTcp, 20000);
+  std::vector<flexccl::Fd> silent;
+  for (int i = 0; i < kSilent; ++i)
+    silent.push_back(flexccl::connect_tcp(id.ipv4, id.port, flexccl::in_ms(5000)));
+  std::vector<std::vector<flexccl::Address>> tables(kRanks);
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < kRanks; ++r)
+    ranks.emplace_back([&, r] {
+      flexccl::Address self{};
+      self.port = static_cast<std::uint16_t>(r);
+      tables[static_cast<std::size_t>(r)] =
+          flexccl::meet(id, {r, kRanks, self}, flexccl::in_ms(20000));
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const auto& table : tables) {
+    CHECK_EQ(table.size(), std::size_t{kRanks});
+    for (std::size_t r = 0; r < table.size(); ++r) CHECK_EQ(table[r].port, r);
+  }
+  CHECK(flexccl::rendezvous::Root::work() - before <= 4 * (kRanks + kSilent));
 }
 
 CHECK_MAIN
