@@ -49,4 +49,8 @@ std::size_t output_bytes(const Operation& operation, Ring ring) {
   }
 }
 
+std::size_t message_bytes(const PointToPoint& call) {
+  return call.op.count * element_size(static_cast<ncclDataType_t>(call.op.dtype));
+}
+
 }  // namespace flexccl

@@ -32,6 +32,8 @@ bool has_blocks(Collective collective);
 std::size_t input_bytes(const Operation& operation, Ring ring);
 std::size_t output_bytes(const Operation& operation, Ring ring);
 
+std::size_t message_bytes(const PointToPoint& call);
+
 }  // namespace flexccl
 
 #endif  // FLEXCCL_ALGO_OPERATION_H_

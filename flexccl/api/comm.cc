@@ -21,6 +21,7 @@ constexpr int kCurrentDevice = -1;
 
 void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int device) {
   const UniqueId id = parse_unique_id(raw);
+  if ((*comm = claim(id.comm, rank))) return;
   const Settings now = settings();
   const Key key = job_key(id);
   Endpoint& endpoint = Endpoint::process();
@@ -56,11 +57,9 @@ ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int
 
 // The members, in the order of their new ranks, are slots of the parent. The id is derived, so no
 // rendezvous is needed: everybody knows everybody's address, or asks for it later.
-ncclComm_t make_child(const Communicator& parent, const std::vector<int>& members,
-                      const std::vector<std::int64_t>& identity) {
-  const Membership from = parent.membership();
-  const Settings now = settings();
-  Membership child{.comm = keyed_hash64(from.key, std::as_bytes(std::span(identity))),
+Membership membership_of_child(const Membership& from, std::uint64_t comm,
+                               const std::vector<int>& members) {
+  Membership child{.comm = comm,
                    .key = from.key,
                    .transport = from.transport,
                    .timeout_ms = from.timeout_ms,
@@ -70,10 +69,30 @@ ncclComm_t make_child(const Communicator& parent, const std::vector<int>& member
     if (members[i] == from.slot) child.slot = static_cast<int>(i);
     addresses.push_back(from.address(members[i]));
   }
-  addresses.resize(members.size() + static_cast<std::size_t>(now.reserved_slots));
+  addresses.resize(members.size() + static_cast<std::size_t>(settings().reserved_slots));
   child.addresses = std::move(addresses);
   child.members = first_slots(members.size());
-  return publish(Communicator::create(child, now.streams, parent.device()));
+  return child;
+}
+
+ncclComm_t make_child(Communicator& parent, const std::vector<int>& members,
+                      const std::vector<std::int64_t>& identity) {
+  ncclComm_t handle = nullptr;
+  parent.add_child([&](const Membership& from) {
+    const std::uint64_t comm = keyed_hash64(from.key, std::as_bytes(std::span(identity)));
+    const Membership child = membership_of_child(from, comm, members);
+    std::shared_ptr<Communicator> made;
+    if ((handle = claim(comm, child.slot))) {
+      made = live(handle);
+    } else {
+      made = Communicator::create(child, settings().streams, parent.device());
+      made->runner().set_parent(from.comm);
+      handle = publish(made);
+    }
+    return Communicator::Child{comm, members, made};
+  });
+  replace_now(handle);
+  return handle;
 }
 
 struct Choice {
@@ -111,8 +130,9 @@ ncclComm_t split(Communicator& parent, Choice mine) {
 ncclComm_t shrink(Communicator& parent, std::span<const int> excluded) {
   std::vector<int> members;
   const Membership self = parent.membership();
+  const Hash what = content_hash(std::as_bytes(excluded));
   std::vector<std::int64_t> identity{'x', static_cast<std::int64_t>(self.comm),
-                                     static_cast<std::int64_t>(parent.next_child())};
+                                     static_cast<std::int64_t>(parent.runner().count_child(what))};
   for (const int slot : self.members) {
     if (std::find(excluded.begin(), excluded.end(), slot) == excluded.end())
       members.push_back(slot);
@@ -213,7 +233,11 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  return guarded([&] { flexccl::withdraw(comm)->finalize(); });
+  return guarded([&] {
+    const auto communicator = flexccl::withdraw(comm);
+    communicator->finalize();
+    communicator->runner().records().close();
+  });
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {

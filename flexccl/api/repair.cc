@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/state.h"
+#include "core/contents.h"
 
 namespace flexccl {
 namespace {
@@ -65,11 +66,6 @@ void remove(ncclComm_t comm, int slot) {
   communicator->runner().change({step});
 }
 
-std::span<std::byte> memory_at(void* base, std::size_t bytes) {
-  if (!base && bytes) fail(ncclInvalidArgument, "flexccl: [", bytes, "] bytes at NULL");
-  return {static_cast<std::byte*>(base), bytes};
-}
-
 void set_up(Communicator& communicator) {
   if (communicator.ready()) return;
   const Membership self = communicator.membership();
@@ -95,6 +91,10 @@ void fill(flexcclState_t* state, Communicator& communicator) {
   const RecordUsage records = communicator.runner().records().usage();
   state->record_bytes = records.used, state->record_budget = records.budget;
   state->committed = records.committed, state->recorded = records.recorded;
+  state->replaying = records.replaying, state->diverged = records.diverged;
+  state->comm = self.comm;
+  state->content_bytes = Contents::process().used();
+  state->content_room = Contents::process().room();
 }
 
 }  // namespace
@@ -130,8 +130,10 @@ ncclResult_t ncclInitNewNode(ncclComm_t* comm, const flexcclInfo_t* exported, in
     const auto own = flexccl::new_node_info(self);
     *info = {};
     std::memcpy(info, &own, sizeof own);
-    *comm = flexccl::publish(flexccl::Communicator::create(self, flexccl::settings().streams,
-                                                           flexccl::current_device(), position));
+    const auto made = flexccl::Communicator::create(self, flexccl::settings().streams,
+                                                    flexccl::current_device(), position);
+    made->make_claimable();
+    *comm = flexccl::publish(made);
   });
 }
 
@@ -175,24 +177,4 @@ ncclResult_t flexcclSetRepair(uint64_t wait_ms) {
   return guarded([&] {
     flexccl::change_settings([&](flexccl::Settings& settings) { settings.repair_ms = wait_ms; });
   });
-}
-
-ncclResult_t flexcclReplay(ncclComm_t comm, void* base, size_t bytes, uint64_t operation) {
-  return guarded([&] {
-    const auto communicator = flexccl::healthy(comm);
-    if (communicator->ready())
-      fail(ncclInvalidUsage, "flexccl: flexcclReplay comes before ncclCommSetupNewRank");
-    communicator->runner().replay_after(operation, flexccl::memory_at(base, bytes));
-  });
-}
-
-ncclResult_t flexcclSetRecords(ncclComm_t comm, void* base, size_t bytes) {
-  return guarded([&] {
-    require(base, "base");
-    flexccl::healthy(comm)->runner().record(flexccl::memory_at(base, bytes));
-  });
-}
-
-ncclResult_t flexcclCommitted(ncclComm_t comm, uint64_t operation) {
-  return guarded([&] { live(comm)->runner().records().commit(operation); });
 }

@@ -47,6 +47,16 @@ Settings& current() {
   return all;
 }
 
+struct Later {
+  std::uint64_t number;
+  int slot;
+  flexcclInfo_t info;
+};
+std::vector<Later>& later() {
+  static std::vector<Later> all;
+  return all;
+}
+
 }  // namespace
 
 Settings settings() {
@@ -81,6 +91,40 @@ std::shared_ptr<Communicator> withdraw(ncclComm_t comm) {
   const std::scoped_lock lock(mutex);
   comms().erase(comm);
   return communicator;
+}
+
+ncclComm_t find(std::uint64_t number, int slot) {
+  const std::scoped_lock lock(mutex);
+  for (const auto& [handle, owner] : comms()) {
+    const auto view = owner->communicator->view();
+    if (view->comm == number && (slot < 0 || view->slot == slot)) return handle;
+  }
+  return nullptr;
+}
+
+ncclComm_t claim(std::uint64_t number, int slot) {
+  const ncclComm_t found = find(number, slot);
+  return found && live(found)->claim() ? found : nullptr;
+}
+
+void replace_later(std::uint64_t number, int slot, const flexcclInfo_t& info) {
+  const std::scoped_lock lock(mutex);
+  later().push_back({number, slot, info});
+}
+
+void replace_now(ncclComm_t comm) {
+  const std::uint64_t number = live(comm)->view()->comm;
+  std::vector<Later> mine;
+  {
+    const std::scoped_lock lock(mutex);
+    std::erase_if(later(), [&](const Later& one) {
+      if (one.number == number) mine.push_back(one);
+      return one.number == number;
+    });
+  }
+  for (const Later& one : mine)
+    if (const ncclResult_t code = ncclReplaceNode(comm, one.slot, &one.info); code != ncclSuccess)
+      fail(code, last_sentence());
 }
 
 std::string& last_sentence() {

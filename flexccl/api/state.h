@@ -29,6 +29,14 @@ ncclComm_t publish(std::shared_ptr<Communicator> communicator);
 // Throws ncclInvalidArgument for anything that is not a live communicator.
 std::shared_ptr<Communicator> live(ncclComm_t comm);
 std::shared_ptr<Communicator> withdraw(ncclComm_t comm);
+// Null: this process has no such communicator. `slot` -1: of any rank.
+ncclComm_t find(std::uint64_t number, int slot = -1);
+// The communicator of a new rank that was made before the program's call for it is repeated; null
+// when there is none.
+ncclComm_t claim(std::uint64_t number, int slot);
+// Replacements in communicators that are about to be made (flexcclReplaceLater).
+void replace_later(std::uint64_t number, int slot, const flexcclInfo_t& info);
+void replace_now(ncclComm_t comm);
 
 // One collective, or one send or receive, as it stands in a group.
 struct Call {

@@ -125,6 +125,19 @@ void Communicator::abort() {
   runner_.abort();
   synchronize();
   runner_.close();
+  runner_.records().close();
+}
+
+void Communicator::add_child(const std::function<Child(const Membership& now)>& make) {
+  const std::scoped_lock lock(children_mutex_);
+  std::erase_if(children_, [](const Child& child) { return child.communicator.expired(); });
+  children_.push_back(make(membership()));
+}
+
+std::vector<Communicator::Child> Communicator::children() {
+  const std::scoped_lock lock(children_mutex_);
+  std::erase_if(children_, [](const Child& child) { return child.communicator.expired(); });
+  return children_;
 }
 
 void Communicator::finalize() {

@@ -63,7 +63,19 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclRedOp_t add_op(const CustomOp& op);
   void remove_op(ncclRedOp_t op);
   CustomOp find_op(ncclRedOp_t op) const;
-  std::uint64_t next_child() { return children_++; }  // shrinks so far: part of a child's id
+
+  // Those that were split or shrunk from this one. `members`: their slots here, in order.
+  struct Child {
+    std::uint64_t comm = 0;
+    std::vector<int> members = {};
+    std::weak_ptr<Communicator> communicator = {};
+  };
+  // Makes one of the membership as it is now; whoever lists the children afterwards finds it.
+  void add_child(const std::function<Child(const Membership& now)>& make);
+  std::vector<Child> children();
+  // A new rank's, made before the program's call that makes it is repeated: true once.
+  bool claim() { return claimable_.exchange(false); }
+  void make_claimable() { claimable_ = true; }
 
  private:
   struct Queued;
@@ -80,7 +92,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int device_;  // what streams 0, 1 and 2 belong to
   Runner runner_;
   std::atomic<bool> ready_;  // false: a new rank before ncclCommSetupNewRank
-  std::uint64_t children_ = 0;
+  std::atomic<bool> claimable_ = false;
+  std::mutex children_mutex_;
+  std::vector<Child> children_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

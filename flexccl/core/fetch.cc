@@ -58,12 +58,13 @@ Answer Runner::ask_slot(int slot, Question question, std::span<std::byte> to) {
              question, to);
 }
 
-Answer Runner::status_of(int slot, const Address& address) const {
+Answer Runner::status_of(int slot, const Address& address, std::uint64_t detail) const {
   const auto now = view();
   const Membership& self = *now;
-  return ask({address, self.comm, static_cast<std::uint32_t>(slot), self.transport, self.key,
-              in_ms(std::min(self.timeout_ms, kAnswerMs))},
-             {.slot = static_cast<std::uint32_t>(self.slot), .epoch = self.epoch});
+  return ask(
+      {address, self.comm, static_cast<std::uint32_t>(slot), self.transport, self.key,
+       in_ms(std::min(self.timeout_ms, kAnswerMs))},
+      {.slot = static_cast<std::uint32_t>(self.slot), .epoch = self.epoch, .offset = detail});
 }
 
 void Runner::wait_for_epoch_of(int slot) {

@@ -86,6 +86,13 @@ void History::complete(std::uint64_t sequence) {
 void History::count_batch() {
   const std::scoped_lock lock(mutex_);
   ++counters_.operations;
+  for (auto& [slot, pair] : pairs_) pair.received_for_good = pair.received;
+}
+
+std::uint64_t History::count_child() {
+  const std::scoped_lock lock(mutex_);
+  ++counters_.operations;
+  return ++children_;
 }
 
 Buffers History::keep(std::uint64_t sequence, const Operation& operation, Ring ring) {
@@ -166,7 +173,7 @@ void History::set_pair(int slot, std::uint64_t sent, std::uint64_t received) {
   const std::scoped_lock lock(mutex_);
   Pair& pair = pairs_[slot];
   pair.sent = pair.sent_at_fence = sent;
-  pair.received = received;
+  pair.received = pair.received_for_good = received;
 }
 
 void History::restart(const Standpoint& now, const Standpoint& end) {
@@ -175,17 +182,19 @@ void History::restart(const Standpoint& now, const Standpoint& end) {
                .done = now.sequence,
                .all_done = now.sequence,
                .operations = now.operation};
+  children_ = now.children;
   serves_after_ = now.sequence;
   claimed_ = done_at_fence_ = std::max(now.sequence, end.sequence);
   for (int slot = 0; slot < self_->slots(); ++slot) pairs_[slot];
   for (const auto& [slot, pair] : now.pairs)
-    pairs_[slot].sent = pair.sent, pairs_[slot].received = pair.received;
+    pairs_[slot].sent = pair.sent,
+    pairs_[slot].received = pairs_[slot].received_for_good = pair.received;
   for (const auto& [slot, pair] : end.pairs) pairs_[slot].sent_at_fence = pair.sent;
 }
 
 Standpoint History::standpoint() const {
   const std::scoped_lock lock(mutex_);
-  Standpoint now{counters_.operations, counters_.done, {}};
+  Standpoint now{counters_.operations, counters_.done, children_, {}};
   for (const auto& [slot, pair] : pairs_) now.pairs[slot] = {pair.sent, pair.received};
   return now;
 }
@@ -256,7 +265,7 @@ Answer History::answer(const Question& question, std::shared_ptr<const void>* ow
     const Pair& pair = known->second;
     answer.sent_at_fence = pair.sent_at_fence;
     answer.sent = pair.sent;
-    answer.received = pair.received;
+    answer.received = question.offset == kForGood ? pair.received_for_good : pair.received;
     return answer;
   }
   std::shared_ptr<Buffer> found;

@@ -20,6 +20,10 @@
 
 namespace flexccl {
 
+// As the offset of a Verb::kStatus: the answer's `received` counts what has its record only, so
+// that the sender may forget it.
+inline constexpr std::uint64_t kForGood = 1;
+
 struct Counters {
   std::uint64_t entered = 0, done = 0, all_done = 0, operations = 0, kept_bytes = 0;
 };
@@ -40,8 +44,10 @@ class History final : public Responder {
   void complete(std::uint64_t sequence, const Operation& operation, Ring ring);
   // Everybody has completed these.
   void release(std::uint64_t all_done);
-  // A batch of sends and receives is complete.
+  // A batch of sends and receives is complete, and recorded.
   void count_batch();
+  // A communicator was made from this one, without a message. Returns which one it is, from 1.
+  std::uint64_t count_child();
 
   // Messages are numbered per pair of ranks and direction, from 1.
   std::uint64_t keep_message(int to, const std::byte* from, std::size_t bytes);
@@ -86,6 +92,7 @@ class History final : public Responder {
   };
   struct Pair {
     std::uint64_t sent = 0, sent_at_fence = 0, received = 0;
+    std::uint64_t received_for_good = 0;  // recorded: a replacement of this rank has them as well
     std::map<std::uint64_t, std::shared_ptr<Buffer>> messages;
   };
   // Preconditions of these: mutex_ is held.
@@ -100,6 +107,7 @@ class History final : public Responder {
   std::set<std::uint32_t> askers_;  // for the status, in this epoch
   std::shared_ptr<const Membership> self_;
   Counters counters_;
+  std::uint64_t children_ = 0;
   std::uint64_t done_at_fence_, serves_after_, claimed_ = 0;  // `claimed_` by a predecessor
   std::map<std::uint64_t, Kept> kept_;
   std::map<int, Pair> pairs_;

@@ -2,14 +2,11 @@
 #include <algorithm>
 #include <thread>
 
+#include "core/replay.h"
 #include "core/runner.h"
 
 namespace flexccl {
 namespace {
-
-std::size_t bytes_of_call(const PointToPoint& call) {
-  return call.op.count * element_size(static_cast<ncclDataType_t>(call.op.dtype));
-}
 
 // Calls that name slots, as schedules want them.
 std::vector<PointToPoint> by_position(std::vector<PointToPoint> calls, const Membership& self) {
@@ -36,15 +33,17 @@ void Runner::meet_pairs(const std::vector<PointToPoint>& calls) {
 void Runner::run(const std::vector<PointToPoint>& calls) {
   const std::scoped_lock turn(turn_);
   apply();
-  if (records_.replaying()) return replay(calls);
   const Standpoint before = history_->standpoint();
+  enter(before.operation + 1, before.sequence);
+  if (records_.replaying()) return replay(calls);
+  const Hash input = records_.active() ? input_hash(calls) : Hash();
   if (!keeps_) {
     const auto schedule = point_to_point(by_position(calls, *membership_), membership_->ring());
     engine_.run(schedule, before.sequence);
     for (const PointToPoint& call : calls)
       if (call.peer != membership_->slot)
         call.sends ? void(history_->count_message(call.peer)) : history_->receive(call.peer);
-    record_batch(calls, before);
+    record_batch(calls, before, input);
     return history_->count_batch();
   }
   settle([&] { return meet_pairs(calls), true; });
@@ -53,13 +52,13 @@ void Runner::run(const std::vector<PointToPoint>& calls) {
   for (const PointToPoint& call : calls) {
     Message message{.call = call};
     if (call.peer != membership_->slot && call.sends)
-      message.index = history_->keep_message(call.peer, call.buffers.in, bytes_of_call(call));
+      message.index = history_->keep_message(call.peer, call.buffers.in, message_bytes(call));
     else if (call.peer != membership_->slot)
       message.index = history_->received(call.peer) + ++received[call.peer];
     messages.push_back(message);
   }
   settle([&] { return exchange(messages), true; });
-  record_batch(calls, before);
+  record_batch(calls, before, input);
   history_->count_batch();
 }
 
@@ -71,7 +70,7 @@ bool Runner::fetch_message(const PointToPoint& call, std::uint64_t index) {
            (joined_ && index <= ask_about(call.peer).received);
   if (index > ask_about(call.peer).sent_at_fence) return false;
   fetch({.verb = Verb::kMessage, .sequence = index}, call.peer,
-        {call.buffers.out, bytes_of_call(call)});
+        {call.buffers.out, message_bytes(call)});
   history_->receive(call.peer);
   return true;
 }
@@ -112,7 +111,7 @@ void Runner::flush() {
   try {
     for (const int member : self.members) {
       if (member == self.slot) continue;
-      const Answer answer = status_of(member, find_address(self, member));
+      const Answer answer = status_of(member, find_address(self, member), kForGood);
       if (answer.standing != Standing::kHere) return;
       all = std::min(all, answer.done);
       if (std::find(debtors.begin(), debtors.end(), member) != debtors.end())

@@ -1,77 +1,41 @@
 #include "core/records.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "core/error.h"
-#include "core/key.h"
 
 namespace flexccl {
 namespace {
 
-constexpr std::uint64_t kArenaMagic = 0x31736472656c6663;  // "cflerds1"
-constexpr std::uint64_t kUnit = 64;
+constexpr std::size_t kAlignment = 64;
 
-std::uint64_t padded(std::uint64_t bytes) {
-  return (bytes + kUnit - 1) / kUnit * kUnit;
+void show_members(RegionHeader* in, std::span<const int> members) {
+  for (std::uint32_t slot = 0; slot < in->shown.slots; ++slot)
+    std::atomic_ref(live_slots(in)[slot])
+        .store(std::find(members.begin(), members.end(), int(slot)) != members.end());
 }
 
 }  // namespace
 
-struct Records::Header {
-  std::uint64_t magic, comm;
-  std::uint32_t slot, slots;
-  std::uint64_t bytes;
-  alignas(64) std::atomic<std::uint64_t> tail;  // counts up for ever; modulo the room: a place
-  std::atomic<std::uint32_t> current;           // which base is valid
-  std::atomic<std::uint32_t> unrecorded;
-};
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-
-// The state before the first record; followed by one Pair per slot.
-struct Records::Base {
-  std::uint64_t head, operation, sequence, padding;
-};
-
-struct Records::Pair {
-  std::uint64_t sent, received;
-};
-
-// Followed by `pairs` times (slot, Pair), then the outputs.
-struct Records::Record {
-  std::uint64_t bytes;  // in all, padded
-  std::uint64_t operation, sequence;
-  std::uint64_t payload;
-  OpDescriptor op;  // all zeros and no operation: a filler at the end of the memory
-  std::uint64_t pairs;
-  std::uint64_t check;
-
-  std::uint64_t sum() const {
-    return keyed_hash64({}, bytes_of(*this).first(offsetof(Record, check)));
-  }
-};
-
-namespace {
-struct SlotPair {
-  std::uint64_t slot, sent, received;
-};
-}  // namespace
-
-Records::Base* Records::base(std::uint32_t which) const {
-  const std::uint64_t each = padded(sizeof(Base) + header_->slots * sizeof(Pair));
-  return reinterpret_cast<Base*>(reinterpret_cast<std::byte*>(header_) + padded(sizeof(Header)) +
-                                 which * each);
+RegionBase* Records::base(std::uint64_t which) const {
+  auto* first = reinterpret_cast<std::byte*>(live_slots(header_)) +
+                region_padded(header_->shown.slots * sizeof(std::uint32_t));
+  return reinterpret_cast<RegionBase*>(first + (which & 1) * base_bytes(header_->shown.slots));
 }
 
-Records::Pair* Records::pairs(Base* of) const {
-  return reinterpret_cast<Pair*>(of + 1);
+RegionBase* Records::current() const {
+  return base(std::atomic_ref(header_->current).load(std::memory_order_acquire));
 }
 
-Standpoint Records::standpoint(Base* of) const {
-  Standpoint now{of->operation, of->sequence, {}};
-  for (int slot = 0; slot < static_cast<int>(header_->slots); ++slot)
-    now.pairs[slot] = {pairs(of)[slot].sent, pairs(of)[slot].received};
+std::uint64_t Records::tail() const {
+  return std::atomic_ref(header_->tail).load(std::memory_order_acquire);
+}
+
+Standpoint Records::standpoint(RegionBase* of) const {
+  Standpoint now{of->operation, of->sequence, of->children, {}};
+  for (int slot = 0; slot < static_cast<int>(header_->shown.slots); ++slot)
+    now.pairs[slot] = {pairs_of(of)[slot].sent, pairs_of(of)[slot].received};
   return now;
 }
 
@@ -80,224 +44,175 @@ std::byte* Records::place(std::uint64_t offset) const {
 }
 
 // Throws when the record is damaged: then the memory is not what this library wrote.
-const Records::Record* Records::at(std::uint64_t offset) const {
+const Record* Records::at(std::uint64_t offset) const {
   const auto* record = reinterpret_cast<const Record*>(place(offset));
   const std::uint64_t room = capacity_ - offset % capacity_;
+  const std::uint64_t inside = record->content ? 0 : record->payload;
   if (record->check != record->sum() || record->bytes > room || record->bytes < sizeof(Record) ||
-      record->bytes % kUnit || record->pairs > header_->slots || record->payload > record->bytes ||
-      sizeof(Record) + record->pairs * sizeof(SlotPair) + record->payload > record->bytes)
+      record->bytes % kRegionUnit || record->pairs > header_->shown.slots ||
+      inside > record->bytes ||
+      sizeof(Record) + record->pairs * sizeof(SlotPair) + inside > record->bytes)
     fail(ncclInvalidArgument, "flexccl: the record at [", offset, "] is damaged");
   return record;
 }
 
-void Records::check_layout(std::span<std::byte> memory, const RecordOwner& owner) {
-  header_ = reinterpret_cast<Header*>(memory.data());
-  const std::uint64_t front =
-      padded(sizeof(Header)) + 2 * padded(sizeof(Base) + owner.slots * sizeof(Pair));
-  if (reinterpret_cast<std::uintptr_t>(header_) % kUnit || memory.size() < front + 4 * kUnit) {
-    header_ = nullptr;
+void Records::lay_out(std::span<std::byte> memory, std::uint32_t slots) {
+  const std::uint64_t front = front_bytes(slots);
+  if (reinterpret_cast<std::uintptr_t>(memory.data()) % kAlignment ||
+      memory.size() < front + 4 * kRegionUnit)
     fail(ncclInvalidArgument, "flexccl: [", memory.size(), "] bytes at [",
-         static_cast<const void*>(memory.data()), "] cannot hold records: [", front + 4 * kUnit,
-         "] at least, aligned to [", kUnit, "]");
-  }
+         static_cast<const void*>(memory.data()), "] cannot hold records: [",
+         front + 4 * kRegionUnit, "] at least, aligned to [", kAlignment, "]");
+  header_ = reinterpret_cast<RegionHeader*>(memory.data());
   data_ = memory.data() + front;
-  capacity_ = (memory.size() - front) / kUnit * kUnit;
+  capacity_ = (memory.size() - front) / kRegionUnit * kRegionUnit;
 }
 
 void Records::begin(std::span<std::byte> memory, const RecordOwner& owner, const Standpoint& now) {
   const std::scoped_lock lock(mutex_);
-  check_layout(memory, owner);
-  header_->magic = 0;  // until all of it is there
-  header_->comm = owner.comm, header_->slot = owner.slot, header_->slots = owner.slots;
-  header_->bytes = memory.size();
-  header_->tail = 0, header_->current = 0, header_->unrecorded = 0;
-  Base* first = base(0);
-  *first = {0, now.operation, now.sequence, 0};
-  std::fill_n(pairs(first), owner.slots, Pair{});
-  for (const auto& [slot, pair] : now.pairs) pairs(first)[slot] = {pair.sent, pair.received};
-  cursor_ = 0, last_operation_ = now.operation;
-  std::atomic_ref(header_->magic).store(kArenaMagic, std::memory_order_release);
+  start(memory, owner, now);
+}
+
+void Records::start(std::span<std::byte> memory, const RecordOwner& owner, const Standpoint& now) {
+  active_ = replaying_ = false;
+  lay_out(memory, owner.slots);
+  const std::atomic_ref magic(header_->shown.magic);
+  magic.store(0);  // until all of it is there
+  *header_ = {};
+  flexcclRegion_t& shown = header_->shown;
+  shown.bytes = memory.size(), shown.comm = owner.comm, shown.parent = owner.parent;
+  shown.slot = owner.slot, shown.slots = owner.slots, shown.epoch = owner.epoch;
+  shown.entered = shown.done = shown.committed = now.operation;
+  shown.entered_collectives = shown.done_collectives = now.sequence;
+  shown.budget_bytes = capacity_;
+  std::memcpy(shown.process, owner.process.data(), sizeof shown.process);
+  header_->key = owner.key;
+  show_members(header_, owner.members);
+  RegionBase* first = base(0);
+  *first = {0, now.operation, now.sequence, now.children};
+  std::fill_n(pairs_of(first), owner.slots, RegionPair{});
+  for (const auto& [slot, pair] : now.pairs) pairs_of(first)[slot] = {pair.sent, pair.received};
+  cursor_ = 0, last_operation_ = now.operation, wanted_ = 0, resumed_ = 0;
+  magic.store(FLEXCCL_REGION_MAGIC, std::memory_order_release);
+  active_ = true;
+}
+
+RecordOwner Records::owner_of(std::span<std::byte> memory) {
+  if (memory.size() < sizeof(RegionHeader) ||
+      reinterpret_cast<std::uintptr_t>(memory.data()) % kAlignment)
+    fail(ncclInvalidArgument, "flexccl: [", memory.size(), "] bytes at [",
+         static_cast<const void*>(memory.data()), "] hold no records");
+  auto* header = reinterpret_cast<RegionHeader*>(memory.data());
+  const flexcclRegion_t shown = header->shown;
+  if (shown.magic != FLEXCCL_REGION_MAGIC || shown.bytes != memory.size() ||
+      shown.slot >= shown.slots || shown.slots > memory.size() / sizeof(RegionPair) ||
+      front_bytes(shown.slots) + 4 * kRegionUnit > memory.size())
+    fail(ncclInvalidArgument, "flexccl: the memory holds no records, or others: magic [",
+         shown.magic, "], [", shown.bytes, "] bytes instead of [", memory.size(), "]");
+  RecordOwner owner{.comm = shown.comm,
+                    .parent = shown.parent,
+                    .slot = shown.slot,
+                    .slots = shown.slots,
+                    .epoch = shown.epoch,
+                    .key = header->key};
+  for (std::uint32_t slot = 0; slot < shown.slots; ++slot)
+    if (live_slots(header)[slot] || slot == shown.slot) owner.members.push_back(int(slot));
+  std::memcpy(owner.process.data(), shown.process, sizeof shown.process);
+  return owner;
 }
 
 // Applies the records from `from` up to `operation` to `to`; returns where the next one begins.
-std::uint64_t Records::advance(std::uint64_t from, std::uint64_t operation, Base* to) const {
-  const std::uint64_t tail = header_->tail.load(std::memory_order_acquire);
-  while (from < tail) {
+std::uint64_t Records::advance(std::uint64_t from, std::uint64_t operation, RegionBase* to) const {
+  for (const std::uint64_t end = tail(); from < end;) {
     const Record* record = at(from);
-    if (record->operation > operation) break;
-    if (record->operation) {
+    if (record->kind != RecordKind::kFiller) {
+      if (record->operation > operation) break;
       to->operation = record->operation, to->sequence = record->sequence;
+      to->children = record->children;
       const auto* changed = reinterpret_cast<const SlotPair*>(record + 1);
       for (std::uint64_t i = 0; i < record->pairs; ++i)
-        if (changed[i].slot < header_->slots)
-          pairs(to)[changed[i].slot] = {changed[i].sent, changed[i].received};
+        if (changed[i].slot < header_->shown.slots)
+          pairs_of(to)[changed[i].slot] = {changed[i].sent, changed[i].received};
     }
     from += record->bytes;
   }
   return from;
 }
 
-std::pair<Standpoint, Standpoint> Records::adopt(std::span<std::byte> memory,
-                                                 const RecordOwner& owner,
-                                                 std::uint64_t operation) {
-  const std::scoped_lock lock(mutex_);
-  check_layout(memory, owner);
-  if (header_->magic != kArenaMagic || header_->comm != owner.comm || header_->slot != owner.slot ||
-      header_->slots != owner.slots || header_->bytes != memory.size()) {
-    header_ = nullptr;
-    fail(ncclInvalidArgument, "flexccl: the memory does not hold the records of rank [", owner.slot,
-         "] of this communicator");
+void Records::each_content(std::uint64_t from, std::uint64_t until, const Visit& visit) const {
+  while (from < until) {
+    const Record* record = at(from);
+    if (record->content)
+      visit(record->content - 1,
+            ContentKey{header_->shown.comm, record->sequence, record->payload, record->output});
+    from += record->bytes;
   }
-  if (header_->unrecorded)
-    fail(ncclInvalidUsage, "flexccl: rank [", owner.slot,
-         "] was unrecorded when it ended: its records are not complete");
-  const Base* from = base(header_->current & 1);
-  const std::uint64_t tail = header_->tail.load(std::memory_order_acquire);
-  if (from->head % kUnit || tail % kUnit || tail - from->head > capacity_) {
-    header_ = nullptr;
-    fail(ncclInvalidArgument, "flexccl: the records are damaged: they go from [", from->head,
-         "] to [", tail, "] in [", capacity_, "] bytes");
+}
+
+// The layout is known to fit from here on.
+void Records::check_owner(std::span<std::byte> memory, const RecordOwner& owner) {
+  const RecordOwner there = owner_of(memory);
+  if (there.comm != owner.comm || there.slot != owner.slot || there.slots != owner.slots)
+    fail(ncclInvalidArgument, "flexccl: the memory holds the records of rank [", there.slot,
+         "] of communicator [", std::hex, there.comm, "], not of rank [", std::dec, owner.slot,
+         "] of [", std::hex, owner.comm, "]");
+  lay_out(memory, owner.slots);
+  const std::uint64_t head = current()->head, end = tail();
+  if (head % kRegionUnit || end % kRegionUnit || end - head > capacity_)
+    fail(ncclInvalidArgument, "flexccl: the records are damaged: they go from [", head, "] to [",
+         end, "] in [", capacity_, "] bytes");
+}
+
+void Records::forget(std::span<std::byte> memory) {
+  Records records;
+  const std::scoped_lock lock(records.mutex_);
+  records.check_owner(memory, owner_of(memory));
+  records.each_content(records.current()->head, records.tail(),
+                       [](std::uint64_t place, const ContentKey& key) {
+                         Contents::process().hold_again(place);
+                         Contents::process().release(place, key);
+                       });
+  std::atomic_ref(records.header_->shown.magic).store(0);
+}
+
+void Records::close() {
+  const std::scoped_lock lock(mutex_);
+  if (!active_) return;
+  active_ = replaying_ = false;
+  each_content(current()->head, tail(),
+               [](std::uint64_t place, const ContentKey&) { Contents::process().abandon(place); });
+  std::atomic_ref(header_->shown.closed).store(1, std::memory_order_release);
+}
+
+void Records::enter(std::uint64_t operation, std::uint64_t sequence, std::uint32_t epoch,
+                    std::span<const int> members) {
+  if (!active()) return;
+  flexcclRegion_t& shown = header_->shown;
+  if (shown.epoch != epoch) {
+    show_members(header_, members);
+    std::atomic_ref(shown.epoch).store(epoch, std::memory_order_release);
   }
-  if (operation < from->operation)
-    fail(ncclInvalidUsage, "flexccl: operation [", operation,
-         "] cannot be gone back to, the records begin after [", from->operation, "]");
-  std::vector<std::byte> scratch(sizeof(Base) + header_->slots * sizeof(Pair));
-  auto* there = reinterpret_cast<Base*>(scratch.data());
-  std::memcpy(scratch.data(), static_cast<const void*>(from), scratch.size());
-  cursor_ = advance(from->head, operation, there);
-  if (there->operation != operation)
-    fail(ncclInvalidUsage, "flexccl: the records end with operation [", there->operation,
-         "], before [", operation, "]");
-  const Standpoint now = standpoint(there);
-  advance(cursor_, UINT64_MAX, there);
-  last_operation_ = there->operation;
-  return {now, standpoint(there)};
+  std::atomic_ref(shown.entered_collectives).store(sequence, std::memory_order_release);
+  std::atomic_ref(shown.entered).store(operation, std::memory_order_release);
 }
 
-void Records::give_up(std::uint64_t operation) {
-  header_->unrecorded.store(1, std::memory_order_release);
-  std::fprintf(stderr,
-               "flexccl: rank [%u] of communicator [%llx] is unrecorded from operation [%llu] on: "
-               "its [%llu] bytes for records are full\n",
-               header_->slot, static_cast<unsigned long long>(header_->comm),
-               static_cast<unsigned long long>(operation),
-               static_cast<unsigned long long>(capacity_));
-}
-
-bool Records::put(const Standpoint& before, const OpDescriptor& op,
-                  const std::map<int, PairCounters>& after,
-                  std::span<const std::span<const std::byte>> outputs) {
-  std::uint64_t payload = 0;
-  for (const auto& output : outputs) payload += output.size();
-  const std::uint64_t bytes = padded(sizeof(Record) + after.size() * sizeof(SlotPair) + payload);
-  std::uint64_t tail = header_->tail.load(std::memory_order_relaxed);
-  const std::uint64_t head = base(header_->current & 1)->head;
-  const std::uint64_t rest = capacity_ - tail % capacity_;
-  const std::uint64_t filler = rest < bytes ? rest : 0;
-  if (tail - head + filler + bytes > capacity_) return false;
-  if (filler) {
-    Record last{.bytes = filler,
-                .operation = 0,
-                .sequence = 0,
-                .payload = 0,
-                .op = {},
-                .pairs = 0,
-                .check = 0};
-    last.check = last.sum();
-    std::memcpy(place(tail), &last, sizeof last);
-    tail += filler;
-  }
-  const bool collective = op.collective != Collective::kSendRecv;
-  Record record{.bytes = bytes,
-                .operation = before.operation + 1,
-                .sequence = before.sequence + collective,
-                .payload = payload,
-                .op = op,
-                .pairs = after.size(),
-                .check = 0};
-  record.check = record.sum();
-  std::byte* to = place(tail);
-  std::memcpy(to, &record, sizeof record);
-  to += sizeof record;
-  for (const auto& [slot, pair] : after) {
-    const SlotPair one{static_cast<std::uint64_t>(slot), pair.sent, pair.received};
-    std::memcpy(to, &one, sizeof one);
-    to += sizeof one;
-  }
-  for (const auto& output : outputs) {
-    if (!output.empty()) std::memcpy(to, output.data(), output.size());
-    to += output.size();
-  }
-  header_->tail.store(tail + bytes, std::memory_order_release);
-  cursor_ = tail + bytes;
-  return true;
-}
-
-void Records::append(const Standpoint& before, const OpDescriptor& op,
-                     std::span<const std::span<const std::byte>> outputs) {
+bool Records::lies_at(const void* memory) const {
   const std::scoped_lock lock(mutex_);
-  if (!header_) return;
-  last_operation_ = before.operation + 1;
-  if (!header_->unrecorded && !put(before, op, {}, outputs)) give_up(last_operation_);
-}
-
-void Records::append_batch(const Standpoint& before, const std::map<int, PairCounters>& after,
-                           std::span<const std::span<const std::byte>> outputs) {
-  const std::scoped_lock lock(mutex_);
-  if (!header_) return;
-  last_operation_ = before.operation + 1;
-  const OpDescriptor op{.collective = Collective::kSendRecv};
-  if (!header_->unrecorded && !put(before, op, after, outputs)) give_up(last_operation_);
-}
-
-void Records::commit(std::uint64_t operation) {
-  const std::scoped_lock lock(mutex_);
-  if (!header_) fail(ncclInvalidUsage, "flexccl: there are no records to commit");
-  if (operation > last_operation_)
-    fail(ncclInvalidArgument, "flexccl: operation [", operation, "] is not complete, the last is [",
-         last_operation_, "]");
-  const std::uint32_t now = header_->current.load(std::memory_order_relaxed) & 1;
-  Base *from = base(now), *to = base(1 - now);
-  std::memcpy(static_cast<void*>(to), from, sizeof(Base) + header_->slots * sizeof(Pair));
-  to->head = advance(from->head, operation, to);
-  header_->current.store(1 - now, std::memory_order_release);
-}
-
-bool Records::active() const {
-  const std::scoped_lock lock(mutex_);
-  return header_ != nullptr;
-}
-
-bool Records::replaying() const {
-  const std::scoped_lock lock(mutex_);
-  return header_ && cursor_ < header_->tail.load(std::memory_order_relaxed);
-}
-
-void Records::replay(const OpDescriptor& op, std::span<const std::span<std::byte>> outputs) {
-  const std::scoped_lock lock(mutex_);
-  if (at(cursor_)->operation == 0) cursor_ += at(cursor_)->bytes;
-  const Record* record = at(cursor_);
-  std::uint64_t payload = 0;
-  for (const auto& output : outputs) payload += output.size();
-  if (record->op != op || record->payload != payload)
-    fail(ncclInvalidUsage, "flexccl: the replay diverged: operation [", record->operation, "] was ",
-         describe(record->op), " with [", record->payload, "] bytes, now it is ", describe(op),
-         " with [", payload, "]");
-  const auto* changed = reinterpret_cast<const SlotPair*>(record + 1);
-  const auto* from = reinterpret_cast<const std::byte*>(changed + record->pairs);
-  for (const auto& output : outputs) {
-    if (!output.empty()) std::memcpy(output.data(), from, output.size());
-    from += output.size();
-  }
-  cursor_ += record->bytes;
+  return active() && memory == header_;
 }
 
 RecordUsage Records::usage() const {
-  const std::scoped_lock lock(mutex_);
-  if (!header_) return {};
-  const Base* now = base(header_->current & 1);
-  return {header_->tail.load(std::memory_order_relaxed) - now->head, capacity_, now->operation,
-          header_->unrecorded.load(std::memory_order_relaxed) == 0};
+  if (!active()) return {};
+  flexcclRegion_t& shown = header_->shown;
+  const auto load = [](std::uint64_t& of) {
+    return std::atomic_ref(of).load(std::memory_order_relaxed);
+  };
+  return {.used = load(shown.used_bytes),
+          .budget = load(shown.budget_bytes),
+          .committed = load(shown.committed),
+          .diverged = load(shown.diverged),
+          .recorded = load(shown.unrecorded) == 0,
+          .replaying = replaying()};
 }
 
 }  // namespace flexccl

@@ -1,26 +1,33 @@
 // What a replay of this rank needs, in memory of the embedder that outlives this process: for every
-// operation what came out of it here. The format is position independent and whole at any instant:
-// a record is there from the one store on that moves the tail past it; a commit is there from the
-// one store on that makes the other of two base tables current.
+// operation what came out of it here (region.h has the format). It is whole at any instant: a
+// record is there from the one store on that moves the tail past it; a commit is there from the one
+// store on that makes the other of two bases current.
 #ifndef FLEXCCL_CORE_RECORDS_H_
 #define FLEXCCL_CORE_RECORDS_H_
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "algo/frame.h"
+#include "algo/schedule.h"
+#include "core/contents.h"
+#include "core/region.h"
 
 namespace flexccl {
 
+// Whose records these are.
 struct RecordOwner {
-  std::uint64_t comm = 0;
-  std::uint32_t slot = 0, slots = 0;
+  std::uint64_t comm = 0, parent = 0;
+  std::uint32_t slot = 0, slots = 0, epoch = 0;
+  std::vector<int> members = {};  // the live slots
+  Bytes16 process = {};
+  Key key = {};
 };
 
 // Messages exchanged with another rank so far.
@@ -30,62 +37,96 @@ struct PairCounters {
 
 // Where a rank stands after some operation.
 struct Standpoint {
-  std::uint64_t operation = 0, sequence = 0;
+  std::uint64_t operation = 0, sequence = 0, children = 0;
   std::map<int, PairCounters> pairs = {};
 };
 
 struct RecordUsage {
-  std::uint64_t used = 0, budget = 0, committed = 0;
-  bool recorded = false;
+  std::uint64_t used = 0, budget = 0, committed = 0, diverged = 0;
+  bool recorded = false, replaying = false;
+};
+
+// One operation, complete but not yet told to anybody. `outputs` lie one after the other.
+struct Outcome {
+  OpDescriptor op = {};
+  Ring ring = {};
+  Hash input = {};
+  std::span<const std::span<const std::byte>> outputs = {};
+  bool identical = false;                    // the other ranks of the host have the same
+  std::map<int, PairCounters> changed = {};  // by a batch of messages
 };
 
 class Records {
  public:
+  using Report = std::function<void(std::uint64_t comm, std::uint64_t operation, const char*)>;
+
   // Starts in empty memory. All throw ncclInvalidArgument when the memory does not fit.
   void begin(std::span<std::byte> memory, const RecordOwner& owner, const Standpoint& now);
   // Goes on in the memory of a predecessor, and replays what it recorded after `operation`.
-  // Returns where the replay stands, and where its records end.
+  // Returns where the replay stands, and where its records end. Empty memory: from the start.
   std::pair<Standpoint, Standpoint> adopt(std::span<std::byte> memory, const RecordOwner& owner,
                                           std::uint64_t operation);
+  // Whose they are, without looking at the records.
+  static RecordOwner owner_of(std::span<std::byte> memory);
+  // Empties a region that is not in use.
+  static void forget(std::span<std::byte> memory);
+  static void set_report(Report report);
 
-  // One operation, complete but not yet told to anybody: `outputs` one after the other.
-  void append(const Standpoint& before, const OpDescriptor& op,
-              std::span<const std::span<const std::byte>> outputs);
-  // With `after`, the pairs that a batch has changed.
-  void append_batch(const Standpoint& before, const std::map<int, PairCounters>& after,
-                    std::span<const std::span<const std::byte>> outputs);
+  // An operation begins.
+  void enter(std::uint64_t operation, std::uint64_t sequence, std::uint32_t epoch,
+             std::span<const int> members);
+  // `before`: where the rank stood, with all pairs.
+  void append(const Standpoint& before, const Outcome& outcome);
   void commit(std::uint64_t operation);
+  // The communicator was destroyed. Afterwards the memory is not touched any more.
+  void close();
 
-  bool replaying() const;
-  // Copies the outputs of the next operation. Throws ncclInvalidUsage when it is another one now.
-  void replay(const OpDescriptor& op, std::span<const std::span<std::byte>> outputs);
+  bool replaying() const { return replaying_.load(std::memory_order_acquire); }
+  bool active() const { return active_.load(std::memory_order_acquire); }
+  bool lies_at(const void* memory) const;
+  // The ring in which the next operation of the replay ran.
+  Ring next_ring();
+  // Copies the outputs of the next operation. Throws ncclInvalidUsage when it is another one now;
+  // other inputs are counted and reported.
+  void replay(const Outcome& now, std::span<const std::span<std::byte>> outputs);
   RecordUsage usage() const;
-  bool active() const;
 
  private:
-  struct Header;
-  struct Base;
-  struct Record;
-  struct Pair;
   // Preconditions of all these: mutex_ is held.
-  Base* base(std::uint32_t which) const;
-  Pair* pairs(Base* of) const;
-  Standpoint standpoint(Base* of) const;
+  RegionBase* base(std::uint64_t which) const;
+  RegionBase* current() const;
+  Standpoint standpoint(RegionBase* of) const;
   const Record* at(std::uint64_t offset) const;
   std::byte* place(std::uint64_t offset) const;
-  bool put(const Standpoint& before, const OpDescriptor& op,
-           const std::map<int, PairCounters>& after,
+  std::uint64_t tail() const;
+  void lay_out(std::span<std::byte> memory, std::uint32_t slots);
+  void start(std::span<std::byte> memory, const RecordOwner& owner, const Standpoint& now);
+  void check_owner(std::span<std::byte> memory, const RecordOwner& owner);
+  std::uint64_t advance(std::uint64_t from, std::uint64_t operation, RegionBase* to) const;
+  void check_complete();
+  using Visit = std::function<void(std::uint64_t place, const ContentKey& key)>;
+  void each_content(std::uint64_t from, std::uint64_t until, const Visit& visit) const;
+  void step_to(std::uint64_t offset);
+  void note_divergence(const Record& record);
+  // records_append.cc
+  bool put(Record record, const std::map<int, PairCounters>& pairs,
            std::span<const std::span<const std::byte>> outputs);
-  std::uint64_t advance(std::uint64_t from, std::uint64_t operation, Base* to) const;
+  bool put_operation(const Standpoint& before, const Outcome& outcome);
+  bool resume(const Standpoint& before, const Outcome& outcome);
   void give_up(std::uint64_t operation);
-  void check_layout(std::span<std::byte> memory, const RecordOwner& owner);
+  void commit_now();
 
   mutable std::mutex mutex_;
-  Header* header_ = nullptr;
+  std::atomic<bool> active_ = false, replaying_ = false;
+  RegionHeader* header_ = nullptr;
   std::byte* data_ = nullptr;
   std::uint64_t capacity_ = 0;
   std::uint64_t cursor_ = 0;          // of the replay: the next record
-  std::uint64_t last_operation_ = 0;  // that was to be recorded
+  std::uint64_t last_operation_ = 0;  // that is complete
+  std::uint64_t wanted_ = 0;          // the last commit
+  std::uint64_t resumed_ = 0;         // after this operation, after the last gap
+  std::uint64_t gaps_ = 0;            // so far, of this process
+  bool may_resume_ = false;           // something was committed since the gap began
 };
 
 }  // namespace flexccl

@@ -1,7 +1,10 @@
 // The part of Runner that writes records and answers a new rank's repetition from them.
+#include "core/replay.h"
+
 #include <cstring>
 
 #include "core/runner.h"
+#include "transport/endpoint.h"
 
 namespace flexccl {
 namespace {
@@ -13,18 +16,37 @@ std::size_t recorded_bytes(const Operation& operation, Ring ring) {
   return has_it ? 0 : output_bytes(operation, ring);
 }
 
-std::size_t bytes_of_call(const PointToPoint& call) {
-  return call.op.count * element_size(static_cast<ncclDataType_t>(call.op.dtype));
-}
+constexpr OpDescriptor kBatch{.collective = Collective::kSendRecv};
 
 }  // namespace
 
+Hash input_hash(const Operation& operation, Ring ring) {
+  const Reduction& reduction = operation.reduction;
+  Hash before;
+  if (reduction.premultiplies && operation.op.redop == kPreMulSum) before.low = reduction.scalar;
+  return content_hash({operation.buffers.in, input_bytes(operation, ring)}, before);
+}
+
+Hash input_hash(const std::vector<PointToPoint>& calls) {
+  Hash hash;
+  for (const PointToPoint& call : calls)
+    if (call.sends) hash = content_hash({call.buffers.in, message_bytes(call)}, hash);
+  return hash;
+}
+
 RecordOwner Runner::owner() const {
-  return {membership_->comm, static_cast<std::uint32_t>(membership_->slot),
-          static_cast<std::uint32_t>(membership_->slots())};
+  return {.comm = membership_->comm,
+          .parent = parent_,
+          .slot = static_cast<std::uint32_t>(membership_->slot),
+          .slots = static_cast<std::uint32_t>(membership_->slots()),
+          .epoch = membership_->epoch,
+          .members = {membership_->members.begin(), membership_->members.end()},
+          .process = Endpoint::process().address().process,
+          .key = membership_->key};
 }
 
 void Runner::record(std::span<std::byte> memory) {
+  if (records_.lies_at(memory.data())) return;
   const std::scoped_lock turn(turn_);
   records_.begin(memory, owner(), history_->standpoint());
 }
@@ -32,7 +54,7 @@ void Runner::record(std::span<std::byte> memory) {
 void Runner::replay_after(std::uint64_t operation, std::span<std::byte> memory) {
   const std::scoped_lock turn(turn_);
   if (memory.empty()) {
-    const Standpoint now{operation, operation, {}};
+    const Standpoint now{operation, operation, 0, {}};
     return history_->restart(now, now);
   }
   const auto [now, end] = records_.adopt(memory, owner(), operation);
@@ -40,20 +62,26 @@ void Runner::replay_after(std::uint64_t operation, std::span<std::byte> memory) 
 }
 
 // Before anybody is told that the operation is complete here.
-void Runner::record(const Operation& operation, std::uint64_t sequence, Ring ring) {
+void Runner::record(const Operation& operation, Ring ring, const Hash& input) {
   if (!records_.active()) return;
   const std::span<const std::byte> output(operation.buffers.out, recorded_bytes(operation, ring));
-  records_.append({history_->counters().operations, sequence - 1, {}}, operation.op,
-                  std::span(&output, 1));
+  records_.append(history_->standpoint(), {.op = operation.op,
+                                           .ring = ring,
+                                           .input = input,
+                                           .outputs = std::span(&output, 1),
+                                           .identical = identical_output(operation.op.collective)});
 }
 
-void Runner::replay(const Operation& operation, std::uint64_t sequence, Ring ring) {
+// The ring is that of the first time: a repair may have changed the number of ranks since.
+void Runner::replay(const Operation& operation, std::uint64_t sequence) {
+  const Ring ring = records_.next_ring();
+  const Hash input = input_hash(operation, ring);
   if (keeps_)
     history_->keep(sequence, operation, ring);
   else
     history_->begin(sequence);
   const std::span<std::byte> output(operation.buffers.out, recorded_bytes(operation, ring));
-  records_.replay(operation.op, std::span(&output, 1));
+  records_.replay({.op = operation.op, .input = input}, std::span(&output, 1));
   if (output.empty() && output_bytes(operation, ring) && operation.buffers.in)
     std::memmove(operation.buffers.out, operation.buffers.in, output_bytes(operation, ring));
   if (keeps_)
@@ -62,17 +90,22 @@ void Runner::replay(const Operation& operation, std::uint64_t sequence, Ring rin
     history_->complete(sequence);
 }
 
-void Runner::record_batch(const std::vector<PointToPoint>& calls, const Standpoint& before) {
+void Runner::record_batch(const std::vector<PointToPoint>& calls, const Standpoint& before,
+                          const Hash& input) {
   if (!records_.active()) return;
   const Standpoint now = history_->standpoint();
-  std::map<int, PairCounters> after;
+  std::map<int, PairCounters> changed;
   std::vector<std::span<const std::byte>> outputs;
   for (const PointToPoint& call : calls) {
     if (call.peer == membership_->slot) continue;
-    after[call.peer] = now.pairs.at(call.peer);
-    if (!call.sends) outputs.emplace_back(call.buffers.out, bytes_of_call(call));
+    changed[call.peer] = now.pairs.at(call.peer);
+    if (!call.sends) outputs.emplace_back(call.buffers.out, message_bytes(call));
   }
-  records_.append_batch(before, after, outputs);
+  records_.append(before, {.op = kBatch,
+                           .ring = membership_->ring(),
+                           .input = input,
+                           .outputs = outputs,
+                           .changed = std::move(changed)});
 }
 
 // Messages to other ranks are not sent again, but kept for those that have not got them yet.
@@ -80,18 +113,19 @@ void Runner::replay(const std::vector<PointToPoint>& calls) {
   std::vector<std::span<std::byte>> outputs;
   for (const PointToPoint& call : calls)
     if (call.peer != membership_->slot && !call.sends)
-      outputs.emplace_back(call.buffers.out, bytes_of_call(call));
+      outputs.emplace_back(call.buffers.out, message_bytes(call));
+  const Hash input = input_hash(calls);
   for (const PointToPoint& call : calls) {
     if (call.peer == membership_->slot)
       continue;
     else if (!call.sends)
       history_->receive(call.peer);
     else if (keeps_)
-      history_->keep_message(call.peer, call.buffers.in, bytes_of_call(call));
+      history_->keep_message(call.peer, call.buffers.in, message_bytes(call));
     else
       history_->count_message(call.peer);
   }
-  records_.replay({.collective = Collective::kSendRecv}, outputs);
+  records_.replay({.op = kBatch, .input = input}, outputs);
   std::vector<PointToPoint> own;
   for (PointToPoint call : calls)
     if (call.peer == membership_->slot) {
@@ -100,6 +134,24 @@ void Runner::replay(const std::vector<PointToPoint>& calls) {
     }
   engine_.run(point_to_point(own, membership_->ring()), history_->counters().done);
   history_->count_batch();
+}
+
+void Runner::enter(std::uint64_t operation, std::uint64_t sequence) {
+  if (records_.active())
+    records_.enter(operation, sequence, membership_->epoch,
+                   {&membership_->members.front(), membership_->members.size()});
+}
+
+std::uint64_t Runner::count_child(const Hash& what) {
+  const std::scoped_lock turn(turn_);
+  const Standpoint before = history_->standpoint();
+  const Outcome outcome{.op = {}, .ring = membership_->ring(), .input = what};
+  enter(before.operation + 1, before.sequence);
+  if (records_.replaying())
+    records_.replay(outcome, {});
+  else if (records_.active())
+    records_.append(before, outcome);
+  return history_->count_child();
 }
 
 }  // namespace flexccl

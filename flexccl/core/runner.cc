@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "core/keeper.h"
+#include "core/replay.h"
 
 namespace flexccl {
 
@@ -111,11 +112,14 @@ void Runner::run(const Make& make) {
   const Ring first = membership_->ring();
   Operation operation = make(*membership_);
   const std::uint64_t sequence = history_->next_sequence();
-  if (records_.replaying()) return replay(operation, sequence, first);
+  enter(history_->counters().operations + 1, sequence);
+  if (records_.replaying()) return replay(operation, sequence);
+  // Before it runs: afterwards the output may lie there.
+  const Hash input = records_.active() ? input_hash(operation, first) : Hash();
   if (!keeps_) {
     history_->begin(sequence);
     engine_.run(operation.schedule(first, operation.buffers), sequence);
-    record(operation, sequence, first);
+    record(operation, first, input);
     history_->complete(sequence);
     settled_ = true, behind_ = false;
     return;
@@ -140,7 +144,7 @@ void Runner::run(const Make& make) {
       fetch_all(source, sequence, operation, ring, buffers);
     return true;
   });
-  record(operation, sequence, membership_->ring());
+  record(operation, membership_->ring(), input);
   history_->complete(sequence, operation, membership_->ring());
   release_known(sequence, in_ring, operation.op.collective);
 }

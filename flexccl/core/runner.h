@@ -33,6 +33,9 @@ class Runner {
 
   void run(const Make& make);
   void run(const std::vector<PointToPoint>& calls);
+  // Counts a communicator that is made from this one without a message; `what` makes it another
+  // one. Returns its number, the same in a replay.
+  std::uint64_t count_child(const Hash& what);
 
   // From any thread. Returns when the steps are taken. A running operation is interrupted, or, when
   // the communicator does not wait for repairs, ends first.
@@ -52,8 +55,10 @@ class Runner {
   void replay_after(std::uint64_t operation, std::span<std::byte> memory);
   void record(std::span<std::byte> memory);
   Records& records() { return records_; }
+  // The communicator that this one was split or shrunk from; before anything is recorded.
+  void set_parent(std::uint64_t comm) { parent_ = comm; }
   // Asks `slot`, wherever it is in its epochs.
-  Answer status_of(int slot, const Address& address) const;
+  Answer status_of(int slot, const Address& address, std::uint64_t detail = 0) const;
   // Blocks until `slot` has taken this rank's epoch; throws ncclRemoteError at the deadline.
   void wait_for_epoch_of(int slot);
   // Asks those that are known. Throws ncclRemoteError.
@@ -84,11 +89,13 @@ class Runner {
   // `blocks`: what is fetched lies where the number of ranks says.
   void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
   Answer ask_slot(int slot, Question question, std::span<std::byte> to);
-  void record(const Operation& operation, std::uint64_t sequence, Ring ring);
-  void replay(const Operation& operation, std::uint64_t sequence, Ring ring);
+  void record(const Operation& operation, Ring ring, const Hash& input);
+  void replay(const Operation& operation, std::uint64_t sequence);
   void replay(const std::vector<PointToPoint>& calls);
-  void record_batch(const std::vector<PointToPoint>& calls, const Standpoint& before);
+  void record_batch(const std::vector<PointToPoint>& calls, const Standpoint& before,
+                    const Hash& input);
   RecordOwner owner() const;
+  void enter(std::uint64_t operation, std::uint64_t sequence);
   void release_known(std::uint64_t sequence, bool in_ring, Collective collective);
   void meet_pairs(const std::vector<PointToPoint>& calls);
   bool fetch_message(const PointToPoint& call, std::uint64_t index);
@@ -106,6 +113,7 @@ class Runner {
 
   std::shared_ptr<History> history_;
   Records records_;
+  std::uint64_t parent_ = 0;
   Engine engine_;
   // Of the holder of the turn:
   const bool keeps_, joined_;

@@ -277,7 +277,12 @@ typedef struct {
   uint64_t record_bytes;   // in use in the memory of flexcclSetRecords,
   uint64_t record_budget;  // of these
   uint64_t committed;      // operations whose records are gone for good
-  int recorded;  // 1: every operation after `committed` has its record; 0: one did not fit, or none
+  int recorded;            // 1: every operation after `committed` has its record; 0: one has not
+  int replaying;           // 1: operations are answered from the records of a predecessor
+  uint64_t diverged;       // operations that were repeated with other inputs than before
+  uint64_t comm;           // the communicator's number, the same at all ranks
+  uint64_t content_bytes;  // in use in the host's content store, by anybody,
+  uint64_t content_room;   // of these
 } flexcclState_t;
 // Any thread; never waits.
 FLEXCCL_API ncclResult_t flexcclGetState(ncclComm_t comm, flexcclState_t* state);
@@ -288,20 +293,73 @@ FLEXCCL_API ncclResult_t flexcclSetReservedSlots(int slots);
 // so long for a repair (FLEXCCL_REPAIR_MS; 0: off, a peer that is gone is an error at once).
 FLEXCCL_API ncclResult_t flexcclSetRepair(uint64_t wait_ms);
 
-// Records: from the next operation on, what a replay of this rank needs is written to `base`,
-// memory of the caller that may outlive this process (mapped from a file or a memfd). Each
-// operation is published by one store after its bytes are there, so that the memory is whole at any
-// instant. When it is full, the communicator goes on *unrecorded* and says so once on stderr.
+// ---- Records: what a process leaves behind for the one that takes its place ----
+//
+// flexccl/README.md ("Records and replay across processes") has the calls in their order.
+
+// What a region of records begins with; `magic` is 0 until anything is recorded. Each field is
+// whole at any instant; they may be read from any process. README.md explains them.
+#define FLEXCCL_REGION_MAGIC 0x32736472656c6663ULL  // "cflerds2"
+typedef struct {
+  uint64_t magic, bytes;
+  uint64_t comm, parent;
+  uint32_t slot, slots;
+  uint32_t epoch, closed;
+  uint64_t entered, done;
+  uint64_t entered_collectives, done_collectives;
+  uint64_t committed, unrecorded;
+  uint64_t diverged, diverged_operation;
+  uint64_t used_bytes, budget_bytes;
+  char process[16];
+} flexcclRegion_t;
+
+// From the next operation on, what a replay of this rank needs is written to `base`, memory of the
+// caller that may outlive this process (mapped from a file or a memfd) and has to stay mapped as
+// long as the communicator. It is as secret as the unique id. Each operation is published by one
+// store after its bytes are there, so that the memory is whole at any instant. When it is full, the
+// communicator goes on *unrecorded*, says so on stderr, and records again after the next commit.
+// No effect with the memory in which the communicator has its records already.
 FLEXCCL_API ncclResult_t flexcclSetRecords(ncclComm_t comm, void* base, size_t bytes);
+// Memory that the processes of a host share, zeros at first: outputs that all ranks have are stored
+// there once, for all communicators of this process. `holder`, 0 to 63, is this process's number on
+// the host; a process that takes its place has the same. Before the first record; for good.
+FLEXCCL_API ncclResult_t flexcclSetContents(void* base, size_t bytes, int holder);
 // Frees the records of the first `operation` operations: this rank never replays them again.
 FLEXCCL_API ncclResult_t flexcclCommitted(ncclComm_t comm, uint64_t operation);
 // For a new rank, between ncclInitNewNode and ncclCommSetupNewRank: it repeats the operations after
 // the first `operation`. With the records of its predecessor at `base`, those that the predecessor
-// had completed are answered from there, and new records follow; without (base NULL, bytes 0) the
-// others must still keep what is needed. Without this call a new rank starts where the rank was
-// that exported the info.
+// had completed are answered from there, and new records follow; memory of zeros is a predecessor
+// that had done nothing. Without (base NULL, bytes 0) the others must still keep what is needed.
+// Without this call a new rank starts where the rank was that exported the info.
 FLEXCCL_API ncclResult_t flexcclReplay(ncclComm_t comm, void* base, size_t bytes,
                                        uint64_t operation);
+// Makes the communicator again whose records lie at `base`, and replays as above, when nobody else
+// has it: its other ranks have destroyed it, or have died as well. Those can then be replaced from
+// here, as at any live rank. Local.
+FLEXCCL_API ncclResult_t flexcclAdopt(ncclComm_t* comm, void* base, size_t bytes,
+                                      uint64_t operation);
+// For records that nobody will replay and whose communicator was destroyed: releases what they hold
+// in the content store. The region is empty afterwards.
+FLEXCCL_API ncclResult_t flexcclForget(void* base, size_t bytes);
+// The communicator with this number in this process, ncclInvalidArgument without one.
+FLEXCCL_API ncclResult_t flexcclFind(uint64_t number, ncclComm_t* comm);
+// ncclReplaceNode of the communicator with this number. When this process has none, because it is
+// still about to split it or to shrink it from another one: as soon as it has.
+FLEXCCL_API ncclResult_t flexcclReplaceLater(uint64_t number, int slot,
+                                             const flexcclInfo_t* newNode);
+// The communicators that were split or shrunk from `comm` in this process, are not destroyed, and
+// have the rank `slot` of `comm` as a member. `count`: room in `list`, then how many there are.
+typedef struct {
+  uint64_t comm;
+  int slot;  // of that rank, there
+  int padding;
+} flexcclChild_t;
+FLEXCCL_API ncclResult_t flexcclChildren(ncclComm_t comm, int slot, flexcclChild_t* list,
+                                         int* count);
+// Told about each operation whose repetition had other inputs, by the thread that repeats it. NULL:
+// nobody is.
+typedef void (*flexcclDiverged_t)(uint64_t comm, uint64_t operation, const char* sentence);
+FLEXCCL_API ncclResult_t flexcclSetDiverged(flexcclDiverged_t report);
 
 // ---- For the program that embeds flexccl ----
 

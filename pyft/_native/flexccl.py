@@ -28,6 +28,12 @@ class Info(ctypes.Structure):
     _fields_ = (("internal", ctypes.c_char * INFO_BYTES),)
 
 
+class Child(ctypes.Structure):
+    """Mirror of flexcclChild_t."""
+
+    _fields_ = (("comm", ctypes.c_uint64), ("slot", ctypes.c_int), ("padding", ctypes.c_int))
+
+
 class State(ctypes.Structure):
     """Mirror of flexcclState_t."""
 
@@ -39,7 +45,9 @@ class State(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("entered", "done", "all_done", "operation")),
         *((name, ctypes.c_uint64) for name in ("kept_bytes", "record_bytes", "record_budget")),
         ("committed", ctypes.c_uint64),
-        ("recorded", ctypes.c_int),
+        *((name, ctypes.c_int) for name in ("recorded", "replaying")),
+        *((name, ctypes.c_uint64) for name in ("diverged", "comm")),
+        *((name, ctypes.c_uint64) for name in ("content_bytes", "content_room")),
     )
 
 
@@ -91,6 +99,12 @@ _CHECKED = {
     "flexcclSetRecords": [_COMM, _PTR, _SIZE],
     "flexcclCommitted": [_COMM, _U64],
     "flexcclReplay": [_COMM, _PTR, _SIZE, _U64],
+    "flexcclSetContents": [_PTR, _SIZE, _INT],
+    "flexcclAdopt": [_OUT_COMM, _PTR, _SIZE, _U64],
+    "flexcclForget": [_PTR, _SIZE],
+    "flexcclFind": [_U64, _OUT_COMM],
+    "flexcclReplaceLater": [_U64, _INT, _INFO],
+    "flexcclChildren": [_COMM, _INT, ctypes.POINTER(Child), _OUT_INT],
     "flexcclSetTransport": [_INT],
     "flexcclSetTimeout": [_U64],
     "flexcclSetFault": [_TEXT],
@@ -202,6 +216,28 @@ def get_state(comm: int) -> tuple[int, dict[str, int]]:
     code = call("flexcclGetState", comm, ctypes.byref(state))
     names = [field[0] for field in State._fields_ if field[0] != "size"]
     return code, {name: getattr(state, name) for name in names}
+
+
+def find(number: int) -> int | None:
+    """Return the handle of a communicator of this process, None when there is no such one."""
+    handle = ctypes.c_void_p()
+    call("flexcclFind", number, ctypes.byref(handle))
+    return handle.value
+
+
+def adopt(address: int, size: int, operation: int) -> tuple[int, int | None]:
+    """Return (code, handle of the communicator whose records lie there)."""
+    handle = ctypes.c_void_p()
+    return call("flexcclAdopt", ctypes.byref(handle), address, size, operation), handle.value
+
+
+def children(comm: int, slot: int) -> tuple[int, list[tuple[int, int]]]:
+    """Return (code, (number, slot there) of the communicators made from this one with `slot`)."""
+    room = ctypes.c_int(0)
+    call("flexcclChildren", comm, slot, None, ctypes.byref(room))
+    made = (Child * max(room.value, 1))()
+    code = call("flexcclChildren", comm, slot, made, ctypes.byref(room))
+    return code, [(child.comm, child.slot) for child in made[: room.value]]
 
 
 def address_of(buffer: Any) -> int:

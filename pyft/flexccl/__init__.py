@@ -20,6 +20,15 @@ from pyft.flexccl.collectives import PreMulSum
 from pyft.flexccl.communicator import Communicator, get_unique_id, init_all
 from pyft.flexccl.group import group
 from pyft.flexccl.ranks import run_ranks
+from pyft.flexccl.records import (
+    Region,
+    adopt,
+    find,
+    forget,
+    read_region,
+    replace_later,
+    set_contents,
+)
 from pyft.flexccl.repair import State
 from pyft.flexccl.settings import (
     set_fault,
@@ -38,14 +47,21 @@ __all__ = [
     "FlexcclError",
     "PreMulSum",
     "ReduceOp",
+    "Region",
     "Result",
     "State",
     "Transport",
+    "adopt",
     "describe",
+    "find",
+    "forget",
     "get_unique_id",
     "group",
     "init_all",
+    "read_region",
+    "replace_later",
     "run_ranks",
+    "set_contents",
     "set_fault",
     "set_repair_ms",
     "set_reserved_slots",

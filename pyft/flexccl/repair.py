@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class State:
     """What a rank knows of its communicator: flexcclState_t, where each field is explained.
 
-    `entered`, `done`, `all_done`, `operation`, `committed` count operations; `*_bytes` and
-    `record_budget` are bytes; `paused` and `recorded` are 0 or 1; `suspect` is a slot or -1.
+    `entered`, `done`, `all_done`, `operation`, `committed`, `diverged` count operations; `*_bytes`,
+    `record_budget` and `content_room` are bytes; `paused`, `recorded` and `replaying` are 0 or 1;
+    `suspect` is a slot or -1; `comm` is the communicator's number, the same at all ranks.
     """
 
     epoch: int
@@ -48,6 +49,11 @@ class State:
     record_budget: int
     committed: int
     recorded: int
+    replaying: int
+    diverged: int
+    comm: int
+    content_bytes: int
+    content_room: int
 
 
 class Repair:
@@ -115,6 +121,12 @@ class Repair:
         code = native.call("flexcclSetRecords", self.handle, buffer.address, buffer.count)
         check(code, self.handle)
         self.keep_for_ever(memory)
+
+    def children(self, slot: int) -> list[tuple[int, int]]:
+        """Return (number, slot there) of what was split or shrunk from this one and has `slot`."""
+        code, made = native.children(self.handle, slot)
+        check(code, self.handle)
+        return made
 
     def committed(self, operation: int) -> None:
         """Free the records of the first `operation` operations."""

@@ -32,8 +32,8 @@ void run_from(std::uint64_t first, int number, ncclComm_t comm, Rank* rank) {
 std::vector<State> run(flexcclTransport_t transport, const std::string& rule, int victim,
                        bool* struck) {
   if (!rule.empty()) CHECK_EQ(flexcclSetFault(rule.c_str()), ncclSuccess);
+  std::vector<Rank> ranks(kRanks);  // first: the memory has to outlive the communicators
   Crew crew(kRanks, transport);
-  std::vector<Rank> ranks(kRanks);
   std::vector<std::thread> threads;
   for (int r = 0; r < kRanks; ++r) {
     Rank* rank = &ranks[static_cast<std::size_t>(r)];
@@ -94,8 +94,8 @@ TEST(a_replaced_rank_repeats_from_its_records) {
 }
 
 TEST(full_records_are_announced_and_refused) {
-  Crew crew(2, flexcclLoopback);
   const auto arena = std::make_unique<Arena>();
+  Crew crew(2, flexcclLoopback);
   std::vector<float> values(2 * 20000, 1.0f);
   CHECK_EQ(flexcclSetRecords(crew.at(0), arena->bytes, 64), ncclInvalidArgument);
   must(flexcclSetRecords(crew.at(0), arena->bytes, 100000), "records");

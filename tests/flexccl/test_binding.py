@@ -438,19 +438,28 @@ def test_a_paused_operation_goes_on_with_the_new_rank() -> None:
 def test_records_answer_a_replay() -> None:
     first, second = flexccl.init_all(2)
     records = mmap.mmap(-1, 1 << 16)
+    assert flexccl.read_region(records) is None
     second.set_records(records)
     comms = {0: first, 1: second}
     assert sums(comms) == {11}
     assert second.state().recorded == 1
-    assert 0 < second.state().record_bytes <= second.state().record_budget <= len(records)
+    second_used = second.state().record_bytes
+    assert 0 < second_used <= second.state().record_budget <= len(records)
     second.abort()
+    region = flexccl.read_region(records)
+    assert region is not None
+    assert (region.slot, region.entered, region.done, region.closed) == (1, 1, 1, 1)
+    assert region.comm == first.state().comm
+    assert region.used_bytes == second_used
     fresh, info = Communicator.init_new_node(first.export_info(1), 1)
     fresh.replay(0, records)
+    assert fresh.state().replaying == 1
     first.replace_node(1, info)
     fresh.setup_new_rank()
     repeated = np.array([10])
     fresh.all_reduce(repeated)  # only this rank calls: the result is its predecessor's
     assert repeated.item() == 11
+    assert (fresh.state().replaying, fresh.state().diverged) == (0, 0)
     assert sums({0: first, 1: fresh}) == {11}
     for comm in (first, fresh):
         comm.destroy()
