@@ -15,6 +15,13 @@ struct Extras {
   // Executes one ready piece of the device's work in the calling thread; 0: nothing is ready. A
   // thread that has called it calls it until 0 before it sleeps.
   int (*work)(int device) = nullptr;
+  // Captures and restores of memory: softgpu.h describes them. All four are there, or none.
+  const void* (*view)(unsigned long long address, unsigned long long bytes) = nullptr;
+  int (*module_variables)(void* module, unsigned long long* address,
+                          unsigned long long* bytes) = nullptr;
+  int (*kernel_heap)(int device, int create, unsigned long long* address,
+                     unsigned long long* bytes) = nullptr;
+  int (*place)(int device, unsigned long long address) = nullptr;
 };
 
 // Fills the table from the soft GPU at `library` (a path), or from the vendor's libraries when it

@@ -38,12 +38,21 @@ struct StoreHeader {
   uint32_t reserved;
   alignas(64) std::atomic<uint64_t> journal_begin;  // position of the first record that counts
   std::atomic<uint64_t> journal_end;                // after the last record
+  std::atomic<uint64_t> journal_lost;  // first entry since the last capture without room, or 0
   // Figures for status and report.
   alignas(64) std::atomic<uint64_t> captures, cancelled;
   std::atomic<uint64_t> live_blocks, live_bytes;     // of the last cut
   std::atomic<uint64_t> hashed_bytes, copied_bytes;  // sums
   std::atomic<uint64_t> join_ns, hash_ns, copy_ns;   // sums
   std::atomic<uint64_t> heap_used, heap_backed;
+  // What the first captured cut protects, by size: blocks that an allocator has handed out, other
+  // memory of the program, variables and heaps of kernels, and what is left out as scratch.
+  std::atomic<uint64_t> block_bytes, mapped_bytes, hidden_bytes, scratch_bytes;
+  std::atomic<uint64_t> cut_every;        // each K-th cut is captured, for the cost
+  std::atomic<uint64_t> skipped;          // cuts that were not captured because of that
+  std::atomic<uint64_t> unchanged_bytes;  // sum: hashed and found in the store
+  std::atomic<uint64_t> cut_ns;           // sum: all of the work at captured cuts
+  uint64_t seed;                          // of the digests
 };
 static_assert(sizeof(StoreHeader) <= kPageBytes);
 
@@ -58,14 +67,22 @@ struct Manifest {
   uint64_t seq;       // of the CUT entry
   uint64_t position;  // ring position after the CUT entry: replay starts there
   uint64_t blocks;    // ManifestBlock follow
+  uint64_t places;    // ManifestPlace follow these
   uint64_t bytes;     // of all blocks
-  Digest checksum;    // of the blocks' table
+  Digest checksum;    // of the numbers above and of both tables
 };
 
 struct ManifestBlock {
   uint64_t address, bytes;
   Digest digest;
   uint64_t heap_offset;  // in the heap
+};
+
+// Memory that the device takes for itself and that must come back where it was, since addresses in
+// it are all over the device's memory.
+struct ManifestPlace {
+  uint64_t address, bytes;
+  uint64_t owner;  // handle of a module; 0: the heap of kernels
 };
 
 enum class JournalKind : uint16_t {

@@ -4,6 +4,7 @@
 
 #include "api/support.h"
 #include "core/launch.h"
+#include "softgpu.h"
 
 namespace softgpu::api {
 namespace {
@@ -121,6 +122,16 @@ SOFTGPU_API CUresult cuModuleLoad(CUmodule* out, const char* file) {
 
 SOFTGPU_API CUresult cuModuleUnload(CUmodule module) {
   return api::unload_code(module);
+}
+
+SOFTGPU_API int softgpu_module_variables(void* handle, unsigned long long* address,
+                                         unsigned long long* bytes) {
+  api::LoadedCode* code = api::find_code(handle);
+  Module* module = code ? api::module_of(*code) : nullptr;
+  if (!module || !address || !bytes) return CUDA_ERROR_INVALID_VALUE;
+  *address = module->variables_address();
+  *bytes = module->variables_bytes();
+  return CUDA_SUCCESS;
 }
 
 SOFTGPU_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {

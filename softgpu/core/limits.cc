@@ -2,10 +2,25 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
+#include <mutex>
 
 #include "core/device.h"
 
 namespace softgpu {
+namespace {
+
+struct Heaps {
+  std::mutex mutex;
+  std::map<int, DeviceHeap> by_device;
+};
+
+Heaps& heaps() {
+  static Heaps* all = std::make_unique<Heaps>().release();
+  return *all;
+}
+
+}  // namespace
 
 Limits& limits() {
   static Limits instance;
@@ -13,10 +28,8 @@ Limits& limits() {
 }
 
 DeviceHeap device_heap(int device) {
-  static std::mutex mutex;
-  static std::map<int, DeviceHeap> heaps;
-  const std::lock_guard lock(mutex);
-  auto [it, fresh] = heaps.try_emplace(device);
+  const std::lock_guard lock(heaps().mutex);
+  auto [it, fresh] = heaps().by_device.try_emplace(device);
   if (!fresh) return it->second;
   const uint64_t bytes = round_up(limits().heap_bytes, kGranule);
   uint64_t address = 0;
@@ -25,6 +38,12 @@ DeviceHeap device_heap(int device) {
   }
   it->second = {address, bytes};
   return it->second;
+}
+
+DeviceHeap device_heap_if_used(int device) {
+  const std::lock_guard lock(heaps().mutex);
+  const auto found = heaps().by_device.find(device);
+  return found == heaps().by_device.end() ? DeviceHeap{} : found->second;
 }
 
 }  // namespace softgpu

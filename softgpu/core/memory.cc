@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <memory>
+#include <utility>
 
 #include "core/ipc_memory.h"
 #include "core/pointers.h"
@@ -35,19 +36,20 @@ bool Arena::reserve() {
   return true;
 }
 
-uint64_t Arena::allocate(uint64_t bytes) {
+uint64_t Arena::allocate(uint64_t bytes, uint64_t wanted) {
   if (!reserve()) return 0;
-  const auto address = granules_.take(bytes);
+  if (wanted && !granules_.take_at(wanted, bytes)) return 0;
+  const uint64_t address = wanted ? wanted : granules_.take(bytes).value_or(0);
   if (!address) return 0;
-  void* got = mmap(at(*address), bytes, PROT_READ | PROT_WRITE,
+  void* got = mmap(at(address), bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (got == MAP_FAILED) {
-    granules_.give(*address, bytes);
+    granules_.give(address, bytes);
     return 0;
   }
   // A forked child has no GPU; without this every write after a fork would copy the page.
   madvise(got, bytes, MADV_DONTFORK);
-  return *address;
+  return address;
 }
 
 void Arena::release(uint64_t address, uint64_t bytes) {
@@ -69,29 +71,37 @@ Arena& DeviceMemory::main_arena() {
 
 cudaError_t DeviceMemory::allocate(uint64_t bytes, uint64_t* address) {
   std::lock_guard lock(mutex_);
-  return allocate_in(main_arena(), bytes, address);
+  return allocate_in(main_arena(), bytes, 0, address);
 }
 
 cudaError_t DeviceMemory::allocate_auxiliary(uint64_t bytes, uint64_t* address) {
   std::lock_guard lock(mutex_);
-  return allocate_in(auxiliary_, bytes, address);
+  return allocate_in(auxiliary_, bytes, std::exchange(wanted_, 0), address);
 }
 
-cudaError_t DeviceMemory::allocate_in(Arena& arena, uint64_t bytes, uint64_t* address) {
+void DeviceMemory::place_next_auxiliary(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  wanted_ = address;
+}
+
+cudaError_t DeviceMemory::allocate_in(Arena& arena, uint64_t bytes, uint64_t wanted,
+                                      uint64_t* address) {
   if (bytes > capacity_) return cudaErrorMemoryAllocation;
   const bool small = bytes < kSmallLimit;
   const uint64_t rounded = round_up(bytes, small ? kSmallUnit : kGranule);
-  const cudaError_t status =
-      small ? carve(arena, rounded, address) : new_granules(arena, rounded, address);
+  const cudaError_t status = !small   ? new_granules(arena, rounded, wanted, address)
+                             : wanted ? carve_at(arena, rounded, wanted, address)
+                                      : carve(arena, rounded, address);
   if (status != cudaSuccess) return status;
   if (!small) blocks_[*address] = {rounded, 0, &arena};
   pointers().add({*address, rounded, PointerKind::kDevice, device_, 0});
   return cudaSuccess;
 }
 
-cudaError_t DeviceMemory::new_granules(Arena& arena, uint64_t bytes, uint64_t* address) {
+cudaError_t DeviceMemory::new_granules(Arena& arena, uint64_t bytes, uint64_t wanted,
+                                       uint64_t* address) {
   if (used_ + bytes > capacity_) return cudaErrorMemoryAllocation;
-  const uint64_t got = arena.allocate(bytes);
+  const uint64_t got = arena.allocate(bytes, wanted);
   if (!got) return cudaErrorMemoryAllocation;
   used_ += bytes;
   *address = got;
@@ -109,10 +119,26 @@ cudaError_t DeviceMemory::carve(Arena& arena, uint64_t bytes, uint64_t* address)
     return cudaSuccess;
   }
   uint64_t base = 0;
-  const cudaError_t status = new_granules(arena, kGranule, &base);
+  const cudaError_t status = new_granules(arena, kGranule, 0, &base);
   if (status != cudaSuccess) return status;
   slabs_[base] = {RangeAllocator(base, kGranule), 0, &arena};
   return carve(arena, bytes, address);
+}
+
+cudaError_t DeviceMemory::carve_at(Arena& arena, uint64_t bytes, uint64_t wanted,
+                                   uint64_t* address) {
+  uint64_t base = wanted / kGranule * kGranule;
+  if (!slabs_.contains(base)) {
+    const cudaError_t status = new_granules(arena, kGranule, base, &base);
+    if (status != cudaSuccess) return status;
+    slabs_[base] = {RangeAllocator(base, kGranule), 0, &arena};
+  }
+  Slab& slab = slabs_[base];
+  if (!slab.free.take_at(wanted, bytes)) return cudaErrorMemoryAllocation;
+  slab.used += bytes;
+  blocks_[wanted] = {bytes, base, &arena};
+  *address = wanted;
+  return cudaSuccess;
 }
 
 cudaError_t DeviceMemory::release(uint64_t address) {

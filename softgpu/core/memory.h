@@ -38,8 +38,8 @@ class Arena {
  public:
   Arena(uint64_t base, uint64_t size) : base_(base), size_(size), granules_(base, size) {}
   bool reserve();  // false if somebody else holds the range
-  // Maps zeroed pages; 0 if there is no room.
-  uint64_t allocate(uint64_t bytes);
+  // Maps zeroed pages, at `wanted` unless that is 0; 0 if there is no room.
+  uint64_t allocate(uint64_t bytes, uint64_t wanted = 0);
   void release(uint64_t address, uint64_t bytes);  // gives the pages back
   uint64_t base() const { return base_; }
   uint64_t size() const { return size_; }
@@ -59,6 +59,8 @@ class DeviceMemory {
   cudaError_t release(uint64_t address);  // precondition: no queued work uses it
   // For module globals: from the auxiliary range, so that they never move user allocations.
   cudaError_t allocate_auxiliary(uint64_t bytes, uint64_t* address);
+  // The next allocate_auxiliary() takes this place or fails; 0: no wish.
+  void place_next_auxiliary(uint64_t address);
 
   // The whole pages in which an allocation lies, alone or with others; false if it is none of ours.
   bool pages_of(uint64_t address, uint64_t* base, uint64_t* bytes) const;
@@ -84,15 +86,17 @@ class DeviceMemory {
     Arena* arena = nullptr;
   };
 
-  cudaError_t allocate_in(Arena& arena, uint64_t bytes, uint64_t* address);
+  cudaError_t allocate_in(Arena& arena, uint64_t bytes, uint64_t wanted, uint64_t* address);
   cudaError_t carve(Arena& arena, uint64_t bytes, uint64_t* address);
-  cudaError_t new_granules(Arena& arena, uint64_t bytes, uint64_t* address);
+  cudaError_t carve_at(Arena& arena, uint64_t bytes, uint64_t wanted, uint64_t* address);
+  cudaError_t new_granules(Arena& arena, uint64_t bytes, uint64_t wanted, uint64_t* address);
   Arena& main_arena();
 
   const int device_;
   const uint64_t capacity_;
   mutable std::mutex mutex_;
   uint64_t used_ = 0;
+  uint64_t wanted_ = 0;  // place of the next auxiliary allocation
   Arena window_, auxiliary_;
   std::map<uint64_t, Block> blocks_;
   std::map<uint64_t, Slab> slabs_;

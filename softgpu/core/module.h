@@ -30,6 +30,11 @@ class Module {
   Kernel* kernel(const std::string& name, std::string* problem = nullptr);
   bool variable(const std::string& name, uint64_t* address, uint64_t* bytes) const;
   const std::map<std::string, std::unique_ptr<Kernel>>& kernels() const { return kernels_; }
+  // Where all variables lie, constants included; 0 bytes if there are none.
+  uint64_t variables_address() const { return memory_; }
+  uint64_t variables_bytes() const {
+    return memory_ ? constant_offset_ + cubin_.constant3.size() : 0;
+  }
   void unload();  // frees the variables; precondition: no queued work uses the module
 
   Library* const library;

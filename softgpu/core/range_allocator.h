@@ -42,6 +42,18 @@ class RangeAllocator {
     free_[base] = size;
   }
 
+  // Exactly this range; false if it is not all free.
+  bool take_at(uint64_t base, uint64_t size) {
+    auto next = free_.upper_bound(base);
+    if (next == free_.begin()) return false;
+    const auto [begin, available] = *std::prev(next);
+    if (base - begin > available || size > available - (base - begin)) return false;
+    free_.erase(std::prev(next));
+    if (base > begin) free_[begin] = base - begin;
+    if (begin + available > base + size) free_[base + size] = begin + available - (base + size);
+    return true;
+  }
+
   // True if `base` begins a free range of at least `size` bytes.
   bool is_free(uint64_t base, uint64_t size) const {
     const auto it = free_.find(base);

@@ -69,6 +69,22 @@ void softgpu_resume(void* data);
 // calls this until 0 before it sleeps. Results are the same bits whoever executes the work.
 int softgpu_work(int device);
 
+// For captures of a device's memory from outside and their return into another process.
+//
+// Where this process can read device memory and variables of modules: at their addresses. Null when
+// the range is not all mapped, or is none of the device's.
+const void* softgpu_view(unsigned long long address, unsigned long long bytes);
+// Where the variables of a module (a CUmodule) lie on its device, constants included; 0 bytes if it
+// has none. Returns a CUresult.
+int softgpu_module_variables(void* module, unsigned long long* address, unsigned long long* bytes);
+// Where malloc of kernels takes memory from; 0 bytes while no kernel has asked for any. `create`:
+// as if one had. Returns 0, or 1 when there is no such device or no memory.
+int softgpu_kernel_heap(int device, int create, unsigned long long* address,
+                        unsigned long long* bytes);
+// The next variables or heap of this device come to lie at `address`, where such have lain before;
+// loading fails if the place is taken. 0 takes the wish back. Returns 0, or 1 for no such device.
+int softgpu_place(int device, unsigned long long address);
+
 #ifdef __cplusplus
 }
 #endif

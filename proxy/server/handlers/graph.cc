@@ -1,13 +1,22 @@
 // Stream capture and graphs. The dispatch thread captures in relaxed mode: what a program may not
 // do while it captures, its client has refused.
 #include "server/handlers/handlers.h"
+#include "server/handlers/live_objects.h"
 
 namespace pyft::server {
 namespace {
 
 constexpr size_t kMaxPath = 4096;
 
+struct OpenCaptures {
+  uint64_t count = 0;
+};
+
 }  // namespace
+
+uint64_t open_captures(Session& session) {
+  return session.state<OpenCaptures>().count;
+}
 
 Status do_cudaStreamBeginCapture(Session& session, const EntryHeader& header,
                                  const cmd::cudaStreamBeginCapture& c, Body, Body) {
@@ -15,8 +24,9 @@ Status do_cudaStreamBeginCapture(Session& session, const EntryHeader& header,
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   const auto function = session.backend().cuStreamBeginCapture_v2;
   if (!function) return missing(session, header, "cuStreamBeginCapture_v2", 801);
-  return finish(session, header, "cuStreamBeginCapture_v2", Domain::kCuda,
-                function(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  const int code = function(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (code == 0) ++session.state<OpenCaptures>().count;
+  return finish(session, header, "cuStreamBeginCapture_v2", Domain::kCuda, code);
 }
 
 Status do_cudaStreamEndCapture(Session& session, const EntryHeader& header,
@@ -25,6 +35,12 @@ Status do_cudaStreamEndCapture(Session& session, const EntryHeader& header,
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   CUgraph graph = nullptr;
   const int code = session.backend().cuStreamEndCapture(stream, &graph);
+  // A capture that has been broken ends here as well; only then is there another code.
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  uint64_t& open = session.state<OpenCaptures>().count;
+  if (open && (code == 0 || session.backend().cuStreamIsCapturing(stream, &status) ||
+               status == CU_STREAM_CAPTURE_STATUS_NONE))
+    --open;
   const Handle handle{c.graph};
   if (code == 0 && (handle.kind() != HandleKind::kGraph ||
                     !session.table(HandleKind::kGraph).bind(handle, graph)))

@@ -2,11 +2,16 @@
 #include <vector>
 
 #include "server/handlers/handlers.h"
+#include "server/handlers/live_objects.h"
 
 namespace pyft::server {
 namespace {
 
 constexpr size_t kMaxName = 64 << 10;
+
+struct LoadedModules {
+  std::map<uint64_t, CUmodule> by_handle;
+};
 
 KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code) {
   KernelInfo info;
@@ -33,6 +38,10 @@ std::string name_of(Body payload) {
 
 }  // namespace
 
+const std::map<uint64_t, CUmodule>& loaded_modules(Session& session) {
+  return session.state<LoadedModules>().by_handle;
+}
+
 Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
                            const cmd::cuModuleLoadData& c, Body, Body payload) {
   if (payload.size() < 16) return Status::broken("a module of less than 16 bytes");
@@ -42,6 +51,7 @@ Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
   if (code == 0 && (handle.kind() != HandleKind::kModule ||
                     !session.table(HandleKind::kModule).bind(handle, module)))
     return bad_handle(c.handle);
+  if (code == 0) session.state<LoadedModules>().by_handle[c.handle] = module;
   return finish(session, header, "cuModuleLoadData", Domain::kCuda, code);
 }
 
@@ -49,6 +59,7 @@ Status do_cuModuleUnload(Session& session, const EntryHeader& header, const cmd:
                          Body, Body) {
   void* module = session.table(HandleKind::kModule).unbind(Handle{c.handle});
   if (!module) return bad_handle(c.handle);
+  session.state<LoadedModules>().by_handle.erase(c.handle);
   return finish(session, header, "cuModuleUnload", Domain::kCuda,
                 session.backend().cuModuleUnload(static_cast<CUmodule>(module)));
 }

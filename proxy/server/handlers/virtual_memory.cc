@@ -1,11 +1,29 @@
 // Memory the client maps itself. Ranges must lie in the device window; what overlaps what, the
 // backend judges.
+#include <map>
 #include <unordered_map>
 
 #include "server/handlers/handlers.h"
+#include "server/handlers/live_objects.h"
 
 namespace pyft::server {
 namespace {
+
+struct Mapped {
+  struct Mapping {
+    uint64_t bytes;
+    bool accessible;
+  };
+  std::map<uint64_t, Mapping> by_address;
+
+  // What begins in the range; the backend has seen to it that it ends there as well.
+  template <class Body>
+  void within(uint64_t address, uint64_t bytes, Body body) {
+    for (auto it = by_address.lower_bound(address);
+         it != by_address.end() && it->first - address < bytes;)
+      body(it++);
+  }
+};
 
 struct Created {
   std::unordered_map<uint64_t, CUmemGenericAllocationHandle> by_handle;
@@ -24,6 +42,11 @@ Status outside(const char* call, uint64_t address, uint64_t bytes) {
 }
 
 }  // namespace
+
+void accessible_mappings(Session& session, std::vector<MemoryRange>* ranges) {
+  for (const auto& [address, mapping] : session.state<Mapped>().by_address)
+    if (mapping.accessible) ranges->push_back({address, mapping.bytes});
+}
 
 Status do_cuMemCreate(Session& session, const EntryHeader& header, const cmd::cuMemCreate& c, Body,
                       Body) {
@@ -55,8 +78,9 @@ Status do_cuMemMap(Session& session, const EntryHeader& header, const cmd::cuMem
   const auto& created = session.state<Created>().by_handle;
   const auto found = created.find(c.handle);
   if (found == created.end()) return bad_handle(c.handle);
-  return finish(session, header, "cuMemMap", Domain::kCuda,
-                session.backend().cuMemMap(c.address, c.bytes, c.offset, found->second, 0));
+  const int code = session.backend().cuMemMap(c.address, c.bytes, c.offset, found->second, 0);
+  if (code == 0) session.state<Mapped>().by_address[c.address] = {c.bytes, false};
+  return finish(session, header, "cuMemMap", Domain::kCuda, code);
 }
 
 // As with cudaFree: unmapping is not documented to wait for running work.
@@ -66,6 +90,8 @@ Status do_cuMemUnmap(Session& session, const EntryHeader& header, const cmd::cuM
     return outside("cuMemUnmap", c.address, c.bytes);
   int code = session.backend().cuCtxSynchronize();
   if (code == 0) code = session.backend().cuMemUnmap(c.address, c.bytes);
+  Mapped& mapped = session.state<Mapped>();
+  if (code == 0) mapped.within(c.address, c.bytes, [&](auto it) { mapped.by_address.erase(it); });
   return finish(session, header, "cuMemUnmap", Domain::kCuda, code);
 }
 
@@ -76,8 +102,12 @@ Status do_cuMemSetAccess(Session& session, const EntryHeader& header, const cmd:
   CUmemAccessDesc access{};
   access.location = location(session);
   access.flags = static_cast<CUmemAccess_flags>(c.flags);
-  return finish(session, header, "cuMemSetAccess", Domain::kCuda,
-                session.backend().cuMemSetAccess(c.address, c.bytes, &access, 1));
+  const int code = session.backend().cuMemSetAccess(c.address, c.bytes, &access, 1);
+  const bool accessible = c.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (code == 0)
+    session.state<Mapped>().within(c.address, c.bytes,
+                                   [&](auto it) { it->second.accessible = accessible; });
+  return finish(session, header, "cuMemSetAccess", Domain::kCuda, code);
 }
 
 }  // namespace pyft::server

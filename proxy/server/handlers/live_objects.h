@@ -1,0 +1,24 @@
+// What the handlers know of the program's objects, for captures.
+#ifndef PYFT_SERVER_HANDLERS_LIVE_OBJECTS_H_
+#define PYFT_SERVER_HANDLERS_LIVE_OBJECTS_H_
+
+#include <map>
+#include <vector>
+
+#include "backend/backend.h"
+#include "server/recovery/calls.h"
+#include "server/session.h"
+
+namespace pyft::server {
+
+// Both append.
+void allocated_memory(Session& session, std::vector<MemoryRange>* ranges);
+void accessible_mappings(Session& session, std::vector<MemoryRange>* ranges);
+// By handle.
+const std::map<uint64_t, CUmodule>& loaded_modules(Session& session);
+// Streams that capture a graph now.
+uint64_t open_captures(Session& session);
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_HANDLERS_LIVE_OBJECTS_H_

@@ -1,0 +1,43 @@
+// What captures and restores want of the device and of the handlers. device_memory.h makes it from
+// a backend; tests pass functions of their own. Codes are CUresult values.
+#ifndef PYFT_SERVER_RECOVERY_CALLS_H_
+#define PYFT_SERVER_RECOVERY_CALLS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "ring/store_layout.h"
+
+namespace pyft::server {
+
+struct MemoryRange {
+  uint64_t address = 0, bytes = 0;
+  uint64_t end() const { return address + bytes; }
+};
+
+struct RecoveryCalls {
+  std::function<int(uint64_t address, void* to, uint64_t bytes)> read;
+  std::function<int(uint64_t address, const void* from, uint64_t bytes)> write;
+  // Where this process can look at device memory itself; nullptr where it cannot, or nothing is
+  // mapped there. May be empty.
+  std::function<const std::byte*(uint64_t address, uint64_t bytes)> view;
+  // 0: all streams have come to their ends; 600: not yet; else the device's error.
+  std::function<int()> idle;
+  // Whether a stream captures a graph: nothing may be asked of the device then.
+  std::function<bool()> capturing;
+  // Memory that the program has mapped and may access.
+  std::function<void(std::vector<MemoryRange>*)> mapped;
+  // Memory of the device's own that kernels change: variables of modules and the heap of kernels.
+  std::function<void(std::vector<ring::ManifestPlace>*)> hidden;
+  // Work areas of libraries: their contents matter to nobody between two calls.
+  std::function<void(std::vector<MemoryRange>*)> scratch;
+  // The next module's variables come to lie here; with owner 0 the heap of kernels does. 0 or an
+  // error.
+  std::function<int(const ring::ManifestPlace&)> place;
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_CALLS_H_

@@ -1,0 +1,82 @@
+#include "server/recovery/device_memory.h"
+
+#include "server/handlers/live_objects.h"
+
+namespace pyft::server {
+
+namespace {
+
+// The default streams, then the program's own.
+int all_idle(Session& session) {
+  const auto query = session.backend().cuStreamQuery;
+  if (!query) return session.backend().cuCtxSynchronize();
+  int code = query(nullptr);
+  if (code == 0) code = query(CU_STREAM_PER_THREAD);
+  session.table(HandleKind::kStream).for_each([&](void* stream) {
+    if (code == 0) code = query(static_cast<CUstream>(stream));
+  });
+  return code;
+}
+
+void add_place(uint64_t address, uint64_t bytes, uint64_t owner,
+               std::vector<ring::ManifestPlace>* places) {
+  if (bytes) places->push_back({address, bytes, owner});
+}
+
+void hidden_memory(Session& session, const backend::Extras& extras,
+                   std::vector<ring::ManifestPlace>* places) {
+  unsigned long long address = 0, bytes = 0;
+  if (extras.module_variables)
+    for (const auto& [handle, module] : loaded_modules(session))
+      if (extras.module_variables(module, &address, &bytes) == 0)
+        add_place(address, bytes, handle, places);
+  const int device = static_cast<int>(session.device());
+  if (extras.kernel_heap && extras.kernel_heap(device, 0, &address, &bytes) == 0)
+    add_place(address, bytes, 0, places);
+}
+
+int restore_place(Session& session, const backend::Extras& extras,
+                  const ring::ManifestPlace& place) {
+  const int device = static_cast<int>(session.device());
+  if (!extras.place || !extras.kernel_heap) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const int code = extras.place(device, place.address)) return code;
+  if (place.owner) return 0;
+  unsigned long long address = 0, bytes = 0;
+  if (const int code = extras.kernel_heap(device, 1, &address, &bytes)) return code;
+  return address == place.address && bytes == place.bytes ? 0 : CUDA_ERROR_INVALID_ADDRESS_SPACE;
+}
+
+}  // namespace
+
+RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
+  RecoveryCalls calls;
+  const backend::Table& api = session.backend();
+  calls.read = [&api](uint64_t address, void* to, uint64_t bytes) {
+    const CUresult code = api.cuMemcpyDtoHAsync_v2(to, address, bytes, nullptr);
+    return static_cast<int>(code ? code : api.cuCtxSynchronize());
+  };
+  calls.write = [&api](uint64_t address, const void* from, uint64_t bytes) {
+    const CUresult code = api.cuMemcpyHtoDAsync_v2(address, from, bytes, nullptr);
+    return static_cast<int>(code ? code : api.cuCtxSynchronize());
+  };
+  if (extras.view)
+    calls.view = [view = extras.view](uint64_t address, uint64_t bytes) {
+      return static_cast<const std::byte*>(view(address, bytes));
+    };
+  calls.idle = [&session] { return all_idle(session); };
+  calls.capturing = [&session] { return open_captures(session) != 0; };
+  calls.mapped = [&session](std::vector<MemoryRange>* ranges) {
+    allocated_memory(session, ranges);
+    accessible_mappings(session, ranges);
+  };
+  calls.hidden = [&session, &extras](std::vector<ring::ManifestPlace>* places) {
+    hidden_memory(session, extras, places);
+  };
+  calls.scratch = [](std::vector<MemoryRange>*) {};
+  calls.place = [&session, &extras](const ring::ManifestPlace& place) {
+    return restore_place(session, extras, place);
+  };
+  return calls;
+}
+
+}  // namespace pyft::server

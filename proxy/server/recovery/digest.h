@@ -1,0 +1,37 @@
+// Keyed 128-bit digests of memory contents: XXH3 with a secret number of the store as its seed. Two
+// contents of the same length with the same digest are taken for equal. Not cryptographic: what a
+// program that can read the seed writes on purpose is its own affair.
+#ifndef PYFT_SERVER_RECOVERY_DIGEST_H_
+#define PYFT_SERVER_RECOVERY_DIGEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ring/store_layout.h"
+
+namespace pyft::server {
+
+ring::Digest digest(const void* data, uint64_t bytes, uint64_t seed);
+
+// A digest made in pieces.
+class Hasher {
+ public:
+  explicit Hasher(uint64_t seed);
+  void restart();
+  void add(const void* data, uint64_t bytes);
+  // Copies from `from` to `to` and adds the bytes: both at the price of reading them once.
+  void add_copy(void* to, const void* from, uint64_t bytes);
+  ring::Digest digest() const;
+
+ private:
+  struct Free {
+    void operator()(void* state) const;
+  };
+  uint64_t seed_;
+  std::unique_ptr<void, Free> state_;
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_DIGEST_H_

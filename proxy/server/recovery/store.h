@@ -1,0 +1,103 @@
+// The contents of device memory that a channel's store holds, and the recovery points that name
+// them (ring/store_layout.h). A content is kept once however many blocks have it.
+//
+// Two recovery points exist at most: the current one, which a next server would start from, and the
+// open one, which a cut is filling. Memory of the heap is free when neither names it; nothing else
+// says so, hence a new server finds out by reading the current one. Dispatch thread only.
+#ifndef PYFT_SERVER_RECOVERY_STORE_H_
+#define PYFT_SERVER_RECOVERY_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ring/store_layout.h"
+#include "server/recovery/heap.h"
+
+namespace pyft::server {
+
+// A recovery point as the process keeps it.
+struct RecoveryPoint {
+  ring::Manifest manifest{};
+  std::vector<ring::ManifestBlock> blocks;  // by address
+  std::vector<ring::ManifestPlace> places;
+};
+
+class Store {
+ public:
+  // Bytes of the areas before the heap; tests make them smaller.
+  struct Shape {
+    uint64_t manifest_bytes = ring::kManifestBytes;
+    uint64_t journal_bytes = ring::kJournalBytes;
+    uint64_t records_bytes = ring::kRecordsBytes;
+  };
+
+  // Lays the areas out in a store nobody has used; what an earlier server has left is checked,
+  // number by number. nullptr and a sentence when it cannot be used.
+  static std::unique_ptr<Store> open(std::byte* base, uint64_t bytes, int fd, const Shape& shape,
+                                     std::string* error);
+  static std::unique_ptr<Store> open(std::byte* base, uint64_t bytes, int fd, std::string* error) {
+    return open(base, bytes, fd, Shape(), error);
+  }
+
+  ring::StoreHeader& header() const { return *header_; }
+  uint64_t seed() const { return seed_; }
+  bool has_point() const { return current_ != 0; }
+  const RecoveryPoint& point() const { return point_; }
+  std::byte* at(uint64_t heap_offset) const { return heap_base_ + heap_offset; }
+
+  // ---- the open recovery point ----
+  // Room for a content, Heap::kNone when there is none (problem() says why).
+  uint64_t reserve(uint64_t bytes);
+  // A block whose content lies in reserved room. If the same content is stored already, the room is
+  // free again; true then.
+  bool add_stored(uint64_t address, uint64_t bytes, ring::Digest digest, uint64_t offset);
+  // A block whose content is stored already; false if it is not.
+  bool add_known(uint64_t address, uint64_t bytes, ring::Digest digest);
+  void give_back(uint64_t offset, uint64_t bytes) { heap_.give(offset, bytes); }
+  // The open point becomes the current one, which is dropped. Numbers of blocks are filled in here.
+  // False: there is no room for its table, and it is dropped instead.
+  bool publish(ring::Manifest manifest, std::vector<ring::ManifestPlace> places);
+  void drop_open();
+  const std::string& problem() const { return problem_; }
+
+ private:
+  struct Content {
+    uint64_t bytes;
+    uint64_t references;
+    ring::Digest digest;
+  };
+  struct DigestHash {
+    size_t operator()(const ring::Digest& digest) const { return digest.low ^ digest.high; }
+  };
+
+  Store(std::byte* base, int fd, const ring::StoreHeader& header);
+  bool write_point(uint32_t which, const RecoveryPoint& point);
+  std::string read_point(uint32_t which);
+  std::string adopt_contents();
+  ring::Digest checksum(const RecoveryPoint& point) const;
+  void reference(uint64_t offset, uint64_t bytes, ring::Digest digest);
+  void release(const ring::ManifestBlock& block);
+  void note_figures();
+
+  std::byte* base_;
+  int fd_;
+  ring::StoreHeader* header_;
+  std::byte* heap_base_;
+  uint64_t manifest_offset_[2], manifest_bytes_, heap_bytes_, seed_;
+  uint64_t manifest_backed_[2] = {0, 0};
+  Heap heap_;
+  uint32_t current_ = 0;
+  RecoveryPoint point_;
+  std::vector<ring::ManifestBlock> open_;
+  std::unordered_map<uint64_t, Content> contents_;                    // by offset
+  std::unordered_map<ring::Digest, uint64_t, DigestHash> offset_of_;  // of a content
+  std::string problem_;
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_STORE_H_
