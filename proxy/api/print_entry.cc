@@ -1,7 +1,9 @@
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 
 #include "api/call_ids.h"
+#include "api/object_types.h"
 #include "api/printer.h"
 #include "pyft/handle.h"
 
@@ -100,6 +102,21 @@ void Printer::handle(const char* name, const char* kind, uint64_t value) {
   const Handle h{value};
   number(name, std::string(kind) + "#" + std::to_string(h.index()) + "." +
                    std::to_string(h.generation()));
+}
+
+void Printer::f64(const char* name, uint64_t bits) {
+  double value = 0;
+  std::memcpy(&value, &bits, sizeof value);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  number(name, text);
+}
+
+void Printer::object(const char* name, uint64_t value) {
+  if (value == 0) return number(name, "null");
+  const size_t type = ObjectId{value}.type_number();
+  const char* kind = type < std::size(kObjectTypeNames) ? kObjectTypeNames[type] : "object";
+  number(name, std::string(kind) + "#" + std::to_string(ObjectId{value}.number()));
 }
 
 void Printer::blas(const char* name, const BlasState& state) {

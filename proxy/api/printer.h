@@ -33,6 +33,8 @@ class Printer {
   void comm(const char* name, uint64_t value) { handle(name, "comm", value); }
   void graph(const char* name, uint64_t value) { handle(name, "graph", value); }
   void graph_exec(const char* name, uint64_t value) { handle(name, "graph_exec", value); }
+  void f64(const char* name, uint64_t bits);
+  void object(const char* name, uint64_t value);  // of a library: "cusolver#3"
   void blas(const char* name, const BlasState& state);
   void scalar(const char* name, const Scalar& value);
   void result(const char* name, uint64_t value) { device_ptr(name, value); }

@@ -15,6 +15,9 @@ struct Scalar {
   uint64_t low = 0, high = 0;
 };
 
+// In the place of the size of a host array: the program passed a null pointer.
+inline constexpr uint32_t kNoArray = 0xffffffff;
+
 // State of a cuBLAS handle, kept by the client and carried by every command; the server applies
 // what differs (cublasSetStream resets the workspace, so order matters there).
 struct BlasState {

@@ -22,7 +22,7 @@ bool load_cuda(Table* table, std::string* error) {
     return false;
   }
   for_each_function(*table, [&handles](const char* name, Library library, void** slot) {
-    *slot = dlsym(handles[static_cast<int>(library)], name);
+    if (library <= Library::nccl) *slot = dlsym(handles[static_cast<int>(library)], name);
   });
   return true;
 }

@@ -10,8 +10,8 @@
 
 namespace pyft::backend::mock {
 
-inline std::array<const char*, 512>& names() {
-  static std::array<const char*, 512> all{};
+inline std::array<const char*, 1024>& names() {
+  static std::array<const char*, 1024> all{};
   return all;
 }
 

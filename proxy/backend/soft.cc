@@ -32,6 +32,10 @@ bool load_collectives(const std::string& softgpu, void* handle, void** out, std:
   return false;
 }
 
+std::string no_library(const char* name) {
+  return std::string("a soft GPU has no [") + name + "]";
+}
+
 }  // namespace
 
 bool load_soft(const char* path, Table* table, Extras* extras, std::string* error) {
@@ -43,8 +47,11 @@ bool load_soft(const char* path, Table* table, Extras* extras, std::string* erro
   void* collectives = nullptr;
   if (!load_collectives(path, handle, &collectives, error)) return false;
   for_each_function(*table, [=](const char* name, Library library, void** slot) {
-    *slot = dlsym(library == Library::nccl ? collectives : handle, name);
+    // Of the libraries after NCCL a soft GPU has only stubs, which name themselves for programs.
+    if (library <= Library::nccl)
+      *slot = dlsym(library == Library::nccl ? collectives : handle, name);
   });
+  table->open_library = no_library;
   extras->publish = reinterpret_cast<decltype(&softgpu_publish)>(dlsym(handle, "softgpu_publish"));
   extras->work = reinterpret_cast<decltype(&softgpu_work)>(dlsym(handle, "softgpu_work"));
   return true;

@@ -9,14 +9,17 @@
 
 namespace pyft::client {
 
+void unsupported(Api api, const std::string& why) {
+  static std::atomic<bool> said[static_cast<size_t>(Api::kCount)];
+  if (said[static_cast<size_t>(api)].exchange(true)) return;
+  say(std::string("[") + api_name(api) + "] is not supported" + (why.empty() ? "" : ": ") + why);
+  const char* strict = std::getenv("PYFT_STRICT");
+  if (strict && std::strcmp(strict, "1") == 0) std::abort();
+}
+
 long loud(Api api, long code) {
   enter(api);
-  static std::atomic<bool> said[static_cast<size_t>(Api::kCount)];
-  if (!said[static_cast<size_t>(api)].exchange(true)) {
-    say(std::string("[") + api_name(api) + "] is not supported");
-    const char* strict = std::getenv("PYFT_STRICT");
-    if (strict && std::strcmp(strict, "1") == 0) std::abort();
-  }
+  unsupported(api);
   return code;
 }
 

@@ -48,6 +48,9 @@ cudaError_t last_error(bool clear);
 
 // A line on stderr, prefixed "pyft: ".
 void say(const std::string& sentence);
+// Says once per function that it is not supported, and why if that is known; ends the process if
+// PYFT_STRICT asks for it.
+void unsupported(Api api, const std::string& why = {});
 
 }  // namespace pyft::client
 

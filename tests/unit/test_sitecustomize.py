@@ -14,9 +14,19 @@ from pyft.agent.options import SITE_FOLDER
 
 TORCH = {
     "__init__.py": """
+        class _C:
+            enabled = True
+            def _set_cudnn_enabled(value): _C.enabled = value
+        class Prop:
+            def __init__(self, setter): self.setter = setter
+            def __get__(self, of, kind=None): return _C.enabled
+            def __set__(self, of, value): self.setter(value)
+        class Cudnn:
+            class m: pass
+            m = m()
+            enabled = Prop(_C._set_cudnn_enabled)
         class backends:
-            class cudnn:
-                enabled = True
+            cudnn = Cudnn()
     """,
     "optim/__init__.py": "",
     "optim/optimizer.py": """
@@ -57,6 +67,23 @@ def test_cudnn_is_off_on_soft_gpus_only(folder: Path) -> None:
     assert run(folder, program, PYFT_JOB="j", PYFT_GPUS="soft:1") == "False\n"
     assert run(folder, program, PYFT_JOB="j", PYFT_GPUS="real") == "True\n"
     assert run(folder, program, PYFT_GPUS="soft:1") == "True\n"
+
+
+def test_programs_that_turn_cudnn_on_are_told(folder: Path) -> None:
+    program = (
+        "import torch; c = torch.backends.cudnn; c.enabled = c.enabled = True; print(c.enabled)"
+    )
+    env = os.environ | {"PYTHONPATH": f"{SITE_FOLDER}:{folder}", "PYFT_JOB": "j"}
+    for gpus, off in (("soft:1", True), ("0", False)):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=env | {"PYFT_GPUS": gpus},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == f"{not off}\n"
+        assert done.stderr == ("pyft: cuDNN stays off: a soft GPU has none\n" if off else "")
 
 
 def test_steps_are_marked(folder: Path) -> None:

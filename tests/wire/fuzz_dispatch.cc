@@ -8,6 +8,7 @@
 #include <set>
 
 #include "api/call_ids.h"
+#include "api/object_types.h"
 #include "api/printer.h"
 #include "fuzz_backend.h"
 #include "server/handlers/handlers.h"
@@ -75,6 +76,8 @@ struct Dictionary {
     for (const Seed& seed : corpus)
       for (size_t at = 0; at + 8 <= seed.body.size(); at += 8) add(seed.body, at);
     for (const Handle handle : handles) words.push_back(handle.value);
+    for (uint8_t type = 0; type < std::size(kObjectTypeNames); ++type)
+      words.push_back(ObjectId::make(type, 3).value);
     for (const uint64_t word : {ring::kDeviceWindowBase, ring::kPinnedWindowBase,
                                 ring::kDeviceWindowBase + ring::kDeviceWindowBytes - 8,
                                 ring::kPinnedWindowBase + kArea - 8, uint64_t{2} << 20, kArea})
@@ -130,7 +133,7 @@ void Fuzzer::change(Random& random, Seed* seed) {
   seed->body.resize((seed->body.size() + 15) / 16 * 16);
   if (random.once_in(4))
     seed->header.call = static_cast<uint16_t>(
-        random.once_in(4) ? random.next() : ring::kFirstCall + random.below(400));
+        random.once_in(4) ? random.next() : ring::kFirstCall + random.below(1200));
   if (random.once_in(8)) seed->header.flags ^= static_cast<uint16_t>(1u << random.below(5));
 }
 

@@ -1,8 +1,8 @@
-"""Print where a build dependency lives: `find_deps.py cuda-include|openblas-include|openblas-lib|zstd-lib`.
+"""Print where a build dependency lives: `find_deps.py cuda-include|library-include|openblas-include|openblas-lib|zstd-lib|xxhash-lib`.
 
 The CUDA headers come from the vendor's pip packages and the BLAS from scipy-openblas32, so that a
-machine without a CUDA toolkit or -dev packages can build. libzstd.so.1 is part of every Debian and
-Ubuntu (dpkg needs it); only its run-time library is used.
+machine without a CUDA toolkit or -dev packages can build. libzstd.so.1 and libxxhash.so.0 are part
+of every Debian and Ubuntu (dpkg and apt need them); only the run-time libraries are used.
 """
 
 from __future__ import annotations
@@ -29,6 +29,20 @@ def cuda_include() -> Path:
     )
 
 
+def library_include() -> str:
+    """Return the folders of the headers of cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE, or nothing.
+
+    They come with PyTorch's wheel and are compared with our records; the build itself needs none.
+    """
+    folders: dict[str, Path] = {}
+    spec = importlib_util.find_spec("nvidia")
+    for root in spec.submodule_search_locations if spec else []:
+        for name in ("cudnn.h", "cufftXt.h", "curand.h", "cusolverDn.h", "cusparse.h"):
+            for found in sorted(Path(root).glob(f"*/include/{name}")):
+                folders[name] = found.parent
+    return ":".join(sorted({str(f) for f in folders.values()})) if len(folders) == 5 else ""
+
+
 def openblas(kind: str) -> Path:
     """Return the include or lib folder of scipy-openblas32."""
     try:
@@ -38,23 +52,27 @@ def openblas(kind: str) -> Path:
     return Path(blas.get_include_dir() if kind == "include" else blas.get_lib_dir())
 
 
-def zstd_lib() -> Path:
-    """Return the full path of libzstd.so.1."""
-    name = ctypes.util.find_library("zstd") or "libzstd.so.1"
+def run_time_library(name: str, file: str, package: str) -> Path:
+    """Return the full path of a library that has no -dev package here."""
+    name = ctypes.util.find_library(name) or file
     for folder in ("/lib", "/usr/lib", "/lib64", "/usr/lib64"):
         for found in sorted(Path(folder).glob(f"**/{name}")):
             return found
-    raise SystemExit("find_deps: libzstd.so.1 not found: install the package libzstd1")
+    raise SystemExit(f"find_deps: {file} not found: install the package {package}")
 
 
 def main() -> None:
     what = sys.argv[1]
     if what == "cuda-include":
         print(cuda_include())
+    elif what == "library-include":
+        print(library_include())
     elif what.startswith("openblas-"):
         print(openblas(what.removeprefix("openblas-")))
     elif what == "zstd-lib":
-        print(zstd_lib())
+        print(run_time_library("zstd", "libzstd.so.1", "libzstd1"))
+    elif what == "xxhash-lib":
+        print(run_time_library("xxhash", "libxxhash.so.0", "libxxhash0"))
     else:
         raise SystemExit(f"find_deps: unknown dependency [{what}]")
 

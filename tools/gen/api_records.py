@@ -16,7 +16,7 @@ FIRST_ID = 64
 ROUTES = ("async", "sync", "local", "handwritten", "unsupported")
 CREATIONS = ("", "minted", "checked", "confirmed")
 SUPPORTS = ("full", "partial", "unsupported")
-REPLAYS = re.compile(r"^(none|read|mutate|configure|(create|destroy):[a-z_]+)$")
+REPLAYS = re.compile(r"^(none|read|mutate|configure|(create|destroy):[a-z0-9_]+)$")
 HANDLES = ("stream", "event", "module", "kernel", "cublas", "comm", "graph", "graph_exec")
 # Types of the fields of a hand-written command and of argument annotations: name -> C++ type.
 FIELD_TYPES = {
@@ -28,9 +28,54 @@ FIELD_TYPES = {
     "host_ptr": "uint64_t",
     **{name: "uint64_t" for name in HANDLES},
     **{f"new_{name}": "uint64_t" for name in HANDLES},
+    "object": "uint64_t",
 }
 SCALARS = {"f16": 2, "f32": 4, "f64": 8, "c32": 8, "c64": 16, "i32": 4}
-LIBRARIES = ("cudart", "cuda", "cublas", "cublasLt", "cudnn", "nccl", "nvml", "pyft")
+# Libraries whose calls are made of their records alone, without the vendor's headers: handles,
+# descriptors and plans are objects of the server, known to the client by number (emit_library.py).
+OBJECT_LIBRARIES = ("cudnn", "cufft", "curand", "cusolver", "cusparse")
+LIBRARIES = (
+    *("cudart", "cuda", "cublas", "cublasLt", "nccl", "nvml", "cupti"),
+    *OBJECT_LIBRARIES,
+    "pyft",
+)
+# Types of such objects. The place in the list is part of the handle: append only.
+OBJECT_TYPES = (
+    "cudnn",
+    "cudnn_descriptor",
+    "cudnn_tensor",
+    "cudnn_filter",
+    "cudnn_convolution",
+    "cudnn_activation",
+    "cudnn_pooling",
+    "cudnn_dropout",
+    "cudnn_rnn",
+    "cudnn_rnn_data",
+    "cudnn_ctc_loss",
+    "cudnn_spatial_transformer",
+    "cufft_plan",
+    "curand",
+    "cusolver",
+    "cusolver_params",
+    "cusolver_syevj",
+    "cusolver_gesvdj",
+    "cusparse",
+    "cusparse_matrix_info",
+    "cusparse_sparse_matrix",
+    "cusparse_dense_matrix",
+    "cusparse_dense_vector",
+    "cusparse_spsv",
+    "cusparse_spsm",
+    "cusparse_spgemm",
+    "cusparse_bsrsv2",
+    "cusparse_bsrsm2",
+)
+# Argument kinds of these libraries; `object:`, `new:`, `end:` name a type, `in:` and `in_out:` a
+# count of elements, `element:` says of which descriptor.
+OBJECT_KINDS = re.compile(
+    r"^((object|nullable|new|end):(?P<type>\w+)|(in|host_out):(?P<count>\w+)(\*\d+)?"
+    r"|host_scalar:(?P<of>\w+)|host_scratch:(?P<bytes>\w+)|inout|sets_stream|sets_pointer_mode|sets_element|null)$"
+)
 KNOWN_KEYS = {
     "id",
     "lib",
@@ -88,6 +133,11 @@ class Record:
         """True when client stub and server handler are generated."""
         return self.route in ("async", "sync")
 
+    @property
+    def of_objects(self) -> bool:
+        """True for calls of the libraries that are known by their records alone."""
+        return self.lib in OBJECT_LIBRARIES
+
 
 @dataclass
 class Api:
@@ -95,6 +145,7 @@ class Api:
 
     records: list[Record]
     symbols: dict[str, list[str]]  # library -> names
+    vendor: dict[str, str] = field(default_factory=dict)  # library -> why it is not ours
 
     @property
     def commands(self) -> list[Record]:
@@ -123,6 +174,11 @@ def check_kind(kind: str, names: set[str]) -> str | None:
     """Return why an argument annotation is wrong, or None."""
     if kind in ("value", "out", "device_ptr", *HANDLES):
         return None
+    if found := OBJECT_KINDS.match(kind):
+        named = found["count"] or found["of"] or found["bytes"]
+        if found["type"] and found["type"] not in OBJECT_TYPES:
+            return f"object type [{found['type']}] does not exist"
+        return None if not named or named.isdigit() or named in names else f"no [{named}]"
     head, _, rest = kind.partition(":")
     if head in ("scalar", "result"):
         if rest in SCALARS or (rest == "by_compute" and "computeType" in names):
@@ -200,6 +256,8 @@ def fill_prototype(record: Record, args: dict[str, str]) -> None:
     for arg, kind in args.items():
         if arg not in names:
             raise ValueError(f"[args] names [{arg}], which the prototype lacks")
+        if OBJECT_KINDS.match(kind) and record.lib not in OBJECT_LIBRARIES:
+            raise ValueError(f"argument [{arg}]: kind [{kind}] is not for [{record.lib}]")
         if why := check_kind(kind, names):
             raise ValueError(f"argument [{arg}]: {why}")
     record.params = [Param(t, n, args.get(n, "value")) for t, n in params]
@@ -230,6 +288,7 @@ def load(folder: Path) -> Api:
     """Read every *.toml of `folder`."""
     records: dict[str, Record] = {}
     symbols: dict[str, list[str]] = {}
+    vendor: dict[str, str] = {}
     ids: dict[int, str] = {}
     for path in sorted(folder.glob("*.toml")):
         try:
@@ -237,8 +296,8 @@ def load(folder: Path) -> Api:
         except tomllib.TOMLDecodeError as error:
             raise RecordError(f"{path.name}: {error}") from None
         for name, data in tables.items():
-            if name == "symbols":
-                symbols.update(data)
+            if name in ("symbols", "vendor_libraries"):
+                (symbols if name == "symbols" else vendor).update(data)
                 continue
             try:
                 record = make_record(path.stem, name, data)
@@ -255,4 +314,4 @@ def load(folder: Path) -> Api:
         for name in names:
             if name in records:
                 raise RecordError(f"[{name}] has a record and is listed as a stub too")
-    return Api(list(records.values()), symbols)
+    return Api(list(records.values()), symbols, vendor)

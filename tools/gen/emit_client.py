@@ -14,11 +14,19 @@ NOT_SUPPORTED = {
     "cudnn": "3000",
     "nccl": "5",
     "cufft": "16",
-    "curand": "999",
+    "curand": "204",
     "cusolver": "9",
     "cusparse": "10",
+    "cusparseLt": "10",
+    "cupti": "27",
+    "nvshmem": "1",
     "cufile": "5009",
 }
+# Functions whose result is an address, or a count: no address, nothing.
+EMPTY_RESULTS = (
+    *("nvshmem_malloc", "nvshmem_ptr", "nvshmemx_mc_ptr", "nvshmemid_init_status"),
+    "nvshmem_team_n_pes",
+)
 TEXT_RESULTS = ("GetErrorString", "GetErrorName", "GetStatusString", "GetLastError")
 
 
@@ -89,7 +97,7 @@ def emit_stubs(api: Api) -> str:
     ]
     lines.append("using namespace pyft::client;  // NOLINT: generated bodies stay readable\n")
     for record in api.records:
-        if record.generated:
+        if record.generated and not record.of_objects:
             lines += stub(record)
     return "\n".join(lines)
 
@@ -98,7 +106,8 @@ def loud(name: str, lib: str) -> str:
     """Return one loud stub: names itself once, counts, answers not supported."""
     if name.endswith(TEXT_RESULTS):
         return f"PYFT_API const char* {name}() {{\n  return loud_text(Api::{name});\n}}"
-    return f"PYFT_API long {name}() {{\n  return loud(Api::{name}, {NOT_SUPPORTED[lib]});\n}}"
+    code = "0" if name in EMPTY_RESULTS else NOT_SUPPORTED[lib]
+    return f"PYFT_API long {name}() {{\n  return loud(Api::{name}, {code});\n}}"
 
 
 def emit_loud(api: Api) -> str:
@@ -141,7 +150,7 @@ def emit_proto_check(api: Api) -> str:
     lines = [BANNER, '#include "client/vendor.h"\n']
     lines.append('#pragma GCC diagnostic ignored "-Wdeprecated-declarations"\n')
     for record in api.records:
-        if record.proto and record.in_header and record.lib != "nvml":
+        if record.proto and record.in_header and record.lib != "nvml" and not record.of_objects:
             types = ", ".join(p.type for p in record.params)
             lines.append(
                 f"static_assert(sizeof(static_cast<{record.returns} (*)({types})>(&::{record.name})));"

@@ -39,6 +39,8 @@ def emit_coverage(api: Api) -> str:
     )
     for lib, names in sorted(api.symbols.items()):
         lines.append(f"- {lib} ({len(names)}): {', '.join(names)}")
+    lines.append("\n## The vendor's own, in the program's process\n")
+    lines += [f"- {lib}: {why}" for lib, why in sorted(api.vendor.items())]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from api_records import HANDLES, Api, Param, Record
+from api_records import HANDLES, OBJECT_LIBRARIES, Api, Param, Record
+from emit_library import pointer_type as object_pointer_type
 from emit_wire import BANNER
 
 RESOLVED = {
@@ -24,17 +25,25 @@ def backend_names(api: Api) -> list[Record]:
 
 def pointer_type(record: Record, name: str = "") -> str:
     """Return the function pointer type, or with a name its declaration. Overloads rule out decltype."""
+    if record.of_objects:
+        return object_pointer_type(record, name)
     return f"{record.returns} (*{name})({', '.join(p.type for p in record.params)})"
 
 
 def emit_table(api: Api) -> str:
     """Return backend_table.h: the one seam between server and GPU library."""
     lines = [BANNER, "#ifndef PYFT_BACKEND_TABLE_H_\n#define PYFT_BACKEND_TABLE_H_\n"]
-    lines.append('#include "backend/vendor.h"\n\nnamespace pyft::backend {\n')
-    lines.append("enum class Library { cudart, cuda, cublas, cublasLt, nccl };\n")
+    lines.append('#include <string>\n\n#include "backend/vendor.h"\n\nnamespace pyft::backend {\n')
+    libraries = ("cudart", "cuda", "cublas", "cublasLt", "nccl", *OBJECT_LIBRARIES)
+    lines.append(f"enum class Library {{ {', '.join(libraries)} }};")
+    lines.append(f"inline constexpr int kLibraryCount = {len(libraries)};\n")
     lines.append(
         "// nullptr: the library lacks the function; the call is answered as not supported.\nstruct Table {"
     )
+    lines.append(
+        "  // Fills the functions of cudnn, cufft, …: empty, or why there are none. Null: none to fill."
+    )
+    lines.append("  std::string (*open_library)(const char* name) = nullptr;")
     lines += [f"  {pointer_type(r, r.name)} = nullptr;" for r in backend_names(api)]
     lines.append(
         "};\n\n// Calls visit(name, library, void** slot) for every function of the table."
@@ -136,7 +145,7 @@ def emit_dispatch(api: Api) -> str:
         '#include "server/handlers/handlers.h"\n\nnamespace pyft::server {\nnamespace {\n',
     ]
     for record in api.commands:
-        if record.generated:
+        if record.generated and not record.of_objects:
             lines += handler(record)
     lines.append("}  // namespace\n")
     lines.append(
@@ -165,7 +174,9 @@ def emit_handler_declarations(api: Api) -> str:
     )
     lines.append("namespace pyft::server {\n")
     for record in api.commands:
-        if not record.generated:
+        if record.of_objects and record.generated:
+            lines.append(f"Status handle_{record.name}(Session&, const EntryHeader&, Body body);")
+        elif not record.generated:
             lines.append(f"Status do_{record.name}(Session& session, const EntryHeader& header,")
             lines.append(f"    const cmd::{record.name}& c, Body tail, Body payload);")
     lines.append("\n}  // namespace pyft::server\n\n#endif  // PYFT_HANDLER_DECLARATIONS_H_\n")

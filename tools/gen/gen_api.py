@@ -11,10 +11,12 @@ from pathlib import Path
 import api_records
 import emit_client
 import emit_docs
+import emit_library
 import emit_server
 import emit_wire
 
 OUTPUTS = {
+    "object_types.h": emit_wire.emit_object_types,
     "call_ids.h": emit_wire.emit_call_ids,
     "names.cc": emit_wire.emit_names,
     "commands.h": emit_wire.emit_commands,
@@ -29,6 +31,9 @@ OUTPUTS = {
     "mock_table.h": emit_server.emit_mock,
     "dispatch.cc": emit_server.emit_dispatch,
     "handler_declarations.h": emit_server.emit_handler_declarations,
+    "library_stubs.cc": emit_library.emit_stubs,
+    "library_dispatch.cc": emit_library.emit_dispatch,
+    "library_check.cc": emit_library.emit_check,
     "coverage.json": emit_docs.emit_json,
 }
 

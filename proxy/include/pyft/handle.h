@@ -20,6 +20,7 @@ enum class HandleKind : uint8_t {
   kMemPool = 9,
   kCommunicator = 10,
   kPhysicalMemory = 11,
+  kLibraryObject = 15,
 };
 
 // Bit layout: kind 56..63 | generation 32..55 | index 0..31. Index 0 is never used, so that the
@@ -36,6 +37,20 @@ struct Handle {
   constexpr bool operator==(const Handle&) const = default;
 };
 static_assert(sizeof(Handle) == 8);
+
+// Objects of the libraries beside CUDA itself (plans, descriptors, generators): kind 56..63 |
+// ObjectType 48..55 | number, never used twice. They have no slot in a table: programs make and end
+// them by the million.
+struct ObjectId {
+  uint64_t value = 0;
+  static constexpr ObjectId make(uint8_t type, uint64_t number) {
+    return {uint64_t{static_cast<uint8_t>(HandleKind::kLibraryObject)} << 56 |
+            uint64_t{type} << 48 | (number & 0xffffffffffff)};
+  }
+  constexpr HandleKind kind() const { return static_cast<HandleKind>(value >> 56); }
+  constexpr uint8_t type_number() const { return static_cast<uint8_t>(value >> 48); }
+  constexpr uint64_t number() const { return value & 0xffffffffffff; }
+};
 
 }  // namespace pyft
 

@@ -22,7 +22,7 @@ using Body = std::span<const std::byte>;
 using ring::EntryHeader;
 
 // Whose result codes a call returns.
-enum class Domain { kCuda, kCublas };
+enum class Domain { kCuda, kCublas, kLibrary };
 
 template <class Command>
 bool read_body(Body body, Command* out) {

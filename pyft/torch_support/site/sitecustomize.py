@@ -29,8 +29,24 @@ def _run_users_sitecustomize():
 
 
 def _after_torch(torch):
-    if os.environ.get("PYFT_GPUS", "").startswith("soft"):
-        torch.backends.cudnn.enabled = False
+    """Turn cuDNN off where there is none, and keep it off: many programs turn it on to be sure."""
+    if not os.environ.get("PYFT_GPUS", "").startswith("soft"):
+        return
+    torch.backends.cudnn.enabled = False
+    said = []
+
+    def stays_off(wanted):
+        if wanted and not said:
+            said.append(True)
+            sys.stderr.write("pyft: cuDNN stays off: a soft GPU has none\n")
+
+    try:
+        cudnn = torch.backends.cudnn
+        torch._C._set_cudnn_enabled = vars(type(cudnn))["enabled"].setter = stays_off
+        # The version programs print; without it torch compares what the library says and raises.
+        vars(cudnn.m)["__cudnn_version"] = 0
+    except (AttributeError, KeyError, TypeError):
+        pass  # a torch that keeps this elsewhere
 
 
 def _after_optimizer(module):

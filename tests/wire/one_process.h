@@ -1,0 +1,82 @@
+// Client and server of one device in one process, over memory; behind is a table of the test's.
+#ifndef PYFT_TESTS_WIRE_ONE_PROCESS_H_
+#define PYFT_TESTS_WIRE_ONE_PROCESS_H_
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "backend/mock.h"
+#include "client/device.h"
+#include "server/handlers/handlers.h"
+#include "server/loop.h"
+
+struct AlwaysAlive : pyft::ring::Liveness {
+  pyft::ring::WaitStatus check() const override { return pyft::ring::WaitStatus::kOk; }
+};
+
+struct OneProcess {
+  explicit OneProcess(const pyft::backend::Table* table) {
+    setenv("PYFT_AGENT", "test", 1);
+    setenv("PYFT_DEVICES", "1", 1);
+    std::string error;
+    pyft::ring::ChannelShape shape;
+    shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+    auto channel = pyft::ring::Channel::create(shape, &error);
+    pyft::ring::ChannelSizes sizes = channel->sizes();
+    sizes.pinned = 0;
+    server_side =
+        pyft::ring::Channel::map(pyft::ring::Role::kServer, 0, channel->dup_fds(), sizes, &error);
+    pyft::ring::ClientAttachment attachment;
+    attachment.channel = std::move(channel);
+    device = pyft::client::adopt(0, std::move(attachment));
+    session = std::make_unique<pyft::server::Session>(
+        *server_side, table, alive, pyft::server::DeviceCalls{run_at_once, {}, {}});
+    beside = std::make_unique<pyft::server::Session>(
+        *server_side, table, alive, pyft::server::DeviceCalls{run_at_once, {}, {}});
+    std::thread([this] {
+      pyft::server::Loop loop(*session, pyft::server::dispatch);
+      loop.run();
+    }).detach();
+  }
+
+  // Calls of the mock since the last look, joined by blanks.
+  std::string calls() {
+    device->writer().wait_consumed_all();
+    std::string text;
+    for (const std::string& call : pyft::backend::mock::calls())
+      text += (text.empty() ? "" : " ") + call;
+    pyft::backend::mock::calls().clear();
+    return text;
+  }
+
+  // The sentence with which a server of its own refuses a hand-made command, or "".
+  template <class Command>
+  std::string refused(pyft::Call call, const Command& command) {
+    pyft::ring::EntryHeader header{};
+    header.call = static_cast<uint16_t>(call);
+    header.reply_slot = pyft::ring::kNoSlot;
+    return pyft::server::dispatch(*beside, header, std::as_bytes(std::span(&command, 1)), {}).text;
+  }
+
+  uint64_t published() const { return publications(); }
+
+  AlwaysAlive alive;
+  std::unique_ptr<pyft::ring::Channel> server_side;
+  pyft::client::Device* device = nullptr;
+  std::unique_ptr<pyft::server::Session> session, beside;
+
+ private:
+  static std::atomic<uint64_t>& publications() {
+    static std::atomic<uint64_t> count{0};
+    return count;
+  }
+  static int run_at_once(void*, void (*function)(void*), void* data) {
+    publications().fetch_add(1);
+    function(data);
+    return 0;
+  }
+};
+
+#endif  // PYFT_TESTS_WIRE_ONE_PROCESS_H_
