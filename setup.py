@@ -18,7 +18,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 MESON_BUILD = ROOT / "build" / "meson"
 NATIVE_DIR = "pyft/_native/lib"
-FOUND = ("cuda-include", "openblas-include", "openblas-lib", "zstd-lib")
+FOUND = ("cuda-include", "openblas-include", "openblas-lib", "zstd-lib", "xxhash-lib")
 
 
 def run(*command: str, env: dict[str, str] | None = None) -> None:
