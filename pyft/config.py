@@ -31,6 +31,7 @@ KNOBS = (
     Knob("PYFT_PINNED_GB", 8, "limit of pinned host memory per client and device (sparse)"),
     Knob("PYFT_STORE_GB", 64, "limit of captures, journal and records per channel (sparse)"),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
+    Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),
     Knob("PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder"),
     Knob("PYFT_NATIVE_DIR", "", "folder of the native files, instead of the installed one"),
     Knob("PYFT_FAULT", "", "name:n kills the process at the n-th hit of a named fault point"),
@@ -45,6 +46,8 @@ KNOBS = (
     Knob("PYFT_GPUS", "", "value of --gpus", internal=True),
     Knob("PYFT_DEVICE", 0, "device ordinal of a server", internal=True),
     Knob("PYFT_SERVER_FD", 0, "a server's socket to the agent", internal=True),
+    Knob("PYFT_KILL_AT", "", "cut:S,entry:C: where a server kills itself", internal=True),
+    Knob("PYFT_INJECT_AT", "", "cut:S,entry:C;F: where soft GPU fault F happens", internal=True),
     Knob("PYFT_BACKEND_LIBRARY", "", "GPU library a server loads", internal=True),
 )
 BY_NAME = {knob.name: knob for knob in KNOBS}

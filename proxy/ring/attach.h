@@ -50,6 +50,7 @@ enum class MessageKind : uint32_t {
   kReplaced = 5,    // answer to kDoReplace: a = key, b = rank, c = ncclResult_t
   kMade = 6,        // a = key, b = rank, c = size: a communicator exists here now
   kEnded = 7,       // a = key, b = rank
+  kSuspect = 8,     // a = key, b = rank whose connections are broken, c = own rank
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one

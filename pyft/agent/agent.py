@@ -21,9 +21,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyft.agent import job_folder, messages, process_tree
+from pyft.agent import job_folder, messages, metrics, process_tree
 from pyft.agent.member import Member
 from pyft.agent.options import JobOptions, link_for_triton, program_environment
+from pyft.agent.orders import Orders, socket_name
 from pyft.agent.protocol import (
     MAX_ENVIRONMENT_BYTES,
     REQUEST,
@@ -31,7 +32,9 @@ from pyft.agent.protocol import (
     ChannelStatus,
     pack_refusal,
 )
+from pyft.agent.servers import Servers
 from pyft.errors import AttachError, CommandError, PyftError
+from pyft.recovery import report
 
 # Everything must be gone 5 s after a kill: the sum of the waits below stays under that.
 QUIET_S = 0.5  # helpers of the command (a resource tracker) end by themselves in this time
@@ -49,19 +52,22 @@ class Agent:
         self._launcher = launcher
         self._launcher_group = launcher_group
         self._selector = selectors.DefaultSelector()
-        self._members: list[Member] = []
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._reaped: dict[int, int] = {}
         self._command_pid = 0
         self._stop_reason = ""
         self._signalled = False  # the user wants the command to end
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._servers = Servers(options, self, self._write_meta)
+        self._orders = Orders(self._servers)
+        self._listeners: list[socket.socket] = []
+        self._next_id = 0
         self._name = f"pyft-{options.job}-{secrets.token_hex(4)}"
         self._meta: dict[str, Any] = {
             "job": options.job,
             "command": list(options.command),
             "devices": options.devices,
             "spares": options.spares,
+            "protect": options.protect,
             "direct": options.direct,
             "started": time.time(),
             "agent_pid": os.getpid(),
@@ -80,10 +86,13 @@ class Agent:
         link_for_triton(self._options)
         self._write_meta()
         if not self._options.direct:
-            self._listener.bind("\0" + self._name)
-            self._listener.listen(64)
-            self._watch(self._listener, self._accept)
-        self._watch(self._launcher, self._from_launcher)
+            self._listen(self._name, self._attach)
+            self._listen(socket_name(self._options.job), self._take_order)
+            if self._options.metrics_port:
+                self._listeners.append(
+                    metrics.serve(self._options.metrics_port, self, self._meters)
+                )
+        self.watch(self._launcher, self._from_launcher)
         try:
             self._start_command(inherited)
         except OSError as error:
@@ -106,13 +115,15 @@ class Agent:
             if key.fd in self._selector.get_map():  # an earlier callback may have closed it
                 key.data()
         self._reap()
-        self._look_after_members()
+        self._save_finished_members()
 
     def _end(self) -> int:
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
+        self._servers.end()
         stopped = bool(self._stop_reason)
         signalled, gone = process_tree.end_descendants(
-            spared=lambda: {m.server_pid for m in self._members if m.server_status is None},
+            spared=lambda: {m.server_pid for m in self._members() if m.server_alive},
             reap=self._reap,
             quiet_s=0.0 if stopped else QUIET_S,
             grace_s=GRACE_S,
@@ -122,8 +133,9 @@ class Agent:
         if not gone:
             messages.say("some processes of the command could not be ended, even by SIGKILL")
         self._end_servers()
-        for member in self._members:
+        for member in self._members():
             self._save(member)
+        self._show_report()
         if stopped:
             messages.say(f"{self._stop_reason}: ended the command and its servers")
         status = self._reaped.get(self._command_pid, signal.SIGKILL)
@@ -134,14 +146,14 @@ class Agent:
     def _end_servers(self) -> None:
         def alive() -> list[Member]:
             self._reap()
-            return [m for m in self._members if m.server_status is None and not m.saved]
+            return [m for m in self._members() if m.server_alive and not m.saved]
 
         drain = 0.0 if self._stop_reason else DRAIN_S
         deadline = time.monotonic() + drain
         while any(m.said_goodbye() for m in alive()) and time.monotonic() < deadline:
             time.sleep(0.01)
         for member in alive():
-            member.ask_server_to_end()
+            self._servers.end_server(member)
         deadline = time.monotonic() + SERVER_END_S
         while alive() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -151,14 +163,23 @@ class Agent:
         while alive() and time.monotonic() < deadline:
             time.sleep(0.01)
 
+    def _show_report(self) -> None:
+        found = self._servers.report()
+        if found["faults"]:
+            messages.say("\n".join(["faults of this job:", *report.table(found)]))
+
     def _finish(self, state: str, exit_code: int | None = None) -> None:
         self._meta |= {"state": state, "exit_code": exit_code, "ended": time.time()}
         self._write_meta()
 
+    def _members(self) -> list[Member]:
+        return list(self._servers.members.values())
+
     def _write_meta(self) -> None:
-        live = [m.describe() for m in self._members if not m.saved]
+        live = [m.describe() for m in self._members() if not m.saved]
+        now = {"live": live, "recovery": self._servers.report()}
         try:
-            job_folder.write_meta(self._options.log_dir, self._meta | {"live": live})
+            job_folder.write_meta(self._options.log_dir, self._meta | now)
         except OSError as error:
             messages.say(f"[{self._options.log_dir}] cannot be written: {error.strerror}")
 
@@ -196,9 +217,10 @@ class Agent:
             if pid == 0:
                 return
             self._reaped[pid] = status
-            for member in self._members:
-                if member.server_pid == pid and member.server_status is None:
-                    member.server_status = status
+            for member in self._members():
+                if member.server and member.server.pid == pid and member.server_alive:
+                    member.server.status = status
+                    self._servers.exited(member)
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -207,17 +229,32 @@ class Agent:
         signal.signal(signal.SIGTERM, self._on_terminate)
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU):
             signal.signal(number, signal.SIG_IGN)
-        self._watch(reader, lambda: os.read(reader, 4096))
+        self.watch(reader, lambda: os.read(reader, 4096))
 
     def _on_terminate(self, *_: Any) -> None:
         self._stop_reason = f"the agent [pid {os.getpid()}] got SIGTERM"
 
-    def _watch(self, source: Any, action: Callable[[], Any]) -> None:
+    # ---- what the loop offers (pyft.agent.servers.Loop) ---------------------------------------
+
+    def watch(self, source: Any, action: Callable[[], Any]) -> None:
+        """Call `action` whenever `source` can be read."""
         self._selector.register(source, selectors.EVENT_READ, action)
 
-    def _forget(self, source: Any) -> None:
+    def forget(self, source: Any) -> None:
+        """Stop that."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(source)
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Call `action` once, later."""
+        self._timers.append((time.monotonic() + seconds, action))
+
+    def _listen(self, name: str, greet: Callable[[socket.socket, int], None]) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind("\0" + name)
+        listener.listen(64)
+        self._listeners.append(listener)
+        self.watch(listener, lambda: self._accept(listener, greet))
 
     # ---- launcher -----------------------------------------------------------------------------
 
@@ -233,8 +270,8 @@ class Agent:
 
     # ---- clients ------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+    def _accept(self, listener: socket.socket, greet: Callable[[socket.socket, int], None]) -> None:
+        connection, _ = listener.accept()
         pid, uid, _ = struct.unpack(
             "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         )
@@ -242,10 +279,18 @@ class Agent:
             messages.say(f"refused a connection of another user [uid {uid}]")
             connection.close()
             return
-        self._watch(connection, lambda: self._attach(connection, pid))
+        self.watch(connection, lambda: greet(connection, pid))
+
+    def _take_order(self, connection: socket.socket, _: int) -> None:
+        self.forget(connection)
+        with connection:
+            self._orders.answer(connection)
+
+    def _meters(self) -> str:
+        return metrics.text(self._servers)
 
     def _attach(self, connection: socket.socket, peer_pid: int) -> None:
-        self._forget(connection)
+        self.forget(connection)
         try:
             message = connection.recv(REQUEST.size + MAX_ENVIRONMENT_BYTES + 1)
             if not message:
@@ -254,7 +299,12 @@ class Agent:
             request = AttachRequest.parse(message)
             if request.pid != peer_pid:
                 raise AttachError(f"[pid {peer_pid}] claims to be [pid {request.pid}]", 1)
-            member = Member.start(request, connection, self._options, epoch=1)
+            member = Member.create(self._next_id, request, connection, self._options)
+            try:
+                self._servers.attach(member)
+            except BaseException:
+                member.channel.close()
+                raise
         except PyftError as error:  # also a missing native file or a bad PYFT_* variable
             messages.say(f"{error}, asked for by [pid {peer_pid}]")
             with contextlib.suppress(OSError):
@@ -264,8 +314,9 @@ class Agent:
         except OSError:
             connection.close()
             return
-        self._members.append(member)
-        self._watch(connection, lambda: self._client_spoke(member))
+        self._next_id += 1
+        member.answer()
+        self.watch(connection, lambda: self._client_spoke(member))
         self._watch_process(member, peer_pid)
         messages.send(
             self._launcher, "channel", fds=(member.channel.log_fd,), name=member.channel.name
@@ -282,12 +333,12 @@ class Agent:
             return
 
         def ended() -> None:
-            self._forget(pidfd)
+            self.forget(pidfd)
             os.close(pidfd)
             member.client_dead = True
             self._client_ended(member)
 
-        self._watch(pidfd, ended)
+        self.watch(pidfd, ended)
 
     def _client_spoke(self, member: Member) -> None:
         try:
@@ -298,39 +349,31 @@ class Agent:
             self._client_ended(member)
 
     def _client_ended(self, member: Member) -> None:
-        self._forget(member.connection)
+        self.forget(member.connection)
         if member.client_gone:
             return
         member.client_gone = True
         if not member.client_dead:
             # The end of the process tells how it ended; but it may live on without a channel.
-            self._timers.append((time.monotonic() + SERVER_END_S, member.stop_waiting))
-        if member.server_status is None:
+            self.after(SERVER_END_S, member.stop_waiting)
+        self._servers.client_gone(member)
+        if member.server_alive:
             if member.said_goodbye():
-                self._timers.append((time.monotonic() + DRAIN_S, member.kill_server))
+                self.after(DRAIN_S, member.kill_server)
             else:
                 member.channel.set_status(ChannelStatus.CLIENT_GONE, "the client is gone")
-                member.ask_server_to_end()
-                self._timers.append((time.monotonic() + SERVER_END_S, member.kill_server))
+                self._servers.end_server(member)
+                self.after(SERVER_END_S, member.kill_server)
 
-    def _look_after_members(self) -> None:
-        for member in self._members:
-            if member.saved or member.server_status is None:
-                continue
-            if member.client_gone:
-                if member.client_dead:
-                    self._save(member)
-            elif not member.said_goodbye() and member.channel.status()[0] != (
-                ChannelStatus.SERVER_DEAD
-            ):
-                sentence = member.death_sentence()
-                member.channel.set_status(ChannelStatus.SERVER_DEAD, sentence)
-                messages.say(sentence)
+    def _save_finished_members(self) -> None:
+        for member in self._members():
+            if member.client_gone and member.client_dead and not member.server_alive:
+                self._save(member)
 
     def _save(self, member: Member) -> None:
         if member.saved:
             return
-        self._forget(member.connection)
+        self.forget(member.connection)
         entry = member.save(self._options.log_dir)
         self._meta["channels"].append(entry)
         messages.send(self._launcher, "saved", name=member.channel.name)

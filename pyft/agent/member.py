@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import struct
-import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pyft.agent import channel as channels
-from pyft.agent import messages, process_tree, protocol
+from pyft.agent import messages, page, protocol
 from pyft.agent.channel import Channel
-from pyft.agent.options import JobOptions, server_environment
+from pyft.agent.options import JobOptions
 from pyft.agent.protocol import AttachRequest
+from pyft.agent.server import Server
 from pyft.errors import AttachError
 
 GOODBYE = 9
@@ -28,47 +27,54 @@ _HEADER = struct.Struct("<IHHQ")
 class Member:
     """Lives from attach until the trace is saved."""
 
+    id: int
     channel: Channel
     connection: socket.socket  # to the client
-    server_socket: socket.socket
-    server_pid: int
+    environment: dict[str, str]  # of the client
     native_dir: Path
-    server_status: int | None = None  # of wait()
+    server: Server | None = None  # the last one, dead or alive
+    servers: int = 0  # started so far
     client_gone: bool = False  # its connection has ended
     client_dead: bool = False  # its process has ended
     saved: bool = False
+    given_up: str = ""  # why no further server is started
+    history: list[dict[str, Any]] = field(default_factory=list)  # servers before this one
 
     @classmethod
-    def start(
-        cls, request: AttachRequest, connection: socket.socket, options: JobOptions, epoch: int
+    def create(
+        cls, id: int, request: AttachRequest, connection: socket.socket, options: JobOptions
     ) -> Member:
-        """Create the channel, start the server, and send the memory to both."""
+        """Create the channel; raise AttachError with the cause when that is impossible."""
         if request.device >= options.devices:
             raise AttachError(
                 f"device [{request.device}] does not exist: the job has [{options.devices}]", 19
             )
-        channel = Channel.create(request, epoch, request.environment)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            pid = _spawn_server(request, options, theirs)
-        except OSError as error:
-            channel.close()
-            ours.close()
-            raise AttachError(f"the server cannot be started: {error}", error.errno or 5) from None
-        finally:
-            theirs.close()
-        member = cls(channel, connection, ours, pid, options.native_dir)
-        member._introduce()
-        return member
+        channel = Channel.create(request, 1, request.environment)
+        if options.protect != "none":
+            try:
+                channel.add_store(request.environment)
+                page.write(channel.control_fd, protect=page.Protect.CAPTURE)
+            except BaseException:
+                channel.close()
+                raise
+        return cls(id, channel, connection, request.environment, options.native_dir)
 
-    def _introduce(self) -> None:
+    def answer(self) -> None:
+        """Send the client its memory; its first server has been started."""
         who = (self.channel.device, self.channel.client_pid, self.server_pid, self.channel.epoch)
-        sizes = self.channel.sizes
+        reply = protocol.pack_reply(*who, replace(self.channel.sizes, store=0))
         with contextlib.suppress(OSError):  # whoever is gone already is noticed by the loop
-            with self.channel.server_fds() as fds:
-                socket.send_fds(self.server_socket, [protocol.pack_reply(*who, sizes)], fds)
-            reply = protocol.pack_reply(*who, replace(sizes, store=0))
             socket.send_fds(self.connection, [reply], self.channel.client_fds())
+
+    @property
+    def server_pid(self) -> int:
+        """The process id of the present or last server, 0 before the first."""
+        return self.server.pid if self.server else 0
+
+    @property
+    def server_alive(self) -> bool:
+        """Say whether a server process may still run."""
+        return self.server is not None and self.server.alive
 
     @property
     def who(self) -> str:
@@ -88,25 +94,33 @@ class Member:
         # The number guards against bytes of another entry that look like the mark.
         return (size, call, seq) == (GOODBYE_BYTES, GOODBYE, header["next_seq"] - 1)
 
+    def drained(self) -> bool:
+        """Say whether the server has taken everything that the client has written."""
+        appended = channels.log_header(self.channel.log_fd)["appended"]
+        return page.read(self.channel.control_fd).consumed >= appended
+
     def stop_waiting(self) -> None:
         """Take a client that has closed its connection for dead, even if its process is not."""
         self.client_dead = True
 
     def ask_server_to_end(self) -> None:
         """Close the server's socket: it ends when it sees that."""
-        self.server_socket.close()
+        if self.server:
+            self.server.ask_to_end()
 
     def kill_server(self) -> None:
         """End a server that does not end by itself."""
-        if self.server_status is None:
-            process_tree.send([self.server_pid], signal.SIGKILL)
+        if self.server:
+            self.server.kill()
 
     def death_sentence(self) -> str:
         """Describe the server's death for the client and the user."""
-        assert self.server_status is not None
+        how = "could not be started"
+        if self.server and self.server.status is not None:
+            how = messages.status_text(self.server.status)
         return (
             f"the server [pid {self.server_pid}] of device [{self.channel.device}] "
-            f"{messages.status_text(self.server_status)} while it worked on entry "
+            f"{how} while it worked on entry "
             f"[{self.channel.dispatching_seq()}] of {self.who}"
         )
 
@@ -116,15 +130,17 @@ class Member:
         header = channels.log_header(self.channel.log_fd)
         entry = self.describe() | {"file": path.name, "goodbye": self.said_goodbye(), **header}
         entry["calls"] = self.channel.call_counts(self.native_dir)
-        if self.server_status is not None:
-            entry["server_ended"] = messages.status_text(self.server_status)
+        entry["store"] = page.store_figures(self.channel.store_fd)
+        if self.server and self.server.status is not None:
+            entry["server_ended"] = messages.status_text(self.server.status)
         try:
             channels.save_log(self.channel.log_fd, path)
         except OSError as error:
             messages.say(f"the trace [{path}] cannot be saved: {os.strerror(error.errno or 5)}")
             entry["file"] = None
         self.channel.close()
-        self.server_socket.close()
+        if self.server:
+            self.server.socket.close()
         self.connection.close()
         self.saved = True
         return entry
@@ -136,22 +152,9 @@ class Member:
             "rank": self.channel.rank,
             "pid": self.channel.client_pid,
             "device": self.channel.device,
+            "gpu": self.server.gpu if self.server else self.channel.device,
             "epoch": self.channel.epoch,
             "server_pid": self.server_pid,
             "log_fd": self.channel.log_fd,
             "control_fd": self.channel.control_fd,
         }
-
-
-def _spawn_server(request: AttachRequest, options: JobOptions, theirs: socket.socket) -> int:
-    agent = os.getpid()
-    fd = theirs.fileno()
-    process = subprocess.Popen(
-        [str(options.native_dir / "pyft-server")],
-        env=server_environment(options, request.environment, request.device, fd),
-        stdin=subprocess.DEVNULL,
-        pass_fds=(fd,),
-        preexec_fn=lambda: process_tree.die_with_parent(signal.SIGKILL, agent),
-    )
-    process.returncode = 0  # reaped by the agent's waitpid(-1), not by this object
-    return process.pid

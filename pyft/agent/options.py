@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from pyft.errors import NativeMissingError, UsageError
 
@@ -15,6 +16,7 @@ PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
 DIRECT_LIBRARIES = (*COLLECTIVES, "libsoftgpu.so", "libsoftgpu_nvml.so")
 SERVER_FILES = ("pyft-server", "libsoftgpu.so", *COLLECTIVES)
+DEFAULT_PROTECT = "none"
 MAX_DEVICES = 8  # softgpu::kMaxDevices
 SITE_FOLDER = Path(__file__).resolve().parent.parent / "torch_support" / "site"
 
@@ -73,6 +75,11 @@ class JobOptions:
     command: tuple[str, ...]
     spares: int = 0  # devices beyond `devices`, which the program does not see
     strict: bool = False  # an unsupported call stops the process
+    protect: str = DEFAULT_PROTECT  # capture, none
+    on_no_spare: str = "wait"  # wait, fail
+    inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
+    metrics_port: int = 0  # of /metrics; 0: off
+    backend: ClassVar[str] = "soft"
 
     def to_arguments(self) -> list[str]:
         """Return the agent's command line; `from_arguments` is the inverse."""
@@ -80,7 +87,9 @@ class JobOptions:
         return [
             *("--job", self.job, "--log-dir", str(self.log_dir)),
             *("--native-dir", str(self.native_dir), "--devices", str(self.devices)),
-            *("--spares", str(self.spares)),
+            *("--spares", str(self.spares), "--metrics-port", str(self.metrics_port)),
+            *("--protect", self.protect, "--on-no-spare", self.on_no_spare),
+            *(word for text in self.inject for word in ("--inject", text)),
             *flags,
             "--",
             *self.command,
@@ -91,10 +100,12 @@ class JobOptions:
         """Return the options, the launcher's socket and its process group."""
         end = arguments.index("--")
         parser = argparse.ArgumentParser(prog="pyft.agent")
-        for name in ("--job", "--log-dir", "--native-dir"):
+        for name in ("--job", "--log-dir", "--native-dir", "--protect", "--on-no-spare"):
             parser.add_argument(name, required=True)
-        for name in ("--devices", "--spares", "--launcher-fd", "--launcher-group"):
+        numbers = ("--devices", "--spares", "--metrics-port", "--launcher-fd", "--launcher-group")
+        for name in numbers:
             parser.add_argument(name, type=int, required=True)
+        parser.add_argument("--inject", action="append", default=[])
         for name in ("--direct", "--strict"):
             parser.add_argument(name, action="store_true")
         got = parser.parse_args(arguments[:end])
@@ -107,6 +118,10 @@ class JobOptions:
             command=tuple(arguments[end + 1 :]),
             spares=got.spares,
             strict=got.strict,
+            protect=got.protect,
+            on_no_spare=got.on_no_spare,
+            inject=tuple(got.inject),
+            metrics_port=got.metrics_port,
         )
         return options, got.launcher_fd, got.launcher_group
 
@@ -158,16 +173,31 @@ def program_environment(
 
 
 def server_environment(
-    options: JobOptions, client: Mapping[str, str], device: int, server_fd: int
+    options: JobOptions, client: Mapping[str, str], device: int, gpu: int, gpus: int
 ) -> dict[str, str]:
-    """Return the environment of a server: the client's, which may set CUDA or NCCL variables."""
+    """Return the environment of a server: the client's, which may set CUDA or NCCL variables.
+
+    `gpu` stands behind device number `device`, `gpus` of them exist.
+    """
     environment = {k: v for k, v in client.items() if k not in CLIENT_VARIABLES}
-    environment["PYFT_SERVER_FD"] = str(server_fd)
     environment["PYFT_DEVICE"] = str(device)
     environment["PYFT_JOB"] = options.job
     environment["PYFT_BACKEND_LIBRARY"] = str(options.native_dir / "libsoftgpu.so")
-    environment["SOFTGPU_DEVICES"] = str(options.devices + options.spares)
+    environment["SOFTGPU_DEVICES"] = str(gpus)
+    if gpu != device:
+        order = visible_devices(device, gpu, gpus)
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(g) for g in order)
+    if options.protect != "none":
+        # Longer than any recovery, and than an operator takes to bring a GPU.
+        environment.setdefault("FLEXCCL_REPAIR_MS", "86400000")
     return environment
+
+
+def visible_devices(device: int, gpu: int, gpus: int) -> list[int]:
+    """Return which GPU stands behind each device number of a server."""
+    order = list(range(gpus))
+    order[device], order[gpu] = order[gpu], order[device]
+    return order
 
 
 def link_for_triton(options: JobOptions) -> None:

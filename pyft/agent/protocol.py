@@ -134,3 +134,21 @@ def pack_refusal(error: int, text: str) -> bytes:
     """Return an AttachReply that refuses the request."""
     sentence = text.encode(errors="replace")[: TEXT_BYTES - 1]
     return REPLY.pack(ATTACH_MAGIC, ATTACH_VERSION, error, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, sentence)
+
+
+def pack_message(kind: int, a: int, b: int, c: int, payload: bytes) -> bytes:
+    """Return a ServerMessage with its payload."""
+    if len(payload) > MAX_MESSAGE_PAYLOAD:
+        raise ValueError(f"the payload of a message has [{len(payload)}] bytes")
+    return MESSAGE.pack(MESSAGE_MAGIC, kind, a, b, c, len(payload), 0) + payload
+
+
+def unpack_message(data: bytes) -> tuple[int, int, int, int, bytes]:
+    """Return kind, a, b, c and payload of a ServerMessage; raise ValueError at a damaged one."""
+    if len(data) < MESSAGE.size:
+        raise ValueError(f"a server's message has only [{len(data)}] bytes")
+    magic, kind, a, b, c, size, _ = MESSAGE.unpack_from(data)
+    payload = data[MESSAGE.size :]
+    if magic != MESSAGE_MAGIC or size != len(payload):
+        raise ValueError(f"a server's message of [{len(data)}] bytes is damaged")
+    return kind, a, b, c, payload

@@ -8,7 +8,7 @@ import typer
 
 import pyft
 from pyft.agent import messages
-from pyft.cli import coverage, doctor, env, run, status, trace
+from pyft.cli import coverage, doctor, env, orders, run, status, trace
 from pyft.errors import PyftError
 
 app = typer.Typer(
@@ -20,6 +20,10 @@ app = typer.Typer(
 )
 # Everything behind the first word that is not an option belongs to the user's command.
 app.command(name="run", context_settings={"allow_interspersed_args": False})(run.run)
+app.command(name="replace")(orders.replace)
+app.command(name="drain")(orders.drain)
+app.command(name="spare")(orders.spare)
+app.command(name="inject")(orders.inject)
 app.command(name="trace")(trace.trace)
 app.command(name="status")(status.status)
 app.command(name="coverage")(coverage.coverage)

@@ -13,8 +13,27 @@ import typer
 from pyft import _native, config
 from pyft.agent import job_folder, messages
 from pyft.agent.launcher import Launcher
-from pyft.agent.options import JobOptions, parse_gpus
+from pyft.agent.options import DEFAULT_PROTECT, JobOptions, parse_gpus
 from pyft.errors import UsageError
+from pyft.recovery.inject import KINDS, parse
+
+
+class Protect(str, enum.Enum):
+    """What is kept outside the GPU, so that a fault can be repaired."""
+
+    capture = "capture"
+    jit = "jit"
+    none = "none"
+
+
+_DEFAULT_PROTECT = Protect(DEFAULT_PROTECT)
+
+
+class OnNoSpare(str, enum.Enum):
+    """What happens when a GPU is lost and there is no other one."""
+
+    wait = "wait"
+    fail = "fail"
 
 
 class Unsupported(str, enum.Enum):
@@ -37,6 +56,25 @@ def run(
     spares: Annotated[
         int, typer.Option(min=0, help="Further GPUs the command does not see, for replacements.")
     ] = 0,
+    protect: Annotated[
+        Protect,
+        typer.Option(help="capture: faults are repaired; none: they are the command's errors."),
+    ] = _DEFAULT_PROTECT,
+    on_no_spare: Annotated[
+        OnNoSpare,
+        typer.Option(help="A GPU is lost and no spare is left: wait for one, or fail."),
+    ] = OnNoSpare.wait,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND,rank=R[,step=S][,call=C]",
+            help=f"Let a fault happen, for tests: {', '.join(KINDS)}. Repeatable.",
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Port of /metrics on 127.0.0.1; 0: none."),
+    ] = 0,
     unsupported: Annotated[
         Unsupported,
         typer.Option(help="A call pyft does not support: name it and go on, or stop the process."),
@@ -51,6 +89,8 @@ def run(
     """Run a command with its CUDA calls going to pyft's GPUs; exit as the command does."""
     for sentence in config.warnings():
         messages.say(sentence)
+    injected = tuple(str(parse(text)) for text in inject or ())
+    _check_protection(protect, direct, injected)
     job = job_folder.new_job_name()
     options = JobOptions(
         job=job,
@@ -60,6 +100,10 @@ def run(
         direct=direct,
         spares=spares,
         strict=unsupported is Unsupported.error,
+        protect="none" if direct else protect.value,
+        on_no_spare=on_no_spare.value,
+        inject=injected,
+        metrics_port=metrics_port,
         command=tuple(command),
     )
     options.check_native_files()
@@ -76,6 +120,16 @@ def run(
         except OSError as error:  # the command has run: its exit code counts
             messages.say(f"--report [{report}] cannot be written: {error.strerror}")
     messages.flush_and_exit(code)
+
+
+def _check_protection(protect: Protect, direct: bool, inject: tuple[str, ...]) -> None:
+    if protect is Protect.jit:
+        raise UsageError(
+            "--protect jit is not there: without captures an update that a fault interrupts can "
+            "be repaired only if all ranks wait for each other twice a step; say --protect capture"
+        )
+    if direct and inject:
+        raise UsageError("--inject needs servers: leave --direct away, or set SOFTGPU_FAULT")
 
 
 def _check_report(report: Path) -> None:

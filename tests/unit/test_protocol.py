@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from pyft.agent import member, protocol
+from pyft.agent import member, page, protocol
 from pyft.errors import AttachError
+from pyft.recovery import classify, events
 
 ROOT = Path(__file__).resolve().parents[2]
+ENUMS = {
+    page.Phase: "Phase",
+    page.Protect: "Protect",
+    events.Mode: "ReplayMode",
+    events.Message: "MessageKind",
+}
 PROGRAM = r"""
 #include <cstddef>
 #include <cstdio>
 #include "ring/attach.h"
 #include "ring/layout.h"
+#include "ring/store_layout.h"
 using namespace pyft::ring;
 #define SHOW(name, value) std::printf("%s %llu\n", name, (unsigned long long)(value))
 int main() {
@@ -53,6 +62,13 @@ int main() {
   SHOW("word_waiters", offsetof(CompletionWord, waiters));
   SHOW("counters_offset", kCallCountersOffset);
   SHOW("counters", kCallCounters);
+  SHOW("fault_text", offsetof(ControlPage, fault_text));
+  SHOW("fault_text_bytes", sizeof(ControlPage::fault_text));
+  SHOW("phase_ns_bytes", sizeof(ControlPage::phase_ns));
+  SHOW("exit.fault", kFaultExit);
+  SHOW("exit.unrecoverable", kUnrecoverableExit);
+  SHOW("exit.diverged", kDivergedExit);
+  @ENUMS@
   @LOG_FIELDS@
 }
 """
@@ -62,8 +78,16 @@ int main() {
 def header(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     folder = tmp_path_factory.mktemp("protocol")
     shows = [f'SHOW("log.{name}", offsetof(LogHeader, {name}));' for name in protocol.LOG_FIELDS]
+    shows += [f'SHOW("control.{n}", offsetof(ControlPage, {n}));' for n in page.FIELDS]
+    shows += [f'SHOW("store.{n}", offsetof(StoreHeader, {n}));' for n in page.STORE_FIELDS]
+    enums = [
+        f'SHOW("{ours.__name__}.{value.name}", {theirs}::k{value.name.title().replace("_", "")});'
+        for ours, theirs in ENUMS.items()
+        for value in ours
+    ]
     source = folder / "show.cc"
-    source.write_text(PROGRAM.replace("@LOG_FIELDS@", "\n  ".join(shows)))
+    text = PROGRAM.replace("@LOG_FIELDS@", "\n  ".join(shows))
+    source.write_text(text.replace("@ENUMS@", "\n  ".join(enums)))
     compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
     flags = ["-std=c++20", "-Wno-invalid-offsetof", f"-I{ROOT / 'proxy'}"]
     flags.append(f"-I{ROOT / 'proxy' / 'include'}")
@@ -109,6 +133,31 @@ def test_shared_memory_matches_the_header(header: dict[str, int]) -> None:
         assert header[f"log.{name}"] == offset, name
     for status in protocol.ChannelStatus:
         assert header[status.name] == status
+
+
+def test_recovery_part_matches_the_header(header: dict[str, int]) -> None:
+    for name, (offset, form) in page.FIELDS.items():
+        assert header[f"control.{name}"] == offset, name
+        assert form == "<8Q" or struct.calcsize(form) in (4, 8)
+    for name, offset in page.STORE_FIELDS.items():
+        assert header[f"store.{name}"] == offset, name
+    for ours in ENUMS:
+        for value in ours:
+            assert header[f"{ours.__name__}.{value.name}"] == value
+    assert header["fault_text"] == page.FAULT_TEXT
+    assert header["fault_text_bytes"] == page.FAULT_TEXT_BYTES
+    assert header["phase_ns_bytes"] == struct.calcsize(page.FIELDS["phase_ns"][1])
+    assert header["exit.fault"] == classify.FAULT_EXIT
+    assert header["exit.unrecoverable"] == classify.UNRECOVERABLE_EXIT
+    assert header["exit.diverged"] == classify.DIVERGED_EXIT
+
+
+def test_messages_of_servers() -> None:
+    data = protocol.pack_message(2, 1 << 63, 3, (1 << 64) - 1, b"payload")
+    assert protocol.unpack_message(data) == (2, 1 << 63, 3, (1 << 64) - 1, b"payload")
+    for damaged in (b"", data[:39], data[:-1], b"x" + data[1:], data + b"x"):
+        with pytest.raises(ValueError, match="server's message"):
+            protocol.unpack_message(damaged)
 
 
 def request(environment: bytes = b"A=1\0B=x=y\0", **changes: int) -> bytes:

@@ -21,7 +21,7 @@ import os, socket
 assert "LD_PRELOAD" not in os.environ and os.environ["PYFT_DEVICE"] == "0"
 agent = socket.socket(fileno=int(os.environ["PYFT_SERVER_FD"]))
 message, fds, _, _ = socket.recv_fds(agent, 4096, 4)
-assert len(message) == 320 and len(fds) == 4
+assert len(message) == 328 and len(fds) == 4
 try:
     os.pwrite(fds[0], b"x", 0)
     raise SystemExit("the server can write to the log")
@@ -34,7 +34,7 @@ import os, socket, struct, time
 agent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 agent.connect("\\0" + os.environ["PYFT_AGENT"])
 env = b"".join(k.encode() + b"=" + v.encode() + b"\\0" for k, v in os.environ.items())
-agent.send(struct.pack("<6I", 0x41544650, 1, os.getpid(), DEVICE, len(env), 0) + env)
+agent.send(struct.pack("<6I", 0x41544650, 2, os.getpid(), DEVICE, len(env), 0) + env)
 message, fds, _, _ = socket.recv_fds(agent, 4096, 4)
 print("error", struct.unpack_from("<i", message, 8)[0], "fds", len(fds), flush=True)
 while True:

@@ -1,0 +1,133 @@
+"""The recovery part of a channel's control page and the figures of its store.
+
+tests/unit/test_protocol.py compares the offsets with proxy/ring/layout.h and store_layout.h.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import struct
+import time
+from dataclasses import dataclass
+
+from pyft.agent.protocol import CONTROL_DISPATCHING_SEQ, CONTROL_HEARTBEAT_NS
+
+FAULT_TEXT = 560
+FAULT_TEXT_BYTES = 192
+# name -> offset and format.
+FIELDS = {
+    "epoch": (24, "<I"),
+    "consumed": (320, "<Q"),
+    "heartbeat_ns": (CONTROL_HEARTBEAT_NS, "<Q"),
+    "dispatching_seq": (CONTROL_DISPATCHING_SEQ, "<Q"),
+    "protect": (512, "<I"),
+    "captured_cut": (520, "<Q"),
+    "decided_cut": (528, "<Q"),
+    "fault_kind": (540, "<I"),
+    "fault_code": (544, "<i"),
+    "fault_seq": (552, "<Q"),
+    "phase": (768, "<I"),
+    "replay_mode": (772, "<I"),
+    "phase_ns": (776, "<8Q"),
+    "restored_bytes": (840, "<Q"),
+    "restored_blocks": (848, "<Q"),
+    "replayed_entries": (856, "<Q"),
+    "compared": (864, "<Q"),
+    "differed": (872, "<Q"),
+    "differed_seq": (880, "<Q"),
+    "unprotected": (888, "<Q"),
+}
+STORE_FIELDS = {
+    "captures": 192,
+    "cancelled": 256,
+    "live_blocks": 264,
+    "live_bytes": 272,
+    "hashed_bytes": 280,
+    "copied_bytes": 288,
+    "join_ns": 296,
+    "hash_ns": 304,
+    "copy_ns": 312,
+}
+_PAGE = 4096
+
+
+class Phase(enum.IntEnum):
+    """Mirror of pyft::ring::Phase."""
+
+    LIVE = 0
+    STARTING = 1
+    OBJECTS = 2
+    RESTORE = 3
+    COMMUNICATORS = 4
+    REPLAY = 5
+
+
+class Protect(enum.IntEnum):
+    """Mirror of pyft::ring::Protect."""
+
+    NONE = 0
+    CAPTURE = 1
+
+
+@dataclass(frozen=True)
+class ControlState:
+    """One look at the control page."""
+
+    epoch: int
+    consumed: int
+    heartbeat_ns: int
+    dispatching_seq: int
+    protect: int
+    captured_cut: int
+    decided_cut: int
+    fault_kind: int
+    fault_code: int
+    fault_seq: int
+    fault_text: str
+    phase: int
+    replay_mode: int
+    phase_ns: tuple[int, ...]
+    restored_bytes: int
+    restored_blocks: int
+    replayed_entries: int
+    compared: int
+    differed: int
+    differed_seq: int
+    unprotected: int
+
+
+def read(control_fd: int) -> ControlState:
+    """Return what the control page says now."""
+    page = os.pread(control_fd, _PAGE, 0)
+    found = {}
+    for name, (offset, form) in FIELDS.items():
+        values = struct.unpack_from(form, page, offset)
+        found[name] = values if len(values) > 1 else values[0]
+    text = page[FAULT_TEXT : FAULT_TEXT + FAULT_TEXT_BYTES].partition(b"\0")[0]
+    return ControlState(**found, fault_text=text.decode(errors="replace"))
+
+
+def write(control_fd: int, **values: int) -> None:
+    """Set fields that belong to the agent, or of which no server that could write them is left."""
+    for name, value in values.items():
+        offset, form = FIELDS[name]
+        os.pwrite(control_fd, struct.pack(form, value), offset)
+
+
+def prepare_for_next_server(control_fd: int, epoch: int, mode: int) -> None:
+    """Reset what the next server reports; the one before is dead."""
+    os.pwrite(control_fd, bytes(FAULT_TEXT_BYTES), FAULT_TEXT)
+    os.pwrite(control_fd, bytes(64), FIELDS["phase_ns"][0])
+    counters = ("restored_bytes", "restored_blocks", "replayed_entries", "compared", "differed")
+    write(control_fd, **dict.fromkeys(counters, 0), differed_seq=0)
+    write(control_fd, fault_kind=0, fault_code=0, fault_seq=0, heartbeat_ns=time.monotonic_ns())
+    write(control_fd, phase=Phase.STARTING, replay_mode=mode, epoch=epoch)
+
+
+def store_figures(store_fd: int) -> dict[str, int]:
+    """Return the figures of a store; nothing without one."""
+    if store_fd < 0:
+        return {}
+    page = os.pread(store_fd, _PAGE, 0)
+    return {name: struct.unpack_from("<Q", page, at)[0] for name, at in STORE_FIELDS.items()}

@@ -1,0 +1,288 @@
+"""Starts, watches and replaces the servers of a job, as pyft.recovery.plan decides."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pyft import config
+from pyft.agent import messages, nvml, page
+from pyft.agent.incidents import Incidents
+from pyft.agent.member import Member
+from pyft.agent.options import MAX_DEVICES, JobOptions, server_environment
+from pyft.agent.protocol import ChannelStatus
+from pyft.agent.server import Server
+from pyft.agent.watch import Watch
+from pyft.errors import AttachError
+from pyft.recovery import classify, events, inject
+from pyft.recovery.gpus import Gpus
+from pyft.recovery.plan import Plan
+
+# How long a Timer runs, by its first word (docs/deadlines.md).
+TIMERS_S = {"fence": 10.0, "repair": 30.0}
+
+
+class Loop(Protocol):
+    """What the agent's event loop offers."""
+
+    def watch(self, source: Any, action: Callable[[], Any]) -> None:
+        """Call `action` whenever `source` can be read."""
+
+    def forget(self, source: Any) -> None:
+        """Stop that; unknown sources are no error."""
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Call `action` once, later."""
+
+
+class Servers:
+    """All servers of a job. Single-threaded: callbacks run from the agent's loop."""
+
+    def __init__(self, options: JobOptions, loop: Loop, changed: Callable[[], None]) -> None:
+        self._options = options
+        self._loop = loop
+        self._changed = changed  # meta.json is out of date
+        self.members: dict[int, Member] = {}
+        self.gpus = Gpus(options.devices, options.spares)
+        protect = options.protect != "none"
+        self.plan = Plan(self.gpus, protect, options.on_no_spare == "wait")
+        self.incidents = Incidents()
+        self.injections = [inject.parse(text) for text in options.inject]
+        self._watch = Watch(self)
+        real = options.backend != "soft"
+        self._nvml = nvml.load(options.devices + options.spares) if real else None
+        self._ending = False
+        for injection in self.injections:
+            if not injection.has_place:
+                self._watch.inject_when_serving(injection)
+
+    # ---- members ------------------------------------------------------------------------------
+
+    def attach(self, member: Member) -> None:
+        """Start the first server of a client; raise AttachError when that is impossible."""
+        self.members[member.id] = member
+        channel = member.channel
+        event = events.Attached(member.id, channel.rank, channel.device)
+        for action in self.plan.handle(event):
+            if isinstance(action, events.Refuse):
+                del self.members[member.id]
+                raise AttachError(action.text, 19)
+            try:
+                self._start(action)
+            except OSError as error:
+                del self.members[member.id]
+                self.plan.handle(events.ClientGone(member.id))
+                code = error.errno or 5
+                raise AttachError(f"the server cannot be started: {error}", code) from None
+        if len(self.members) == 1:
+            self._watch.begin(self._loop)
+
+    def client_gone(self, member: Member) -> None:
+        """Nobody needs the server of this member any more: its death will be no fault."""
+        self.incidents.client_gone(member.id)
+        self._perform(self.plan.handle(events.ClientGone(member.id)))
+
+    def end_server(self, member: Member) -> None:
+        """Ask a server to end."""
+        if member.server and not member.server.asked_to_end:
+            self._loop.forget(member.server.socket)
+            member.ask_server_to_end()
+
+    def end(self) -> None:
+        """The job ends: whatever dies from now on is no fault."""
+        self._ending = True
+        for member in self.members.values():
+            if not member.client_gone:
+                self.plan.handle(events.ClientGone(member.id))
+            self.incidents.client_gone(member.id)
+
+    def exited(self, member: Member) -> None:
+        """Take note of a death that wait() has confirmed."""
+        server = member.server
+        assert server is not None
+        assert server.status is not None
+        while self._read(member, server):  # what it said before it died
+            pass
+        self._loop.forget(server.socket)
+        rank = self.plan.ranks.get(member.id)
+        if self._ending or rank is None or member.client_gone or member.said_goodbye():
+            return
+        fault = self._fault_of(member, server)
+        self.incidents.died(member, rank, fault)
+        self._perform(self.plan.handle(events.Exited(member.id, server.epoch, fault)))
+
+    def _fault_of(self, member: Member, server: Server) -> classify.Fault:
+        last = page.read(member.channel.control_fd)
+        fault = classify.of_exit(
+            server.status or 0,
+            last.fault_kind,
+            last.fault_code,
+            last.fault_text,
+            last.fault_seq or last.dispatching_seq,
+            last.captured_cut,
+        )
+        return classify.worse(fault, self._nvml.look(server.gpu) if self._nvml else None)
+
+    def ask_nvml(self) -> None:
+        """End the servers on GPUs about which the driver has reported something."""
+        for gpu, fault in self._nvml.xids() if self._nvml else []:
+            for member in self.members.values():
+                if member.server and member.server_alive and member.server.gpu == gpu:
+                    self.event(events.Suspected(member.id, member.server.epoch, fault))
+
+    def event(self, event: events.Event) -> list[str]:
+        """Take an order or a suspicion; return why an order is refused."""
+        actions = self.plan.handle(event)
+        self._perform(actions)
+        return [action.text for action in actions if isinstance(action, events.Refuse)]
+
+    # ---- actions ------------------------------------------------------------------------------
+
+    def _perform(self, actions: list[events.Action]) -> None:
+        for action in actions:
+            if isinstance(action, events.Timer):
+                due = events.Due(action.what)
+                self._loop.after(TIMERS_S[str(action.what[0])], lambda due=due: self.event(due))
+            elif not isinstance(action, events.Refuse):
+                member = self.members[action.id]
+                if isinstance(action, events.Start):
+                    self._replace(member, action)
+                elif isinstance(action, events.Kill):
+                    rank = self.plan.ranks[action.id]
+                    self.incidents.suspected(member, rank)
+                    member.kill_server()
+                elif isinstance(action, events.Send):
+                    self._send(member, action)
+                elif isinstance(action, events.Wait):
+                    member.channel.set_status(ChannelStatus.RECOVERING, action.text)
+                elif isinstance(action, events.GiveUp):
+                    self._give_up(member, action.text)
+                elif isinstance(action, events.Live):
+                    self.incidents.live(member)
+                    self._say_recovered(member)
+                    self._changed()
+
+    def _start(self, action: events.Start) -> None:
+        member = self.members[action.id]
+        channel = member.channel
+        channel.epoch = action.epoch
+        member.servers += 1
+        if member.servers == 1:
+            page.write(channel.control_fd, epoch=action.epoch)
+        else:
+            page.prepare_for_next_server(channel.control_fd, action.epoch, action.mode)
+        known = max(self.gpus.known) + 1
+        environment = server_environment(
+            self._options, member.environment, channel.device, action.gpu, known
+        )
+        if member.servers > 1:
+            for name in inject.ONCE:
+                environment.pop(name, None)
+        environment |= inject.lost_gpus(channel.device, action.gpu, self.gpus.lost)
+        environment |= inject.server_variables(
+            self.injections, channel.rank, member.servers, channel.device
+        )
+        program = self._options.native_dir / "pyft-server"
+        member.server = server = Server.spawn(program, environment, action.epoch, action.gpu)
+        self._loop.watch(server.socket, lambda: self._read(member, server))
+        server.introduce(channel)
+
+    def _replace(self, member: Member, action: events.Start) -> None:
+        rank = self.plan.ranks[action.id]
+        self.incidents.started(member, rank)
+        try:
+            self._start(action)
+        except OSError as error:
+            evidence = f"the server cannot be started: {error}"
+            fault = classify.Fault(classify.row_of("exit", 70), evidence)
+            self._loop.after(0.1, lambda: self._not_started(member, action.epoch, fault))
+        self._changed()
+
+    def _not_started(self, member: Member, epoch: int, fault: classify.Fault) -> None:
+        self.incidents.died(member, self.plan.ranks[member.id], fault)
+        self.event(events.Exited(member.id, epoch, fault))
+
+    def _send(self, member: Member, action: events.Send) -> None:
+        server = member.server
+        if server and server.alive and server.epoch == action.epoch:
+            server.send(action)  # who does not take it is dead, or late: both are noticed
+
+    def _give_up(self, member: Member, why: str) -> None:
+        member.given_up = why
+        sentence = member.death_sentence()
+        if self.plan.protect:
+            sentence = f"{sentence}; it is not replaced: {why}"
+        member.channel.set_status(ChannelStatus.SERVER_DEAD, sentence)
+        self.incidents.given_up(member, why)
+        messages.say(sentence)
+
+    def _say_recovered(self, member: Member) -> None:
+        done = self.incidents.last(member.id)
+        if done:
+            milliseconds = (done.ended - done.noticed) * 1e3
+            messages.say(
+                f"rank [{done.rank}] goes on after [{milliseconds:.0f} ms] on GPU [{done.gpu_to}] "
+                f"(fault [{done.fault}], epoch [{done.epoch_to}], "
+                f"[{done.replayed_entries}] entries replayed, {done.verdict})"
+            )
+
+    # ---- messages of servers ------------------------------------------------------------------
+
+    def _read(self, member: Member, server: Server) -> bool:
+        """Take one message; say whether there may be another one."""
+        try:
+            event = server.receive(member.id)
+        except (OSError, ConnectionError):
+            self._loop.forget(server.socket)  # its end is reported by wait()
+            return False
+        except ValueError as error:
+            messages.say(f"{error}, from the server [pid {server.pid}] of {member.who}")
+            return True
+        if event is None:
+            return False
+        self._perform(self.plan.handle(event))
+        return True
+
+    # ---- orders of operators ------------------------------------------------------------------
+
+    def inject(self, injection: inject.Injection) -> str:
+        """Let a fault happen now, or at its place; return why that is impossible."""
+        found = [m for m in self.members.values() if m.channel.rank == injection.rank]
+        alive = [m for m in found if m.server_alive and not m.client_gone]
+        if not alive:
+            return f"rank [{injection.rank}] has no server"
+        member = alive[0]
+        assert member.server is not None
+        messages.say(f"injects fault [{injection}]")
+        self.incidents.injected(member)
+        if injection.kind == "server-kill" and not injection.has_place:
+            member.kill_server()
+            return ""
+        words = injection.words(member.channel.device)
+        payload = f"{injection.place()};{words}" if injection.has_place else words
+        order = events.Send(
+            member.id, member.server.epoch, events.Message.INJECT, payload=payload.encode()
+        )
+        return "" if member.server.send(order) else f"rank [{injection.rank}] does not listen"
+
+    def cannot_add(self, gpu: int) -> str:
+        """Return why a GPU cannot become a spare."""
+        if not 0 <= gpu < MAX_DEVICES:
+            return f"GPU [{gpu}] does not exist: a node has {MAX_DEVICES} soft GPUs"
+        return f"GPU [{gpu}] is in use already" if self.gpus.usable(gpu) else ""
+
+    def report(self) -> dict[str, Any]:
+        """Return the faults so far."""
+        return self.incidents.summary()
+
+    def heartbeat_timeout(self, member: Member) -> float:
+        """Return after how many seconds of silence a server counts as dead."""
+        with contextlib.suppress(Exception):
+            return float(config.get("PYFT_HEARTBEAT_TIMEOUT_S", member.environment))
+        return 30.0
+
+    def hang_timeout(self) -> float:
+        """Return after how many seconds a started entry counts as stuck."""
+        return float(config.get("PYFT_HANG_S", os.environ))

@@ -1,0 +1,1 @@
+"""Decisions of recovery, without input or output: pyft/agent/recovery.py acts on them."""

@@ -1,0 +1,84 @@
+"""How often what has failed where, and so: how to replay, and when to stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyft.recovery.classify import Blame, Fault
+from pyft.recovery.events import Mode
+
+# An error of a kernel is noticed late: so many entries further on it is still the same place.
+NOTICED_WITHIN = 4096
+ATTEMPTS = 8  # servers of a rank in a row that never came to life
+CRASHES = 4  # of a server at one place
+REPEATS = 16  # of anything at one place
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the next server replays; `leave`: on another GPU if there is one."""
+
+    mode: Mode = Mode.NORMAL
+    leave: bool = False
+    give_up: str = ""
+
+
+@dataclass
+class Place:
+    """Where a class of faults was seen last, and how often there."""
+
+    cut: int
+    seq: int
+    times: int = 1
+
+    def is_here(self, fault: Fault) -> bool:
+        """Say whether a fault has come back: no new recovery point, not further on."""
+        return fault.cut == self.cut and fault.seq <= self.seq + NOTICED_WITHIN
+
+
+@dataclass
+class History:
+    """The faults of one rank since its last recovery point."""
+
+    places: dict[str, Place] = field(default_factory=dict)
+    attempts: int = 0  # since a server of this rank was alive
+
+    def lived(self) -> None:
+        """Note that a recovery has succeeded."""
+        self.attempts = 0
+
+    def judge(self, fault: Fault) -> Verdict:
+        """Note a fault and say how to go on."""
+        times = self._count(fault)
+        self.attempts += 1
+        if self.attempts > ATTEMPTS:
+            return Verdict(
+                give_up=f"[{ATTEMPTS}] replacements in a row have failed, the last one by "
+                f"[{fault.name}]: {fault.evidence}"
+            )
+        if times > REPEATS:
+            return Verdict(give_up=self._repeated(fault, times))
+        if fault.row.blame is Blame.NOBODY or times == 1:
+            return Verdict()
+        if times == 2:
+            return Verdict(Mode.SERIAL, leave=True)
+        if fault.row.blame is Blame.PROGRAM:
+            return Verdict(Mode.DELIVER)
+        if times < CRASHES:
+            return Verdict(Mode.SERIAL, leave=True)
+        return Verdict(give_up=self._repeated(fault, times))
+
+    def _repeated(self, fault: Fault, times: int) -> str:
+        return (
+            f"the same fault [{fault.name}] has come [{times}] times at the same place, "
+            f"entry [{fault.seq}]: {fault.evidence}"
+        )
+
+    def _count(self, fault: Fault) -> int:
+        place = self.places.get(fault.name)
+        if place and place.is_here(fault):
+            place.times += 1
+            place.seq = max(place.seq, fault.seq)
+        else:
+            place = self.places[fault.name] = Place(fault.cut, fault.seq)
+        return place.times

@@ -1,0 +1,160 @@
+"""What a sign of trouble means, and what is done about it: one table.
+
+docs/recovery.md shows it (`python -m pyft.recovery.classify`); a test compares the two.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal
+from dataclasses import dataclass
+
+FAULT_EXIT = 75
+UNRECOVERABLE_EXIT = 76
+DIVERGED_EXIT = 77
+KIND_DEVICE, KIND_UNRECOVERABLE, KIND_DIVERGED = 1, 2, 3
+
+
+class Do(enum.Enum):
+    """What a class of faults asks for."""
+
+    SAME = "new server, same GPU"
+    OTHER = "new server, another GPU; this one is not used again"
+    GIVE_UP = "the client's calls return an error"
+    WAIT = "nothing"
+
+
+class Blame(enum.Enum):
+    """What the same fault at the same place, again, tells."""
+
+    NOBODY = ""  # chance: only the number of attempts is limited
+    SERVER = "again: entry by entry, on a spare; again: the error is the client's"
+    PROGRAM = "again: entry by entry, on a spare; again: the program gets its own error"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One class of faults. `signs` are what the evidence says, by source."""
+
+    name: str
+    do: Do
+    blame: Blame
+    source: str  # exit, signal, api, xid, nvml, agent
+    signs: tuple[int | str, ...]
+    meaning: str
+
+
+TABLE = (
+    Row("server-killed", Do.SAME, Blame.NOBODY, "signal", ("SIGKILL", "SIGTERM"),
+        "somebody, or the kernel for want of memory, ended the server"),
+    Row("server-crash", Do.SAME, Blame.SERVER, "signal", ("any other",),
+        "the server or the driver library in it failed"),
+    Row("server-crash", Do.SAME, Blame.SERVER, "exit", ("any other",),
+        "the server ended without a reason that it knows"),
+    Row("server-start", Do.SAME, Blame.SERVER, "exit", (70, 71),
+        "the server could not use its memory or its device"),
+    Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "exit", (72,),
+        "the client has written what no client writes: a replay would meet it again"),
+    Row("unrecoverable", Do.GIVE_UP, Blame.NOBODY, "exit", (UNRECOVERABLE_EXIT,),
+        "the store lacks something that the recovery point needs"),
+    Row("diverged", Do.GIVE_UP, Blame.NOBODY, "exit", (DIVERGED_EXIT,),
+        "the replay contradicts what the program has been told"),
+    Row("context-lost", Do.SAME, Blame.PROGRAM, "api",
+        (700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719, 720),
+        "a kernel failed: the context is gone, the GPU is not"),
+    Row("memory-contained", Do.SAME, Blame.NOBODY, "api", (226,),
+        "a memory error that took only this context with it"),
+    Row("link-error", Do.SAME, Blame.NOBODY, "api", (220,),
+        "an error on the way to another GPU"),
+    Row("memory-uncontained", Do.OTHER, Blame.NOBODY, "api", (214,),
+        "a memory error of the whole GPU: it needs a reset"),
+    Row("gpu-lost", Do.OTHER, Blame.NOBODY, "api", (46, 100, 101, 802, 999),
+        "the GPU does not answer, or is not there"),
+    Row("context-lost", Do.SAME, Blame.PROGRAM, "api", ("any other",),
+        "an error after which every call of the context fails"),
+    Row("silent", Do.SAME, Blame.SERVER, "agent", ("heartbeat",),
+        "no sign of life for PYFT_HEARTBEAT_TIMEOUT_S, neither heartbeat nor progress"),
+    Row("hang", Do.SAME, Blame.PROGRAM, "agent", ("stuck",),
+        "an entry was started, waits for nobody, and is not finished after PYFT_HANG_S"),
+    Row("communicator", Do.SAME, Blame.NOBODY, "agent", ("communicator",),
+        "connections of a rank broke, or it did not take part in a repair in time"),
+    Row("overdue", Do.SAME, Blame.NOBODY, "agent", ("overdue",),
+        "a recovery made no progress in time"),
+    Row("ordered", Do.SAME, Blame.NOBODY, "agent", ("replace", "drain"),
+        "an operator wants the rank on a new server or elsewhere"),
+    Row("gpu-lost", Do.OTHER, Blame.NOBODY, "agent", ("gpu",),
+        "another rank's server has lost the GPU that both use"),
+    Row("memory-contained", Do.SAME, Blame.NOBODY, "xid", (94,), "contained memory error"),
+    Row("context-lost", Do.SAME, Blame.PROGRAM, "xid", (13, 31, 43, 69),
+        "the program's kernel did something forbidden"),
+    Row("link-error", Do.SAME, Blame.NOBODY, "xid", (74, 121), "NVLink or C2C error"),
+    Row("memory-uncontained", Do.OTHER, Blame.NOBODY, "xid", (48, 64, 95, 140),
+        "uncorrectable memory error, or no rows left to remap"),
+    Row("gpu-lost", Do.OTHER, Blame.NOBODY, "xid", (61, 62, 79, 119, 120, 143, 154),
+        "fell off the bus, its microcontroller stopped, or it needs a reset"),
+    Row("notice", Do.WAIT, Blame.NOBODY, "xid", (45, 63, 68, 92, "any other"),
+        "a consequence or a warning: nothing to repair"),
+    Row("gpu-lost", Do.OTHER, Blame.NOBODY, "nvml", ("GPU_IS_LOST", "RESET_REQUIRED"),
+        "NVML says so when it is asked about the GPU of a dead server"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One sign of trouble at a rank, classified."""
+
+    row: Row
+    evidence: str  # for people: what was seen
+    seq: int = 0  # entry being dispatched
+    cut: int = 0  # last captured cut
+
+    @property
+    def name(self) -> str:
+        """The class."""
+        return self.row.name
+
+
+def row_of(source: str, sign: int | str) -> Row:
+    """Return the row of a sign; `any other` of the source when no row names it."""
+    rows = [row for row in TABLE if row.source == source]
+    named = [row for row in rows if sign in row.signs]
+    return named[0] if named else next(row for row in rows if "any other" in row.signs)
+
+
+def of_exit(
+    status: int, kind: int = 0, code: int = 0, text: str = "", seq: int = 0, cut: int = 0
+) -> Fault:
+    """Classify the death of a server: its wait status and its last words, if it left any."""
+    ended = os.waitstatus_to_exitcode(status)
+    if ended < 0:
+        name = signal.Signals(-ended).name if -ended in list(signal.Signals) else str(-ended)
+        return Fault(row_of("signal", name), f"killed by signal [{-ended} {name}]", seq, cut)
+    evidence = f"exit [{ended}]" + (f", {text}" if text else "")
+    if ended == FAULT_EXIT and kind == KIND_DEVICE:
+        return Fault(row_of("api", code), f"API code [{code}], {evidence}", seq, cut)
+    return Fault(row_of("exit", ended), evidence, seq, cut)
+
+
+def of_agent(sign: str, evidence: str, seq: int = 0, cut: int = 0) -> Fault:
+    """Classify what the agent itself has noticed or was asked to do."""
+    return Fault(row_of("agent", sign), evidence, seq, cut)
+
+
+def worse(first: Fault, second: Fault | None) -> Fault:
+    """Return which of two explanations of one death counts: a lost GPU before all others."""
+    return second if second and second.row.do is Do.OTHER else first
+
+
+def markdown() -> str:
+    """Return the table as docs/recovery.md shows it."""
+    lines = ["| class | sign | meaning | what is done | the same again |", "|---|---|---|---|---|"]
+    for row in TABLE:
+        signs = ", ".join(str(sign) for sign in row.signs)
+        cells = (row.name, f"{row.source}: {signs}", row.meaning, row.do.value, row.blame.value)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

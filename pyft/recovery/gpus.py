@@ -1,0 +1,58 @@
+"""Which physical GPU stands behind which device of the program."""
+
+from __future__ import annotations
+
+
+class Gpus:
+    """`devices` devices on GPUs 0, 1, 2 …, and `spares` further GPUs."""
+
+    def __init__(self, devices: int, spares: int) -> None:
+        self.behind = {device: device for device in range(devices)}  # device -> GPU
+        self.known = set(range(devices + spares))
+        self.lost: dict[int, str] = {}  # GPU -> why it is never used again
+        self.drained: set[int] = set()
+
+    def usable(self, gpu: int) -> bool:
+        """Say whether work may be put on a GPU."""
+        return gpu in self.known and gpu not in self.lost and gpu not in self.drained
+
+    def free(self, in_use: set[int]) -> list[int]:
+        """Return the spares: usable GPUs that no device stands on and no server occupies."""
+        taken = in_use | set(self.behind.values())
+        return [gpu for gpu in sorted(self.known) if self.usable(gpu) and gpu not in taken]
+
+    def place(self, device: int, leave: bool, in_use: set[int]) -> int | None:
+        """Return the GPU for a device: its own one, unless that is unusable or to be left.
+
+        To be left without a spare: the own one again. None: nothing is usable.
+        """
+        own = self.behind[device]
+        if self.usable(own) and not leave:
+            return own
+        spares = self.free(in_use)
+        if spares:
+            self.behind[device] = spares[0]
+            return spares[0]
+        return own if self.usable(own) else None
+
+    def why_not(self, gpu: int, in_use: set[int]) -> str:
+        """Return why a GPU cannot take over a device; nothing if it can."""
+        if gpu not in self.known:
+            return f"GPU [{gpu}] does not exist: there are [{len(self.known)}]"
+        if gpu in self.lost:
+            return f"GPU [{gpu}] is lost: {self.lost[gpu]}"
+        if gpu in self.drained:
+            return f"GPU [{gpu}] is drained"
+        if gpu not in self.free(in_use):
+            return f"GPU [{gpu}] is in use"
+        return ""
+
+    def lose(self, gpu: int, why: str) -> None:
+        """Never use a GPU again, unless an operator says that it is well."""
+        self.lost.setdefault(gpu, why)
+
+    def add(self, gpu: int) -> None:
+        """Take a GPU into use, a new one or one that was lost or drained."""
+        self.known.add(gpu)
+        self.lost.pop(gpu, None)
+        self.drained.discard(gpu)

@@ -1,0 +1,91 @@
+"""Faults on request: `KIND,rank=R[,step=S][,call=C]`, for `pyft run --inject` and `pyft inject`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyft.errors import UsageError
+
+# What the soft GPU or the server is told (softgpu/README.md, "Faults on request").
+WORDS = {
+    "server-kill": "kill",
+    "sticky": "error code=700",
+    "gpu-lost": "lost",
+    "ecc": "ecc",
+    "hang": "hang in=1",
+    "comm-drop": "comm-drop",
+    "slow": "slow factor=10",
+    "bitflip": "flip result=changed",
+}
+KINDS = tuple(WORDS)
+# Faults that the job's environment asks for: of the first server of a rank only.
+ONCE = ("PYFT_FAULT", "FLEXCCL_FAULT", "SOFTGPU_FAULT", "SOFTGPU_CONTROL")
+
+
+@dataclass(frozen=True)
+class Injection:
+    """One fault, which happens once in a job."""
+
+    kind: str
+    rank: int = 0
+    step: int = -1  # after this cut; -1: not asked for
+    call: int = 0  # before this entry after the cut, from 1; 0: not asked for
+    server: int = 1  # of the rank: 1 is the first, 2 the first replacement
+
+    @property
+    def has_place(self) -> bool:
+        """Say whether a place in the program is asked for; otherwise it happens at once."""
+        return self.step >= 0 or self.call > 0
+
+    def place(self) -> str:
+        """Return where, as the server reads it."""
+        return f"cut:{max(self.step, 0)},entry:{max(self.call, 1)}"
+
+    def words(self, device: int) -> str:
+        """Return what, as the soft GPU reads it; its device numbers are the program's."""
+        words = WORDS[self.kind]
+        return words if self.kind in ("server-kill", "comm-drop") else f"{words} device={device}"
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads."""
+        parts = [self.kind, f"rank={self.rank}"]
+        parts += [f"step={self.step}"] if self.step >= 0 else []
+        parts += [f"call={self.call}"] if self.call else []
+        parts += [f"server={self.server}"] if self.server != 1 else []
+        return ",".join(parts)
+
+
+def parse(text: str, rank: int | None = None) -> Injection:
+    """Read one fault; `rank` is for texts that do not name it. Raise UsageError at what is wrong."""
+    kind, *settings = text.split(",")
+    if kind not in WORDS:
+        raise UsageError(f"fault kind [{kind}] does not exist: there are {', '.join(KINDS)}")
+    values = {} if rank is None else {"rank": rank}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name not in ("rank", "step", "call", "server"):
+            raise UsageError(f"[{setting}] in fault [{text}] is not rank=, step=, call= or server=")
+        if not value.isdecimal() or len(value) > 9:
+            raise UsageError(f"[{setting}] in fault [{text}] is no number")
+        values[name] = int(value)
+    if "rank" not in values:
+        raise UsageError(f"fault [{text}] does not say which rank: add rank=R")
+    if values.get("call") == 0 or values.get("server") == 0:
+        raise UsageError(f"fault [{text}]: call= and server= count from 1")
+    return Injection(kind, **values)
+
+
+def server_variables(
+    injections: list[Injection], rank: int, number: int, device: int
+) -> dict[str, str]:
+    """Return what the environment of a rank's n-th server says about faults to come."""
+    mine = [i for i in injections if (i.rank, i.server) == (rank, number) and i.has_place]
+    kills = [i.place() for i in mine if i.kind == "server-kill"]
+    others = [f"{i.place()};{i.words(device)}" for i in mine if i.kind != "server-kill"]
+    variables = {"PYFT_KILL_AT": kills[0]} if kills else {}
+    return variables | ({"PYFT_INJECT_AT": "\n".join(others)} if others else {})
+
+
+def lost_gpus(device: int, gpu: int, lost: dict[int, str]) -> dict[str, str]:
+    """Return the environment in which a lost soft GPU stays lost, for whoever uses it again."""
+    return {"SOFTGPU_FAULT": f"lost device={device}"} if gpu in lost else {}

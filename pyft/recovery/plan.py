@@ -1,0 +1,296 @@
+"""The coordinator: which server is started where, and when, after what.
+
+    RUNNING --death--> (a new epoch) --server started--> RECOVERING --kLive--> RUNNING
+       |                   |     ^                          |
+       +--suspicion--> FENCING --+  <-------- any fault ----+
+                           |
+                     no GPU is left: WAITING, or GIVEN_UP
+
+A new server is started only when the death of the one before is confirmed (A16). Each fault, in
+whatever state, leads to the same place: a new epoch, and recovery from the beginning. The state is a function
+of facts the agent can see; `adopt` makes it anew after the agent itself was replaced (A21).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from pyft.recovery.blame import History, Verdict
+from pyft.recovery.classify import Do, Fault, of_agent
+from pyft.recovery.communicators import Communicators
+from pyft.recovery.events import (
+    Action,
+    AddSpare,
+    Attached,
+    ClientGone,
+    Drain,
+    Due,
+    Event,
+    Exited,
+    GiveUp,
+    Kill,
+    Live,
+    Message,
+    Mode,
+    Received,
+    Refuse,
+    Replace,
+    Start,
+    Suspected,
+    Timer,
+    Wait,
+)
+from pyft.recovery.gpus import Gpus
+
+
+class State(enum.Enum):
+    """Where a rank is."""
+
+    RUNNING = "running"
+    FENCING = "fencing"  # its server is being ended
+    RECOVERING = "recovering"  # a new server restores and replays
+    WAITING = "waiting"  # for a GPU
+    GIVEN_UP = "given up"
+    GONE = "gone"  # the client has ended
+
+
+@dataclass
+class Rank:
+    """One client and device."""
+
+    id: int
+    rank: int
+    device: int
+    gpu: int
+    epoch: int
+    state: State = State.RUNNING
+    mode: Mode = Mode.NORMAL
+    fault: Fault | None = None  # why it is being ended
+    history: History = field(default_factory=History)
+
+    @property
+    def has_server(self) -> bool:
+        """Say whether a server of this epoch may exist."""
+        return self.state in (State.RUNNING, State.FENCING, State.RECOVERING)
+
+
+class Plan:
+    """All ranks of a job. `handle` is a pure function of the state and the event."""
+
+    def __init__(self, gpus: Gpus, protect: bool = True, wait_for_spare: bool = True) -> None:
+        self.gpus = gpus
+        self.protect = protect
+        self.wait_for_spare = wait_for_spare
+        self.epoch = 0
+        self.ranks: dict[int, Rank] = {}
+        self.communicators = Communicators(self._lives)
+
+    def handle(self, event: Event) -> list[Action]:
+        """Return what is to be done."""
+        if isinstance(event, Attached):
+            return self._attach(event)
+        if isinstance(event, Drain):
+            return self._drain(event.gpu)
+        if isinstance(event, AddSpare):
+            self.gpus.add(event.gpu)
+            return self._serve_waiting()
+        if isinstance(event, Due):
+            return self._due(event)
+        rank = self.ranks.get(event.id)
+        if rank is None or rank.state is State.GONE:
+            return []
+        if isinstance(event, ClientGone):
+            rank.state = State.GONE
+            return [*self._died(rank), *self._serve_waiting()]
+        if isinstance(event, Replace):
+            return self._replace(rank, event.gpu)
+        if event.epoch != rank.epoch:
+            return []
+        if isinstance(event, Exited):
+            return self._exited(rank, event.fault)
+        if isinstance(event, Suspected):
+            return self._fence(rank, event.fault)
+        return self._received(rank, event)
+
+    def adopt(self, id: int, rank: int, device: int, gpu: int, epoch: int) -> None:
+        """Take over a rank whose server has died with the agent before; `Exited` comes next."""
+        self.ranks[id] = Rank(id, rank, device, gpu, epoch)
+        self.gpus.behind[device] = gpu
+        self.epoch = max(self.epoch, epoch)
+
+    def in_use(self) -> set[int]:
+        """Return the GPUs on which servers are."""
+        return {rank.gpu for rank in self.ranks.values() if rank.has_server}
+
+    # ---- clients ------------------------------------------------------------------------------
+
+    def _attach(self, event: Attached) -> list[Action]:
+        gpu = self.gpus.place(event.device, leave=False, in_use=self.in_use())
+        if gpu is None:
+            return [Refuse(f"no GPU is left for device [{event.device}]")]
+        self.epoch += 1
+        self.ranks[event.id] = Rank(event.id, event.rank, event.device, gpu, self.epoch)
+        return [Start(event.id, self.epoch, gpu, Mode.NORMAL)]
+
+    # ---- deaths -------------------------------------------------------------------------------
+
+    def _exited(self, rank: Rank, fault: Fault) -> list[Action]:
+        if not rank.has_server:
+            return []
+        if rank.fault and fault.name == "server-killed":
+            fault = rank.fault  # by us, and this is why
+        rank.fault = None
+        rank.state = State.WAITING  # so that nobody takes it for alive, or its GPU for occupied
+        died = self._died(rank)
+        if not self.protect or fault.row.do is Do.GIVE_UP:
+            return [*died, *self._give_up(rank, fault.evidence)]
+        others = self._lose_gpu(rank, fault) if fault.row.do is Do.OTHER else []
+        verdict = rank.history.judge(fault)
+        if verdict.give_up:
+            return [*died, *others, *self._give_up(rank, verdict.give_up)]
+        return [*died, *others, *self._restart(rank, verdict)]
+
+    def _died(self, rank: Rank) -> list[Action]:
+        """Let the others know that a server is dead or soon will be."""
+        actions: list[Action] = []
+        for silent, why in self.communicators.died(rank.id, actions):
+            actions += self._suspect(silent, why)
+        return actions
+
+    def _restart(self, rank: Rank, verdict: Verdict) -> list[Action]:
+        rank.mode = verdict.mode
+        gpu = self.gpus.place(rank.device, verdict.leave, self.in_use())
+        if gpu is not None:
+            rank.gpu = gpu
+            return self._start(rank)
+        why = self.gpus.why_not(rank.gpu, self.in_use())
+        sentence = f"no GPU is left for rank [{rank.rank}]: {why}"
+        if not self.wait_for_spare:
+            return self._give_up(rank, f"{sentence} (--on-no-spare fail)")
+        return [Wait(rank.id, f"{sentence}: waiting for `pyft spare --gpu G`")]
+
+    def _start(self, rank: Rank) -> list[Action]:
+        self.epoch += 1
+        rank.epoch = self.epoch
+        rank.state = State.RECOVERING
+        return [
+            Wait(rank.id, f"rank [{rank.rank}] is moved to a new server on GPU [{rank.gpu}]"),
+            Start(rank.id, rank.epoch, rank.gpu, rank.mode),
+        ]
+
+    def _lose_gpu(self, rank: Rank, fault: Fault) -> list[Action]:
+        self.gpus.lose(rank.gpu, fault.evidence)
+        sharing = [r for r in self.ranks.values() if r is not rank and r.gpu == rank.gpu]
+        actions: list[Action] = []
+        for other in sharing:
+            why = f"GPU [{rank.gpu}] is lost for rank [{rank.rank}]: {fault.evidence}"
+            actions += self._fence(other, of_agent("gpu", why))
+        return actions
+
+    def _give_up(self, rank: Rank, sentence: str) -> list[Action]:
+        rank.state = State.GIVEN_UP
+        return [GiveUp(rank.id, sentence), *self._serve_waiting()]
+
+    def _serve_waiting(self) -> list[Action]:
+        actions: list[Action] = []
+        for rank in self.ranks.values():
+            if rank.state is not State.WAITING:
+                continue
+            gpu = self.gpus.place(rank.device, leave=False, in_use=self.in_use())
+            if gpu is not None:
+                rank.gpu = gpu
+                actions += self._start(rank)
+        return actions
+
+    # ---- suspicions ---------------------------------------------------------------------------
+
+    def _fence(self, rank: Rank, fault: Fault) -> list[Action]:
+        if rank.state not in (State.RUNNING, State.RECOVERING):
+            return []
+        rank.state = State.FENCING
+        rank.fault = fault
+        died = self._died(rank)  # it takes part in nothing from now on
+        timer = Timer(("fence", rank.id, rank.epoch))
+        return [Kill(rank.id, rank.epoch), timer, *died]
+
+    def _suspect(self, server: tuple[int, int], why: str) -> list[Action]:
+        rank = self.ranks.get(server[0])
+        if rank is None or rank.epoch != server[1]:
+            return []
+        return self._fence(rank, of_agent("communicator", why))
+
+    def _due(self, event: Due) -> list[Action]:
+        if event.what[0] == "repair":
+            actions: list[Action] = []
+            for silent, why in self.communicators.due(event.what):
+                actions += self._suspect(silent, why)
+            return actions
+        _, id, epoch = event.what
+        rank = self.ranks.get(int(id))
+        if rank is None or rank.epoch != epoch:
+            return []
+        if event.what[0] == "fence" and rank.state is State.FENCING:
+            self.gpus.lose(rank.gpu, "a server on it cannot be ended, even by SIGKILL")
+            sentence = f"the server of rank [{rank.rank}] cannot be ended, even by SIGKILL"
+            return self._give_up(rank, sentence)
+        return []
+
+    # ---- servers' messages --------------------------------------------------------------------
+
+    def _received(self, rank: Rank, event: Received) -> list[Action]:
+        if rank.state not in (State.RUNNING, State.RECOVERING):
+            return []
+        if event.kind is Message.LIVE:
+            was_recovering = rank.state is State.RECOVERING
+            rank.state = State.RUNNING
+            rank.history.lived()
+            return [Live(rank.id, rank.epoch)] if was_recovering else []
+        if event.kind is Message.SUSPECT:
+            return self._suspected_member(event)
+        actions: list[Action] = []
+        for silent, why in self.communicators.received(event, actions):
+            actions += self._suspect(silent, why)
+        return actions
+
+    def _suspected_member(self, event: Received) -> list[Action]:
+        member = self.communicators.server_of(event.key, event.rank)
+        if member is None:
+            return []
+        return self._suspect(member, f"the links of member [{event.rank}] are broken")
+
+    def _lives(self, id: int, epoch: int) -> bool:
+        rank = self.ranks.get(id)
+        running = rank is not None and rank.state in (State.RUNNING, State.RECOVERING)
+        return running and rank.epoch == epoch
+
+    # ---- operators ----------------------------------------------------------------------------
+
+    def _replace(self, rank: Rank, gpu: int) -> list[Action]:
+        if not self.protect:
+            return [Refuse("the job runs with --protect none: nothing could be restored")]
+        if rank.state is State.GIVEN_UP:
+            return [Refuse(f"rank [{rank.rank}] has been given up")]
+        if gpu >= 0 and gpu != rank.gpu:
+            if why := self.gpus.why_not(gpu, self.in_use()):
+                return [Refuse(why)]
+            self.gpus.behind[rank.device] = gpu
+        if rank.state is State.WAITING:
+            return self._serve_waiting()
+        return self._fence(rank, of_agent("replace", "pyft replace"))
+
+    def _drain(self, gpu: int) -> list[Action]:
+        on_it = [r for r in self.ranks.values() if r.gpu == gpu and r.has_server]
+        if gpu not in self.gpus.known:
+            return [Refuse(self.gpus.why_not(gpu, self.in_use()))]
+        if on_it and not self.protect:
+            return [Refuse("the job runs with --protect none: nothing could be restored")]
+        needed = {device for device, behind in self.gpus.behind.items() if behind == gpu}
+        spares = [g for g in self.gpus.free(self.in_use()) if g != gpu]
+        if on_it and len(spares) < len(needed):
+            return [Refuse(f"GPU [{gpu}] is in use and no spare is left to take over")]
+        self.gpus.drained.add(gpu)
+        actions: list[Action] = []
+        for rank in on_it:
+            actions += self._fence(rank, of_agent("drain", f"pyft drain --gpu {gpu}"))
+        return actions

@@ -1,0 +1,125 @@
+"""What happened to a job: one entry per fault, sums, and both as text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
+
+
+@dataclass
+class Incident:
+    """A fault of one rank and what was done about it. Times are seconds since the job's start."""
+
+    rank: int
+    device: int
+    fault: str  # class
+    evidence: str
+    began: float  # last moment at which all was well for certain
+    noticed: float
+    seq: int = 0
+    cut: int = 0
+    action: str = ""
+    gpu_from: int = -1
+    gpu_to: int = -1
+    epoch_from: int = 0
+    epoch_to: int = 0
+    mode: str = "normal"
+    outcome: str = "under way"  # recovered, given up, failed again, job ended
+    ended: float = 0.0
+    phases_ms: dict[str, float] = field(default_factory=dict)
+    restored_bytes: int = 0
+    restored_blocks: int = 0
+    replayed_entries: int = 0
+    compared: int = 0
+    differed: int = 0
+    differed_seq: int = 0
+    verdict: str = ""  # exact, equivalent, diverged
+
+    def finish(self, outcome: str, now: float) -> None:
+        """Close the entry."""
+        self.outcome, self.ended = outcome, now
+
+
+def phases_of(
+    began: float, noticed: float, fenced: float, live: float, phase_ns: tuple[int, ...]
+) -> dict[str, float]:
+    """Return the length of each phase in ms. Times are in seconds, as those of the server in ns."""
+    _, _, objects, _, communicators, replay, *_ = (ns / 1e9 for ns in phase_ns)
+    replayed = phase_ns[0] / 1e9 or live
+    marks = [began, noticed, fenced, objects, communicators, replay, replayed, live]
+    for index in range(len(marks) - 2, -1, -1):  # a phase that a server left out takes no time
+        marks[index] = min(marks[index] or marks[index + 1], marks[index + 1])
+    lengths = [(after - before) * 1e3 for before, after in zip(marks, marks[1:], strict=False)]
+    return dict(zip(PHASES, (round(ms, 3) for ms in lengths), strict=True))
+
+
+def verdict(compared: int, differed: int) -> str:
+    """Return in one word how a replay compared with what had been handed out."""
+    return "equivalent" if differed else "exact"
+
+
+def lost_seconds(incidents: list[Incident], now: float) -> float:
+    """Return the time during which at least one rank was not working."""
+    spans = sorted((i.began, i.ended or now) for i in incidents)
+    lost, end = 0.0, 0.0
+    for start, stop in spans:
+        lost += max(0.0, stop - max(start, end))
+        end = max(end, stop)
+    return lost
+
+
+def summary(incidents: list[Incident], seconds: float) -> dict[str, Any]:
+    """Return the part of report.json about recovery."""
+    lost = lost_seconds(incidents, seconds)
+    verdicts = {i.verdict for i in incidents if i.verdict}
+    worst = next((v for v in ("diverged", "equivalent", "exact") if v in verdicts), "")
+    return {
+        "faults": [asdict(i) for i in incidents],
+        "recovered": sum(i.outcome == "recovered" for i in incidents),
+        "given_up": sum(i.outcome.startswith("given up") for i in incidents),
+        "lost_seconds": round(lost, 6),
+        "goodput": round(1 - lost / seconds, 6) if seconds > 0 else 1.0,
+        "verdict": worst,
+    }
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """Return the lines shown at the end of a job that had faults."""
+    head = (
+        "at s",
+        "rank",
+        "fault",
+        "gpu",
+        "epoch",
+        "total ms",
+        *PHASES,
+        "MB",
+        "entries",
+        "outcome",
+    )
+    rows = [head, *(_row(fault) for fault in found["faults"])]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
+    goodput = f"goodput {found['goodput']:.4f}, {found['lost_seconds']:.3f} s lost"
+    return [*lines, f"{found['recovered']} of {len(found['faults'])} recovered, {goodput}"]
+
+
+def _row(fault: dict[str, Any]) -> tuple[str, ...]:
+    moved = "" if fault["gpu_to"] in (-1, fault["gpu_from"]) else f">{fault['gpu_to']}"
+    epochs = f"{fault['epoch_from']}>{fault['epoch_to']}" if fault["epoch_to"] else ""
+    phases = [fault["phases_ms"].get(name) for name in PHASES]
+    outcome = fault["outcome"].partition(":")[0]
+    return (
+        f"{fault['noticed']:.2f}",
+        str(fault["rank"]),
+        fault["fault"],
+        f"{fault['gpu_from']}{moved}",
+        epochs,
+        f"{sum(ms for ms in phases if ms is not None):.0f}",
+        *("-" if ms is None else f"{ms:.1f}" for ms in phases),
+        f"{fault['restored_bytes'] / 1e6:.1f}",
+        str(fault["replayed_entries"]),
+        f"{outcome}, {fault['verdict']}" if fault["verdict"] else outcome,
+    )

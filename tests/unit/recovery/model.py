@@ -1,0 +1,214 @@
+"""All that can happen to a small job: its servers, what they say, and faults at any instant."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pyft.recovery import events as ev
+from pyft.recovery.classify import Fault, of_agent, of_exit, row_of
+from pyft.recovery.gpus import Gpus
+from pyft.recovery.plan import Plan, State
+
+KILLED = of_exit(9)
+LOST = Fault(row_of("api", 999), "API code [999]")
+KEY = 7
+
+
+@dataclass
+class Server:
+    """A process. `stage`: want, asked, export, joining, anew, live."""
+
+    id: int
+    epoch: int
+    stage: str = "want"
+    view: dict[int, int] = field(default_factory=dict)  # rank -> epoch of whom it is linked to
+    round: bytes = b""  # in which it makes the communicator anew
+    dying: Fault | None = None  # dead, and the agent does not know it yet
+    mute: bool = False  # it does nothing any more
+    inbox: list[ev.Send] = field(default_factory=list)
+    outbox: list[ev.Received] = field(default_factory=list)
+
+
+class World:
+    """A job in which each rank has one communicator with all others."""
+
+    def __init__(self, ranks: int, spares: int, faults: int, kinds: tuple[str, ...]) -> None:
+        self.plan = Plan(Gpus(ranks, spares))
+        self.servers: dict[int, Server] = {}
+        self.epochs: set[int] = set()
+        self.timers: list[ev.Timer] = []
+        self.gave_up: set[int] = set()
+        self.faults = faults
+        self.kinds = kinds
+        for id in range(ranks):
+            self.apply(self.plan.handle(ev.Attached(id, id, id)))
+        for id, server in self.servers.items():
+            server.stage, server.outbox = "live", []
+            server.view = {r: s.epoch for r, s in self.servers.items() if r != id}
+            self.say(server, ev.Message.MADE)
+        for server in self.servers.values():
+            self.plan.handle(server.outbox.pop())
+
+    # ---- what the agent does ------------------------------------------------------------------
+
+    def apply(self, actions: list[ev.Action]) -> None:
+        """Carry out actions; fail when one breaks an invariant."""
+        for action in actions:
+            if isinstance(action, ev.Start):
+                assert action.id not in self.servers, "two servers of one rank"
+                assert action.epoch > max(self.epochs, default=0), "epochs grow"
+                self.epochs.add(action.epoch)
+                self.servers[action.id] = Server(action.id, action.epoch)
+            elif isinstance(action, ev.Kill):
+                server = self.servers[action.id]
+                assert server.epoch == action.epoch
+                server.dying = server.dying or KILLED
+            elif isinstance(action, ev.Send):
+                server = self.servers.get(action.id)
+                if server and server.epoch == action.epoch:
+                    server.inbox.append(action)
+            elif isinstance(action, ev.Timer):
+                self.timers.append(action)
+            elif isinstance(action, ev.GiveUp):
+                assert action.text
+                self.gave_up.add(action.id)
+            elif isinstance(action, ev.Refuse):
+                raise AssertionError(action.text)
+
+    def say(self, server: Server, kind: ev.Message, **more: int | bytes) -> None:
+        """Put a message on its way to the agent."""
+        rank = int(more.pop("rank", server.id))
+        received = ev.Received(server.id, server.epoch, kind, key=KEY, rank=rank, **more)
+        server.outbox.append(received)
+
+    # ---- what can happen next -----------------------------------------------------------------
+
+    def next_steps(self) -> Iterator[tuple[str, int]]:
+        """Return the names of everything that may happen now."""
+        for id, server in self.servers.items():
+            if server.outbox:
+                yield "deliver", id
+            if server.dying:
+                yield "exit", id
+                continue
+            if server.mute:
+                yield "suspect", id
+            elif server.inbox or self.can_work(server):
+                yield "work", id
+            if self.faults and not server.mute:
+                for kind in self.kinds:
+                    yield kind, id
+
+    def can_work(self, server: Server) -> bool:
+        """Say whether a server has something to do without a message."""
+        if server.stage == "anew":
+            others = [s for s in self.servers.values() if s.id != server.id]
+            everybody = len(others) == len(self.plan.ranks) - 1
+            met = [s.round == server.round for s in others]
+            return everybody and all(met)
+        return server.stage in ("want", "export", "joined")
+
+    def do(self, step: tuple[str, int]) -> None:
+        """Let one thing happen."""
+        kind, id = step
+        server = self.servers[id]
+        if kind == "deliver":
+            self.apply(self.plan.handle(server.outbox.pop(0)))
+        elif kind == "exit":
+            del self.servers[id]
+            self.apply(self.plan.handle(ev.Exited(id, server.epoch, server.dying or KILLED)))
+        elif kind == "suspect":
+            fault = of_agent("heartbeat", "silent")
+            self.apply(self.plan.handle(ev.Suspected(id, server.epoch, fault)))
+        elif kind == "work":
+            self.work(server)
+        else:
+            self.faults -= 1
+            if kind == "mute":
+                server.mute = True
+            else:
+                server.dying = {"kill": KILLED, "lost": LOST}[kind]
+
+    def work(self, server: Server) -> None:
+        """Let a server take a message or go one stage on."""
+        if server.inbox:
+            self.take(server, server.inbox.pop(0))
+        elif server.stage == "want":
+            server.stage = "asked"
+            self.say(server, ev.Message.WANT_EXPORT)
+        elif server.stage == "export":
+            server.stage = "joining"
+            self.say(server, ev.Message.FRESH, payload=pickle.dumps(server.epoch))
+        elif server.stage == "anew":
+            server.view = {s.id: s.epoch for s in self.servers.values() if s.id != server.id}
+            server.stage = "joined"
+            self.say(server, ev.Message.MADE)
+        elif server.stage == "joined":
+            server.stage = "live"
+            self.say(server, ev.Message.LIVE)
+
+    def take(self, server: Server, message: ev.Send) -> None:
+        """Let a server act on a message of the agent."""
+        if message.kind is ev.Message.DO_EXPORT:
+            view = pickle.dumps(server.view | {server.id: server.epoch})
+            self.say(server, ev.Message.EXPORTED, rank=message.rank, payload=view)
+        elif message.kind is ev.Message.DO_REPLACE:
+            server.view[message.rank] = pickle.loads(message.payload)
+            self.say(server, ev.Message.REPLACED, rank=message.rank)
+        elif message.kind is ev.Message.EXPORT and message.code == 0:
+            server.view = pickle.loads(message.payload)
+            server.view.pop(server.id, None)
+            server.stage = "export"
+        elif message.kind is ev.Message.EXPORT:
+            assert message.code == ev.NOBODY_LIVES
+            server.stage, server.round = "anew", message.payload
+        elif message.kind is ev.Message.JOIN:
+            assert server.stage == "joining"
+            server.stage = "joined"
+
+    # ---- what must hold -----------------------------------------------------------------------
+
+    def check_end(self) -> None:
+        """Nothing can happen any more: all ranks live and agree, or somebody was refused."""
+        states = {id: rank.state for id, rank in self.plan.ranks.items()}
+        stopped = [id for id, state in states.items() if state in (State.GIVEN_UP, State.WAITING)]
+        assert set(stopped) >= self.gave_up
+        for id in stopped:
+            assert id not in self.servers
+        if stopped:
+            return  # the others may wait for these
+        present = {id: server.epoch for id, server in self.servers.items()}
+        for id, server in self.servers.items():
+            assert states[id] is State.RUNNING, (states, server)
+            assert server.stage == "live", server
+            assert server.view == {r: e for r, e in present.items() if r != id}, (server, present)
+
+    def freeze(self) -> bytes:
+        """Return everything that decides what can happen, epochs renamed by their order."""
+        self.timers.clear()  # nobody is late here; tests of single deadlines follow
+        return pickle.dumps(self.__dict__)
+
+
+def explore(world: World, limit: int) -> int:
+    """Visit every state that can be reached; return their number."""
+    seen = set()
+    todo = [world.freeze()]
+    while todo:
+        state = todo.pop()
+        now = World.__new__(World)
+        now.__dict__ = pickle.loads(state)
+        steps = list(now.next_steps())
+        if not steps:
+            now.check_end()
+        for step in steps:
+            now.__dict__ = pickle.loads(state)
+            now.do(step)
+            after = now.freeze()
+            digest = hash(after)
+            if digest not in seen:
+                seen.add(digest)
+                assert len(seen) < limit, "more states than expected"
+                todo.append(after)
+    return len(seen)

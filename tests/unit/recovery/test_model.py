@@ -1,0 +1,64 @@
+"""Every order in which faults, deaths and messages can come, for jobs of two and three ranks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import model  # noqa: E402
+
+from pyft.recovery import events as ev  # noqa: E402
+from pyft.recovery.communicators import Communicators  # noqa: E402
+from pyft.recovery.gpus import Gpus  # noqa: E402
+from pyft.recovery.plan import Plan  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("ranks", "spares", "faults", "kinds"),
+    [
+        (2, 0, 3, ("kill",)),
+        (2, 1, 3, ("kill", "lost")),
+        (2, 0, 2, ("kill", "mute", "lost")),
+        (3, 1, 2, ("kill",)),
+        (3, 2, 2, ("lost", "mute")),
+    ],
+)
+def test_all_orders(ranks: int, spares: int, faults: int, kinds: tuple[str, ...]) -> None:
+    assert model.explore(model.World(ranks, spares, faults, kinds), limit=200_000) > 100
+
+
+def test_the_model_finds_a_second_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Plan, rank: object, fault: object) -> list[ev.Action]:
+        return self._start(rank)  # without waiting for the death of the one before
+
+    monkeypatch.setattr(Plan, "_fence", hasty)
+    with pytest.raises(AssertionError, match="two servers"):
+        model.explore(model.World(2, 0, 1, ("mute",)), limit=10_000)
+
+
+def test_the_model_finds_a_member_that_was_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget_one(self: Communicators, group: object, rank: int) -> list[tuple[int, int]]:
+        return original(self, group, rank)[:1]
+
+    original = Communicators._candidates
+    monkeypatch.setattr(Communicators, "_candidates", forget_one)
+    with pytest.raises(AssertionError):
+        model.explore(model.World(3, 0, 1, ("kill",)), limit=10_000)
+
+
+def test_the_model_finds_meeting_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without numbered rounds a new server meets one that is being ended."""
+    monkeypatch.setattr("pyft.recovery.communicators.struct.pack", lambda *_: b"same")
+    with pytest.raises(AssertionError):
+        model.explore(model.World(2, 0, 3, ("kill", "mute")), limit=200_000)
+
+
+def test_freeze_is_complete() -> None:
+    world = model.World(2, 0, 1, ("kill",))
+    before = world.freeze()
+    world.do(("kill", 0))
+    assert world.freeze() != before
+    assert isinstance(Plan(Gpus(1, 0)).handle(ev.Attached(0, 0, 0))[0], ev.Start)

@@ -1,0 +1,232 @@
+"""The coordinator's decisions, one situation at a time."""
+
+from __future__ import annotations
+
+from pyft.recovery import events as ev
+from pyft.recovery.blame import ATTEMPTS, NOTICED_WITHIN, REPEATS
+from pyft.recovery.classify import Fault, of_agent, of_exit, row_of
+from pyft.recovery.gpus import Gpus
+from pyft.recovery.plan import Plan, State
+
+KILL = 9
+SEGV = 11
+
+
+def killed(seq: int = 5, cut: int = 1) -> Fault:
+    return of_exit(KILL, seq=seq, cut=cut)
+
+
+def device(code: int, seq: int = 5, cut: int = 1) -> Fault:
+    return of_exit(75 << 8, 1, code, "words", seq, cut)
+
+
+def one(kind: type, actions: list[ev.Action]) -> ev.Action:
+    """Return the only action of a kind."""
+    (found,) = [action for action in actions if isinstance(action, kind)]
+    return found
+
+
+def started(devices: int = 1, spares: int = 0, **options: bool) -> Plan:
+    plan = Plan(Gpus(devices, spares), **options)
+    for id in range(devices):
+        plan.handle(ev.Attached(id, id, id))
+    return plan
+
+
+def die(plan: Plan, fault: Fault, id: int = 0) -> list[ev.Action]:
+    return plan.handle(ev.Exited(id, plan.ranks[id].epoch, fault))
+
+
+def live(plan: Plan, id: int = 0) -> list[ev.Action]:
+    return plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.LIVE))
+
+
+def test_a_killed_server_is_replaced_where_it_was() -> None:
+    plan = started(spares=1)
+    actions = die(plan, killed())
+    assert one(ev.Start, actions) == ev.Start(0, 2, 0, ev.Mode.NORMAL)
+    assert isinstance(actions[0], ev.Wait), "the client is told before anything else"
+    assert plan.ranks[0].state is State.RECOVERING
+    assert live(plan) == [ev.Live(0, 2)]
+    assert live(plan) == []
+
+
+def test_without_protection_it_is_the_clients_error() -> None:
+    plan = started(protect=False)
+    assert one(ev.GiveUp, die(plan, killed())).text == "killed by signal [9 SIGKILL]"
+    plan = started(protect=False)
+    assert one(ev.Refuse, plan.handle(ev.Drain(0)))
+    assert one(ev.Refuse, plan.handle(ev.Replace(0)))
+
+
+def test_old_epochs_have_no_say() -> None:
+    plan = started()
+    die(plan, killed())
+    assert plan.handle(ev.Exited(0, 1, killed())) == []
+    assert plan.handle(ev.Received(0, 1, ev.Message.LIVE)) == []
+    assert plan.handle(ev.Suspected(0, 1, killed())) == []
+    assert plan.ranks[0].state is State.RECOVERING
+
+
+def test_a_suspect_is_replaced_only_when_it_is_dead() -> None:
+    plan = started()
+    actions = plan.handle(ev.Suspected(0, 1, of_agent("heartbeat", "silent")))
+    assert actions == [ev.Kill(0, 1), ev.Timer(("fence", 0, 1))]
+    assert live(plan) == [], "it is not listened to any more"
+    assert one(ev.Start, die(plan, killed())).epoch == 2
+    assert plan.ranks[0].history.places["silent"].times == 1, "not: killed by a signal"
+
+
+def test_a_server_that_cannot_be_ended_takes_its_gpu_along() -> None:
+    plan = started(spares=1)
+    plan.handle(ev.Suspected(0, 1, of_agent("heartbeat", "silent")))
+    assert "even by SIGKILL" in one(ev.GiveUp, plan.handle(ev.Due(("fence", 0, 1)))).text
+    assert 0 in plan.gpus.lost
+    assert die(plan, killed()) == []
+
+
+def test_a_lost_gpu_is_left_for_a_spare_and_never_used_again() -> None:
+    plan = started(devices=2, spares=1)
+    assert one(ev.Start, die(plan, device(999), 1)).gpu == 2
+    live(plan, 1)
+    # The next one has no spare left, and GPU 1 is no choice.
+    actions = die(plan, device(214), 0)
+    assert "no GPU is left for rank [0]: GPU [0] is lost" in one(ev.Wait, actions).text
+    assert plan.ranks[0].state is State.WAITING
+    # The program's next client on device 1 gets the GPU that stands behind it now.
+    assert one(ev.Start, plan.handle(ev.Attached(7, 1, 1))).gpu == 2
+    assert one(ev.Start, plan.handle(ev.AddSpare(5))).gpu == 5
+
+
+def test_no_spare_is_an_error_if_asked_for() -> None:
+    plan = started(wait_for_spare=False)
+    assert "--on-no-spare fail" in one(ev.GiveUp, die(plan, device(999))).text
+
+
+def test_all_who_share_a_lost_gpu_leave_it() -> None:
+    plan = started(spares=1)
+    plan.handle(ev.Attached(1, 1, 0))
+    actions = die(plan, device(999))
+    assert one(ev.Kill, actions) == ev.Kill(1, 2)
+    assert one(ev.Start, actions).gpu == 1
+    assert one(ev.Start, die(plan, killed(), 1)).gpu == 1
+
+
+def test_a_programs_bug_is_replayed_then_isolated_then_delivered() -> None:
+    plan = started(spares=1)
+    modes, gpus = [], []
+    for seq in (1000, 1007, 990):
+        start = one(ev.Start, die(plan, device(710, seq)))
+        modes.append(start.mode)
+        gpus.append(start.gpu)
+    assert modes == [ev.Mode.NORMAL, ev.Mode.SERIAL, ev.Mode.DELIVER]
+    assert gpus == [0, 1, 1], "the second replay is on another GPU"
+    assert 0 not in plan.gpus.lost
+
+
+def test_another_step_is_another_place() -> None:
+    plan = started()
+    for cut, seq in ((1, 10), (2, 20), (2, 21 + NOTICED_WITHIN)):
+        assert one(ev.Start, die(plan, device(710, seq, cut))).mode is ev.Mode.NORMAL
+        live(plan)
+    assert one(ev.Start, die(plan, device(226, 20, 2))).mode is ev.Mode.NORMAL, "another class"
+
+
+def test_kills_are_nobodys_fault_but_not_for_ever() -> None:
+    plan = started()
+    for _ in range(ATTEMPTS):
+        assert one(ev.Start, die(plan, killed())).mode is ev.Mode.NORMAL
+    assert f"[{ATTEMPTS}] replacements in a row" in one(ev.GiveUp, die(plan, killed())).text
+    plan = started()
+    for _ in range(REPEATS):
+        one(ev.Start, die(plan, killed()))
+        live(plan)
+    assert "at the same place" in one(ev.GiveUp, die(plan, killed())).text
+
+
+def test_a_crash_at_one_place_ends_in_an_error() -> None:
+    plan = started()
+    for mode in (ev.Mode.NORMAL, ev.Mode.SERIAL, ev.Mode.SERIAL):
+        assert one(ev.Start, die(plan, of_exit(SEGV, seq=5))).mode is mode
+    assert "[server-crash] has come [4] times" in one(ev.GiveUp, die(plan, of_exit(SEGV))).text
+
+
+def test_what_cannot_be_repaired_is_said() -> None:
+    for code, text in ((76, "block [3] is missing"), (77, "entry [5] differs")):
+        plan = started()
+        fault = of_exit(code << 8, 2, 0, text)
+        assert text in one(ev.GiveUp, die(plan, fault)).text
+        assert die(plan, fault) == []
+
+
+def test_orders() -> None:
+    plan = started(devices=2, spares=1)
+    assert "is in use" in one(ev.Refuse, plan.handle(ev.Replace(0, 1))).text
+    assert "does not exist" in one(ev.Refuse, plan.handle(ev.Replace(0, 9))).text
+    assert one(ev.Kill, plan.handle(ev.Replace(0, 2))).id == 0
+    assert one(ev.Start, die(plan, killed())).gpu == 2
+    live(plan)
+    assert one(ev.Kill, plan.handle(ev.Drain(1))).id == 1
+    assert one(ev.Start, die(plan, killed(), 1)).gpu == 0, "the one that was left is a spare"
+    live(plan, 1)
+    assert "no spare" in one(ev.Refuse, plan.handle(ev.Drain(2))).text
+    assert plan.handle(ev.AddSpare(1)) == []
+    assert one(ev.Kill, plan.handle(ev.Drain(2))).id == 0
+
+
+def test_a_client_that_ends_frees_its_gpu() -> None:
+    plan = started(devices=2)
+    die(plan, device(999), 1)
+    assert plan.ranks[1].state is State.WAITING
+    assert plan.handle(ev.ClientGone(0)) == []
+    assert die(plan, killed()) == []
+    assert plan.ranks[1].state is State.WAITING, "GPU 0 still is the program's device 0"
+
+
+def test_the_state_can_be_made_anew_from_the_members() -> None:
+    plan = started(devices=2, spares=1)
+    die(plan, device(999), 1)
+    again = Plan(Gpus(2, 1))
+    for rank in plan.ranks.values():
+        again.adopt(rank.id, rank.rank, rank.device, rank.gpu, rank.epoch)
+    start = one(ev.Start, die(again, killed(), 1))
+    assert (start.epoch, start.gpu) == (plan.epoch + 1, 2)
+
+
+def test_every_code_has_a_class() -> None:
+    assert row_of("api", 4711).name == "context-lost"
+    assert row_of("xid", 4711).do.value == "nothing"
+    assert row_of("signal", "SIGABRT").name == "server-crash"
+    assert of_exit(1 << 8).name == "server-crash"
+    assert of_exit(72 << 8).name == "ring-broken"
+
+
+def test_deadlines_of_a_repair_name_the_silent_one() -> None:
+    plan = started(devices=2)
+    for id in (0, 1):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
+    die(plan, killed(), 1)
+    new = plan.ranks[1].epoch
+    actions = plan.handle(ev.Received(1, new, ev.Message.WANT_EXPORT, 7, 1))
+    assert one(ev.Send, actions).kind is ev.Message.DO_EXPORT
+    due = ev.Due(one(ev.Timer, actions).what)
+    assert one(ev.Kill, plan.handle(due)).id == 0
+    assert plan.handle(due) == []
+
+
+def test_a_communicator_all_others_have_ended() -> None:
+    plan = started(devices=2)
+    for id in (0, 1):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
+    plan.handle(ev.Received(0, plan.ranks[0].epoch, ev.Message.ENDED, 7, 0))
+    die(plan, killed(), 1)
+    want = ev.Received(1, plan.ranks[1].epoch, ev.Message.WANT_EXPORT, 7, 1)
+    assert one(ev.Send, plan.handle(want)).code == ev.OTHERS_ENDED
+
+
+def test_a_member_with_broken_links_is_replaced() -> None:
+    plan = started(devices=2)
+    for id in (0, 1):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
+    suspect = ev.Received(0, plan.ranks[0].epoch, ev.Message.SUSPECT, 7, 1)
+    assert one(ev.Kill, plan.handle(suspect)).id == 1

@@ -1,0 +1,138 @@
+"""The table of classes, faults on request, the report and the metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pyft.agent import metrics, nvml, options
+from pyft.errors import UsageError
+from pyft.recovery import classify, inject, report
+from pyft.recovery.report import Incident
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "recovery.md"
+
+
+def test_the_page_shows_the_table() -> None:
+    assert classify.markdown() in PAGE.read_text(), "python -m pyft.recovery.classify"
+
+
+def test_faults_on_request() -> None:
+    text = "server-kill,rank=1,step=3,call=10,server=2"
+    fault = inject.parse(text)
+    assert str(fault) == text
+    assert fault.place() == "cut:3,entry:10"
+    assert inject.parse("ecc", rank=2).words(0) == "ecc device=0"
+    for wrong in ("boom,rank=0", "ecc", "ecc,rank=x", "ecc,rank=0,when=1", "ecc,rank=0,call=0"):
+        with pytest.raises(UsageError, match=r"fault"):
+            inject.parse(wrong)
+
+
+def test_each_fault_is_one_servers() -> None:
+    texts = (
+        "server-kill,rank=0,step=2",
+        "sticky,rank=0,step=1,call=9",
+        "ecc,rank=0",
+        "hang,rank=1,step=1",
+    )
+    faults = [inject.parse(text) for text in texts]
+    assert inject.server_variables(faults, rank=0, number=1, device=3) == {
+        "PYFT_KILL_AT": "cut:2,entry:1",
+        "PYFT_INJECT_AT": "cut:1,entry:9;error code=700 device=3",
+    }
+    assert inject.server_variables(faults, rank=0, number=2, device=3) == {}
+    assert inject.lost_gpus(1, 4, {4: "lost"}) == {"SOFTGPU_FAULT": "lost device=1"}
+    assert inject.lost_gpus(1, 5, {4: "lost"}) == {}
+    assert options.visible_devices(1, 2, 4) == [0, 2, 1, 3]
+
+
+def incident(began: float, ended: float, **more: object) -> Incident:
+    fields = {"rank": 0, "device": 0, "fault": "server-killed", "evidence": "", "gpu_from": 0}
+    found = Incident(**(fields | {"began": began, "noticed": began} | more))
+    found.finish("recovered", ended)
+    return found
+
+
+def test_phases_add_up() -> None:
+    phase_ns = (7_000_000_000, 0, 4_000_000_000, 0, 5_000_000_000, 5_500_000_000, 0, 0)
+    phases = report.phases_of(1.0, 2.0, 2.5, 7.25, phase_ns)
+    assert list(phases.values()) == [1000, 500, 1500, 1000, 500, 1500, 250]
+    nothing = report.phases_of(1.0, 2.0, 2.5, 7.0, (0,) * 8)
+    assert sum(nothing.values()) == 6000
+    assert nothing["spawn"] == 4500, "a server that reports nothing has one phase"
+
+
+def test_goodput_counts_overlapping_faults_once() -> None:
+    faults = [incident(1, 3), incident(2, 4), incident(8, 9, differed=1, verdict="equivalent")]
+    faults[0].verdict = "exact"
+    found = report.summary(faults, 10.0)
+    assert (found["lost_seconds"], found["goodput"], found["recovered"]) == (4, 0.6, 3)
+    assert found["verdict"] == "equivalent"
+    lines = report.table(found)
+    assert len(lines) == 5
+    assert len({len(line) for line in lines[:4]}) == 1
+
+
+def test_metrics_are_answered() -> None:
+    answer = metrics.respond(b"GET /metrics HTTP/1.1\r\n\r\n", lambda: "a 1\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"Content-Length: 4\r\nConnection: close\r\n\r\na 1\n")
+    assert metrics.respond(b"GET / HTTP/1.1\r\n\r\n", str).startswith(b"HTTP/1.1 404 ")
+    lines = metrics.meter("m", "gauge", "M.", [({"rank": "1"}, 2), ({}, 3)])
+    assert lines == ["# HELP m M.", "# TYPE m gauge", 'm{rank="1"} 2', "m 3"]
+
+
+class FakeNvml(SimpleNamespace):
+    """What is used of `pynvml`."""
+
+    class NVMLError(Exception):
+        """As the module's."""
+
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+    NVML_ERROR_GPU_IS_LOST = 15
+    NVML_ERROR_RESET_REQUIRED = 16
+    nvmlEventTypeXidCriticalError = 8
+    error = 0
+    pending: list = []  # noqa: RUF012
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlDeviceGetHandleByIndex(self, gpu: int) -> str:
+        return f"gpu{gpu}"
+
+    def nvmlEventSetCreate(self) -> list:
+        return []
+
+    def nvmlDeviceRegisterEvents(self, *_: object) -> None: ...
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> None:
+        if self.error:
+            raise self.NVMLError(self.error)
+
+    def nvmlEventSetWait_v2(self, events: list, timeout: int) -> SimpleNamespace:
+        if not self.pending:
+            raise self.NVMLError(10)
+        device, xid = self.pending.pop(0)
+        return SimpleNamespace(device=device, eventData=xid)
+
+
+def test_what_nvml_knows() -> None:
+    library = FakeNvml()
+    known = nvml.Nvml(library, 2)
+    assert known.look(0) is None
+    library.error = 15
+    lost = known.look(1)
+    assert lost is not None
+    assert (lost.name, lost.row.do) == ("gpu-lost", classify.Do.OTHER)
+    library.error = 3
+    assert known.look(1) is None
+    library.pending = [("gpu0", 94), ("gpu1", 79), ("gpu0", 45), ("gpu9", 79)]
+    found = [(gpu, fault.name) for gpu, fault in known.xids()]
+    assert found == [(0, "memory-contained"), (1, "gpu-lost")]
+    exit = classify.of_exit(75 << 8, 1, 719)
+    assert classify.worse(exit, lost) is lost
+    assert classify.worse(exit, None) is exit
