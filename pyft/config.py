@@ -27,7 +27,7 @@ KNOBS = (
     Knob("PYFT_RING_MB", 64, "size of a command ring, per client process and device"),
     Knob("PYFT_OBJECT_LOG_MB", 256, "size of the compacted log of living objects (sparse)"),
     Knob("PYFT_ARENA_MB", 256, "size of the payload arena beside a ring"),
-    Knob("PYFT_BOUNCE_MB", 32, "buffer for device-to-host copies into pageable memory"),
+    Knob("PYFT_BOUNCE_MB", 4, "buffer for device-to-host copies into pageable memory"),
     Knob("PYFT_PINNED_GB", 8, "limit of pinned host memory per client and device (sparse)"),
     Knob("PYFT_STORE_GB", 64, "limit of captures, journal and records per channel (sparse)"),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),

@@ -75,6 +75,7 @@ Device::Device(int ordinal, ring::ClientAttachment attachment)
 cudaError_t Device::fail(ring::WaitStatus status) {
   if (status == ring::WaitStatus::kForked) return cudaErrorInitializationError;
   if (status == ring::WaitStatus::kTooLarge) return cudaErrorInvalidValue;
+  if (status == ring::WaitStatus::kNoMemory) return cudaErrorMemoryAllocation;
   if (!dead_.exchange(true)) say(liveness_.sentence(status));
   return cudaErrorDevicesUnavailable;
 }

@@ -26,7 +26,7 @@ struct PyftTraceInfo {
 };
 static_assert(sizeof(PyftTraceInfo) == 128);
 
-// Sizes, preallocates and initialises a channel's memory objects; 0 or an errno.
+// Sizes and initialises a channel's memory objects; 0 or an errno.
 PYFT_NATIVE_EXPORT int pyft_channel_format(int log_fd, int control_fd, int bounce_fd,
                                            uint64_t ring_bytes, uint64_t object_log_bytes,
                                            uint64_t arena_bytes, uint64_t bounce_bytes,

@@ -49,9 +49,10 @@ struct ChannelShape {  // what format_channel() needs; bytes of each area, multi
 
 uint64_t log_object_bytes(const ChannelShape& shape);
 
-// Sizes, preallocates and initialises the log, control and bounce objects. Returns 0 or an errno;
-// memory that is missing is ENOSPC here and never a SIGBUS later. Called by the agent through
-// libpyft_native.so and by Channel::create.
+// Sizes and initialises the log, control and bounce objects, in half a millisecond, so that
+// programs which start at once do not queue for the agent. Memory comes when it is needed:
+// Channel::back_ring and back_arena in the client, the bounce area when the server maps it. Returns
+// 0 or an errno. Called by the agent through libpyft_native.so and by Channel::create.
 int format_channel(int log_fd, int control_fd, int bounce_fd, const ChannelShape& shape);
 
 // One mapped memory object, unmapped by the destructor.
@@ -110,6 +111,15 @@ class Channel {
   std::byte* store() const { return store_.data(); }
   uint64_t store_bytes() const { return store_.bytes(); }
   int store_fd() const { return fds_.store.get(); }
+  // Client only, one thread at a time: makes sure that there is memory behind the first `bytes` of
+  // ring or arena, which have none to begin with. To be called before they are written: what is
+  // missing is allocated in steps, and returned as an errno instead of a SIGBUS. Free once backed.
+  int back_ring(uint64_t bytes) {
+    return bytes <= ring_backed_ ? 0 : back(view_.ring, view_.ring_bytes, bytes, &ring_backed_);
+  }
+  int back_arena(uint64_t bytes) {
+    return bytes <= arena_backed_ ? 0 : back(view_.arena, view_.arena_bytes, bytes, &arena_backed_);
+  }
   // Preallocate / give back pages of the pinned object. Return 0 or an errno (ENOSPC: no memory).
   int back_pinned(uint64_t offset, uint64_t bytes) const;
   int release_pinned(uint64_t offset, uint64_t bytes) const;
@@ -120,12 +130,14 @@ class Channel {
 
  private:
   Channel() = default;
+  int back(const std::byte* area, uint64_t area_bytes, uint64_t bytes, uint64_t* backed);
   Role role_ = Role::kReader;
   uint32_t device_ = 0;
   ChannelFds fds_;
   ChannelSizes sizes_;
   Mapping log_, control_, bounce_, pinned_, store_;
   LogView view_;
+  uint64_t ring_backed_ = 0, arena_backed_ = 0;
 };
 
 }  // namespace pyft::ring

@@ -53,10 +53,8 @@ void fill_log_header(LogHeader& header, const ChannelShape& shape) {
 }
 
 int format_log(int fd, const ChannelShape& shape) {
-  const uint64_t arena_offset = kPageBytes + shape.ring_bytes + shape.object_log_bytes;
   if (const int error = set_size(fd, log_object_bytes(shape))) return error;
-  if (const int error = preallocate(fd, 0, kPageBytes + shape.ring_bytes)) return error;
-  if (const int error = preallocate(fd, arena_offset, shape.arena_bytes)) return error;
+  if (const int error = preallocate(fd, 0, kPageBytes)) return error;
   return write_header<LogHeader>(fd, [&](LogHeader& h) { fill_log_header(h, shape); });
 }
 
@@ -84,8 +82,7 @@ int format_channel(int log_fd, int control_fd, int bounce_fd, const ChannelShape
     return EINVAL;
   if (const int error = format_log(log_fd, shape)) return error;
   if (const int error = format_control(control_fd, shape)) return error;
-  if (const int error = set_size(bounce_fd, shape.bounce_bytes)) return error;
-  return preallocate(bounce_fd, 0, shape.bounce_bytes);
+  return set_size(bounce_fd, shape.bounce_bytes);
 }
 
 }  // namespace pyft::ring

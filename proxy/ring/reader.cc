@@ -42,7 +42,11 @@ bool Reader::overtaken() {
 Reader::Next Reader::next(EntryView* out) {
   for (;;) {
     if (!error_.empty()) return Next::kDamaged;
-    const uint64_t appended = log_.header->appended.load(std::memory_order_acquire);
+    // The writer's line is left alone until everything known has been read: each look takes it away
+    // from the client, which needs it for its next entry.
+    if (mode_ != Mode::kServer || seen_ <= position_)
+      seen_ = log_.header->appended.load(std::memory_order_acquire);
+    const uint64_t appended = seen_;
     if (appended == position_) return Next::kEmpty;
     const uint64_t available = appended - position_;
     if (appended < position_ || appended % kEntryAlign || position_ % kEntryAlign ||

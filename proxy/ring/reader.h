@@ -44,6 +44,7 @@ class Reader {
 
   LogView log_;
   Mode mode_;
+  uint64_t seen_ = 0;  // end of the ring at the last look
   uint64_t position_;
   uint64_t last_seq_ = 0;
   std::string error_;

@@ -72,6 +72,8 @@ const char* reason(WaitStatus status) {
       return "a command is larger than the ring or arena allows";
     case WaitStatus::kEnding:
       return "the session is ending";
+    case WaitStatus::kNoMemory:
+      return "the machine has no memory left for the log";
     case WaitStatus::kOk:
       break;
   }

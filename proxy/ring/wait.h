@@ -19,6 +19,7 @@ enum class WaitStatus : uint8_t {
   kForked,          // this process is a fork of the client: the channel is not its own
   kTooLarge,        // the entry can never fit the ring or the arena
   kEnding,          // server side: the client or agent is gone
+  kNoMemory,        // the machine has none left for the ring or the arena
 };
 
 uint64_t now_ns();          // CLOCK_MONOTONIC

@@ -1,5 +1,6 @@
 #include "ring/writer.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -23,6 +24,13 @@ uint64_t align_up(uint64_t value, uint64_t to) {
                "process wrote over it\n",
                static_cast<unsigned long long>(position), size);
   std::abort();
+}
+
+// Memory for what is about to be written, and for a pad or a mark behind it.
+WaitStatus back(Channel& channel, uint64_t ring_end, uint64_t arena_end) {
+  const uint64_t ring = std::min(ring_end + kPageBytes, channel.ring_bytes());
+  return channel.back_ring(ring) || channel.back_arena(arena_end) ? WaitStatus::kNoMemory
+                                                                  : WaitStatus::kOk;
 }
 
 }  // namespace
@@ -55,6 +63,9 @@ Entry Writer::begin(uint16_t call, uint32_t body_bytes, uint16_t flags, uint64_t
   else if (payload_bytes)
     entry.status_ = make_arena_room(payload_bytes);
   if (entry.ok()) entry.status_ = reserve_ring(size, &begin, &entry.end_);
+  const uint64_t payload_end =
+      payload_bytes ? arena_place(payload_bytes) % channel_.arena_bytes() + payload_bytes : 0;
+  if (entry.ok()) entry.status_ = back(channel_, begin % channel_.ring_bytes() + size, payload_end);
   // Last: a cut that made room on the way does not free this payload.
   if (entry.ok() && payload_bytes) payload_position = take_arena(payload_bytes);
   if (!entry.ok()) {

@@ -112,7 +112,7 @@ def channel_format(
     device: int,
     epoch: int,
 ) -> int:
-    """Size, preallocate and initialise a channel's memory objects; return 0 or an errno."""
+    """Size and initialise a channel's memory objects; return 0 or an errno."""
     return library().pyft_channel_format(
         log_fd,
         control_fd,

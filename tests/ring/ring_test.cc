@@ -1,4 +1,8 @@
 // Writer, reader and object log over one in-memory channel.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <set>
 
 #include "check.h"
@@ -96,6 +100,44 @@ TEST(too_large_is_refused) {
   CHECK(writer.begin(kCall, 100'000).status() == ring::WaitStatus::kTooLarge);
   CHECK(writer.begin(kCall, 16, 0, 100'000).status() == ring::WaitStatus::kTooLarge);
   CHECK(bool(writer.append(kCall, Body{})));
+}
+
+TEST(memory_comes_as_it_is_used) {
+  ring::ChannelShape shape = small_shape();
+  shape.ring_bytes = uint64_t{16} << 20;
+  shape.arena_bytes = uint64_t{32} << 20;
+  auto channel = make_channel(shape);
+  AlwaysAlive alive;
+  Consumer consumer(*channel);
+  ring::Writer writer(*channel, alive);
+  const auto used = [&] {
+    struct stat status;
+    CHECK_EQ(fstat(channel->log_fd(), &status), 0);
+    return static_cast<uint64_t>(status.st_blocks) * 512;
+  };
+  const uint64_t at_first = used();
+  CHECK(at_first < shape.ring_bytes / 2);
+  const auto payload = bytes(1 << 20, 5);
+  while (channel->log().arena_head < shape.arena_bytes * 2) {
+    CHECK(bool(writer.append(kCall, Body{1, 2}, 0, bytes(100'000, 1), payload)));
+    consumer.drain();
+    writer.cut();
+  }
+  CHECK(used() >= at_first + shape.arena_bytes);
+  CHECK(used() <= shape.ring_bytes + shape.arena_bytes + shape.object_log_bytes + 65536);
+}
+
+TEST(missing_memory_is_an_answer) {
+  ring::ChannelShape shape = small_shape();
+  shape.arena_bytes = uint64_t{32} << 20;
+  auto channel = make_channel(shape);
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  CHECK(dup2(null, channel->log_fd()) >= 0);  // which gives no memory
+  CHECK(writer.begin(kCall, 16, 0, 1000).status() == ring::WaitStatus::kNoMemory);
+  CHECK(bool(writer.append(kCall, Body{})));  // behind the ring there is some already
+  close(null);
 }
 
 TEST(abandoned_entry_leaves_no_trace) {
