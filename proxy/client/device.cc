@@ -154,9 +154,9 @@ void Device::count_local_calls() {
   counted_local_ = local > counted_local_ ? local : counted_local_;
 }
 
-ring::Appended Device::cut() {
+ring::Appended Device::cut(Bytes scope, uint64_t expected_seq) {
   count_local_calls();
-  return writer_.cut();
+  return writer_.cut(scope, expected_seq);
 }
 
 void Device::goodbye() {

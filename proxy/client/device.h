@@ -67,7 +67,7 @@ class Device {
   }
 
   // Marks in the log. Both bring the count of local calls in its header up to date.
-  ring::Appended cut();
+  ring::Appended cut(Bytes scope = {}, uint64_t expected_seq = 0);
   void goodbye();
 
   // Work was appended on this stream: its next synchronisation needs a fence.

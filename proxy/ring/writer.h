@@ -101,6 +101,8 @@ class Writer {
   // then not been overtaken by another thread. If it has, the result has seq 0.
   Appended cut(std::span<const std::byte> scope = {}, uint64_t expected_seq = 0);
   uint64_t next_seq();
+  // Whether cuts commit only when they have been captured.
+  bool captures() const;
 
   // Reserves `bytes` of the bounce area for the entry in hand (bounce.h). Call between begin()
   // and publish(): positions then follow the order in which the server fills them.
@@ -130,7 +132,6 @@ class Writer {
   uint64_t arena_place(uint64_t bytes) const;
   WaitStatus make_arena_room(uint64_t bytes);
   uint64_t take_arena(uint64_t bytes);
-  bool captures() const;
   void fill_cut(std::byte* body, bool forced);
   void open_cut(uint64_t ring_position);
   void commit_captured();

@@ -1,5 +1,10 @@
 #include "server/loop.h"
 
+#include <time.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "pyft/fault.h"
@@ -11,28 +16,28 @@ namespace {
 constexpr uint64_t kEntriesPerPieceOfWork = 256;
 }  // namespace
 
-Loop::Loop(Session& session, Dispatch dispatch)
+Loop::Loop(Session& session, Dispatch dispatch, uint64_t start)
     : session_(session),
       dispatch_(dispatch),
-      reader_(session.channel().log_view(), ring::Reader::Mode::kServer,
-              session.channel().control().consumed.load()) {}
+      reader_(session.channel().log_view(), ring::Reader::Mode::kServer, start) {}
 
 Loop::End Loop::run() {
   ring::ControlPage& page = session_.channel().control();
-  auto starting = static_cast<uint32_t>(ring::ChannelStatus::kStarting);
-  page.status.compare_exchange_strong(starting,
-                                      static_cast<uint32_t>(ring::ChannelStatus::kServing));
+  session_.recovery().set_replaying(session_.recovery().until() > reader_.position());
+  if (!session_.recovery().replaying()) go_live();
   ring::EntryView entry;
   for (;;) {
     switch (reader_.next(&entry)) {
       case ring::Reader::Next::kEntry: {
         page.dispatching_seq.store(entry.header.seq, std::memory_order_relaxed);
         last_[count_++ % last_.size()] = entry.header;
+        kill_if_asked(entry);
         const Status status = execute(entry);
         if (!status.ok()) {
           error_ = "entry [" + std::to_string(entry.header.seq) + "]: " + status.text;
           return End::kProtocolError;
         }
+        if (!live_) replayed();
         consumed();
         if (count_ % kEntriesPerPieceOfWork == 0) session_.work();
         break;
@@ -47,6 +52,49 @@ Loop::End Loop::run() {
         return End::kProtocolError;
     }
   }
+}
+
+void Loop::go_live() {
+  live_ = true;
+  session_.recovery().set_replaying(false);
+  session_.recovery().enter(ring::Phase::kLive);
+  ring::ControlPage& page = session_.channel().control();
+  for (const auto from : {ring::ChannelStatus::kStarting, ring::ChannelStatus::kRecovering}) {
+    auto expected = static_cast<uint32_t>(from);
+    page.status.compare_exchange_strong(expected,
+                                        static_cast<uint32_t>(ring::ChannelStatus::kServing));
+  }
+  if (on_live_) on_live_();
+}
+
+// After each entry of a replay. In serial mode an error of the device belongs to its entry.
+void Loop::replayed() {
+  Recovery& recovery = session_.recovery();
+  session_.channel().control().replayed_entries.fetch_add(1, std::memory_order_relaxed);
+  if (recovery.mode() == ring::ReplayMode::kSerial) {
+    while (session_.work()) continue;
+    session_.check_device(session_.device_status(), "the device");
+  }
+  free_garbage();
+  if (reader_.position() >= recovery.until()) go_live();
+}
+
+void Loop::free_garbage() {
+  for (std::byte* memory : session_.recovery().garbage()) std::free(memory);
+}
+
+// PYFT_KILL_AT=cut:S,entry:C: a test ends this process before the C-th entry after the S-th cut.
+void Loop::kill_if_asked(const ring::EntryView& entry) {
+  static const char* const text = std::getenv("PYFT_KILL_AT");
+  if (!text) [[likely]]
+    return;
+  static unsigned long long cut = 0, number = 0;
+  static const bool valid = std::sscanf(text, "cut:%llu,entry:%llu", &cut, &number) == 2;
+  ++entries_since_cut_;
+  if (valid && cuts_seen_ == cut && entries_since_cut_ == number) std::raise(SIGKILL);
+  if (entry.header.call != static_cast<uint16_t>(ring::Mark::kCut)) return;
+  ++cuts_seen_;
+  entries_since_cut_ = 0;
 }
 
 Status Loop::execute(const ring::EntryView& entry) {
@@ -68,11 +116,13 @@ Status Loop::mark(const ring::EntryView& entry) {
     case ring::Mark::kGoodbye:
       goodbye_ = true;
       break;
-    // Of meaning to replay only.
-    case ring::Mark::kPad:
     case ring::Mark::kObserved:
+      return observed(entry);
     case ring::Mark::kGate:
+      return on_gate_ ? on_gate_(entry) : Status::good();
     case ring::Mark::kCut:
+      return cut(entry);
+    case ring::Mark::kPad:
     case ring::Mark::kCaptureBegin:
     case ring::Mark::kCaptureEnd:
       break;
@@ -91,8 +141,37 @@ Status Loop::fence(const ring::EntryView& entry) {
   return session_.publish_on_stream(stream, body.word, body.value);
 }
 
+// What the client has seen when it appended the next entries must hold again before they run
+// (design-recovery.md, A4). It did hold, with nothing but the entries before: so it will.
+Status Loop::observed(const ring::EntryView& entry) {
+  if (live_) return Status::good();
+  ring::ObservedMark body;
+  if (entry.body.size() < sizeof body) return Status::broken("an observation is too short");
+  std::memcpy(&body, entry.body.data(), sizeof body);
+  while (!session_.recovery().word_holds(body.word, body.value)) {
+    if (session_.work()) continue;
+    const timespec moment{0, 50'000};
+    nanosleep(&moment, nullptr);
+    if (session_.liveness().check() != ring::WaitStatus::kOk) break;
+  }
+  return Status::good();
+}
+
+Status Loop::cut(const ring::EntryView& entry) {
+  ring::ControlPage& page = session_.channel().control();
+  ring::CutMark body;
+  if (entry.body.size() < sizeof body) return Status::broken("a cut is too short");
+  std::memcpy(&body, entry.body.data(), sizeof body);
+  if (!on_cut_ || body.number <= page.decided_cut.load()) return Status::good();
+  const Status status = on_cut_(entry);
+  if (page.captured_cut.load() >= body.number)
+    session_.recovery().journal().release_before(entry.header.seq);
+  return status;
+}
+
 void Loop::consumed() {
   ring::ControlPage& page = session_.channel().control();
+  if (reader_.position() <= page.consumed.load(std::memory_order_relaxed)) return;  // a replay
   // Sequentially consistent with the waiter's count-then-look: see wait_until().
   page.consumed.store(reader_.position(), std::memory_order_seq_cst);
   if (!page.consumed_waiters.load(std::memory_order_seq_cst)) return;

@@ -3,6 +3,7 @@
 #define PYFT_SERVER_LOOP_H_
 
 #include <array>
+#include <functional>
 #include <string>
 
 #include "ring/reader.h"
@@ -17,7 +18,14 @@ class Loop {
  public:
   enum class End { kGoodbye, kAgentGone, kProtocolError };
 
-  Loop(Session& session, Dispatch dispatch);
+  // Starts at ring position `start`; what an earlier server has dispatched is replayed.
+  Loop(Session& session, Dispatch dispatch, uint64_t start = 0);
+  // Called for CUT and GATE marks where there is a store.
+  using OnMark = std::function<Status(const ring::EntryView&)>;
+  void set_on_cut(OnMark on_cut) { on_cut_ = std::move(on_cut); }
+  void set_on_gate(OnMark on_gate) { on_gate_ = std::move(on_gate); }
+  // Called once, when there is nothing (more) to replay.
+  void set_on_live(std::function<void()> on_live) { on_live_ = std::move(on_live); }
   // Until the client says goodbye and everything before it is dispatched, the agent's connection
   // ends, or the client breaks the protocol.
   End run();
@@ -30,13 +38,22 @@ class Loop {
   Status execute(const ring::EntryView& entry);
   Status mark(const ring::EntryView& entry);
   Status fence(const ring::EntryView& entry);
+  Status observed(const ring::EntryView& entry);
+  Status cut(const ring::EntryView& entry);
+  void replayed();
+  void go_live();
+  void free_garbage();
+  void kill_if_asked(const ring::EntryView& entry);
   void consumed();
   bool wait_for_entries();  // false: the session is ending
 
   Session& session_;
   Dispatch dispatch_;
   ring::Reader reader_;
-  bool goodbye_ = false;
+  OnMark on_cut_, on_gate_;
+  std::function<void()> on_live_;
+  bool live_ = false, goodbye_ = false;
+  uint64_t cuts_seen_ = 0, entries_since_cut_ = 0;  // for PYFT_KILL_AT
   std::string error_;
   std::array<ring::EntryHeader, 8> last_{};
   uint64_t count_ = 0;

@@ -6,18 +6,28 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "api/call_ids.h"
 #include "backend/backend.h"
 #include "server/attach.h"
 #include "server/device.h"
 #include "server/loop.h"
+#include "server/recovery/capture.h"
+#include "server/recovery/device_memory.h"
+#include "server/recovery/takeover.h"
 #include "server/watchdog.h"
 
 namespace pyft::server {
 namespace {
 
-enum ExitCode { kGood = 0, kAttachFailed = 70, kBackendFailed = 71, kProtocolBroken = 72 };
+enum ExitCode {
+  kGood = 0,
+  kAttachFailed = 70,
+  kBackendFailed = 71,
+  kProtocolBroken = 72,
+  kStoreBroken = 73
+};
 
 // LD_PRELOAD and the client's variables are cleared by the agent; this also holds for a server
 // started by hand, which would otherwise load the shim as its driver.
@@ -45,11 +55,23 @@ void print_last_entries(const Loop& loop) {
 int serve(const Attachment& attachment, const backend::Table& table, const backend::Extras& extras,
           CUcontext context) {
   const ServerLiveness liveness(attachment.agent.get());
+  std::string error;
+  const std::unique_ptr<Store> store = open_store(*attachment.channel, &error);
+  if (!error.empty()) return fail(attachment, kStoreBroken, error);
   Session session(*attachment.channel, &table, liveness,
                   device_calls(table, extras, attachment.channel->device()));
-  Loop loop(session, dispatch);
   session.set_enter_device([&] { table.cuCtxSetCurrent(context); });
   const Heartbeat heartbeat(session, [&] { session.enter_device(); });
+  RecoveryCalls calls;
+  std::optional<Capture> capture;
+  if (session.recovery().repairs()) calls = recovery_calls(session, extras);
+  Loop loop(session, dispatch, prepare_recovery(session, store.get(), calls, dispatch));
+  if (session.recovery().repairs()) {
+    capture.emplace(session, *store, calls, capture_options());
+    loop.set_on_cut([&](const ring::EntryView& cut) {
+      return capture->take(cut.header, cut.body, cut.payload, cut.position + cut.header.size);
+    });
+  }
   if (loop.run() != Loop::End::kProtocolError) return kGood;
   fail(attachment, kProtocolBroken, loop.error());
   print_last_entries(loop);
@@ -64,12 +86,13 @@ int run() {
   pthread_setname_np(pthread_self(), "pyft-server");
   Attachment attachment;
   std::string error;
-  if (!attach(&attachment, &error)) return fail(attachment, kAttachFailed, error);
-  attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
   backend::Table table;
   backend::Extras extras;
+  // Before the client is known: a server that stands by has this behind it.
   if (!backend::load(std::getenv("PYFT_BACKEND_LIBRARY"), &table, &extras, &error))
     return fail(attachment, kBackendFailed, error);
+  if (!attach(&attachment, &error)) return fail(attachment, kAttachFailed, error);
+  attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
   CUcontext context = nullptr;
   error = prepare_device(table, attachment.channel->device(), &context);
   if (!error.empty()) return fail(attachment, kBackendFailed, error);

@@ -9,10 +9,36 @@ constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
 }  // namespace
 
 void Session::publish(uint32_t word, uint64_t value) {
+  if (recovery_.replaying()) recovery_.word_reached(word, value);
   ring::publish(channel_, word, value);
 }
 
+void Session::check_device(int32_t code, const char* call) {
+  if (!is_device_fault(code) || !recovery_.repairs() ||
+      recovery_.mode() == ring::ReplayMode::kDeliver)
+    return;
+  recovery_.fail(ring::FaultKind::kDevice, code,
+                 std::string("[") + call + "] reports error [" + std::to_string(code) + "]");
+}
+
+int Session::on_stream(void* stream, std::function<void()> function) {
+  if (!device_calls_.publish) {
+    function();
+    return 0;
+  }
+  auto* const job = new std::function<void()>(std::move(function));
+  const auto run = [](void* data) {
+    auto* const one = static_cast<std::function<void()>*>(data);
+    (*one)();
+    delete one;
+  };
+  const int code = device_calls_.publish(stream, run, job);
+  if (code) delete job;
+  return code;
+}
+
 void Session::set_sticky(int32_t code) {
+  if (code) check_device(code, "a command");
   int32_t none = 0;
   if (code) channel_.control().sticky_error.compare_exchange_strong(none, code);
   if (code) publish_outstanding();
@@ -21,6 +47,7 @@ void Session::set_sticky(int32_t code) {
 Status Session::publish_on_stream(void* stream, uint32_t word, uint64_t value) {
   if (word >= ring::kCompletionWords)
     return Status::broken("completion word [" + std::to_string(word) + "] is out of range");
+  if (recovery_.replaying()) recovery_.word_sent(word, value);
   if (channel_.control().sticky_error.load() || !device_calls_.publish) {
     publish(word, value);
     return Status::good();
@@ -78,7 +105,7 @@ void Session::sweep_fences() {
     std::lock_guard lock(fences_mutex_);
     if (fences_.empty()) return;
   }
-  const int code = device_calls_.status ? device_calls_.status() : 0;
+  const int code = device_status();
   if (code && code != kNotReady) set_sticky(code);
 }
 

@@ -32,6 +32,7 @@ Session::Session(ring::Channel& channel, const backend::Table* backend,
     : channel_(channel),
       backend_(backend),
       liveness_(liveness),
+      recovery_(channel),
       device_calls_(std::move(device_calls)) {}
 
 HandleTable& Session::table(HandleKind kind) {
@@ -52,11 +53,21 @@ bool Session::find_stream(uint64_t value, void** stream) {
 Status Session::reply(const ring::EntryHeader& header, int32_t code,
                       std::span<const uint64_t> values, std::span<const std::byte> bytes) {
   if (!(header.flags & ring::kWantsReply)) return Status::good();
+  if (recovery_.replaces() && answered_before(header, code)) return Status::good();
   if (ring::answer(channel_, header.reply_slot, header.seq, code, values, bytes))
     return Status::good();
   return Status::broken("the answer to entry [" + std::to_string(header.seq) + "] of [" +
                         std::to_string(bytes.size()) + "] bytes does not fit reply slot [" +
                         std::to_string(header.reply_slot) + "]");
+}
+
+// A server before this one has given this answer, and the slot may be another call's by now.
+bool Session::answered_before(const ring::EntryHeader& header, int32_t code) {
+  if (header.reply_slot >= ring::kReplySlots) return false;
+  const ring::ReplySlot& slot = channel_.slot(header.reply_slot);
+  const uint64_t done = slot.done_seq.load(std::memory_order_acquire);
+  if (done == header.seq) recovery_.compared(header.seq, slot.code == code);
+  return done >= header.seq;
 }
 
 bool Session::in_pinned(uint64_t address, uint64_t bytes) const {

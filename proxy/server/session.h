@@ -21,6 +21,7 @@
 #include "ring/channel.h"
 #include "ring/reader.h"
 #include "ring/wait.h"
+#include "server/recovery/recovery.h"
 
 namespace pyft::backend {
 struct Table;  // proxy/backend/backend.h
@@ -86,6 +87,7 @@ class Session {
   const backend::Table& backend() const { return *backend_; }
   const ring::Liveness& liveness() const { return liveness_; }
   uint32_t device() const { return channel_.device(); }
+  Recovery& recovery() { return recovery_; }
 
   HandleTable& table(HandleKind kind);
   // The object behind a handle value of the expected kind, nullptr if there is none.
@@ -97,12 +99,21 @@ class Session {
   // waits for is the handler's decision (set_sticky). Broken: values or bytes do not fit a slot.
   Status reply(const ring::EntryHeader& header, int32_t code, std::span<const uint64_t> values = {},
                std::span<const std::byte> bytes = {});
-  // The first sticky error stays, and whoever waits for the device is woken to see it.
+  // The device has failed, as far as the client may know of it. Where faults are repaired it does
+  // not: this ends the server. Otherwise the first sticky error stays, and whoever waits for the
+  // device is woken to see it.
   void set_sticky(int32_t code);
+  // 0 or 600 (not ready) while the device works, else its error.
+  int device_status() const { return device_calls_.status ? device_calls_.status() : 0; }
+  // Ends the server if this code of a call says that the device has failed and that is repaired.
+  void check_device(int32_t code, const char* call);
   void publish(uint32_t word, uint64_t value);
   // Publishes when the stream reaches this point (a host function in the stream). With a sticky
   // error it publishes at once: the device would never come to it.
   Status publish_on_stream(void* stream, uint32_t word, uint64_t value);
+  // Runs when the stream reaches this point; must not block nor call the backend. Code of the
+  // backend, 0 when it took it.
+  int on_stream(void* stream, std::function<void()> function);
   // Called by the heartbeat thread: a host function behind a failed kernel never runs, so while
   // fences are outstanding the device is asked whether it has failed.
   void sweep_fences();
@@ -149,11 +160,13 @@ class Session {
     std::list<Fence>::iterator self;
   };
   static void run_fence(void* fence);
+  bool answered_before(const ring::EntryHeader& header, int32_t code);
   void publish_outstanding();
 
   ring::Channel& channel_;
   const backend::Table* backend_;
   const ring::Liveness& liveness_;
+  Recovery recovery_;
   std::array<HandleTable, 16> tables_;
   std::vector<Extra> extras_;
   DeviceCalls device_calls_;

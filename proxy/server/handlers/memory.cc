@@ -4,6 +4,8 @@
 #include <unordered_map>
 
 #include "server/handlers/handlers.h"
+#include "server/handlers/live_objects.h"
+#include "server/recovery/host_copies.h"
 
 namespace pyft::server {
 namespace {
@@ -21,6 +23,15 @@ struct Mappings {
 struct PinnedRanges {
   std::unordered_map<uint64_t, uint64_t> bytes_by_address;
 };
+
+}  // namespace
+
+void allocated_memory(Session& session, std::vector<MemoryRange>* ranges) {
+  for (const auto& [address, mapping] : session.state<Mappings>().by_address)
+    ranges->push_back({address, mapping.bytes});
+}
+
+namespace {
 
 CUmemAllocationProp properties(uint32_t device) {
   CUmemAllocationProp prop{};
@@ -118,9 +129,12 @@ Status do_pyftReadDevice(Session& session, const EntryHeader& header, const cmd:
   if (c.bounce_offset > size || c.bytes > size - c.bounce_offset)
     return Status::broken("pyftReadDevice of [" + std::to_string(c.bytes) +
                           "] bytes leaves the bounce area");
-  return finish(session, header, "cuMemcpyDtoHAsync_v2", Domain::kCuda,
-                session.backend().cuMemcpyDtoHAsync_v2(session.channel().bounce() + c.bounce_offset,
-                                                       c.src, c.bytes, stream));
+  const auto target = reinterpret_cast<uint64_t>(session.channel().bounce() + c.bounce_offset);
+  JournaledResult result(session, header, 0, target, c.bytes);
+  int code = session.backend().cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(result.address()),
+                                                    c.src, c.bytes, stream);
+  if (code == 0) code = result.finish(stream);
+  return finish(session, header, "cuMemcpyDtoHAsync_v2", Domain::kCuda, code);
 }
 
 Status do_cudaMemcpyAsync(Session& session, const EntryHeader& header,
@@ -128,23 +142,15 @@ Status do_cudaMemcpyAsync(Session& session, const EntryHeader& header,
   CUstream stream;
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   return finish(session, header, "cuMemcpyAsync", Domain::kCuda,
-                session.backend().cuMemcpyAsync(c.dst, c.src, c.bytes, stream));
+                copy_journaled(session, header, c.dst, c.src, c.bytes, stream));
 }
 
 Status do_cudaMemcpy2DAsync(Session& session, const EntryHeader& header,
                             const cmd::cudaMemcpy2DAsync& c, Body, Body) {
   CUstream stream;
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
-  CUDA_MEMCPY2D job{};
-  job.srcMemoryType = job.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-  job.srcDevice = c.src;
-  job.srcPitch = c.src_pitch;
-  job.dstDevice = c.dst;
-  job.dstPitch = c.dst_pitch;
-  job.WidthInBytes = c.width;
-  job.Height = c.height;
   return finish(session, header, "cuMemcpy2DAsync_v2", Domain::kCuda,
-                session.backend().cuMemcpy2DAsync_v2(&job, stream));
+                copy_2d_journaled(session, header, c, stream));
 }
 
 Status do_cudaMemsetAsync(Session& session, const EntryHeader& header,

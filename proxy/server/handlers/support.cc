@@ -63,6 +63,7 @@ bool resolve_graph_exec(Session& session, uint64_t handle, CUgraphExec* out) {
 
 Status finish(Session& session, const EntryHeader& header, const char* name, Domain domain,
               int code, const uint64_t* values, size_t count, Body bytes) {
+  if (code) session.check_device(domain == Domain::kCuda ? code : session.device_status(), name);
   if (header.flags & ring::kWantsReply) return session.reply(header, code, {values, count}, bytes);
   if (code == 0) return Status::good();
   if (session.channel().control().sticky_error.load() == 0)
@@ -73,7 +74,9 @@ Status finish(Session& session, const EntryHeader& header, const char* name, Dom
 }
 
 Status missing(Session& session, const EntryHeader& header, const char* name, int code) {
-  std::fprintf(stderr, "pyft-server: the backend has no [%s]\n", name);
+  const auto why = session.backend().why_missing;
+  const std::string cause = why ? ": " + why(name) : std::string();
+  std::fprintf(stderr, "pyft-server: the backend has no [%s]%s\n", name, cause.c_str());
   return finish(session, header, name, Domain::kCuda, code);
 }
 

@@ -49,6 +49,51 @@ def _after_torch(torch):
         pass  # a torch that keeps this elsewhere
 
 
+def _live_cut(shim, ctypes):
+    """Return a function that makes a cut which says what torch has in use; False if it cannot.
+
+    Without that everything torch has reserved counts: correct, and more to copy.
+    """
+    from array import array
+
+    try:
+        next_seq, cut_scope = shim.pyft_next_seq, shim.pyft_cut_scope
+    except AttributeError:
+        return lambda: False
+    next_seq.restype = ctypes.c_uint64
+    cut_scope.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
+
+    def scope(segments):
+        pools, blocks = array("Q"), array("Q")
+        for segment in segments:
+            pools.extend((segment["address"], segment["total_size"]))
+            for block in segment["blocks"]:
+                if block["state"] != "inactive":
+                    blocks.extend((block["address"], block["requested_size"]))
+        return array("Q", (len(pools) // 2, len(blocks) // 2)) + pools + blocks
+
+    def cut():
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return False
+        devices = [(d, next_seq(d)) for d in range(torch.cuda.device_count())]
+        devices = [(d, seq) for d, seq in devices if seq]
+        if not devices:
+            return False
+        try:
+            segments = torch._C._cuda_memorySnapshot(None)["segments"]
+        except Exception:  # an allocator that keeps no account
+            return False
+        for device, seq in devices:
+            data = scope([s for s in segments if s["device"] == device])
+            address, words = data.buffer_info()
+            # 2: another thread was faster; the memory may have changed hands. No cut this time.
+            cut_scope(device, address, words * data.itemsize, seq)
+        return True
+
+    return cut
+
+
 def _after_optimizer(module):
     """Call `pyft_gate` before and `pyft_cut` after each step, if the shim is loaded."""
     import ctypes
@@ -59,12 +104,14 @@ def _after_optimizer(module):
     except AttributeError:
         return  # --direct: there is no ring
     gate.restype = cut.restype = ctypes.c_int
+    cut_live = _live_cut(shim, ctypes)
 
     def before(optimizer, args, kwargs):
         gate()
 
     def after(optimizer, args, kwargs):
-        cut()
+        if not cut_live():
+            cut()
 
     module.register_optimizer_step_pre_hook(before)
     module.register_optimizer_step_post_hook(after)

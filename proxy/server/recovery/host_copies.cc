@@ -1,0 +1,143 @@
+#include "server/recovery/host_copies.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "server/recovery/digest.h"
+
+namespace pyft::server {
+
+namespace {
+
+using ring::JournalKind;
+using ring::JournalRecord;
+
+const std::byte* bytes_at(uint64_t address) {
+  return reinterpret_cast<const std::byte*>(address);
+}
+
+// A stream that captures only writes down: what its graph copies is read and written at launches.
+bool captures(Session& session, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const auto query = session.backend().cuStreamIsCapturing;
+  return query && query(stream, &status) == 0 && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace
+
+bool in_client_memory(Session& session, uint64_t address, uint64_t bytes) {
+  const ring::Channel& channel = session.channel();
+  const auto bounce = reinterpret_cast<uint64_t>(channel.bounce());
+  return session.in_pinned(address, bytes) ||
+         (bounce && address >= bounce && address - bounce < channel.bounce_bytes());
+}
+
+uint64_t journaled_source(Session& session, const EntryHeader& header, uint64_t index,
+                          uint64_t source, uint64_t bytes, CUstream stream) {
+  Journal& journal = session.recovery().journal();
+  if (!journal.exists() || captures(session, stream)) return source;
+  JournalRecord* record = journal.find(header.seq, index, JournalKind::kSource);
+  if (record && record->bytes == bytes && record->filled.load())
+    return reinterpret_cast<uint64_t>(Journal::data(record));
+  if (session.recovery().replaying() && !record && journal.lost(header.seq)) {
+    session.recovery().fail(ring::FaultKind::kUnrecoverable, 0,
+                            "what entry [" + std::to_string(header.seq) +
+                                "] read from pinned memory was not kept: the journal was full");
+  }
+  if (!record) record = journal.add(header.seq, index, JournalKind::kSource, bytes, bytes);
+  if (!record) return source;
+  session.on_stream(stream, [record, source, bytes] {
+    std::memcpy(Journal::data(record), bytes_at(source), bytes);
+    record->filled.store(1, std::memory_order_release);
+  });
+  return reinterpret_cast<uint64_t>(Journal::data(record));
+}
+
+JournaledResult::JournaledResult(Session& session, const EntryHeader& header, uint64_t index,
+                                 uint64_t target, uint64_t bytes)
+    : session_(session), seq_(header.seq), address_(target), bytes_(bytes) {
+  Journal& journal = session.recovery().journal();
+  if (!journal.exists()) return;
+  record_ = journal.find(seq_, index, JournalKind::kResult);
+  if (record_ && record_->bytes == bytes && record_->filled.load()) {
+    scratch_ = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+    session.backend().cuMemHostRegister_v2(scratch_, (bytes + 63) / 64 * 64, 0);
+    address_ = reinterpret_cast<uint64_t>(scratch_);
+  } else if (!record_) {
+    record_ = journal.add(seq_, index, JournalKind::kResult, bytes, 0);
+  }
+}
+
+int JournaledResult::finish(CUstream stream) {
+  if (!record_ || (!scratch_ && captures(session_, stream))) return 0;
+  return session_.on_stream(stream, [session = &session_, seq = seq_, record = record_,
+                                     scratch = scratch_, address = address_, bytes = bytes_] {
+    const ring::Digest now = digest(bytes_at(address), bytes, 0);
+    if (!scratch) {
+      record->digest = now;
+      record->filled.store(1, std::memory_order_release);
+      return;
+    }
+    session->recovery().compared(seq, record->digest == now);
+    session->recovery().discard(scratch);
+  });
+}
+
+int copy_journaled(Session& session, const EntryHeader& header, uint64_t target, uint64_t source,
+                   uint64_t bytes, CUstream stream) {
+  const auto copy = session.backend().cuMemcpyAsync;
+  if (!session.recovery().journal().exists() || !bytes) return copy(target, source, bytes, stream);
+  if (in_client_memory(session, source, bytes))
+    source = journaled_source(session, header, 0, source, bytes, stream);
+  if (!in_client_memory(session, target, bytes)) return copy(target, source, bytes, stream);
+  JournaledResult result(session, header, 0, target, bytes);
+  const int code = copy(result.address(), source, bytes, stream);
+  if (code) return code;
+  return result.finish(stream);
+}
+
+// Rows with gaps in client memory, one copy each.
+static int copy_rows_journaled(Session& session, const EntryHeader& header,
+                               const CUDA_MEMCPY2D& job, CUstream stream) {
+  for (uint64_t row = 0; row < job.Height; ++row) {
+    const uint64_t target = job.dstDevice + row * job.dstPitch;
+    JournaledResult result(session, header, 1 + row, target, job.WidthInBytes);
+    int code = session.backend().cuMemcpyAsync(result.address(), job.srcDevice + row * job.srcPitch,
+                                               job.WidthInBytes, stream);
+    if (code == 0) code = result.finish(stream);
+    if (code) return code;
+  }
+  return 0;
+}
+
+int copy_2d_journaled(Session& session, const EntryHeader& header, const cmd::cudaMemcpy2DAsync& c,
+                      CUstream stream) {
+  CUDA_MEMCPY2D job{};
+  job.srcMemoryType = job.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  job.srcDevice = c.src;
+  job.srcPitch = c.src_pitch;
+  job.dstDevice = c.dst;
+  job.dstPitch = c.dst_pitch;
+  job.WidthInBytes = c.width;
+  job.Height = c.height;
+  const auto copy = session.backend().cuMemcpy2DAsync_v2;
+  // Sizes are the client's: a span that does not fit 64 bits is left for the backend to refuse.
+  uint64_t span = 0, to_span = 0;
+  if (!session.recovery().journal().exists() || !c.height || !c.width ||
+      __builtin_mul_overflow(c.height - 1, c.src_pitch, &span) ||
+      __builtin_add_overflow(span, c.width, &span) ||
+      __builtin_mul_overflow(c.height - 1, c.dst_pitch, &to_span) ||
+      __builtin_add_overflow(to_span, c.width, &to_span))
+    return copy(&job, stream);
+  if (in_client_memory(session, c.src, span))
+    job.srcDevice = journaled_source(session, header, 0, c.src, span, stream);
+  if (!in_client_memory(session, c.dst, to_span)) return copy(&job, stream);
+  // The digest is of the rows without what lies between them.
+  if (c.dst_pitch != c.width) return copy_rows_journaled(session, header, job, stream);
+  JournaledResult result(session, header, 0, c.dst, to_span);
+  job.dstDevice = result.address();
+  const int code = copy(&job, stream);
+  return code ? code : result.finish(stream);
+}
+
+}  // namespace pyft::server

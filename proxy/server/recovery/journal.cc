@@ -1,0 +1,118 @@
+#include "server/recovery/journal.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <new>
+
+namespace pyft::server {
+
+namespace {
+
+constexpr uint64_t kAlign = 64;
+constexpr uint64_t kBackingStep = uint64_t{4} << 20;
+constexpr uint64_t kMaxKind = 4;
+
+uint64_t align_up(uint64_t value) {
+  return (value + kAlign - 1) / kAlign * kAlign;
+}
+
+Journal::Key key(uint64_t seq, uint64_t index, ring::JournalKind kind) {
+  return {seq, index * kMaxKind + static_cast<uint64_t>(kind)};
+}
+
+}  // namespace
+
+Journal::Journal(ring::Channel& channel) : channel_(channel) {
+  if (!channel.store()) return;
+  header_ = reinterpret_cast<ring::StoreHeader*>(channel.store());
+  area_ = channel.store() + header_->journal_offset;
+}
+
+ring::JournalRecord* Journal::at(uint64_t position) const {
+  return reinterpret_cast<ring::JournalRecord*>(area_ + position % header_->journal_bytes);
+}
+
+std::byte* Journal::data(ring::JournalRecord* record) {
+  return reinterpret_cast<std::byte*>(record) + kAlign;
+}
+
+std::string Journal::adopt() {
+  if (!header_) return {};
+  const uint64_t begin = header_->journal_begin.load(), end = header_->journal_end.load();
+  const uint64_t size = header_->journal_bytes;
+  backed_ = end;
+  if (begin > end || end - begin > size) return "the journal has no valid bounds";
+  for (uint64_t position = begin; position < end;) {
+    ring::JournalRecord* const record = at(position);
+    const uint64_t room = std::min(size - position % size, end - position);
+    if (record->size < kAlign || record->size % kAlign || record->size > room)
+      return "the journal is damaged at position [" + std::to_string(position) + "]";
+    if (record->kind)
+      old_[key(record->seq, record->index, static_cast<ring::JournalKind>(record->kind))] = record;
+    position += record->size;
+  }
+  return {};
+}
+
+ring::JournalRecord* Journal::find(uint64_t seq, uint64_t index, ring::JournalKind kind) const {
+  if (old_.empty()) return nullptr;
+  const auto found = old_.find(key(seq, index, kind));
+  return found == old_.end() ? nullptr : found->second;
+}
+
+bool Journal::lost(uint64_t seq) const {
+  const uint64_t first = header_ ? header_->journal_lost.load() : 0;
+  return first && seq >= first;
+}
+
+// Pages are allocated before they are written: missing memory must not be a SIGBUS.
+bool Journal::back(uint64_t begin, uint64_t end) {
+  const uint64_t size = header_->journal_bytes;
+  if (backed_ < begin) backed_ = begin;
+  while (backed_ < end) {
+    const uint64_t offset = backed_ % size;
+    const uint64_t step = std::min(kBackingStep, size - offset);
+    if (fallocate(channel_.store_fd(), 0, static_cast<off_t>(header_->journal_offset + offset),
+                  static_cast<off_t>(step)))
+      return false;
+    backed_ += step;
+  }
+  return true;
+}
+
+ring::JournalRecord* Journal::add(uint64_t seq, uint64_t index, ring::JournalKind kind,
+                                  uint64_t bytes, uint64_t data_bytes) {
+  if (!header_) return nullptr;
+  const uint64_t area = header_->journal_bytes, size = kAlign + align_up(data_bytes);
+  uint64_t position = header_->journal_end.load(std::memory_order_relaxed);
+  const uint64_t tail = area - position % area;
+  const uint64_t pad = tail < size ? tail : 0;
+  const uint64_t end = position + pad + size;
+  if (size > area || end > header_->journal_begin.load() + area || !back(position, end)) {
+    uint64_t none = 0;
+    header_->journal_lost.compare_exchange_strong(none, seq);
+    return nullptr;
+  }
+  if (pad) new (at(position)) ring::JournalRecord{pad, 0, 0, {}, 0, 0, 0, {}};
+  ring::JournalRecord* const record = at(position + pad);
+  new (record) ring::JournalRecord{size, static_cast<uint16_t>(kind), 0, {}, seq, index, bytes, {}};
+  header_->journal_end.store(end, std::memory_order_release);
+  return record;
+}
+
+void Journal::release_before(uint64_t seq) {
+  if (!header_) return;
+  uint64_t begin = header_->journal_begin.load(std::memory_order_relaxed);
+  const uint64_t end = header_->journal_end.load(std::memory_order_relaxed);
+  while (begin < end) {
+    const ring::JournalRecord* record = at(begin);
+    if (record->kind && record->seq >= seq) break;
+    begin += record->size;
+  }
+  header_->journal_begin.store(begin, std::memory_order_release);
+  header_->journal_lost.store(0);
+  std::erase_if(old_, [seq](const auto& one) { return one.second->seq < seq; });
+}
+
+}  // namespace pyft::server

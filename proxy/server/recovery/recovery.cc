@@ -1,0 +1,119 @@
+#include "server/recovery/recovery.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "ring/wait.h"
+
+namespace pyft::server {
+
+namespace {
+
+// CUresult and cudaError_t have the same numbers for these.
+constexpr int kDeviceFaults[] = {
+    46,   // devices unavailable
+    214,  // uncorrectable ECC error
+    220,  // NVLink uncorrectable
+    226,  // contained memory error
+    700,  // illegal address
+    702,  // launch timeout
+    709,  // context is destroyed
+    710,  // assert
+    714,  // hardware stack error
+    715,  // illegal instruction
+    716,  // misaligned address
+    717,  // invalid address space
+    718,  // invalid program counter
+    719,  // launch failed
+    721,  // tensor memory leak
+    999,  // unknown: fell off the bus
+};
+
+}  // namespace
+
+bool is_device_fault(int code) {
+  return std::find(std::begin(kDeviceFaults), std::end(kDeviceFaults), code) !=
+         std::end(kDeviceFaults);
+}
+
+Recovery::Recovery(ring::Channel& channel)
+    : channel_(channel),
+      journal_(channel),
+      until_(channel.control().consumed.load(std::memory_order_acquire)) {}
+
+bool Recovery::repairs() const {
+  return channel_.store() && channel_.control().protect.load(std::memory_order_relaxed) ==
+                                 static_cast<uint32_t>(ring::Protect::kCapture);
+}
+
+ring::ReplayMode Recovery::mode() const {
+  return static_cast<ring::ReplayMode>(
+      channel_.control().replay_mode.load(std::memory_order_relaxed));
+}
+
+void Recovery::enter(ring::Phase phase) {
+  ring::ControlPage& page = channel_.control();
+  page.phase_ns[static_cast<size_t>(phase)].store(ring::now_ns());
+  page.phase.store(static_cast<uint32_t>(phase), std::memory_order_release);
+}
+
+void Recovery::fail(ring::FaultKind kind, int code, const std::string& text) {
+  const std::lock_guard once(mutex_);  // never given back: other threads wait for the end here
+  ring::ControlPage& page = channel_.control();
+  page.fault_code = code;
+  page.fault_seq = page.dispatching_seq.load();
+  std::memset(page.fault_text, 0, sizeof page.fault_text);
+  std::strncpy(page.fault_text, text.c_str(), sizeof page.fault_text - 1);
+  page.fault_kind.store(static_cast<uint32_t>(kind), std::memory_order_release);
+  std::fflush(nullptr);
+  switch (kind) {
+    case ring::FaultKind::kUnrecoverable:
+      _exit(ring::kUnrecoverableExit);
+    case ring::FaultKind::kDiverged:
+      _exit(ring::kDivergedExit);
+    default:
+      _exit(ring::kFaultExit);
+  }
+}
+
+void Recovery::compared(uint64_t seq, bool equal) {
+  ring::ControlPage& page = channel_.control();
+  page.compared.fetch_add(1, std::memory_order_relaxed);
+  if (equal) return;
+  uint64_t none = 0;
+  page.differed_seq.compare_exchange_strong(none, seq);
+  page.differed.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Recovery::word_sent(uint32_t word, uint64_t value) {
+  const std::lock_guard lock(mutex_);
+  Word& known = words_[word];
+  known.sent = std::max(known.sent, value);
+}
+
+void Recovery::word_reached(uint32_t word, uint64_t value) {
+  const std::lock_guard lock(mutex_);
+  Word& known = words_[word];
+  known.reached = std::max(known.reached, value);
+}
+
+bool Recovery::word_holds(uint32_t word, uint64_t value) {
+  const std::lock_guard lock(mutex_);
+  const auto found = words_.find(word);
+  return found == words_.end() || found->second.reached >= std::min(value, found->second.sent);
+}
+
+void Recovery::discard(std::byte* memory) {
+  const std::lock_guard lock(mutex_);
+  garbage_.push_back(memory);
+}
+
+std::vector<std::byte*> Recovery::garbage() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(garbage_, {});
+}
+
+}  // namespace pyft::server

@@ -1,0 +1,72 @@
+// What a server does because it may have to be replaced, or has replaced one. docs/recovery.md.
+//
+// A server that replaces another dispatches the entries after the last captured cut again. Up to
+// the position the old one had reached it *replays*: nothing is answered, published or written to
+// the client a second time; from there on it serves.
+#ifndef PYFT_SERVER_RECOVERY_RECOVERY_H_
+#define PYFT_SERVER_RECOVERY_RECOVERY_H_
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "server/recovery/journal.h"
+
+namespace pyft::server {
+
+// Whether a CUDA error code means that the context or the device is lost. Everything else is an
+// answer to a call (out of memory, invalid value…).
+bool is_device_fault(int code);
+
+class Recovery {
+ public:
+  explicit Recovery(ring::Channel& channel);
+
+  // Whether faults of the device are repaired behind the client's back.
+  bool repairs() const;
+  // Whether a server before this one has worked for this client.
+  bool replaces() const { return until_ > 0; }
+  ring::ReplayMode mode() const;
+  Journal& journal() { return journal_; }
+
+  // Ring position up to which an earlier server has dispatched.
+  uint64_t until() const { return until_; }
+  bool replaying() const { return replaying_.load(std::memory_order_relaxed); }
+  void set_replaying(bool replaying) { replaying_ = replaying; }
+  void enter(ring::Phase phase);
+
+  // Ends this process after writing down why, so that the agent can do something about it; the
+  // client has seen nothing. Any thread.
+  [[noreturn]] void fail(ring::FaultKind kind, int code, const std::string& text);
+
+  // A value handed out earlier has been computed again. On a soft GPU all must be equal.
+  void compared(uint64_t seq, bool equal);
+
+  // Completion words in a replay: published again, in the same order as the first time. An
+  // OBSERVED mark holds when what was sent for its word up to there has been reached again.
+  void word_sent(uint32_t word, uint64_t value);
+  void word_reached(uint32_t word, uint64_t value);
+  bool word_holds(uint32_t word, uint64_t value);
+
+  // Memory that device work may still use now; freed by collect_garbage() in the dispatch thread.
+  void discard(std::byte* memory);
+  std::vector<std::byte*> garbage();
+
+ private:
+  struct Word {
+    uint64_t sent = 0, reached = 0;
+  };
+  ring::Channel& channel_;
+  Journal journal_;
+  uint64_t until_;
+  std::atomic<bool> replaying_{false};
+  std::mutex mutex_;
+  std::unordered_map<uint32_t, Word> words_;
+  std::vector<std::byte*> garbage_;
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_RECOVERY_H_

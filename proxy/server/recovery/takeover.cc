@@ -1,0 +1,49 @@
+#include "server/recovery/takeover.h"
+
+#include "backend/backend.h"
+
+namespace pyft::server {
+
+namespace {
+
+[[noreturn]] void give_up(Session& session, const std::string& why) {
+  session.recovery().fail(ring::FaultKind::kUnrecoverable, 0, why);
+}
+
+// The backend must read the journal when a stream reaches a copy, not when it is asked to copy.
+void register_journal(Session& session) {
+  const Journal& journal = session.recovery().journal();
+  if (!journal.exists()) return;
+  const auto call = session.backend().cuMemHostRegister_v2;
+  if (call && call(journal.area(), journal.area_bytes(), CU_MEMHOSTREGISTER_PORTABLE) == 0) return;
+  give_up(session, "the backend does not register the journal");
+}
+
+}  // namespace
+
+std::unique_ptr<Store> open_store(ring::Channel& channel, std::string* error) {
+  error->clear();
+  if (!channel.store()) return nullptr;
+  return Store::open(channel.store(), channel.store_bytes(), channel.store_fd(), error);
+}
+
+uint64_t prepare_recovery(Session& session, Store* store, const RecoveryCalls& calls,
+                          const DispatchEntry& dispatch) {
+  Recovery& recovery = session.recovery();
+  if (!recovery.repairs()) return session.channel().control().consumed.load();
+  recovery.enter(ring::Phase::kStarting);
+  const std::string damage = recovery.journal().adopt();
+  if (!damage.empty()) give_up(session, damage);
+  register_journal(session);
+  recovery.set_replaying(true);
+  recovery.enter(ring::Phase::kObjects);
+  const Restored objects = restore_objects(session, *store, calls, dispatch);
+  if (!objects.error.empty()) give_up(session, objects.error);
+  recovery.enter(ring::Phase::kRestore);
+  const std::string wrong = restore_contents(session, *store, calls);
+  if (!wrong.empty()) give_up(session, wrong);
+  recovery.enter(ring::Phase::kReplay);
+  return objects.position;
+}
+
+}  // namespace pyft::server
