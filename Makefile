@@ -24,7 +24,7 @@ bench: build
 bench-ccl: build
 	$(BIN)/python bench/ccl.py
 
-ccl-matrix: build  # every collective in every way, for hours; options: make ccl-matrix CASES=500 SEED=7
+ccl-matrix: build  # every collective in every way, half an hour; some of it: make ccl-matrix CASES=50 SEED=7
 	$(BIN)/ninja -C build/meson tests/flexccl/flexccl_matrix_full
 	build/meson/tests/flexccl/flexccl_matrix_full $(or $(CASES),0) $(or $(SEED),1)
 
