@@ -52,7 +52,7 @@ TABLE = (
         "the server or the driver library in it failed"),
     Row("server-crash", Do.SAME, Blame.SERVER, "exit", ("any other",),
         "the server ended without a reason that it knows"),
-    Row("server-start", Do.SAME, Blame.SERVER, "exit", (70, 71),
+    Row("server-start", Do.SAME, Blame.SERVER, "exit", (70, 71, 73),
         "the server could not use its memory or its device"),
     Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "exit", (72,),
         "the client has written what no client writes: a replay would meet it again"),

@@ -271,12 +271,12 @@ class Plan:
             return [Refuse("the job runs with --protect none: nothing could be restored")]
         if rank.state is State.GIVEN_UP:
             return [Refuse(f"rank [{rank.rank}] has been given up")]
-        if gpu >= 0 and gpu != rank.gpu:
+        if gpu >= 0 and (gpu != rank.gpu or not self.gpus.usable(gpu)):
             if why := self.gpus.why_not(gpu, self.in_use()):
                 return [Refuse(why)]
             self.gpus.behind[rank.device] = gpu
         if rank.state is State.WAITING:
-            return self._serve_waiting()
+            return self._serve_waiting() or [Refuse("no GPU is left: `pyft spare` brings one")]
         return self._fence(rank, of_agent("replace", "pyft replace"))
 
     def _drain(self, gpu: int) -> list[Action]:
