@@ -1,0 +1,250 @@
+// Captures at cuts and what comes back of them, with a device that is this process's memory.
+#include <csignal>
+#include <cstring>
+#include <optional>
+
+#include "check.h"
+#include "fuzz.h"
+#include "recovery/memory.h"
+#include "server/recovery/capture.h"
+#include "server/recovery/restore.h"
+
+namespace {
+
+using namespace recovery_test;  // NOLINT: a test
+
+constexpr uint64_t kRoom = uint64_t{64} << 20;
+
+struct AlwaysAlive : ring::Liveness {
+  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
+};
+
+// One server's life: store, session, capture. The memory object and the channel outlive it.
+struct Server {
+  Server(ring::Channel& channel, const Object& object, Memory& memory, bool views,
+         server::CaptureOptions options = {50'000'000, 1, 0.02})
+      : session(channel, nullptr, alive), calls(memory.calls(views)) {
+    std::string error;
+    store = object.open(&error);
+    CHECK_EQ(error, "");
+    capture.emplace(session, *store, calls, options);
+  }
+  // True: captured.
+  bool cut(uint64_t number, const std::vector<std::byte>& scope = {}, bool forced = false) {
+    ring::CutMark mark{number, 0, 0, forced ? 1u : 0u, 0};
+    ring::EntryHeader header{};
+    header.seq = number * 10;
+    CHECK(capture->take(header, std::as_bytes(std::span(&mark, 1)), scope, number * 100).ok());
+    const ring::ControlPage& page = session.channel().control();
+    CHECK(page.decided_cut >= number);
+    return page.captured_cut == number;
+  }
+  AlwaysAlive alive;
+  server::Session session;
+  server::RecoveryCalls calls;
+  std::unique_ptr<server::Store> store;
+  std::optional<server::Capture> capture;
+};
+
+struct Bench {
+  Bench() : object(kBeforeHeap + kRoom) {
+    ring::ChannelShape shape;
+    shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+    std::string error;
+    channel = ring::Channel::create(shape, &error);
+  }
+  Object object;
+  Memory memory;
+  std::unique_ptr<ring::Channel> channel;
+};
+
+std::vector<std::byte> scope_of(const std::vector<ring::AllocMark>& pools,
+                                const std::vector<ring::AllocMark>& blocks) {
+  const ring::CutScope head{pools.size(), blocks.size()};
+  std::vector<std::byte> bytes(sizeof head + (pools.size() + blocks.size()) * sizeof pools[0]);
+  std::memcpy(bytes.data(), &head, sizeof head);
+  std::byte* at = bytes.data() + sizeof head;
+  if (!pools.empty()) std::memcpy(at, pools.data(), pools.size() * sizeof pools[0]);
+  at += pools.size() * sizeof pools[0];
+  if (!blocks.empty()) std::memcpy(at, blocks.data(), blocks.size() * sizeof blocks[0]);
+  return bytes;
+}
+
+TEST(what_a_cut_captured_comes_back) {
+  for (const bool views : {true, false}) {
+    Bench bench;
+    const uint64_t first = bench.memory.allocate(100'000, 1);
+    bench.memory.allocate(9'000'000, 2);  // more than one piece
+    auto& blocks = bench.memory.blocks;
+    {
+      Server server(*bench.channel, bench.object, bench.memory, views);
+      CHECK(server.cut(1));
+      blocks[0][50] = std::byte{42};
+      blocks[1][8'000'000] = std::byte{43};
+      CHECK(server.cut(2));
+    }
+    const auto wanted = blocks;
+    for (auto& block : blocks) std::fill(block.begin(), block.end(), std::byte{0});
+    Server next(*bench.channel, bench.object, bench.memory, views);
+    CHECK_EQ(next.store->point().manifest.cut, 2u);
+    CHECK_EQ(server::restore_contents(next.session, *next.store, next.calls), "");
+    CHECK(blocks == wanted);
+    CHECK_EQ(bench.channel->control().restored_bytes.load(), 9'100'000u);
+    // A second time, from the same store.
+    std::fill(blocks[0].begin(), blocks[0].end(), std::byte{9});
+    CHECK_EQ(server::restore_contents(next.session, *next.store, next.calls), "");
+    CHECK(blocks == wanted);
+    (void)first;
+  }
+}
+
+TEST(only_what_has_changed_is_copied) {
+  for (const bool views : {true, false}) {
+    Bench bench;
+    bench.memory.allocate(3'000'000, 1);
+    bench.memory.allocate(1'000'000, 2);
+    Server server(*bench.channel, bench.object, bench.memory, views);
+    CHECK(server.cut(1));
+    const ring::StoreHeader& figures = server.store->header();
+    CHECK_EQ(figures.copied_bytes.load(), 4'000'000u);
+    CHECK(server.cut(2));
+    CHECK_EQ(figures.copied_bytes.load(), 4'000'000u);
+    bench.memory.blocks[1][5] = std::byte{77};
+    CHECK(server.cut(3));
+    CHECK_EQ(figures.copied_bytes.load(), 5'000'000u);
+    // Known to change: read once from now on, although it has not changed this time.
+    const uint64_t hashed = figures.hashed_bytes;
+    CHECK(server.cut(4));
+    CHECK_EQ(figures.hashed_bytes - hashed, 4'000'000u);
+    CHECK(figures.heap_used < 4'100'000u);
+  }
+}
+
+TEST(the_scope_says_what_is_live) {
+  Bench bench;
+  const uint64_t pool = bench.memory.allocate(1'000'000, 1);
+  const uint64_t other = bench.memory.allocate(2000, 2);
+  bench.memory.hidden = {{bench.memory.allocate(300, 3), 300, 5}};
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  CHECK(server.cut(1, scope_of({{pool, 1'000'000}}, {{pool + 512, 1000}, {pool + 4096, 24}})));
+  uint64_t sum = 0;
+  bool has_other = false;
+  for (const auto& block : server.store->point().blocks) {
+    sum += block.bytes;
+    has_other |= block.address == other;
+  }
+  CHECK(has_other);
+  CHECK(sum >= 1000u + 24 + 2000 + 300);
+  CHECK(sum <= 1000u + 24 + 2000 + 600);
+  CHECK_EQ(server.store->header().block_bytes.load(), 1024u);
+}
+
+TEST(a_hostile_scope_cancels_the_cut_and_nothing_else) {
+  Bench bench;
+  const uint64_t at = bench.memory.allocate(100'000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  const uint64_t huge = ~uint64_t{0};
+  uint64_t cut = 0;
+  for (const auto& scope :
+       {scope_of({}, {{at, 100'001}}), scope_of({}, {{at - 1, 10}}), scope_of({}, {{huge, huge}}),
+        scope_of({{0, huge}}, {{at, huge}}), scope_of({}, {{at, 10}, {at + 5, 10}}),
+        scope_of({}, {{at, 0}}), scope_of({{huge - 5, 10}}, {}), std::vector<std::byte>(7)})
+    CHECK(!server.cut(++cut, scope));
+  auto counts = scope_of({}, {{at, 10}});
+  for (const uint64_t number : {uint64_t{2}, huge, huge / 16}) {
+    std::memcpy(counts.data(), &number, sizeof number);
+    CHECK(!server.cut(++cut, counts));
+  }
+  CHECK_EQ(server.store->header().cancelled.load(), cut);
+  CHECK(!server.store->has_point());
+  CHECK(server.cut(++cut));
+}
+
+TEST(random_scopes_are_survived) {
+  Bench bench;
+  const uint64_t at = bench.memory.allocate(1 << 16, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  Random random(3);
+  uint64_t captured = 0;
+  for (uint64_t cut = 1; cut < 3000; ++cut) {
+    const auto range = [&]() -> ring::AllocMark {
+      if (random.once_in(12)) return {random.interesting(), random.interesting()};
+      return {at + random.below(1 << 15), 1 + random.below(1 << 8)};
+    };
+    std::vector<ring::AllocMark> pools(random.below(3)), blocks(random.below(4));
+    for (auto& pool : pools) pool = range();
+    for (auto& block : blocks) block = range();
+    auto scope = scope_of(pools, blocks);
+    if (random.once_in(8)) scope.resize(random.below(scope.size()));
+    captured += server.cut(cut, scope);
+  }
+  CHECK(captured > 1000u);
+  CHECK(captured < 2900u);
+}
+
+TEST(a_cut_that_cannot_be_taken_is_cancelled) {
+  Bench bench;
+  bench.memory.allocate(1000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  CHECK(server.cut(1));
+  bench.memory.capturing = true;
+  CHECK(!server.cut(2));
+  bench.memory.capturing = false;
+  bench.memory.idle = 600;  // for longer than the cut waits
+  CHECK(!server.cut(3));
+  bench.memory.idle = 719;
+  CHECK(!server.cut(4));
+  bench.memory.idle = 0;
+  bench.memory.allocate(2 * kRoom, 1);  // no two pieces are equal: they would be kept once
+  for (uint64_t i = 0; i < 2 * kRoom; i += 4096)
+    std::memcpy(&bench.memory.blocks[1][i], &i, sizeof i);
+  CHECK(!server.cut(5));
+  CHECK_EQ(server.store->point().manifest.cut, 1u);
+  CHECK_EQ(bench.channel->control().captured_cut.load(), 1u);
+  bench.memory.blocks.pop_back();
+  CHECK(server.cut(6));
+}
+
+TEST(each_kth_cut_is_captured_and_every_forced_one) {
+  Bench bench;
+  bench.memory.allocate(1000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true, {50'000'000, 3, 0.02});
+  CHECK(server.cut(1));
+  CHECK(!server.cut(2));
+  CHECK(server.cut(3, {}, true));
+  CHECK(!server.cut(4));
+  CHECK(!server.cut(5));
+  CHECK(server.cut(6));
+  CHECK_EQ(server.store->header().skipped.load(), 3u);
+}
+
+// The cost is far more than two percent of the time between two cuts: there is none.
+TEST(k_is_raised_until_the_cost_is_in_budget) {
+  Bench bench;
+  bench.memory.allocate(4'000'000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true, {50'000'000, 0, 0.02});
+  for (uint64_t cut = 1; cut < 200; ++cut) server.cut(cut);
+  CHECK(server.store->header().cut_every > 20u);
+  CHECK(server.store->header().captures < 40u);
+}
+
+TEST(a_block_that_is_not_what_it_was_is_named) {
+  Bench bench;
+  const uint64_t at = bench.memory.allocate(1000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  CHECK(server.cut(1));
+  const ring::ManifestBlock& block = server.store->point().blocks.at(0);
+  *server.store->at(block.heap_offset + 5) ^= std::byte{1};
+  const std::string text = server::restore_contents(server.session, *server.store, server.calls);
+  CHECK(text.find("[1000] bytes at [" + std::to_string(at)) != std::string::npos);
+  CHECK(text.find("another digest") != std::string::npos);
+  *server.store->at(block.heap_offset + 5) ^= std::byte{1};
+  server.calls.write = [](uint64_t, const void*, uint64_t) { return 0; };  // a device that forgets
+  bench.memory.blocks[0][3] = std::byte{99};
+  CHECK(server::restore_contents(server.session, *server.store, server.calls)
+            .find("other bytes than were written") != std::string::npos);
+}
+
+}  // namespace
+
+CHECK_MAIN

@@ -1,0 +1,205 @@
+// The store: what it keeps, what it shares, and what it says about one that is damaged or full.
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "check.h"
+#include "fuzz.h"
+#include "pyft/fault.h"
+#include "recovery/memory.h"
+#include "server/recovery/digest.h"
+
+namespace {
+
+using namespace recovery_test;  // NOLINT: a test
+
+constexpr uint64_t kRoom = uint64_t{8} << 20;
+
+uint64_t put(server::Store& store, uint64_t address, const std::string& content) {
+  const uint64_t offset = store.reserve(content.size());
+  if (offset == server::Heap::kNone) return offset;
+  std::memcpy(store.at(offset), content.data(), content.size());
+  store.add_stored(address, content.size(),
+                   server::digest(content.data(), content.size(), store.seed()), offset);
+  return offset;
+}
+
+std::string content(const server::Store& store, size_t block) {
+  const ring::ManifestBlock& b = store.point().blocks.at(block);
+  return {reinterpret_cast<const char*>(store.at(b.heap_offset)), b.bytes};
+}
+
+// Whether the child ends by SIGKILL, as an armed fault does it.
+bool wait_for_kill() {
+  int status = 0;
+  wait(&status);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+bool publish(server::Store& store, uint64_t cut) {
+  ring::Manifest manifest{};
+  manifest.cut = cut;
+  manifest.seq = 10 * cut;
+  manifest.position = 1000 * cut;
+  return store.publish(manifest, {{4096, 64, 7}});
+}
+
+TEST(a_new_server_finds_the_point_of_the_old_one) {
+  const Object object(kBeforeHeap + kRoom);
+  std::string error;
+  {
+    const auto store = object.open(&error);
+    CHECK_EQ(error, "");
+    CHECK(!store->has_point());
+    put(*store, 300, "three");
+    put(*store, 100, "one");
+    CHECK(publish(*store, 1));
+  }
+  const auto store = object.open(&error);
+  CHECK_EQ(error, "");
+  CHECK(store->has_point());
+  CHECK_EQ(store->point().manifest.cut, 1u);
+  CHECK_EQ(store->point().manifest.position, 1000u);
+  CHECK_EQ(store->point().blocks.size(), 2u);
+  CHECK_EQ(store->point().blocks[0].address, 100u);
+  CHECK_EQ(content(*store, 0), "one");
+  CHECK_EQ(content(*store, 1), "three");
+  CHECK_EQ(store->point().places.at(0).owner, 7u);
+  // What it took over is not given to somebody else.
+  put(*store, 100, "ONE");
+  put(*store, 300, "three");
+  CHECK(publish(*store, 2));
+  CHECK_EQ(content(*store, 0), "ONE");
+  CHECK_EQ(content(*store, 1), "three");
+}
+
+TEST(equal_contents_are_kept_once_and_freed_with_the_last_block) {
+  const Object object(kBeforeHeap + kRoom);
+  std::string error;
+  const auto store = object.open(&error);
+  const std::string same(100'000, 'x');
+  const uint64_t first = put(*store, 1'000'000, same);
+  put(*store, 2'000'000, same);
+  CHECK(store->add_known(3'000'000, same.size(),
+                         server::digest(same.data(), same.size(), store->seed())));
+  CHECK(publish(*store, 1));
+  const uint64_t one = store->header().heap_used;
+  CHECK(one >= same.size());
+  CHECK(one < same.size() + 4096);
+  for (const ring::ManifestBlock& block : store->point().blocks) CHECK_EQ(block.heap_offset, first);
+  put(*store, 1'000'000, "y");
+  CHECK(publish(*store, 2));
+  CHECK(store->header().heap_used < 4096u);
+}
+
+TEST(a_dropped_point_leaves_the_current_one_alone) {
+  const Object object(kBeforeHeap + kRoom);
+  std::string error;
+  const auto store = object.open(&error);
+  put(*store, 100, "old");
+  CHECK(publish(*store, 1));
+  const uint64_t used = store->header().heap_used;
+  for (int i = 0; i < 100; ++i) put(*store, 100, "new" + std::to_string(i));
+  store->drop_open();
+  CHECK_EQ(store->header().heap_used.load(), used);
+  CHECK_EQ(content(*store, 0), "old");
+  CHECK_EQ(object.open(&error)->point().manifest.cut, 1u);
+}
+
+TEST(a_full_store_says_so_and_goes_on) {
+  const Object object(kBeforeHeap + kRoom);
+  std::string error;
+  const auto store = object.open(&error);
+  const std::string big(kRoom / 3, 'b');
+  put(*store, 1, big);
+  CHECK(publish(*store, 1));
+  CHECK_EQ(store->reserve(2 * kRoom), server::Heap::kNone);
+  CHECK(store->problem().find("the store is full") != std::string::npos);
+  // Room goes round for ever when two generations fit.
+  for (uint64_t cut = 2; cut < 50; ++cut) {
+    CHECK(put(*store, 1, std::string(kRoom / 3, static_cast<char>('b' + cut))) !=
+          server::Heap::kNone);
+    CHECK(publish(*store, cut));
+  }
+  CHECK(store->header().heap_backed <= kRoom);
+}
+
+TEST(memory_that_was_needed_once_is_given_back) {
+  const Object object(kBeforeHeap + (uint64_t{400} << 20));
+  std::string error;
+  const auto store = object.open(&error);
+  CHECK(store->reserve(uint64_t{300} << 20) == 0);
+  store->give_back(0, uint64_t{300} << 20);
+  put(*store, 1, "small");
+  CHECK(publish(*store, 1));
+  CHECK(store->header().heap_backed < (uint64_t{8} << 20));
+}
+
+TEST(what_does_not_fit_is_an_error) {
+  std::string error;
+  CHECK(!Object(4096).open(&error));
+  CHECK(error.find("too small") != std::string::npos);
+  const Object object(kBeforeHeap + kRoom);
+  CHECK(object.open(&error) != nullptr);
+  reinterpret_cast<ring::StoreHeader*>(object.at)->version = 99;
+  CHECK(!object.open(&error));
+  CHECK(error.find("layout version [99]") != std::string::npos);
+}
+
+// A process that dies between any two instructions of publish() leaves the old point or the new.
+TEST(a_crash_while_publishing_leaves_one_whole_point) {
+  for (const char* place : {"store.before_publish:1", "store.after_publish:1"}) {
+    const Object object(kBeforeHeap + kRoom);
+    std::string error;
+    const auto store = object.open(&error);
+    put(*store, 100, "old");
+    CHECK(publish(*store, 1));
+    if (fork() == 0) {
+      put(*store, 100, "new");
+      fault::arm(place);
+      publish(*store, 2);
+      _exit(0);
+    }
+    CHECK(wait_for_kill());
+    const auto next = object.open(&error);
+    CHECK_EQ(error, "");
+    const bool after = std::strstr(place, "after");
+    CHECK_EQ(next->point().manifest.cut, after ? 2u : 1u);
+    CHECK_EQ(content(*next, 0), after ? "new" : "old");
+  }
+}
+
+// Whatever is in the first pages and in the table: a sentence, or numbers that can be used.
+TEST(a_hostile_store_is_a_sentence) {
+  Random random(7);
+  uint64_t refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    static const Object object(kBeforeHeap + kRoom);
+    std::memset(object.at, 0, kBeforeHeap);
+    std::string error;
+    {
+      const auto store = object.open(&error);
+      put(*store, 100, "one");
+      put(*store, 200, "two");
+      publish(*store, 1);
+    }
+    auto* header = reinterpret_cast<ring::StoreHeader*>(object.at);
+    std::byte* table = object.at + header->manifest_offset[0];
+    for (int i = 0; i < 3; ++i) {
+      std::byte* at = random.once_in(2) ? object.at + random.below(128) : table + random.below(224);
+      *at ^= static_cast<std::byte>(1 + random.below(255));
+    }
+    const auto store = object.open(&error);
+    CHECK_EQ(store == nullptr, !error.empty());
+    refused += store == nullptr;
+    if (!store) continue;
+    put(*store, 100, "three");
+    publish(*store, 2);
+  }
+  CHECK(refused > 2000);
+}
+
+}  // namespace
+
+CHECK_MAIN
