@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
@@ -48,14 +49,39 @@ struct Flag {
   }
 };
 
+struct Barrier {
+  std::atomic<std::uint32_t> arrived = 0;
+  Flag released;
+
+  void wait_for(std::uint32_t members) {
+    const std::uint32_t round = released.value.load(std::memory_order_acquire);
+    if (arrived.fetch_add(1) + 1 == members) {
+      arrived = 0;
+      released.raise();
+    } else {
+      released.wait_past(round);
+    }
+  }
+  // Until so many wait here, and some time more, in which they fall asleep.
+  void watch_until(std::uint32_t sleepers) const {
+    const double end = clock_ms(CLOCK_MONOTONIC) + kDeadlineS * 1e3;
+    while (arrived.load() < sleepers) {
+      usleep(100);
+      if (clock_ms(CLOCK_MONOTONIC) > end) give_up("the workers do not fall asleep");
+    }
+    usleep(300);
+  }
+};
+
+// `start_ms` 0: took no part.
 struct Clocks {
   double start_ms, end_ms, cpu_start_ms, cpu_end_ms;
 };
 
 struct Board {
   static constexpr int kMaxWorkers = 1026;
-  std::atomic<std::uint32_t> arrived = 0;
-  Flag released, exported, answered;
+  Barrier all, few;
+  Flag exported, answered;
   ncclUniqueId id;
   flexcclInfo_t survivor_info, newcomer_info;
   Clocks clocks[2][kMaxWorkers];
@@ -66,16 +92,6 @@ struct Board {
     if (memory == MAP_FAILED) give_up("no shared memory");
     return ::new (memory) Board;
   }
-
-  void barrier(std::uint32_t members) {
-    const std::uint32_t round = released.value.load(std::memory_order_acquire);
-    if (arrived.fetch_add(1) + 1 == members) {
-      arrived = 0;
-      released.raise();
-    } else {
-      released.wait_past(round);
-    }
-  }
 };
 
 struct Sample {
@@ -84,10 +100,10 @@ struct Sample {
 
 // From the release of the barrier until the last worker was done; processor time of all of them.
 inline Sample sample_of(std::span<const Clocks> clocks) {
-  double start = clocks[0].start_ms, end = clocks[0].end_ms, cpu = 0;
+  double start = INFINITY, end = 0, cpu = 0;
   for (const Clocks& one : clocks) {
-    start = std::min(start, one.start_ms);
-    end = std::max(end, one.end_ms);
+    if (one.start_ms > 0) start = std::min(start, one.start_ms);
+    if (one.start_ms > 0) end = std::max(end, one.end_ms);
     cpu += one.cpu_end_ms - one.cpu_start_ms;
   }
   return {end - start, cpu};

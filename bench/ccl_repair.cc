@@ -2,9 +2,12 @@
 //
 //   ccl_repair processes|threads RANKS REPEATS auto|loopback|shm|tcp
 //
-// RANKS + 1 workers: one is the spare that takes a place. Each phase begins at a barrier; a sample
-// is the time from its release until the last worker is done. Prints JSON: phase -> samples of wall
-// time, of processor time of all workers together, in milliseconds.
+// RANKS + 1 workers: one is the spare that takes a place. Each phase begins at a barrier of those
+// that have something to do in it, while the others sleep; a sample is the time from its release
+// until the last of them is done. "replace" is called by the two neighbours of the new rank, the
+// others hear of it in their next operation ("exchange after"); "replace, all called" by everybody.
+// Prints JSON: phase -> samples of wall time, of processor time of all workers together, in
+// milliseconds.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -41,12 +44,14 @@ class Worker {
   void run() {
     for (int repeat = 0; repeat < options_.repeats; ++repeat) {
       timed([] {});  // what the barrier alone costs
-      newcomer(0, nothing());
+      newcomer(0, nothing(), false);
+      newcomer(0, nothing(), true);
       make();
       timed([this] { exchange(-1); });
       timed([this] { exchange(-1); });
       const int lost = repeat % options_.ranks;
-      replace(lost);
+      replace(lost, true);
+      replace((lost + 1) % options_.ranks, false);
       remove(lost);
       add(lost);
       end();
@@ -54,10 +59,20 @@ class Worker {
   }
 
   static const std::vector<std::string>& phases() {
-    static const std::vector<std::string> names{
-        "barrier",          "wake all", "init",           "first exchange",
-        "exchange",         "replace",  "exchange after", "remove",
-        "exchange without", "add",      "exchange with"};
+    static const std::vector<std::string> names{"barrier",
+                                                "wake all",
+                                                "wake neighbours",
+                                                "init",
+                                                "first exchange",
+                                                "exchange",
+                                                "replace",
+                                                "exchange after",
+                                                "replace, all called",
+                                                "exchange after all",
+                                                "remove",
+                                                "exchange without",
+                                                "add",
+                                                "exchange with"};
     return names;
   }
 
@@ -66,16 +81,40 @@ class Worker {
   std::uint32_t members() const { return static_cast<std::uint32_t>(options_.ranks) + 2; }
 
   void timed(const std::function<void()>& body) {
+    Clocks& mine = begin_phase();
+    board_.all.wait_for(members());
+    run_timed(mine, body);
+    end_phase(mine);
+  }
+
+  // The others sleep, as ranks do that have nothing to do with it.
+  void timed_by_few(bool takes_part, std::uint32_t few, const std::function<void()>& body) {
+    Clocks& mine = begin_phase();
+    mine.start_ms = 0;
+    if (takes_part) {
+      board_.all.watch_until(members() - few);
+      board_.few.wait_for(few);
+      run_timed(mine, body);
+    }
+    board_.all.wait_for(members());
+    end_phase(mine);
+  }
+
+  Clocks& begin_phase() {
     // Main reads one set of clocks while the workers write the other.
     Clocks& mine = board_.clocks[phase_++ % 2][number_];
     mine.cpu_start_ms = cpu_ms();
-    board_.barrier(members());
+    return mine;
+  }
+  static void run_timed(Clocks& mine, const std::function<void()>& body) {
     mine.start_ms = clock_ms(CLOCK_MONOTONIC);
     body();
     mine.end_ms = clock_ms(CLOCK_MONOTONIC);
-    board_.barrier(members());
+  }
+  void end_phase(Clocks& mine) {
+    board_.all.wait_for(members());
     mine.cpu_end_ms = cpu_ms();
-    board_.barrier(members());
+    board_.all.wait_for(members());
   }
 
   double cpu_ms() const {
@@ -133,12 +172,14 @@ class Worker {
             take, [this] { check(ncclCommSetupNewRank(comm_), comm_, "ncclCommSetupNewRank"); }};
   }
 
-  // A survivor exports, the spare answers, everybody else takes the answer. Who waits for whom is
-  // the same with calls that do nothing: that is what waking everybody costs.
-  void newcomer(int lost, const Calls& calls) {
+  // A survivor exports, the spare answers, the neighbours or everybody else take the answer. Who
+  // waits for whom is the same with calls that do nothing: that is what waking alone costs.
+  void newcomer(int lost, const Calls& calls, bool few) {
     const std::uint32_t exports = board_.exported.value, answers = board_.answered.value;
-    timed([&] {
-      if (slot_ == (lost + 1) % options_.ranks) {
+    const int n = options_.ranks, next = (lost + 1) % n, previous = (lost + n - 1) % n;
+    const bool neighbour = !is_spare() && (slot_ == next || slot_ == previous);
+    const auto part = [&, this] {
+      if (slot_ == next) {
         calls.export_info();
         board_.exported.raise();
       }
@@ -151,7 +192,8 @@ class Worker {
         board_.answered.wait_past(answers);
         calls.take();
       }
-    });
+    };
+    few ? timed_by_few(neighbour || is_spare(), 3, part) : timed(part);
   }
 
   void take_place(int lost) {
@@ -161,11 +203,12 @@ class Worker {
       slot_ = lost;
   }
 
-  void replace(int lost) {
+  void replace(int lost, bool few) {
     leave(lost);
-    newcomer(lost, calls(lost, [=, this] {
-               check(ncclReplaceNode(comm_, lost, &board_.newcomer_info), comm_, "ncclReplaceNode");
-             }));
+    const auto take = [=, this] {
+      check(ncclReplaceNode(comm_, lost, &board_.newcomer_info), comm_, "ncclReplaceNode");
+    };
+    newcomer(lost, calls(lost, take), few);
     take_place(lost);
     timed([this] { exchange(-1); });
   }
@@ -179,9 +222,11 @@ class Worker {
   }
 
   void add(int lost) {
-    newcomer(lost, calls(lost, [this] {
-               check(ncclAddNode(comm_, &board_.newcomer_info), comm_, "ncclAddNode");
-             }));
+    newcomer(
+        lost,
+        calls(lost,
+              [this] { check(ncclAddNode(comm_, &board_.newcomer_info), comm_, "ncclAddNode"); }),
+        false);
     take_place(lost);
     timed([this] { exchange(-1); });
   }
@@ -190,7 +235,7 @@ class Worker {
     if (comm_) check(ncclCommDestroy(comm_), nullptr, "destroy");
     comm_ = nullptr;
     slot_ = number_;
-    board_.barrier(members());
+    board_.all.wait_for(members());
   }
 
   Board& board_;
@@ -209,12 +254,12 @@ void collect(Board& board, const Options& options, Samples& samples) {
   int number = 0;
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     for (const std::string& phase : Worker::phases()) {
-      board.barrier(members);
-      board.barrier(members);
-      board.barrier(members);
+      board.all.wait_for(members);
+      board.all.wait_for(members);
+      board.all.wait_for(members);
       samples[phase].push_back(sample_of({board.clocks[number++ % 2], workers}));
     }
-    board.barrier(members);
+    board.all.wait_for(members);
   }
 }
 

@@ -41,15 +41,16 @@ struct Engine::Peer {
   std::size_t owed = 0, skip = 0, receiving = 0;
   FrameHeader owed_header = {};  // its last bytes go first, when it was cut in two itself
   std::size_t owed_of_header = 0;
-  bool ahead = false;      // it is in a later epoch
-  std::uint64_t done = 0;  // the last collective it is known to have completed
+  bool pays = false;        // it has begun to, in this epoch
+  std::uint32_t ahead = 0;  // the later epoch in which it is; 0: it is not
+  std::uint64_t done = 0;   // the last collective it is known to have completed
 };
 
 Engine::Engine(std::shared_ptr<const Membership> membership, std::shared_ptr<Responder> responder,
-               Locate locate)
+               Owner owner)
     : self_(std::move(membership)),
       inbox_(std::make_shared<Inbox>(self_->epoch, std::move(responder))),
-      locate_(std::move(locate)) {
+      owner_(std::move(owner)) {
   peers_.resize(static_cast<std::size_t>(self_->slots()));
   Endpoint::process().add({self_->comm, self_->epoch, static_cast<std::uint32_t>(self_->slot)},
                           inbox_);
@@ -86,7 +87,8 @@ void Engine::change(std::shared_ptr<const Membership> next, std::span<const int>
       ++peer->frames_received;
     }
     peer->sent = peer->received = 0;
-    peer->ahead = false;
+    peer->pays = false;
+    peer->ahead = 0;
   }
   std::vector<std::uint32_t> sources;
   for (const int slot : changed) {
@@ -110,6 +112,13 @@ Engine::Peer& Engine::peer_at(int slot) {
     peer->slot = slot;
   }
   return *peer;
+}
+
+void Engine::ring_peers() {
+  for (const auto& peer : peers_) {
+    if (peer && peer->out) peer->out->ring();
+    if (peer && peer->in) peer->in->ring();
+  }
 }
 
 void Engine::interrupt() {
@@ -179,6 +188,7 @@ void Engine::run(const Schedule& schedule, std::uint64_t sequence) {
       idle = 0;
       continue;
     }
+    if (owner_.news()) throw Interrupted();
     if (++idle == 1) last_progress = std::chrono::steady_clock::now();
     if (std::chrono::steady_clock::now() - last_progress >
         std::chrono::milliseconds(self_->timeout_ms + self_->repair_ms))
@@ -226,7 +236,7 @@ bool Engine::connect(Peer& peer) {
   const Address known = self_->address(peer.slot);
   try {
     peer.out = Endpoint::process().connect(
-        known.port ? known : locate_(peer.slot),
+        known.port ? known : owner_.locate(peer.slot),
         {{self_->comm, self_->epoch, static_cast<std::uint32_t>(peer.slot)},
          static_cast<std::uint32_t>(self_->slot),
          self_->transport,
@@ -237,11 +247,23 @@ bool Engine::connect(Peer& peer) {
   } catch (const Error& error) {
     if (error.code != ncclInProgress) throw;
     peer.retry_at = now + kRetry;
+    owner_.behind(peer.slot);
     return false;
   }
 }
 
+// The other side drops the rest of a frame only in this epoch; in an older one it would be taken
+// for what it stands for.
+bool Engine::may_pay(Peer& peer) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < peer.retry_at) return false;
+  if (owner_.has_taken(peer.slot)) return true;
+  peer.retry_at = now + kRetry;
+  return false;
+}
+
 bool Engine::pay_debt(Peer& peer) {
+  peer.pays = true;
   static constexpr std::byte kZeros[4096] = {};
   while (peer.owed) {
     const std::size_t head = peer.owed_of_header;
@@ -259,7 +281,7 @@ bool Engine::pay_debt(Peer& peer) {
 
 bool Engine::write_frame(Peer& peer, const Send& send) {
   if (!peer.out && !connect(peer)) return false;
-  if (peer.owed && !pay_debt(peer)) return false;
+  if (peer.owed && !((peer.pays || may_pay(peer)) && pay_debt(peer))) return false;
   const std::size_t body = send.bytes / kBlockBytes * kBlockBytes;
   if (peer.sent == 0) {
     peer.header = {kMagic,
@@ -331,9 +353,10 @@ bool Engine::drop_stale(Peer& peer, std::span<const std::byte> arrived) {
     if (peer.received) return false;
     FrameHeader header;
     std::memcpy(&header, arrived.data(), sizeof header);
-    if (header.epoch == self_->epoch) return peer.ahead = false;
+    peer.ahead = 0;
+    if (header.epoch == self_->epoch) return false;
     if (header.magic != kMagic || header.mac != frame_mac(self_->key, header)) return false;
-    peer.ahead = header.epoch > self_->epoch;
+    if (header.epoch > self_->epoch) peer.ahead = header.epoch;
     if (header.epoch >= self_->epoch || header.index != peer.frames_received) return false;
     peer.skip = sizeof header + padded(header.bytes);
     ++peer.frames_received;
@@ -388,9 +411,14 @@ void Engine::wait(std::uint32_t rung, int idle) {
   const bool sockets = std::any_of(busy_.begin(), busy_.end(), [](const Peer* peer) {
     return (peer->out && peer->out->fd() >= 0) || (peer->in && peer->in->fd() >= 0);
   });
-  const bool ahead =
-      std::any_of(busy_.begin(), busy_.end(), [](const Peer* peer) { return peer->ahead; });
-  if (ahead) {
+  const auto ahead =
+      std::find_if(busy_.begin(), busy_.end(), [](const Peer* peer) { return peer->ahead > 0; });
+  if (ahead != busy_.end()) {
+    try {
+      owner_.ahead((*ahead)->slot, (*ahead)->ahead);
+    } catch (const Error&) {
+      // It is gone, or others know more.
+    }
     inbox_->doorbell().wait(rung, 1);  // what is there already must not keep this thread busy
   } else if (sockets) {
     if (!poll_sockets()) check_peers();

@@ -23,11 +23,22 @@ struct Interrupted {};
 
 class Engine {
  public:
-  // Finds the address of a slot that the membership does not know.
-  using Locate = std::function<Address(int slot)>;
+  // What it asks of its owner, in the thread of run().
+  struct Owner {
+    // The address of a slot that the membership does not know.
+    std::function<Address(int slot)> locate;
+    // Whether a repair waits that nobody rang for. Must be cheap.
+    std::function<bool()> news;
+    // `slot` is in a later epoch than this rank: finds out what happened.
+    std::function<void(int slot, std::uint32_t epoch)> ahead;
+    // `slot` is in an earlier one: lets it know.
+    std::function<void(int slot)> behind;
+    // Whether `slot` has come as far.
+    std::function<bool(int slot)> has_taken;
+  };
 
   Engine(std::shared_ptr<const Membership> membership, std::shared_ptr<Responder> responder,
-         Locate locate);
+         Owner owner);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -49,6 +60,8 @@ class Engine {
   void interrupt();
   // or with ncclInvalidUsage, and all later ones.
   void abort();
+  // Wakes those that may sleep in an operation with this rank, so that they see the news.
+  void ring_peers();
   // Afterwards the peers see that this rank is gone.
   void close();
 
@@ -61,6 +74,7 @@ class Engine {
   bool advance_sends(Peer& peer);
   bool write_frame(Peer& peer, const Send& send);
   bool connect(Peer& peer);
+  bool may_pay(Peer& peer);
   bool pay_debt(Peer& peer);
   bool advance_receives(Peer& peer);
   bool drop_stale(Peer& peer, std::span<const std::byte> arrived);
@@ -79,7 +93,7 @@ class Engine {
   std::shared_ptr<Inbox> inbox_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by slot; null until there is something to say
   std::vector<Peer*> busy_;                   // those of the running schedule
-  Locate locate_;
+  Owner owner_;
   std::atomic<bool> aborted_ = false, interrupted_ = false;
   int suspect_ = -1;
   // of the running schedule:

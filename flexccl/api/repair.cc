@@ -15,27 +15,9 @@ std::shared_ptr<Communicator> healthy(ncclComm_t comm) {
   return communicator;
 }
 
-// The neighbours of a new rank make sure that it is there before they let go of their epoch.
-void greet_neighbour(const Runner& runner, const Membership& self,
-                     const std::vector<Change>& steps) {
-  const Change& last = steps.back();
-  // The last step itself does not move the neighbours of its slot.
-  const auto [before, behind] =
-      steps.size() == 1 ? neighbours(self, last.slot) : neighbours(after(self, steps), last.slot);
-  if (self.slot != before && self.slot != behind) return;
-  try {
-    const Answer there = runner.status_of(last.slot, last.address);
-    if (there.epoch != last.epoch)
-      fail(ncclRemoteError, "it is in epoch [", there.epoch, "], not in [", last.epoch, "]");
-  } catch (const Error& error) {
-    fail(error.code, "flexccl: rank [", self.slot, "] stays in epoch [", self.epoch,
-         "], the new rank [", last.slot, "] does not answer: ", error.what());
-  }
-}
-
 // A rank that is itself new may not know the addresses yet.
-Membership knowing_neighbours(const Communicator& communicator, int slot) {
-  Membership self = communicator.membership();
+Membership knowing_neighbours(Communicator& communicator, int slot) {
+  Membership self = communicator.runner().newest();
   const auto [before, after] = neighbours(self, slot);
   for (const int neighbour : {before, after})
     self.addresses.set(static_cast<std::size_t>(neighbour), Runner::find_address(self, neighbour));
@@ -45,38 +27,43 @@ Membership knowing_neighbours(const Communicator& communicator, int slot) {
 void take_new_node(ncclComm_t comm, Repair repair, int slot, const flexcclInfo_t* info) {
   require(info, "newNode");
   const auto communicator = healthy(comm);
-  const auto self = communicator->view();
-  const auto steps = missing_steps(*self, *info, repair, slot);
+  communicator->runner().look();
+  const auto steps = missing_steps(*communicator->runner().view(), *info, repair, slot);
   if (steps.empty()) return;
   if (repair == Repair::kAdd) communicator->synchronize();
-  greet_neighbour(communicator->runner(), *self, steps);
-  communicator->runner().change(steps);
+  communicator->runner().agree(steps);
+}
+
+// Whether the last step that `self` knows of removed the slot.
+bool removed(const Membership& self, int slot) {
+  return self.position(slot) < 0 && !self.changes.empty() && self.changes.back().slot == slot &&
+         self.changes.back().repair == Repair::kRemove;
 }
 
 void remove(ncclComm_t comm, int slot) {
   const auto communicator = healthy(comm);
-  const auto view = communicator->view();
-  const Membership& self = *view;
-  if (self.position(slot) < 0 && !self.changes.empty() && self.changes.back().slot == slot &&
-      self.changes.back().repair == Repair::kRemove)
-    return;
-  const Change step{self.epoch + 1, slot, Repair::kRemove, 0, {}};
-  self.check(step);
+  Runner& runner = communicator->runner();
+  runner.look();
+  if (removed(*runner.view(), slot)) return;
+  const Membership self = runner.newest();
+  // The first survivor decides, the others follow when they are called.
+  const bool decided = removed(self, slot);
+  const Change step =
+      decided ? self.changes.back() : Change{self.epoch + 1, slot, Repair::kRemove, 0, {}};
+  if (!decided) self.check(step);
   if (!self.repair_ms) communicator->synchronize();
-  communicator->runner().change({step});
+  runner.change({step});
 }
 
 void set_up(Communicator& communicator) {
   if (communicator.ready()) return;
-  const Membership self = communicator.membership();
-  const Ring ring = self.ring();
-  for (const int neighbour : {ring.previous(), ring.next()})
-    if (neighbour != ring.rank) communicator.runner().wait_for_epoch_of(self.slot_at(neighbour));
+  communicator.runner().take_place();
   communicator.make_ready();
 }
 
 void fill(flexcclState_t* state, Communicator& communicator) {
-  const Membership self = communicator.membership();
+  communicator.runner().look();
+  const Membership self = communicator.runner().membership();
   const Counters counters = communicator.runner().counters();
   const auto paused = communicator.runner().paused();
   *state = {};

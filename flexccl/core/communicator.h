@@ -36,8 +36,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   int device() const { return device_; }
 
-  Membership membership() const { return runner_.membership(); }
-  std::shared_ptr<const Membership> view() const { return runner_.view(); }
+  // As the next operation will find it.
+  Membership membership() const { return *view(); }
+  std::shared_ptr<const Membership> view() const { return runner_.expected(); }
 
   // Queues a task; it runs in stream order, or in this communicator's thread.
   void submit(cudaStream_t stream, Task task);

@@ -9,9 +9,6 @@ namespace flexccl {
 namespace {
 
 constexpr std::chrono::milliseconds kAskAgain(1);
-// A new rank's neighbours mostly take it within a millisecond, and everybody waits for it.
-constexpr std::chrono::microseconds kAskSoon(50), kAskSeldom(2000);
-constexpr std::chrono::milliseconds kQuestionFirst(1);
 constexpr std::uint64_t kAnswerMs = 3000;
 constexpr std::size_t kPieceBytes = 4 << 20;  // between two looks whether there is a repair
 
@@ -67,23 +64,6 @@ Answer Runner::status_of(int slot, const Address& address, std::uint64_t detail)
       {.slot = static_cast<std::uint32_t>(self.slot), .epoch = self.epoch, .offset = detail});
 }
 
-void Runner::wait_for_epoch_of(int slot) {
-  const Membership self = membership();
-  const Address address = find_address(self, slot);
-  const Deadline deadline = in_ms(self.timeout_ms);
-  // Just before it takes the epoch it asks here: before that, questions only keep both busy.
-  history_->wait_for_question_of(slot, kQuestionFirst);
-  for (auto pause = kAskSoon;; pause = std::min(2 * pause, kAskSeldom)) {
-    const Answer answer = status_of(slot, address);
-    if (answer.epoch >= self.epoch) return;
-    if (std::chrono::steady_clock::now() > deadline)
-      fail(ncclRemoteError, "flexccl: rank [", self.slot, "] waited [", self.timeout_ms,
-           "] ms for rank [", slot, "], which is still in epoch [", answer.epoch, "], not in [",
-           self.epoch, "]");
-    std::this_thread::sleep_for(pause);
-  }
-}
-
 Answer Runner::ask_about(int slot) {
   if (const auto known = answers_.find(slot); known != answers_.end()) return known->second;
   const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
@@ -91,6 +71,8 @@ Answer Runner::ask_about(int slot) {
     look_up();
     const Answer answer = ask_slot(slot, {}, {});
     if (answer.standing == Standing::kHere) return answers_[slot] = answer;
+    if (answer.epoch < membership_->epoch) inform(slot);
+    if (answer.epoch > membership_->epoch) hear_of(slot, answer.epoch);
     if (std::chrono::steady_clock::now() > deadline)
       fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "]: rank [", slot,
            "] is still in epoch [", answer.epoch, "], not in [", membership_->epoch, "]");

@@ -202,14 +202,8 @@ Standpoint History::standpoint() const {
 void History::fence(std::shared_ptr<const Membership> self) {
   const std::scoped_lock lock(mutex_);
   self_ = std::move(self);
-  askers_.clear();
   done_at_fence_ = std::max(counters_.done, claimed_);
   for (auto& [slot, pair] : pairs_) pair.sent_at_fence = std::max(pair.sent_at_fence, pair.sent);
-}
-
-void History::wait_for_question_of(int slot, std::chrono::microseconds limit) {
-  std::unique_lock lock(mutex_);
-  heard_.wait_for(lock, limit, [&] { return askers_.contains(static_cast<std::uint32_t>(slot)); });
 }
 
 Counters History::counters() const {
@@ -252,7 +246,6 @@ Answer History::answer(const Question& question, std::shared_ptr<const void>* ow
                 .done = counters_.done,
                 .done_at_fence = done_at_fence_,
                 .serves_after = serves_after_};
-  if (question.verb == Verb::kStatus && askers_.insert(question.slot).second) heard_.notify_all();
   if (question.verb == Verb::kAddress) {
     if (question.offset < self_->addresses.size())
       answer.address = self_->addresses[question.offset];

@@ -5,12 +5,9 @@
 #define FLEXCCL_CORE_HISTORY_H_
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include "algo/operation.h"
@@ -66,8 +63,6 @@ class History final : public Responder {
   // Takes an epoch: what was begun before it is told apart from what comes.
   void fence(std::shared_ptr<const Membership> self);
   Counters counters() const;
-  // Waits until `slot` has asked for the status here in this epoch, at most `limit`.
-  void wait_for_question_of(int slot, std::chrono::microseconds limit);
   // Slots that have not received everything yet.
   std::vector<int> debtors() const;
 
@@ -103,8 +98,6 @@ class History final : public Responder {
 
   const bool joined_;  // as a new rank
   mutable std::mutex mutex_;
-  std::condition_variable heard_;
-  std::set<std::uint32_t> askers_;  // for the status, in this epoch
   std::shared_ptr<const Membership> self_;
   Counters counters_;
   std::uint64_t children_ = 0;

@@ -61,6 +61,11 @@ void fill_changes(Info* info, const Membership& from) {
 
 }  // namespace
 
+bool same_step(const Change& a, const Change& b) {
+  return a.epoch == b.epoch && a.slot == b.slot && a.repair == b.repair &&
+         a.address.process == b.address.process;
+}
+
 int Membership::position(int of) const {
   const auto found = std::lower_bound(members.begin(), members.end(), of);
   return found != members.end() && *found == of ? static_cast<int>(found - members.begin()) : -1;

@@ -26,6 +26,8 @@ struct Change {
   Address address = {};
 };
 static_assert(sizeof(Change) == 48);
+// Whether both put the same process into the same slot, in the same way.
+bool same_step(const Change& a, const Change& b);
 
 struct Membership {
   std::uint64_t comm = 0;

@@ -33,6 +33,7 @@ void Runner::meet_pairs(const std::vector<PointToPoint>& calls) {
 void Runner::run(const std::vector<PointToPoint>& calls) {
   const std::scoped_lock turn(turn_);
   apply();
+  wait_for_decision();
   const Standpoint before = history_->standpoint();
   enter(before.operation + 1, before.sequence);
   if (records_.replaying()) return replay(calls);

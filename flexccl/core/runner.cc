@@ -1,26 +1,38 @@
 #include "core/runner.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "core/keeper.h"
 #include "core/replay.h"
 
 namespace flexccl {
+namespace {
+constexpr std::chrono::milliseconds kLook(10);
+}  // namespace
 
 Runner::Runner(const Membership& membership, std::uint64_t position)
     : membership_(std::make_shared<const Membership>(membership)),
       published_(membership_),
+      steps_(std::make_shared<Steps>(
+          membership.epoch, membership.epoch ? Board::find(membership) : Board::begin(membership))),
       history_(std::make_shared<History>(membership_, position)),
-      engine_(membership_, history_, [this](int slot) { return locate(slot); }),
+      desk_(std::make_shared<Desk>(history_, steps_)),
+      engine_(membership_, desk_,
+              {.locate = [this](int slot) { return locate(slot); },
+               .news = [this] { return keeps_ && steps_->any_ready(membership_->epoch); },
+               .ahead = [this](int slot, std::uint32_t epoch) { hear_of(slot, epoch); },
+               .behind = [this](int slot) { inform(slot); },
+               .has_taken = [this](int slot) { return has_taken(slot); }}),
       keeps_(membership.repair_ms > 0),
       joined_(membership.epoch > 0),
       settled_(membership.epoch == 0),
       behind_(membership.epoch > 0) {
+  desk_->serve(this);
   if (keeps_) keep_watch(this);
 }
 
 Runner::~Runner() {
+  desk_->leave();
   if (keeps_) end_watch(this);
 }
 
@@ -34,6 +46,11 @@ std::optional<int> Runner::paused() const {
   return paused_;
 }
 
+void Runner::close() {
+  const std::scoped_lock turn(turn_);
+  engine_.close();
+}
+
 void Runner::abort() {
   {
     const std::scoped_lock lock(mutex_);
@@ -43,36 +60,24 @@ void Runner::abort() {
   engine_.abort();
 }
 
-void Runner::change(const std::vector<Change>& steps) {
-  const std::scoped_lock control(control_);
-  {
-    const std::scoped_lock lock(mutex_);
-    pending_ = steps;
-    has_pending_ = !steps.empty();
-    // Under the lock: an interruption after its repair would have no end.
-    if (keeps_ && has_pending_) engine_.interrupt();
-  }
-  changed_.notify_all();
-  for (;;) {
-    if (const Lock turn(turn_, std::try_to_lock); turn) return apply();
-    Lock lock(mutex_);
-    constexpr std::chrono::milliseconds kLook(2);
-    if (changed_.wait_for(lock, kLook, [this] { return pending_.empty(); })) return;
-  }
-}
-
-void Runner::apply() {
+void Runner::apply(bool waking) {
+  if (!steps_->any_ready(membership_->epoch)) return;
   const std::scoped_lock lock(mutex_);
-  if (pending_.empty()) return;
+  const std::vector<Change> steps = steps_->ready(membership_->epoch);
   std::vector<int> changed;
-  for (const Change& step : pending_) changed.push_back(step.slot);
-  published_ = membership_ = std::make_shared<const Membership>(after(*membership_, pending_));
+  for (const Change& step : steps) {
+    if (step.slot == membership_->slot)
+      fail(ncclInvalidUsage, "flexccl: rank [", step.slot, "] lost its place in epoch [",
+           step.epoch, "]: it was replaced or removed");
+    changed.push_back(step.slot);
+  }
+  published_ = membership_ = std::make_shared<const Membership>(after(*membership_, steps));
   history_->fence(membership_);
   engine_.change(membership_, changed);
+  if (waking) engine_.ring_peers();
   answers_.clear();
+  informed_.clear();
   settled_ = false;
-  pending_.clear();
-  has_pending_ = false;
   changed_.notify_all();
 }
 
@@ -80,22 +85,25 @@ void Runner::pause(const Error& error) {
   Lock lock(mutex_);
   paused_ = engine_.suspect();
   const std::chrono::milliseconds limit(membership_->repair_ms);
-  const bool told =
-      changed_.wait_for(lock, limit, [this] { return !pending_.empty() || aborted_; });
+  const auto told = [this] { return aborted_ || steps_->any_ready(membership_->epoch); };
+  const Deadline deadline = std::chrono::steady_clock::now() + limit;
+  // In slices: nobody rings for what appears on the board.
+  while (!told() && std::chrono::steady_clock::now() < deadline) changed_.wait_for(lock, kLook);
+  const bool in_time = told();
   paused_.reset();
-  if (!told) fail(error.code, error.what(), "; no repair came within [", limit.count(), "] ms");
+  if (!in_time) fail(error.code, error.what(), "; no repair came within [", limit.count(), "] ms");
 }
 
 void Runner::look_up() const {
   if (aborted_) fail(ncclInvalidUsage, "flexccl: the communicator was aborted");
-  if (has_pending_) throw Interrupted();
+  if (steps_->any_ready(membership_->epoch)) throw Interrupted();
 }
 
 // Repeats an attempt across repairs, until it says that it is done.
 void Runner::settle(const std::function<bool()>& attempt) {
   for (bool done = false; !done;) {
     try {
-      apply();
+      apply(true);
       done = attempt();
     } catch (const Interrupted&) {
       // The next attempt begins with the repair.
@@ -109,6 +117,7 @@ void Runner::settle(const std::function<bool()>& attempt) {
 void Runner::run(const Make& make) {
   const std::scoped_lock turn(turn_);
   apply();
+  wait_for_decision();
   const Ring first = membership_->ring();
   Operation operation = make(*membership_);
   const std::uint64_t sequence = history_->next_sequence();

@@ -16,11 +16,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "algo/engine.h"
+#include "core/desk.h"
 #include "core/history.h"
+#include "core/steps.h"
 
 namespace flexccl {
+
+class JoinCall;
 
 class Runner {
  public:
@@ -37,15 +42,30 @@ class Runner {
   // one. Returns its number, the same in a replay.
   std::uint64_t count_child(const Hash& what);
 
-  // From any thread. Returns when the steps are taken. A running operation is interrupted, or, when
-  // the communicator does not wait for repairs, ends first.
+  // From any thread; the last step is the one that the caller of the repair wants, those before it
+  // are decided. A running operation is interrupted by a step that it takes, or, when the
+  // communicator does not wait for repairs, ends first.
+  // Returns when the steps are taken. Throws ncclInvalidUsage when something else was decided.
   void change(const std::vector<Change>& steps);
+  // Agrees to a step that the new rank will decide; the next operation waits for that. The nearest
+  // ranks on both sides first make sure that the new one is there: ncclRemoteError.
+  void agree(const std::vector<Change>& steps);
+  // Takes what is decided; a running operation will.
+  void look();
+  // For a new rank: blocks until the nearest live ranks on both sides have agreed, decides, and
+  // tells them. Throws ncclRemoteError at the deadline, ncclInvalidUsage when something else was
+  // decided.
+  void take_place();
   void abort();
-  void close() { engine_.close(); }
+  void close();
 
   Membership membership() const { return *view(); }
   // The same without a copy; it stays as it is when a repair comes.
   std::shared_ptr<const Membership> view() const;
+  // With the steps that are decided and not taken here yet.
+  Membership newest() const;
+  // As the next operation will find it, if the new rank does not fail.
+  std::shared_ptr<const Membership> expected() const;
   Counters counters() const { return history_->counters(); }
   // The slot that a paused operation waits for, -1 when it cannot tell; nothing when none is
   // paused.
@@ -59,8 +79,6 @@ class Runner {
   void set_parent(std::uint64_t comm) { parent_ = comm; }
   // Asks `slot`, wherever it is in its epochs.
   Answer status_of(int slot, const Address& address, std::uint64_t detail = 0) const;
-  // Blocks until `slot` has taken this rank's epoch; throws ncclRemoteError at the deadline.
-  void wait_for_epoch_of(int slot);
   // Asks those that are known. Throws ncclRemoteError.
   static Address find_address(const Membership& self, int slot);
   // Asks everybody what is complete, to forget the rest. For an idle communicator that keeps much.
@@ -73,8 +91,16 @@ class Runner {
     std::uint64_t index = 0;  // between the two ranks, in this direction
     bool done = false;
   };
+  void learn(const std::vector<Change>& steps);
+  void greet(const Membership& self, const Change& step);
+  std::vector<JoinCall> call_both_sides(const Membership& self, Deadline deadline);
   // Preconditions of all these: the calling thread has the turn.
-  void apply();
+  // `waking`: others may sleep in an operation that this step interrupts.
+  void apply(bool waking = false);
+  void wait_for_decision();
+  void hear_of(int slot, std::uint32_t epoch);  // that is ahead
+  void inform(int slot);                        // which is behind
+  bool has_taken(int slot);
   void settle(const std::function<bool()>& attempt);
   void pause(const Error& error);
   void look_up() const;  // throws when there is something more important than waiting
@@ -107,11 +133,12 @@ class Runner {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const Membership> membership_, published_;  // of the holder of the turn, of all
-  std::vector<Change> pending_;
   std::optional<int> paused_;
-  std::atomic<bool> aborted_ = false, has_pending_ = false;
+  std::atomic<bool> aborted_ = false;
 
+  const std::shared_ptr<Steps> steps_;
   std::shared_ptr<History> history_;
+  const std::shared_ptr<Desk> desk_;
   Records records_;
   std::uint64_t parent_ = 0;
   Engine engine_;
@@ -120,6 +147,7 @@ class Runner {
   bool settled_;                   // nothing that was begun before this epoch is open any more
   bool behind_;                    // a new rank that may repeat what others have completed
   std::map<int, Answer> answers_;  // of this epoch
+  std::set<int> informed_;         // in this epoch
 };
 
 }  // namespace flexccl

@@ -222,12 +222,22 @@ FLEXCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo);
 // Only the export and the fan-out of the calls is the caller's. None of these calls speaks to more
 // than two ranks, so none takes longer with more ranks. Links between survivors stay open.
 //
-// A repair that fails at a rank leaves that rank on its old epoch; the call can be repeated there,
-// and calling it once more where it succeeded does nothing. When the new rank dies too, or another
-// rank does, export again from a survivor with the highest epoch (flexcclGetState) and go on: the
-// newest info carries the steps before it, so nobody has to catch up. Frames and links of an old
-// epoch are dropped where they arrive. The infos hold the key of the job: keep them as secret as
-// the unique id.
+// The new rank and its neighbours, the nearest live rank on each side of its slot, decide together:
+// they agree by ncclReplaceNode or ncclAddNode, the new rank decides in ncclCommSetupNewRank, by
+// one store that all ranks of the host see, and one message to another host. Until then everybody
+// is on the old epoch, whoever dies; from then on the new one holds, and who does not know of it
+// finds out with its next operation at the latest. So a *replacement* must be announced to the two
+// neighbours only; other survivors may be told, and then their next operation waits for the
+// decision. Without flexcclSetRepair the others must be told too, or begin no operation until
+// ncclCommSetupNewRank has returned: an operation that runs is not interrupted there.
+//
+// When the new rank or another one dies before the decision, nothing has happened: begin again, at
+// step 1 if the new rank is gone, else with ncclCommSetupNewRank. Calling anything once more where
+// it succeeded does nothing. Export from a survivor with the highest epoch (flexcclGetState): the
+// newest info carries the steps before it, so nobody has to catch up. One repair at a time: of two
+// for the same epoch one is refused. Frames and links of an old epoch are dropped where they
+// arrive, and a rank that was replaced though it lives is told so by its next operation. The infos
+// hold the key of the job: keep them as secret as the unique id.
 //
 // An operation that a dead rank interrupts is an error, unless flexcclSetRepair was on when the
 // communicator was made: then it waits for the repair and is finished, with the bits that it would
@@ -246,20 +256,22 @@ FLEXCCL_API ncclResult_t ncclCommExportInfo(ncclComm_t comm, int slot, flexcclIn
 // Local. The communicator becomes usable with ncclCommSetupNewRank.
 FLEXCCL_API ncclResult_t ncclInitNewNode(ncclComm_t* comm, const flexcclInfo_t* exported, int slot,
                                          flexcclInfo_t* info);
-// Every survivor calls it. Rank numbers and N stay. The two ring neighbours of `slot` first make
-// sure that the new process answers (within the deadline); everybody else takes the new epoch and
-// returns, at the latest when a running operation looks up.
+// The two neighbours call it, other survivors may. Rank numbers and N stay. Returns when this rank
+// has agreed; a neighbour first makes sure that the new process answers (within the deadline).
+// Where it was decided already, it returns when the epoch is taken, at the latest when a running
+// operation looks up.
 FLEXCCL_API ncclResult_t ncclReplaceNode(ncclComm_t comm, int slot, const flexcclInfo_t* newNode);
 // Every rank calls it, between the same two operations: the new rank takes its slot, N grows by
-// one. Returns when the operations queued before it are done.
+// one. Returns when the operations queued before it are done; the next one waits for the decision.
 FLEXCCL_API ncclResult_t ncclAddNode(ncclComm_t comm, const flexcclInfo_t* newNode);
-// Every survivor calls it. N shrinks by one, the slot is free. The others keep their numbers: with
-// slot 1 of 3 removed there are ranks 0 and 2; blocks of gathered buffers lie in the order of the
-// slots. An operation that the removed rank interrupted is redone without it, unless somebody has
-// its result. With nothing interrupted: between the same two operations, as ncclAddNode.
+// Every survivor calls it; the first call decides. N shrinks by one, the slot is free. The others
+// keep their numbers: with slot 1 of 3 removed there are ranks 0 and 2; blocks of gathered buffers
+// lie in the order of the slots. An operation that the removed rank interrupted is redone without
+// it, unless somebody has its result. With nothing interrupted: between the same two operations, as
+// ncclAddNode.
 FLEXCCL_API ncclResult_t ncclRemoveNode(ncclComm_t comm, int slot);
-// The new process calls it last: blocks until both ring neighbours have taken its epoch, at most
-// the deadline. It may be repeated.
+// The new process calls it last: blocks until both neighbours have agreed, at most the deadline,
+// and decides. A neighbour that cannot be reached is passed over. It may be repeated.
 FLEXCCL_API ncclResult_t ncclCommSetupNewRank(ncclComm_t comm);
 
 typedef struct {

@@ -2,32 +2,33 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "core/error.h"
 #include "transport/endpoint.h"
+#include "transport/join.h"
 
 namespace flexccl {
 namespace {
 
 constexpr std::uint64_t kQuestionMs = 5000;  // a caller has this long to say what it wants
 constexpr int kMaxThreads = 256;
+constexpr std::uint64_t kMaxTold = 4096;
 std::atomic<int> threads = 0;
 
-std::uint64_t question_mac(const Key& key, const Hello& hello, const Question& question) {
-  std::byte text[sizeof hello.mac + offsetof(Question, mac)];
-  std::memcpy(text, &hello.mac, sizeof hello.mac);
-  std::memcpy(text + sizeof hello.mac, &question, offsetof(Question, mac));
-  return keyed_hash64(key, text);
-}
-
-std::uint64_t answer_mac(const Key& key, const Question& question, const Answer& answer) {
-  std::byte text[sizeof question.mac + offsetof(Answer, mac)];
-  std::memcpy(text, &question.mac, sizeof question.mac);
-  std::memcpy(text + sizeof question.mac, &answer, offsetof(Answer, mac));
-  return keyed_hash64(key, text);
+// What follows a question that tells something. Throws ncclRemoteError.
+std::vector<std::byte> receive_told(int socket, const Key& key, const Question& question) {
+  if (question.verb != Verb::kTell && question.verb != Verb::kJoin) return {};
+  if (question.bytes > kMaxTold) fail(ncclRemoteError, "it tells [", question.bytes, "] bytes");
+  std::vector<std::byte> told(question.bytes);
+  receive_all(socket, told.data(), told.size(), in_ms(kQuestionMs), "what it tells");
+  if (question.offset != keyed_hash64(key, told))
+    fail(ncclRemoteError, "what it tells is not signed with the key of the job");
+  return told;
 }
 
 void answer_one(int socket, const Key& key, const Hello& hello, Responder& responder) {
@@ -38,6 +39,12 @@ void answer_one(int socket, const Key& key, const Hello& hello, Responder& respo
   if (question.magic != kMagic || question.slot != hello.source ||
       question.mac != question_mac(key, hello, question))
     return;
+  const std::vector<std::byte> told = receive_told(socket, key, question);
+  if (question.verb == Verb::kJoin) {
+    JoinVisit visit(socket, key, question, told);
+    return responder.join(visit);
+  }
+  if (question.verb == Verb::kTell) responder.hear(told);
   std::shared_ptr<const void> owner;
   std::span<const std::byte> payload;
   Answer answer = responder.answer(question, &owner, &payload);
@@ -60,7 +67,8 @@ bool is_there_and_short(int socket) {
   Question question;
   const auto got = recv(socket, &question, sizeof question, MSG_PEEK | MSG_DONTWAIT);
   return got == sizeof question &&
-         (question.verb == Verb::kStatus || question.verb == Verb::kAddress);
+         (question.verb == Verb::kStatus || question.verb == Verb::kAddress ||
+          question.verb == Verb::kSteps);
 }
 
 Answer checked(const Answer& answer, std::span<std::byte> to) {
@@ -69,11 +77,13 @@ Answer checked(const Answer& answer, std::span<std::byte> to) {
   return answer;
 }
 
-Answer ask_here(const Asked& whom, const Question& question, std::span<std::byte> to) {
+Answer ask_here(const Asked& whom, const Question& question, std::span<std::byte> to,
+                std::span<const std::byte> told) {
   const auto inbox = Endpoint::process().find({whom.comm, 0, whom.slot});
   if (!inbox || !inbox->responder()) fail(ncclRemoteError, "its communicator is gone");
   std::shared_ptr<const void> owner;
   std::span<const std::byte> payload;
+  if (question.verb == Verb::kTell) inbox->responder()->hear(told);
   Answer answer = inbox->responder()->answer(question, &owner, &payload);
   answer.bytes = payload.size();
   checked(answer, to);
@@ -82,6 +92,43 @@ Answer ask_here(const Asked& whom, const Question& question, std::span<std::byte
 }
 
 }  // namespace
+
+std::uint64_t question_mac(const Key& key, const Hello& hello, const Question& question) {
+  std::byte text[sizeof hello.mac + offsetof(Question, mac)];
+  std::memcpy(text, &hello.mac, sizeof hello.mac);
+  std::memcpy(text + sizeof hello.mac, &question, offsetof(Question, mac));
+  return keyed_hash64(key, text);
+}
+
+std::uint64_t answer_mac(const Key& key, const Question& question, const Answer& answer) {
+  std::byte text[sizeof question.mac + offsetof(Answer, mac)];
+  std::memcpy(text, &question.mac, sizeof question.mac);
+  std::memcpy(text + sizeof question.mac, &answer, offsetof(Answer, mac));
+  return keyed_hash64(key, text);
+}
+
+void sign(Question* question, const Key& key, const Hello& hello, std::span<const std::byte> told) {
+  if (!told.empty()) question->bytes = told.size(), question->offset = keyed_hash64(key, told);
+  question->mac = question_mac(key, hello, *question);
+}
+
+flexcclTransport_t transport_to(const Asked& whom) {
+  if (whom.transport != flexcclAuto) return whom.transport;
+  const Address& own = Endpoint::process().address();
+  return whom.address.process == own.process ? flexcclLoopback
+         : whom.address.host == own.host     ? flexcclShm
+                                             : flexcclTcp;
+}
+
+void send_question(int socket, const Hello& hello, const Question& question,
+                   std::span<const std::byte> told) {
+  // All in one message: the question is no secret, and the answer comes a round trip sooner.
+  std::byte all[sizeof hello + sizeof question + kMaxTold];
+  std::memcpy(all, &hello, sizeof hello);
+  std::memcpy(all + sizeof hello, &question, sizeof question);
+  std::copy(told.begin(), told.end(), all + sizeof hello + sizeof question);
+  send_all(socket, all, sizeof hello + sizeof question + told.size());
+}
 
 bool answer(Fd socket, const Key& key, const Hello& hello, std::shared_ptr<Responder> responder) {
   if (is_there_and_short(socket.get()))
@@ -94,14 +141,10 @@ bool answer(Fd socket, const Key& key, const Hello& hello, std::shared_ptr<Respo
   return true;
 }
 
-Answer ask(const Asked& whom, Question question, std::span<std::byte> to) {
-  const Address& own = Endpoint::process().address();
-  auto transport = whom.transport;
-  if (transport == flexcclAuto)
-    transport = whom.address.process == own.process ? flexcclLoopback
-                : whom.address.host == own.host     ? flexcclShm
-                                                    : flexcclTcp;
-  if (transport == flexcclLoopback) return ask_here(whom, question, to);
+Answer ask(const Asked& whom, Question question, std::span<std::byte> to,
+           std::span<const std::byte> told) {
+  const auto transport = transport_to(whom);
+  if (transport == flexcclLoopback) return ask_here(whom, question, to, told);
   const Fd socket = transport == flexcclShm
                         ? connect_unix(whom.address.process)
                         : connect_tcp(whom.address.ipv4, whom.address.port, whom.deadline);
@@ -112,12 +155,8 @@ Answer ask(const Asked& whom, Question question, std::span<std::byte> to) {
                                  .key = whom.key,
                                  .deadline = whom.deadline},
                                 LinkKind::kControl);
-  question.mac = question_mac(whom.key, hello, question);
-  // Both in one message: the question is no secret, and the answer comes a round trip sooner.
-  std::byte both[sizeof hello + sizeof question];
-  std::memcpy(both, &hello, sizeof hello);
-  std::memcpy(both + sizeof hello, &question, sizeof question);
-  send_all(socket.get(), both, sizeof both);
+  sign(&question, whom.key, hello, told);
+  send_question(socket.get(), hello, question, told);
   Welcome welcome;
   receive_all(socket.get(), &welcome, sizeof welcome, whom.deadline, "its welcome");
   if (!equal_macs(welcome.mac, welcome_mac(whom.key, hello)))

@@ -22,12 +22,16 @@ enum class Verb : std::uint32_t {
   kInput = 3,    // bytes of its own contribution to one, premultiplied if the operation says so
   kMessage = 4,  // the message `sequence` that it sent to the asking rank
   kAddress = 5,  // where is slot `offset`?
+  kSteps = 6,    // what has been decided since the asking rank's epoch?
+  kTell = 7,     // no question: steps that are decided follow
+  kJoin = 8,     // the step that puts the asking rank into its slot follows (join.h)
 };
 
 struct Question {
   std::uint32_t magic = kMagic;
   Verb verb = Verb::kStatus;
   std::uint32_t slot = 0, epoch = 0;  // of the asking rank
+  // kTell, kJoin: `bytes` follow, `offset` is their mac.
   std::uint64_t sequence = 0, offset = 0, bytes = 0;
   std::uint64_t mac = 0;  // over the hello's mac and everything above
 };
@@ -52,12 +56,21 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == 112);
 
+class JoinVisit;
+
+// All from any thread.
 class Responder {
  public:
   virtual ~Responder() = default;
-  // From any thread. `payload` stays valid as long as `owner` does.
+  // `payload` stays valid as long as `owner` does.
   virtual Answer answer(const Question& question, std::shared_ptr<const void>* owner,
                         std::span<const std::byte>* payload) = 0;
+  // What followed a kTell.
+  virtual void hear(std::span<const std::byte>) {}
+  // Takes as long as the conversation.
+  virtual void join(JoinVisit&) {}
+  // Somebody is in a later epoch than this rank: is there anything new?
+  virtual void look() {}
 };
 
 // Who is asked, and how he is reached.
@@ -69,8 +82,20 @@ struct Asked {
   Key key;
   Deadline deadline;
 };
-// `to` gets the bytes; an answer with another number of bytes is an error. Throws ncclRemoteError.
-Answer ask(const Asked& whom, Question question, std::span<std::byte> to = {});
+// `to` gets the bytes; an answer with another number of bytes is an error. `told` follows the
+// question. Throws ncclRemoteError.
+Answer ask(const Asked& whom, Question question, std::span<std::byte> to = {},
+           std::span<const std::byte> told = {});
+// flexcclAuto becomes what it means for that rank.
+flexcclTransport_t transport_to(const Asked& whom);
+// What a question and an answer are signed with.
+std::uint64_t question_mac(const Key& key, const Hello& hello, const Question& question);
+std::uint64_t answer_mac(const Key& key, const Question& question, const Answer& answer);
+// Hello, question and what is told (at most 4096 bytes).
+void send_question(int socket, const Hello& hello, const Question& question,
+                   std::span<const std::byte> told);
+// With `told`, of which the question says so much.
+void sign(Question* question, const Key& key, const Hello& hello, std::span<const std::byte> told);
 
 // Answers a question about counters at once when it has come, as it mostly has with its hello: a
 // repair waits for nothing else. All others get a thread of their own. False: there are too many.

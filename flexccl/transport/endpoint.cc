@@ -181,7 +181,7 @@ bool Endpoint::advance(Caller& caller) {
   const Hello& hello = caller.hello;
   const InboxName name{hello.comm, hello.epoch, hello.destination};
   if (has_ended(name)) return false;
-  const auto inbox = inboxes_.find(name);
+  auto inbox = inboxes_.find(name);
   if (hello.kind == LinkKind::kControl) {
     const auto responder = inbox == inboxes_.end() ? nullptr : inbox->second->responder();
     const Key key = keys_.at(hello.key);
@@ -190,6 +190,14 @@ bool Endpoint::advance(Caller& caller) {
     return false;
   }
   if (inbox == inboxes_.end()) return std::chrono::steady_clock::now() < caller.deadline;
+  if (hello.epoch > inbox->second->epoch() && inbox->second->responder()) {
+    // The step may be known here and not taken yet. That may end links, which takes no time here.
+    const auto responder = inbox->second->responder();
+    lock.unlock();
+    responder->look();
+    lock.lock();
+    if ((inbox = inboxes_.find(name)) == inboxes_.end()) return false;
+  }
   if (hello.epoch < inbox->second->epoch()) return ++refused_, false;
   try {
     if (hello.epoch > inbox->second->epoch()) {
@@ -249,6 +257,11 @@ std::unique_ptr<Outbound> Endpoint::connect_loopback(const LinkRequest& request,
          "] in time");
   if (has_ended(request.inbox)) fail(ncclRemoteError, "its communicator is gone");
   const auto inbox = inboxes_.at(request.inbox);
+  if (inbox->epoch() < request.inbox.epoch && inbox->responder()) {
+    lock.unlock();
+    inbox->responder()->look();
+    lock.lock();
+  }
   if (inbox->epoch() < request.inbox.epoch) fail(ncclInProgress, "it has not reached the epoch");
   if (inbox->epoch() > request.inbox.epoch) fail(ncclRemoteError, "it is in a later epoch");
   auto memory = Memory::create(kFifoMemoryBytes);

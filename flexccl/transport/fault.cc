@@ -74,6 +74,9 @@ class FaultyOutbound final : public Outbound {
   }
   int fd() const override { return link_ ? link_->fd() : -1; }
   bool alive() override { return !link_ || link_->alive(); }
+  void ring() override {
+    if (link_) link_->ring();
+  }
 
  private:
   void begin(const void* start) {
@@ -152,6 +155,7 @@ class FaultyInbound final : public Inbound {
   }
   int fd() const override { return link_->fd(); }
   bool alive() override { return link_->alive(); }
+  void ring() override { link_->ring(); }
 
  private:
   bool starts_next(std::span<const std::byte> arrived) const {
@@ -177,6 +181,12 @@ class FaultyInbound final : public Inbound {
 };
 
 }  // namespace
+
+void fault_in_repair(const LinkName& name) {
+  if (!faults_are_set()) return;
+  if (is_cut(name)) fail_cut(name);
+  if (const auto rule = next_fault_in_repair(name); rule && ends_rank(*rule)) end_rank(*rule, name);
+}
 
 std::unique_ptr<Outbound> with_faults(std::unique_ptr<Outbound> link, const LinkName& name) {
   if (!faults_are_set()) return link;

@@ -11,7 +11,8 @@
 //   rank=  the rank that acts       (default: any)   peer=  at the other end of the link
 //   frame= the how manieth frame of this rank in its communicator, or on its links with peer= when
 //          that is given, counted from 1 (default 1)
-//   on=send (default) or on=receive: which frames count; `receive` works for kill, cut and delay
+//   on=send (default) or on=receive: which frames count; `receive` works for kill, cut and delay.
+//          on=repair: the messages by which a new rank takes its place, both ways; kill and cut
 //   bytes= how much of a frame has passed; whole blocks for truncate, kill and cut (default 0)
 // Each rule acts once. For example: `delay:rank=0,frame=2,ms=100;kill:rank=1,frame=7,bytes=64`.
 #ifndef FLEXCCL_TRANSPORT_FAULT_H_
@@ -36,6 +37,9 @@ struct LinkName {
 void set_faults(const char* rules);
 // Reads FLEXCCL_FAULT, once. Throws as set_faults().
 void read_faults_from_environment();
+
+// Between two messages of a repair: ends the rank if a rule says so. Throws as a cut link.
+void fault_in_repair(const LinkName& name);
 
 // The link itself when no rules are set.
 std::unique_ptr<Outbound> with_faults(std::unique_ptr<Outbound> link, const LinkName& name);

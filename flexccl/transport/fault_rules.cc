@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -28,7 +29,7 @@ struct Rules {
   std::map<std::tuple<std::uint64_t, std::uint32_t, bool, std::uint64_t>, std::uint64_t> frames;
   std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> dead;
 };
-constexpr std::uint64_t kAnyPeer = UINT64_MAX;
+constexpr std::uint64_t kAnyPeer = UINT64_MAX, kInRepair = UINT64_MAX - 1;
 
 Rules& rules() {
   static Rules all;
@@ -45,7 +46,9 @@ void set_value(FaultRule* rule, std::string_view pair) {
   const std::string_view value = pair.substr(std::min(equals + 1, pair.size()));
   if (key == "on") {
     rule->on_receive = value == "receive";
-    if (value != "send" && value != "receive") refuse(rule->text, pair, "is not send or receive");
+    rule->in_repair = value == "repair";
+    if (value != "send" && !rule->on_receive && !rule->in_repair)
+      refuse(rule->text, pair, "is not send, receive or repair");
     return;
   }
   std::uint64_t number = 0;
@@ -81,6 +84,8 @@ FaultRule parse_rule(const std::string& text) {
   const bool both_ways = rule.action == FaultAction::kKill || rule.action == FaultAction::kCut ||
                          rule.action == FaultAction::kDelay;
   if (rule.on_receive && !both_ways) refuse(text, action, "works on=send only");
+  if (rule.in_repair && (!both_ways || rule.action == FaultAction::kDelay))
+    refuse(text, action, "does not work on=repair");
   return rule;
 }
 
@@ -115,22 +120,40 @@ bool faults_are_set() {
   return rules().set;
 }
 
+namespace {
+
+// Precondition: the rules are locked.
+std::optional<FaultRule> use_up(const std::function<bool(const FaultRule&)>& applies) {
+  auto& waiting = rules().waiting;
+  const auto found = std::find_if(waiting.begin(), waiting.end(), applies);
+  if (found == waiting.end()) return std::nullopt;
+  const FaultRule rule = *found;
+  waiting.erase(found);
+  return rule;
+}
+
+}  // namespace
+
 std::optional<FaultRule> next_fault(const LinkName& link, bool on_receive) {
   const std::scoped_lock lock(rules().mutex);
   const auto count = [&](std::uint64_t peer) -> std::uint64_t& {
     return rules().frames[{link.comm, link.rank, on_receive, peer}];
   };
   ++count(link.peer), ++count(kAnyPeer);
-  auto& waiting = rules().waiting;
-  const auto found = std::find_if(waiting.begin(), waiting.end(), [&](const FaultRule& rule) {
-    return rule.on_receive == on_receive && rule.rank.value_or(link.rank) == link.rank &&
+  return use_up([&](const FaultRule& rule) {
+    return !rule.in_repair && rule.on_receive == on_receive &&
+           rule.rank.value_or(link.rank) == link.rank &&
            rule.peer.value_or(link.peer) == link.peer &&
            rule.frame == count(rule.peer.value_or(kAnyPeer));
   });
-  if (found == waiting.end()) return std::nullopt;
-  const FaultRule rule = *found;
-  waiting.erase(found);
-  return rule;
+}
+
+std::optional<FaultRule> next_fault_in_repair(const LinkName& link) {
+  const std::scoped_lock lock(rules().mutex);
+  const std::uint64_t number = ++rules().frames[{link.comm, link.rank, false, kInRepair}];
+  return use_up([&](const FaultRule& rule) {
+    return rule.in_repair && rule.rank.value_or(link.rank) == link.rank && rule.frame == number;
+  });
 }
 
 void cut(const LinkName& link) {

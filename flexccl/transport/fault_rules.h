@@ -17,7 +17,7 @@ struct FaultRule {
   FaultAction action = FaultAction::kKill;
   std::optional<std::uint64_t> rank, peer;
   std::uint64_t frame = 1, bytes = 0, ms = 0;
-  bool on_receive = false;
+  bool on_receive = false, in_repair = false;
   std::string text;  // as written
 };
 
@@ -27,6 +27,8 @@ std::vector<FaultRule> parse_fault_rules(const std::string& text);
 bool faults_are_set();
 // Counts one more frame of the link and returns the rule that applies to it.
 std::optional<FaultRule> next_fault(const LinkName& link, bool on_receive);
+// The same for messages of repairs.
+std::optional<FaultRule> next_fault_in_repair(const LinkName& link);
 // A rank that was cut stays dead in this epoch, on all its links.
 void cut(const LinkName& link);
 bool is_cut(const LinkName& link);

@@ -33,6 +33,7 @@ class FifoOutbound final : public Outbound {
   ~FifoOutbound() override;
   std::size_t write(std::span<const iovec> parts) override;
   bool alive() override;
+  void ring() override { reader_.ring(); }
 
  private:
   FifoHeader* header() const { return reinterpret_cast<FifoHeader*>(memory_->data()); }
@@ -49,6 +50,7 @@ class FifoInbound final : public Inbound {
   std::span<const std::byte> peek() override;
   void consume(std::size_t bytes) override;
   bool alive() override;
+  void ring() override { writer_.ring(); }
 
  private:
   FifoHeader* header() const { return reinterpret_cast<FifoHeader*>(memory_->data()); }

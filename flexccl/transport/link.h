@@ -23,6 +23,8 @@ class Outbound {
   virtual int fd() const { return -1; }
   // A look at the other side, for waits that last: false when it can never read again.
   virtual bool alive() = 0;
+  // Wakes the other side where that is cheap.
+  virtual void ring() {}
 };
 
 class Inbound {
@@ -35,6 +37,7 @@ class Inbound {
   virtual void consume(std::size_t bytes) = 0;
   virtual int fd() const { return -1; }
   virtual bool alive() = 0;
+  virtual void ring() {}
 };
 
 }  // namespace flexccl

@@ -4,7 +4,7 @@ Who calls what: see flexccl/include/flexccl.h. In short, to replace slot 1:
 
     exported = survivor.export_info(1)                        # at any live rank
     fresh, info = Communicator.init_new_node(exported, 1)     # in the new process
-    survivor.replace_node(1, info)                            # at every survivor
+    survivor.replace_node(1, info)                            # at its neighbours, or everywhere
     fresh.setup_new_rank()                                    # in the new process
 
 The infos are bytes to be sent by whatever means, and as secret as the unique id.
@@ -83,7 +83,7 @@ class Repair:
         return Communicator.from_handle(handle), info
 
     def replace_node(self, slot: int, info: bytes) -> None:
-        """At every survivor: the new process takes `slot`; all numbers stay. Repeatable."""
+        """At both neighbours, or everywhere: the new process takes `slot`. Repeatable."""
         check(self._with_info("ncclReplaceNode", slot, info=info), self.handle)
 
     def add_node(self, info: bytes) -> None:
@@ -100,7 +100,7 @@ class Repair:
         check(native.call("ncclRemoveNode", self.handle, slot), self.handle)
 
     def setup_new_rank(self) -> None:
-        """In the new process, last: wait until its ring neighbours took it, at most the deadline."""
+        """In the new process, last: wait until its neighbours agree, and decide the repair."""
         check(native.call("ncclCommSetupNewRank", self.handle), self.handle)
 
     def state(self) -> State:

@@ -1,0 +1,146 @@
+#include "transport/join.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "core/error.h"
+#include "transport/endpoint.h"
+#include "transport/fault.h"
+
+namespace flexccl {
+namespace {
+
+constexpr int kLookMs = 20;
+constexpr std::uint64_t kTokenMs = 5000;
+
+enum class Token : std::uint64_t { kDecision = 1, kReceipt = 2 };
+
+std::uint64_t token_mac(const Key& key, const Question& question, Token token) {
+  const std::uint64_t text[] = {question.mac, static_cast<std::uint64_t>(token)};
+  return keyed_hash64(key, std::as_bytes(std::span(text)));
+}
+
+void expect_token(int socket, const Key& key, const Question& question, Token token,
+                  Deadline deadline) {
+  std::uint64_t mac;
+  receive_all(socket, &mac, sizeof mac, deadline, "a word of the repair");
+  if (mac != token_mac(key, question, token))
+    fail(ncclRemoteError, "a word of the repair is not signed with the key of the job");
+}
+
+void send_token(int socket, const Key& key, const Question& question, Token token) {
+  const std::uint64_t mac = token_mac(key, question, token);
+  send_all(socket, &mac, sizeof mac);
+}
+
+bool carries_descriptors(int socket) {
+  int domain = 0;
+  socklen_t length = sizeof domain;
+  return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+}
+
+// A conversation within this process: the other side speaks in a thread of its own.
+void join_here(Fd socket, const Asked& whom, const Question& question,
+               std::span<const std::byte> step) {
+  const auto inbox = Endpoint::process().find({whom.comm, 0, whom.slot});
+  if (!inbox || !inbox->responder()) fail(ncclRemoteError, "its communicator is gone");
+  std::thread([socket = std::move(socket), key = whom.key, question,
+               step = std::vector(step.begin(), step.end()), there = inbox->responder()] {
+    try {
+      JoinVisit visit(socket.get(), key, question, step);
+      there->join(visit);
+    } catch (const Error&) {
+      // The new rank is gone.
+    }
+  }).detach();
+}
+
+}  // namespace
+
+JoinCall::JoinCall(const Asked& whom, std::uint32_t own_slot, std::uint32_t epoch) : whom_(whom) {
+  question_.verb = Verb::kJoin;
+  question_.slot = own_slot, question_.epoch = epoch;
+  const auto transport = transport_to(whom);
+  if (transport == flexcclShm) socket_ = connect_unix(whom.address.process);
+  if (transport == flexcclTcp)
+    socket_ = connect_tcp(whom.address.ipv4, whom.address.port, whom.deadline);
+}
+
+void JoinCall::speak(std::span<const std::byte> step) {
+  const LinkName link{whom_.comm, question_.epoch, question_.slot, whom_.slot};
+  if (socket_) {
+    hello_ = hello_for(socket_.get(),
+                       {.inbox = {whom_.comm, question_.epoch, whom_.slot},
+                        .source = question_.slot,
+                        .transport = whom_.transport,
+                        .key = whom_.key,
+                        .deadline = whom_.deadline},
+                       LinkKind::kControl);
+    sign(&question_, whom_.key, hello_, step);
+    fault_in_repair(link);
+    return send_question(socket_.get(), hello_, question_, step);
+  }
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    fail(ncclSystemError, "flexccl: no socket pair");
+  socket_ = Fd(ends[0]);
+  Fd theirs(ends[1]);
+  sign(&question_, whom_.key, {}, step);
+  fault_in_repair(link);
+  join_here(std::move(theirs), whom_, question_, step);
+}
+
+void JoinCall::wait_for_welcome() {
+  if (transport_to(whom_) == flexcclLoopback) return;
+  Welcome welcome;
+  receive_all(socket_.get(), &welcome, sizeof welcome, whom_.deadline, "its welcome");
+  if (!equal_macs(welcome.mac, welcome_mac(whom_.key, hello_)))
+    fail(ncclRemoteError, "its welcome is not signed with the key of the job");
+}
+
+Answer JoinCall::wait_for_answer(Deadline deadline, Fd* board) {
+  Answer answer;
+  std::vector<Fd> fds;
+  receive_all(socket_.get(), &answer, sizeof answer, deadline, "its agreement", &fds);
+  fault_in_repair({whom_.comm, question_.epoch, question_.slot, whom_.slot});
+  if (answer.mac != answer_mac(whom_.key, question_, answer))
+    fail(ncclRemoteError, "its answer is not signed with the key of the job");
+  if (!fds.empty()) *board = std::move(fds[0]);
+  return answer;
+}
+
+void JoinCall::decide() {
+  fault_in_repair({whom_.comm, question_.epoch, question_.slot, whom_.slot});
+  send_token(socket_.get(), whom_.key, question_, Token::kDecision);
+}
+
+void JoinCall::wait_for_receipt(Deadline deadline) {
+  expect_token(socket_.get(), whom_.key, question_, Token::kReceipt, deadline);
+  fault_in_repair({whom_.comm, question_.epoch, question_.slot, whom_.slot});
+}
+
+bool JoinVisit::gone() const {
+  pollfd look{socket_, POLLRDHUP, 0};
+  return poll(&look, 1, 0) != 0;
+}
+
+void JoinVisit::answer(Answer answer, int board) {
+  answer.mac = answer_mac(key_, question_, answer);
+  const std::span<const int> fds(&board, board >= 0 && carries_descriptors(socket_) ? 1 : 0);
+  send_all(socket_, &answer, sizeof answer, fds);
+}
+
+bool JoinVisit::comes_decision() {
+  pollfd look{socket_, POLLIN, 0};
+  if (poll(&look, 1, kLookMs) <= 0) return false;
+  expect_token(socket_, key_, question_, Token::kDecision, in_ms(kTokenMs));
+  return true;
+}
+
+void JoinVisit::give_receipt() {
+  send_token(socket_, key_, question_, Token::kReceipt);
+}
+
+}  // namespace flexccl
