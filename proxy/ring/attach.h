@@ -7,7 +7,8 @@
 // client that the agent is gone.
 // Server: is started by the agent with PYFT_SERVER_FD=N, a connected seqpacket socket on which the
 // agent has sent one AttachReply with the same four descriptors (log opened read-only) and a fifth,
-// the store. After that both sides send ServerMessages.
+// the store. `text` then changes its environment: lines NAME=VALUE, or a name that goes away. After
+// that both sides send ServerMessages.
 // pyft/agent/protocol.py is the Python side; tests/unit/test_protocol.py compares both.
 #ifndef PYFT_RING_ATTACH_H_
 #define PYFT_RING_ATTACH_H_

@@ -3,14 +3,33 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "ring/attach_client.h"
 
 namespace pyft::server {
 
 namespace {
-constexpr int kTimeoutMs = 30'000;  // the agent sends before it starts us; this is only a backstop
+
+constexpr int kNoTimeout = -1;  // ends with the agent's connection: it may let us stand by
+
+// What the agent has learnt since it started this process: lines NAME=VALUE; a name alone goes.
+void change_environment(const ring::AttachReply& reply) {
+  const std::string text(reply.text, strnlen(reply.text, sizeof reply.text));
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos)
+      unsetenv(line.c_str());
+    else
+      setenv(line.substr(0, equals).c_str(), line.substr(equals + 1).c_str(), 1);
+    at = end + 1;
+  }
+}
+
 }  // namespace
 
 bool attach(Attachment* out, std::string* error) {
@@ -27,7 +46,8 @@ bool attach(Attachment* out, std::string* error) {
   unsetenv("PYFT_SERVER_FD");
   ring::AttachReply reply{};
   ring::ChannelFds fds;
-  if (!ring::receive_attach_reply(out->agent.get(), kTimeoutMs, &reply, &fds, error)) return false;
+  if (!ring::receive_attach_reply(out->agent.get(), kNoTimeout, &reply, &fds, error)) return false;
+  change_environment(reply);
   const ring::ChannelSizes sizes{reply.log_bytes, reply.control_bytes, reply.bounce_bytes,
                                  reply.pinned_bytes, reply.store_bytes};
   out->client_pid = reply.client_pid;

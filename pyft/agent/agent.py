@@ -123,7 +123,7 @@ class Agent:
         self._servers.end()
         stopped = bool(self._stop_reason)
         signalled, gone = process_tree.end_descendants(
-            spared=lambda: {m.server_pid for m in self._members() if m.server_alive},
+            spared=self._servers.pids,
             reap=self._reap,
             quiet_s=0.0 if stopped else QUIET_S,
             grace_s=GRACE_S,
@@ -217,6 +217,7 @@ class Agent:
             if pid == 0:
                 return
             self._reaped[pid] = status
+            self._servers.standby.reaped(pid)
             for member in self._members():
                 if member.server and member.server.pid == pid and member.server_alive:
                     member.server.status = status

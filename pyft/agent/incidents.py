@@ -63,7 +63,8 @@ class Incidents:
         marks = (self.start + t for t in (incident.began, incident.noticed, fenced, now))
         incident.phases_ms = report.phases_of(*marks, state.phase_ns)
         incident.verdict = report.verdict(state.compared, state.differed)
-        incident.finish("recovered", now)
+        delivered = incident.mode == "deliver"
+        incident.finish("error delivered" if delivered else "recovered", now)
         self._last[member.id] = incident
 
     def given_up(self, member: Member, why: str) -> None:

@@ -48,6 +48,16 @@ STORE_FIELDS = {
     "join_ns": 296,
     "hash_ns": 304,
     "copy_ns": 312,
+    "heap_used": 320,
+    "heap_backed": 328,
+    "block_bytes": 336,
+    "mapped_bytes": 344,
+    "hidden_bytes": 352,
+    "scratch_bytes": 360,
+    "cut_every": 368,
+    "skipped": 376,
+    "unchanged_bytes": 384,
+    "cut_ns": 392,
 }
 _PAGE = 4096
 

@@ -123,11 +123,16 @@ class Sizes:
     store: int = 0
 
 
-def pack_reply(device: int, client_pid: int, server_pid: int, epoch: int, sizes: Sizes) -> bytes:
-    """Return an AttachReply that grants the request; the descriptors go with it."""
+def pack_reply(
+    device: int, client_pid: int, server_pid: int, epoch: int, sizes: Sizes, settings: str = ""
+) -> bytes:
+    """Return an AttachReply that grants the request; the descriptors go with it.
+
+    `settings` changes the environment of a server that was started before it was needed.
+    """
     head = (ATTACH_MAGIC, ATTACH_VERSION, 0, device, client_pid, server_pid, epoch, 0)
     part = (sizes.log, sizes.control, sizes.bounce, sizes.pinned, sizes.store)
-    return REPLY.pack(*head, *part, b"")
+    return REPLY.pack(*head, *part, settings.encode(errors="surrogateescape"))
 
 
 def pack_refusal(error: int, text: str) -> bytes:

@@ -28,6 +28,7 @@ class Server:
     started: float = field(default_factory=time.monotonic)
     status: int | None = None  # of wait()
     asked_to_end: bool = False
+    settings: str = ""  # what the attach reply changes in its environment
 
     @classmethod
     def spawn(cls, program: Path, environment: Mapping[str, str], epoch: int, gpu: int) -> Server:
@@ -56,7 +57,8 @@ class Server:
         """Give the server its memory. Who is dead already is noticed by the agent's loop."""
         who = (channel.device, channel.client_pid, self.pid, self.epoch)
         with contextlib.suppress(OSError), channel.server_fds() as fds:
-            socket.send_fds(self.socket, [protocol.pack_reply(*who, channel.sizes)], fds)
+            reply = protocol.pack_reply(*who, channel.sizes, self.settings)
+            socket.send_fds(self.socket, [reply], fds)
 
     def send(self, message: events.Send) -> bool:
         """Send one message; say whether the server could take it."""

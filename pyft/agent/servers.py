@@ -14,6 +14,7 @@ from pyft.agent.member import Member
 from pyft.agent.options import MAX_DEVICES, JobOptions, server_environment
 from pyft.agent.protocol import ChannelStatus
 from pyft.agent.server import Server
+from pyft.agent.standby import Standby
 from pyft.agent.watch import Watch
 from pyft.errors import AttachError
 from pyft.recovery import classify, events, inject
@@ -22,6 +23,7 @@ from pyft.recovery.plan import Plan
 
 # How long a Timer runs, by its first word (docs/deadlines.md).
 TIMERS_S = {"fence": 10.0, "repair": 30.0}
+STANDBY_AFTER_S = 1.0  # servers that stand by are started so long after one has begun to work
 
 
 class Loop(Protocol):
@@ -50,6 +52,8 @@ class Servers:
         self.plan = Plan(self.gpus, protect, options.on_no_spare == "wait")
         self.incidents = Incidents()
         self.injections = [inject.parse(text) for text in options.inject]
+        self._program = options.native_dir / "pyft-server"
+        self.standby = Standby(self._program, options.spares if protect else 0)
         self._watch = Watch(self)
         real = options.backend != "soft"
         self._nvml = nvml.load(options.devices + options.spares) if real else None
@@ -78,6 +82,21 @@ class Servers:
                 raise AttachError(f"the server cannot be started: {error}", code) from None
         if len(self.members) == 1:
             self._watch.begin(self._loop)
+            self._loop.after(STANDBY_AFTER_S, lambda: self._fill_standby(member))
+
+    def _fill_standby(self, member: Member) -> None:
+        """Not while a client or a recovery waits for the processor."""
+        if self._ending:
+            return
+        channel = member.channel
+        known = max(self.gpus.known) + 1
+        device = channel.device
+        environment = server_environment(
+            self._options, member.environment, device, self.gpus.behind[device], known
+        )
+        for name in inject.ONCE:
+            environment.pop(name, None)
+        self.standby.fill(environment)
 
     def client_gone(self, member: Member) -> None:
         """Nobody needs the server of this member any more: its death will be no fault."""
@@ -93,10 +112,15 @@ class Servers:
     def end(self) -> None:
         """The job ends: whatever dies from now on is no fault."""
         self._ending = True
+        self.standby.end()
         for member in self.members.values():
             if not member.client_gone:
                 self.plan.handle(events.ClientGone(member.id))
             self.incidents.client_gone(member.id)
+
+    def pids(self) -> set[int]:
+        """Return the servers' processes."""
+        return {m.server_pid for m in self.members.values() if m.server_alive} | self.standby.pids
 
     def exited(self, member: Member) -> None:
         """Take note of a death that wait() has confirmed."""
@@ -161,6 +185,7 @@ class Servers:
                     self._give_up(member, action.text)
                 elif isinstance(action, events.Live):
                     self.incidents.live(member)
+                    self._loop.after(STANDBY_AFTER_S, lambda m=member: self._fill_standby(m))
                     self._say_recovered(member)
                     self._changed()
 
@@ -184,8 +209,9 @@ class Servers:
         environment |= inject.server_variables(
             self.injections, channel.rank, member.servers, channel.device
         )
-        program = self._options.native_dir / "pyft-server"
-        member.server = server = Server.spawn(program, environment, action.epoch, action.gpu)
+        server = self.standby.take(environment, action.epoch, action.gpu)
+        server = server or Server.spawn(self._program, environment, action.epoch, action.gpu)
+        member.server = server
         self._loop.watch(server.socket, lambda: self._read(member, server))
         server.introduce(channel)
 
@@ -220,7 +246,12 @@ class Servers:
 
     def _say_recovered(self, member: Member) -> None:
         done = self.incidents.last(member.id)
-        if done:
+        if done and done.mode == "deliver":
+            messages.say(
+                f"rank [{done.rank}] gets the error itself: fault [{done.fault}] has come at the "
+                f"same place each time, also on its own ({done.evidence})"
+            )
+        elif done:
             milliseconds = (done.ended - done.noticed) * 1e3
             messages.say(
                 f"rank [{done.rank}] goes on after [{milliseconds:.0f} ms] on GPU [{done.gpu_to}] "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyft.agent import page
 from pyft.agent.member import Member
+from pyft.agent.protocol import ChannelStatus
 from pyft.recovery import events
 from pyft.recovery.classify import Fault, of_agent
 from pyft.recovery.inject import Injection
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyft.agent.servers import Loop, Servers
 
 PERIOD_S = 0.5
-QUICK_S = 0.02  # while a fault waits for its server
+QUICK_S = 0.02  # while a fault waits for its server, or a server recovers
 LATE_S = 5.0  # the whole machine stood still: nobody is to blame
 
 
@@ -50,7 +51,9 @@ class Watch:
 
         def again() -> None:
             self.look()
-            loop.after(QUICK_S if self._waiting else PERIOD_S, again)
+            states = {rank.state for rank in self._servers.plan.ranks.values()}
+            quick = self._waiting or State.RECOVERING in states
+            loop.after(QUICK_S if quick else PERIOD_S, again)
 
         again()
 
@@ -63,6 +66,8 @@ class Watch:
             alive = member.server_alive and not member.client_gone
             if rank is None or not alive or rank.state not in (State.RUNNING, State.RECOVERING):
                 continue
+            if rank.state is State.RECOVERING and self._serves(member):
+                self._servers.event(events.Received(rank.id, rank.epoch, events.Message.LIVE))
             fault = None if late else self._fault(member, now)
             if fault and member.server:
                 suspected = events.Suspected(member.id, member.server.epoch, fault)
@@ -81,6 +86,11 @@ class Watch:
             if ready:
                 self._waiting.remove(injection)
                 self._servers.inject(injection)
+
+    def _serves(self, member: Member) -> bool:
+        """Say whether a new server works, should its message have been lost with its socket."""
+        phase = page.read(member.channel.control_fd).phase
+        return phase == page.Phase.LIVE and member.channel.status()[0] == ChannelStatus.SERVING
 
     def _fault(self, member: Member, now: float) -> Fault | None:
         assert member.server is not None

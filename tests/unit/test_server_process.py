@@ -145,6 +145,9 @@ def test_missing_backend_is_named() -> None:
 
 
 def test_started_by_hand() -> None:
-    result = subprocess.run([str(SERVER)], env={}, capture_output=True, text=True, timeout=20)
+    environment = {"PYFT_BACKEND_LIBRARY": str(LIBRARY)}
+    result = subprocess.run(
+        [str(SERVER)], env=environment, capture_output=True, text=True, timeout=20
+    )
     assert result.returncode == 70
     assert "started by the pyft agent" in result.stderr

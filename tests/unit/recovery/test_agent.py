@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,11 +23,16 @@ Start = Callable[..., Job]
 SERVER = f"""#!{sys.executable} -I
 import json, os, select, socket, struct, time
 agent = socket.socket(fileno=int(os.environ["PYFT_SERVER_FD"]))
+started = time.monotonic()
 reply, fds, _, _ = socket.recv_fds(agent, 4096, 5)
 control, epoch = fds[1], struct.unpack_from("<I", reply, 24)[0]
 put = lambda at, form, *values: os.pwrite(control, struct.pack(form, *values), at)
+text = reply[72:].partition(b"\\0")[0].decode()
+for name, _, value in (line.partition("=") for line in text.splitlines()):
+    os.environ[name] = value
 names = ("CUDA_VISIBLE_DEVICES", "PYFT_KILL_AT", "PYFT_INJECT_AT", "SOFTGPU_FAULT", "PYFT_FAULT")
 given = {{name: os.environ[name] for name in names if name in os.environ}}
+given |= {{"waited": started < time.monotonic() - 0.3}}
 given |= {{"epoch": epoch, "fds": len(fds), "page": struct.unpack("<I", os.pread(control, 4, 24))[0]}}
 given |= {{"mode": struct.unpack("<I", os.pread(control, 4, 772))[0]}}
 with open(os.environ["GIVEN"], "a") as file:
@@ -150,7 +156,8 @@ def test_a_killed_server_is_replaced(start: Start, tmp_path: Path) -> None:
     assert [line[:8] for line in job.output().splitlines()][-2:] == ["status 5", "status 1"]
     first, second = given(tmp_path)
     assert (first["fds"], first["epoch"], first["PYFT_FAULT"]) == (5, 1, "nothing")
-    assert second == {"epoch": 2, "fds": 5, "page": 2, "mode": 0}, "no fault comes twice"
+    plain = {"epoch": 2, "fds": 5, "page": 2, "mode": 0, "waited": False}
+    assert second == plain, "no fault comes twice"
     (fault,) = faults(tmp_path)
     assert fault["fault"] == "server-killed"
     assert (fault["outcome"], fault["verdict"]) == ("recovered", "exact")
@@ -227,6 +234,18 @@ def test_orders(start: Start, tmp_path: Path) -> None:
     assert order(job, "inject", "--rank", "0", "--fault", "server-kill").returncode == 0
     assert job.wait(30) == 0
     assert [fault["fault"] for fault in faults(tmp_path)] == ["ordered", "ordered", "server-killed"]
+
+
+def test_a_server_that_stood_by_takes_over(start: Start, tmp_path: Path) -> None:
+    job = start(3, "--spares", "1", ACTS=",die")
+    wait_serving(job, 1)
+    wait_for(lambda: len(job.processes()) == 5, 20, "a server stands by")
+    time.sleep(0.5)
+    assert order(job, "inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
+    assert job.wait(30) == 0
+    assert [server["waited"] for server in given(tmp_path)] == [False, True, False]
+    assert given(tmp_path)[1]["CUDA_VISIBLE_DEVICES"] == "1,0"
+    job.assert_nothing_left()
 
 
 def test_places_of_faults_reach_one_server(start: Start, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft.agent import metrics, nvml, options
+from pyft.agent import metrics, nvml, options, standby
 from pyft.errors import UsageError
 from pyft.recovery import classify, inject, report
 from pyft.recovery.report import Incident
@@ -136,3 +136,11 @@ def test_what_nvml_knows() -> None:
     exit = classify.of_exit(75 << 8, 1, 719)
     assert classify.worse(exit, lost) is lost
     assert classify.worse(exit, None) is exit
+
+
+def test_what_a_standby_is_told() -> None:
+    has = {"A": "1", "B": "2", "RANK": "0", "GONE": "x"}
+    assert standby.difference(has, {"A": "1", "B": "3", "RANK": "1", "C": ""}) == "B=3\nC=\nGONE"
+    assert standby.difference(has, has) == ""
+    assert standby.difference(has, has | {"A": "x" * 256}) is None
+    assert standby.difference(has, has | {"A": "two\nlines"}) is None
