@@ -1,7 +1,7 @@
-"""`make bench`: first figures of ring, proxy and soft GPU, each as median (min to max, n).
+"""`make bench`: figures of ring, proxy and soft GPU, each as median (min to max, n).
 
 Runs that are compared take turns, round by round, so that what else happens on the machine meets
-all of them. docs/figures.md says what the figures mean.
+all of them. Ends with a table of the figures that have targets; docs/figures.md says what they mean.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from training import BIN, MODES, ROOT, TRAIN, Training, spread, train
+from figures import Figure, print_table
+from leaks import leaks
+from programs import BenchError, built, calls, imports, kept_log, models, starts, under_pyft
+from training import PYFT, TRAIN, Training, spread, train
 
 NATIVE_BENCHES = ("ring_bench", "exec_bench")
 
@@ -24,85 +28,52 @@ def title(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 
-def native_benches() -> bool:
+def native_benches() -> None:
     """Run the C++ benchmarks that meson has built; they print their own spread."""
-    good = True
     for name in NATIVE_BENCHES:
-        found = [p for p in (ROOT / "build" / "meson").rglob(name) if p.is_file()]
-        if not found:
-            print(f"bench: [{name}] is not built: run make build", file=sys.stderr)
-            good = False
-            continue
         title(name)
-        result = subprocess.run([str(found[0])], timeout=300)
-        good = good and result.returncode == 0
-    return good
+        done = subprocess.run([built(name)], timeout=300)
+        if done.returncode:
+            raise BenchError(f"[{name}] ended with [{done.returncode}]")
 
 
-def micro_once(mode: str) -> dict[str, list[float]] | None:
-    """Run micro.py in one of two ways: name -> microseconds of every repeat."""
-    how = ["--direct"] if mode == "direct" else []
-    script = str(Path(__file__).with_name("micro.py"))
-    command = [str(BIN / "pyft"), "run", "--gpus", "soft:1", *how, "--"]
-    done = subprocess.run(
-        [*command, sys.executable, script], stdout=subprocess.PIPE, text=True, timeout=300
-    )
-    if done.returncode:
-        print(f"bench: micro.py, {mode}, ended with [{done.returncode}]", file=sys.stderr)
-        return None
-    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def micro(rounds: int) -> bool:
+def micro(rounds: int) -> None:
     title("cost of a call to the script, microseconds")
-    modes = ("proxied", "direct")
+    modes: dict[str, list[str]] = {"proxied": [], "direct": ["--direct"]}
     results: dict[str, dict[str, list[float]]] = {mode: {} for mode in modes}
+    script = str(Path(__file__).with_name("micro.py"))
     for _ in range(rounds):
-        for mode in modes:
-            found = micro_once(mode)
-            if found is None:
-                return False
+        for mode, how in modes.items():
+            found = json.loads(under_pyft([sys.executable, script], *how).splitlines()[-1])
             for name, values in found.items():
                 results[mode].setdefault(name, []).extend(values)
     for name in results["proxied"]:
         print(f"  {name}")
         for mode in modes:
             print(f"    {mode:<8} {spread(results[mode][name])}")
-    return True
 
 
-def ratio(a: list[Training], b: list[Training]) -> str:
-    """Compare steps pairwise: the runs of a round do the same work in the same step."""
-    ratios = []
-    for one, other in zip(a, b, strict=True):
-        pairs = zip(one.step_seconds(), other.step_seconds(), strict=False)
-        ratios += [x / y for x, y in pairs]
-    return spread(ratios, digits=2)
-
-
-def training(steps: int, rounds: int) -> bool:
+def cpu(steps: int, rounds: int) -> None:
+    """Compare the soft GPU with PyTorch on the CPU."""
     title(f"examples/train_gpt.py, {rounds} times {steps} steps, milliseconds per step")
-    runs: dict[str, list[Training]] = {mode: [] for mode in MODES}
+    runs: dict[str, list[Training]] = {"direct": [], "cpu": []}
     for _ in range(rounds):
-        for mode in MODES:
-            run = train(mode, ["--steps", str(steps)], ranks=0)
-            if run.exit_code:
-                print(f"bench: training, {mode}, ended with [{run.exit_code}]", file=sys.stderr)
-                return False
-            runs[mode].append(run)
+        for mode, done in runs.items():
+            done.append(train(mode, ["--steps", str(steps)], ranks=0))
     for mode, done in runs.items():
         print(f"  {mode:<16} {spread([t for run in done for t in run.step_seconds()], 1e3)}")
-    print(f"  proxied/direct   {ratio(runs['proxied'], runs['direct'])}")
-    print(f"  soft GPU/CPU     {ratio(runs['direct'], runs['cpu'])}")
-    return True
+    pairs = zip(runs["direct"], runs["cpu"], strict=True)
+    ratios = [
+        a / b for x, y in pairs for a, b in zip(x.step_seconds(), y.step_seconds(), strict=False)
+    ]
+    print(f"  soft GPU/CPU     {spread(ratios, digits=2)}")
 
 
-def kernel_rate(threads: int, steps: int) -> float | None:
+def kernel_rate(threads: int, steps: int) -> float:
     """Return million warp instructions per second of kernel time of the GPT, launch cost included."""
-    how = [str(BIN / "pyft"), "run", "--gpus", "soft:1", "--direct", "--"]
     done = subprocess.run(
-        [*how, sys.executable, TRAIN, "--steps", str(steps)],
+        [PYFT, "run", "--gpus", "soft:1", "--direct", "--", sys.executable, TRAIN]
+        + ["--steps", str(steps)],
         env={**os.environ, "SOFTGPU_THREADS": str(threads), "SOFTGPU_PROFILE": "1"},
         capture_output=True,
         text=True,
@@ -110,40 +81,61 @@ def kernel_rate(threads: int, steps: int) -> float | None:
     )
     total = re.search(r"([\d.]+)  all kernels$", done.stderr, re.MULTILINE)
     if done.returncode or not total:
-        print(
-            f"bench: training with SOFTGPU_PROFILE ended with [{done.returncode}]", file=sys.stderr
-        )
-        return None
+        raise BenchError(f"training with SOFTGPU_PROFILE ended with [{done.returncode}]")
     return float(total.group(1))
 
 
-def kernels(steps: int, rounds: int, cores: int) -> bool:
+def kernels(steps: int, rounds: int) -> None:
     title("the GPT's kernels, million warp instructions per second of kernel time")
-    rates: dict[int, list[float]] = {threads: [] for threads in sorted({1, cores})}
-    for _ in range(rounds):
-        for threads, found in rates.items():
-            rate = kernel_rate(threads, steps)
-            if rate is None:
-                return False
-            found.append(rate)
-    for threads, found in rates.items():
-        print(f"  SOFTGPU_THREADS={threads:<3} {spread(found)}")
-    return True
+    for threads in sorted({1, min(len(os.sched_getaffinity(0)), 8)}):
+        rates = [kernel_rate(threads, steps) for _ in range(rounds)]
+        print(f"  SOFTGPU_THREADS={threads:<3} {spread(rates)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3, help="how often the runs take turns")
+    parser.add_argument(
+        "--pairs", type=int, default=7, help="of proxied and direct runs, each model"
+    )
+    parser.add_argument("--leak-steps", type=int, default=10_000)
+    parser.add_argument("--only", help="name of one part: " + ", ".join([*TARGETS, *OTHERS]))
     arguments = parser.parse_args()
-    steps, rounds = max(arguments.steps, 8), max(arguments.rounds, 1)
     cores = len(os.sched_getaffinity(0))
     print(
         f"{platform.machine()}, {cores} cores, Linux {platform.release()}; median (min to max, n)"
     )
-    good = [native_benches(), micro(rounds), training(steps, rounds)]
-    good.append(kernels(steps, rounds, min(cores, 8)))
-    sys.exit(0 if all(good) else 1)
+    figures: list[Figure] = []
+    try:
+        for name, part in TARGETS.items():
+            if arguments.only in (None, name):
+                title(name)
+                figures += part(arguments)
+        for name, other in OTHERS.items():
+            if arguments.only in (None, name):
+                other(arguments)
+    except BenchError as error:
+        sys.exit(f"bench: {error}")
+    finally:
+        title("figures with targets, and those beside them")
+        print_table(figures)
+
+
+TARGETS: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
+    "calls": lambda a: calls(a.rounds),
+    "models": lambda a: models(max(a.steps, 8), a.pairs),
+    "log": lambda a: kept_log(max(a.steps, 8), a.pairs),
+    "import": lambda a: imports(a.pairs),
+    "starts": lambda a: starts(a.rounds),
+    "leaks": lambda a: leaks(a.leak_steps),
+}
+OTHERS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "native": lambda a: native_benches(),
+    "micro": lambda a: micro(a.rounds),
+    "cpu": lambda a: cpu(max(a.steps, 8), a.rounds),
+    "kernels": lambda a: kernels(max(a.steps, 8), a.rounds),
+}
 
 
 if __name__ == "__main__":

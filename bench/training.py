@@ -1,4 +1,4 @@
-"""Run examples/train_gpt.py in one of three ways and collect losses and step times."""
+"""Run an example in one of three ways and collect losses and step times."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-TRAIN = str(ROOT / "examples" / "train_gpt.py")
+PYFT = os.environ.get("BENCH_PYFT", str(BIN / "pyft"))
+EXAMPLES = ROOT / "examples"
+TRAIN = str(EXAMPLES / "train_gpt.py")
 WARM_UP_STEPS = 2  # the first ones load kernels and choose algorithms
 MODES = ("proxied", "direct", "cpu")
 
@@ -42,17 +44,17 @@ class Training:
         return gaps[WARM_UP_STEPS - 1 :]
 
 
-def command(mode: str, arguments: Sequence[str], report: str, ranks: int) -> list[str]:
+def command(mode: str, script: str, arguments: Sequence[str], report: str, ranks: int) -> list[str]:
     """Return the command line of a run; `ranks` 0: without torchrun."""
-    program = [sys.executable, TRAIN]
+    program = [sys.executable, script]
     if ranks:
-        program = [str(BIN / "torchrun"), "--nproc-per-node", str(ranks), TRAIN]
+        program = [str(BIN / "torchrun"), "--nproc-per-node", str(ranks), script]
     program += arguments
     if mode == "cpu":
         return program
     how = ["--direct"] if mode == "direct" else []
     gpus = f"soft:{max(ranks, 1)}"
-    return [str(BIN / "pyft"), "run", "--gpus", gpus, *how, "--report", report, "--", *program]
+    return [PYFT, "run", "--gpus", gpus, *how, "--report", report, "--", *program]
 
 
 def train(
@@ -60,19 +62,22 @@ def train(
     arguments: Sequence[str] = (),
     ranks: int = 1,
     on_step: Callable[[int], None] = lambda step: None,
+    script: str = "train_gpt.py",
+    environment: Mapping[str, str] | None = None,
 ) -> Training:
     """Run to the end; `on_step` is called as the steps are printed."""
     result = Training(mode)
-    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    env = {**os.environ, **(environment or {})}
+    env.setdefault("OMP_NUM_THREADS", "1")
     # CPU and soft GPU are compared with the same number of threads.
-    environment.setdefault("SOFTGPU_THREADS", environment["OMP_NUM_THREADS"])
+    env.setdefault("SOFTGPU_THREADS", env["OMP_NUM_THREADS"])
     if mode == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = ""
+        env["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         process = subprocess.Popen(
-            command(mode, arguments, str(report), ranks),
-            env=environment,
+            command(mode, str(EXAMPLES / script), arguments, str(report), ranks),
+            env=env,
             stdout=subprocess.PIPE,
             text=True,
         )
