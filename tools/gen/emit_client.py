@@ -127,7 +127,14 @@ def emit_exports(api: Api, lib: str = "") -> str:
     if lib:
         names = [r.name for r in api.records if r.lib == lib]
     else:
-        names = [*exported(api), "pyft_cut", "pyft_gate", "pyft_stats"]
+        names = [
+            *exported(api),
+            "pyft_cut",
+            "pyft_cut_scope",
+            "pyft_gate",
+            "pyft_next_seq",
+            "pyft_stats",
+        ]
     return "{\n  global:\n" + "".join(f"    {n};\n" for n in names) + "  local: *;\n};\n"
 
 
