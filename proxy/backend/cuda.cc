@@ -1,30 +1,77 @@
-// Fills the table from the vendor's libraries. Compiled everywhere; not yet run on a real GPU.
+// Fills the table from the vendor's libraries. Compiled and filled in tests; not yet run on a GPU.
+//
+// The driver and the runtime must be there. Any other library that does not load is an error of the
+// first call that needs it: the sentence is kept until then. cuDNN and its like are loaded by the
+// first program that uses them, because that takes up to a second.
 #include <dlfcn.h>
 
-#include "backend/backend.h"
+#include <cstring>
+
+#include "backend/cuda_libraries.h"
 
 namespace pyft::backend {
 namespace {
 
-constexpr const char* kFiles[] = {"libcudart.so.13", "libcuda.so.1", "libcublas.so.13",
-                                  "libcublasLt.so.13", "libnccl.so.2"};
-constexpr int kFileCount = 5;
-static_assert(static_cast<int>(Library::nccl) == kFileCount - 1);
+constexpr const char* kFiles[] = {"libcudart.so.13",   "libcuda.so.1",    "libcublas.so.13",
+                                  "libcublasLt.so.13", "libnccl.so.2",    "libcudnn.so.9",
+                                  "libcufft.so.12",    "libcurand.so.10", "libcusolver.so.12",
+                                  "libcusparse.so.12"};
+static_assert(std::size(kFiles) == kLibraryCount);
+static_assert(static_cast<int>(Library::cusparse) == kLibraryCount - 1);
+
+Table* filled = nullptr;  // the one table of a server
+std::string failures[kLibraryCount];
+
+std::string fill(Table* table, Library wanted) {
+  std::string& failure = failures[static_cast<int>(wanted)];
+  failure = fill_from(library_file(wanted), table, wanted);
+  return failure;
+}
+
+std::string open_library(const char* name) {
+  for (int i = static_cast<int>(Library::nccl) + 1; i < kLibraryCount; ++i)
+    if (std::strcmp(name, kObjectLibraryNames[i - static_cast<int>(Library::nccl) - 1]) == 0)
+      return fill(filled, static_cast<Library>(i));
+  return std::string("there is no library [") + name + "]";
+}
+
+std::string why_missing(const char* function) {
+  std::string why;
+  for_each_function(*filled, [&](const char* name, Library library, void**) {
+    if (std::strcmp(name, function) != 0) return;
+    why = failures[static_cast<int>(library)];
+    if (why.empty()) why = std::string("[") + library_file(library) + "] lacks it";
+  });
+  return why;
+}
 
 }  // namespace
 
+const char* library_file(Library library) {
+  return kFiles[static_cast<int>(library)];
+}
+
+std::string fill_from(const char* file, Table* table, Library wanted) {
+  void* const handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return std::string("[") + file + "] does not load: " + dlerror();
+  for_each_function(*table, [=](const char* name, Library library, void** slot) {
+    if (library == wanted) *slot = dlsym(handle, name);
+  });
+  return {};
+}
+
 bool load_cuda(Table* table, std::string* error) {
-  void* handles[kFileCount] = {};
-  for (int i = 0; i < kFileCount; ++i) {
-    handles[i] = dlopen(kFiles[i], RTLD_NOW | RTLD_LOCAL);
-    if (handles[i]) continue;
-    *error = std::string("[") + kFiles[i] + "] does not load: " + dlerror();
+  filled = table;
+  table->open_library = open_library;
+  table->why_missing = why_missing;
+  if (const std::string why = fill(table, Library::cuda); !why.empty()) {
+    *error = "no CUDA driver: use soft:N (" + why + ")";
     return false;
   }
-  for_each_function(*table, [&handles](const char* name, Library library, void** slot) {
-    if (library <= Library::nccl) *slot = dlsym(handles[static_cast<int>(library)], name);
-  });
-  return true;
+  *error = fill(table, Library::cudart);
+  for (const Library library : {Library::cublas, Library::cublasLt, Library::nccl})
+    fill(table, library);
+  return error->empty();
 }
 
 }  // namespace pyft::backend

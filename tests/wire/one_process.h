@@ -31,10 +31,8 @@ struct OneProcess {
     pyft::ring::ClientAttachment attachment;
     attachment.channel = std::move(channel);
     device = pyft::client::adopt(0, std::move(attachment));
-    session = std::make_unique<pyft::server::Session>(
-        *server_side, table, alive, pyft::server::DeviceCalls{run_at_once, {}, {}});
-    beside = std::make_unique<pyft::server::Session>(
-        *server_side, table, alive, pyft::server::DeviceCalls{run_at_once, {}, {}});
+    session = std::make_unique<pyft::server::Session>(*server_side, table, alive, device_calls());
+    beside = std::make_unique<pyft::server::Session>(*server_side, table, alive, device_calls());
     std::thread([this] {
       pyft::server::Loop loop(*session, pyft::server::dispatch);
       loop.run();
@@ -53,11 +51,12 @@ struct OneProcess {
 
   // The sentence with which a server of its own refuses a hand-made command, or "".
   template <class Command>
-  std::string refused(pyft::Call call, const Command& command) {
+  std::string refused(pyft::Call call, const Command& command, pyft::server::Body payload = {}) {
     pyft::ring::EntryHeader header{};
     header.call = static_cast<uint16_t>(call);
     header.reply_slot = pyft::ring::kNoSlot;
-    return pyft::server::dispatch(*beside, header, std::as_bytes(std::span(&command, 1)), {}).text;
+    return pyft::server::dispatch(*beside, header, std::as_bytes(std::span(&command, 1)), payload)
+        .text;
   }
 
   uint64_t published() const { return publications(); }
@@ -71,6 +70,11 @@ struct OneProcess {
   static std::atomic<uint64_t>& publications() {
     static std::atomic<uint64_t> count{0};
     return count;
+  }
+  static pyft::server::DeviceCalls device_calls() {
+    pyft::server::DeviceCalls calls;
+    calls.publish = run_at_once;
+    return calls;
   }
   static int run_at_once(void*, void (*function)(void*), void* data) {
     publications().fetch_add(1);

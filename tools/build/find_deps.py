@@ -1,4 +1,4 @@
-"""Print where a build dependency lives: `find_deps.py cuda-include|library-include|openblas-include|openblas-lib|zstd-lib|xxhash-lib`.
+"""Print where a build dependency lives: `find_deps.py cuda-include|library-include|library-path|openblas-include|openblas-lib|zstd-lib|xxhash-lib`.
 
 The CUDA headers come from the vendor's pip packages and the BLAS from scipy-openblas32, so that a
 machine without a CUDA toolkit or -dev packages can build. libzstd.so.1 and libxxhash.so.0 are part
@@ -43,6 +43,18 @@ def library_include() -> str:
     return ":".join(sorted({str(f) for f in folders.values()})) if len(folders) == 5 else ""
 
 
+def library_path() -> str:
+    """Return the folders of PyTorch's CUDA libraries as a search path, or nothing."""
+    spec = importlib_util.find_spec("nvidia")
+    folders = [
+        found.parent
+        for root in (spec.submodule_search_locations if spec else None) or []
+        for name in ("libcudart.so.13", "libcudnn.so.9", "libnccl.so.2")
+        for found in sorted(Path(root).glob(f"*/lib/{name}"))
+    ]
+    return ":".join(str(folder) for folder in folders)
+
+
 def openblas(kind: str) -> Path:
     """Return the include or lib folder of scipy-openblas32."""
     try:
@@ -67,6 +79,8 @@ def main() -> None:
         print(cuda_include())
     elif what == "library-include":
         print(library_include())
+    elif what == "library-path":
+        print(library_path())
     elif what.startswith("openblas-"):
         print(openblas(what.removeprefix("openblas-")))
     elif what == "zstd-lib":

@@ -44,6 +44,8 @@ def emit_table(api: Api) -> str:
         "  // Fills the functions of cudnn, cufft, …: empty, or why there are none. Null: none to fill."
     )
     lines.append("  std::string (*open_library)(const char* name) = nullptr;")
+    lines.append("  // Why a function is null: a sentence. May be null itself.")
+    lines.append("  std::string (*why_missing)(const char* function) = nullptr;")
     lines += [f"  {pointer_type(r, r.name)} = nullptr;" for r in backend_names(api)]
     lines.append(
         "};\n\n// Calls visit(name, library, void** slot) for every function of the table."
