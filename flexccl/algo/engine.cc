@@ -24,6 +24,7 @@ std::size_t padded(std::size_t bytes) {
 
 struct Engine::Peer {
   int slot = 0;
+  std::unique_ptr<Connection> connection;  // while `out` is being made
   std::unique_ptr<Outbound> out;
   Inbound* in = nullptr;  // owned by the inbox
   std::uint32_t frames_sent = 0, frames_received = 0;
@@ -65,6 +66,7 @@ void Engine::close() {
                              inbox_);
   for (auto& peer : peers_) {
     if (!peer) continue;
+    peer->connection.reset();
     peer->out.reset();
     peer->in = nullptr;
   }
@@ -171,17 +173,17 @@ void Engine::run(const Schedule& schedule, std::uint64_t sequence) {
   copy(schedule);
   auto last_progress = std::chrono::steady_clock::now();
   for (int idle = 0; !finished();) {
-    if (aborted_.load(std::memory_order_acquire))
-      fail(ncclInvalidUsage, where(), "the communicator was aborted");
-    if (interrupted_.load(std::memory_order_acquire)) throw Interrupted();
+    look_up();
     const std::uint32_t rung = inbox_->doorbell().value();
-    bool progress = false;
+    bool progress = connecting_ = false;
     for (Peer* peer : busy_) {
       try {
         progress |= advance_sends(*peer);
         progress |= advance_receives(*peer);
       } catch (const Error& error) {
         fail_at(peer->slot, error);
+      } catch (const Interrupted&) {
+        break;  // look_up() says why
       }
     }
     if (progress) {
@@ -195,6 +197,12 @@ void Engine::run(const Schedule& schedule, std::uint64_t sequence) {
       fail_stuck();
     wait(rung, idle);
   }
+}
+
+void Engine::look_up() const {
+  if (aborted_.load(std::memory_order_acquire))
+    fail(ncclInvalidUsage, where(), "the communicator was aborted");
+  if (interrupted_.load(std::memory_order_acquire)) throw Interrupted();
 }
 
 bool Engine::finished() const {
@@ -230,24 +238,26 @@ bool Engine::advance_sends(Peer& peer) {
   return progress;
 }
 
+// An attempt that has got as far as asking goes on across repairs: the other side may have made its
+// end already. Only that of a slot that changes ends.
 bool Engine::connect(Peer& peer) {
   const auto now = std::chrono::steady_clock::now();
   if (now < peer.retry_at) return false;
-  const Address known = self_->address(peer.slot);
+  std::uint32_t asked_in = self_->epoch;
   try {
-    peer.out = Endpoint::process().connect(
-        known.port ? known : owner_.locate(peer.slot),
-        {{self_->comm, self_->epoch, static_cast<std::uint32_t>(peer.slot)},
-         static_cast<std::uint32_t>(self_->slot),
-         self_->transport,
-         self_->key,
-         in_ms(self_->timeout_ms)},
-        inbox_->doorbell());
-    return true;
+    if (!peer.connection) ask_for_link(peer);
+    asked_in = peer.connection->epoch();
+    peer.out = peer.connection->wait(std::chrono::milliseconds(connecting_ ? 0 : kSleepMs));
+    if (peer.out) peer.connection.reset();
+    connecting_ |= !peer.out;
+    return bool(peer.out);
   } catch (const Error& error) {
-    if (error.code != ncclInProgress) throw;
+    peer.connection.reset();
+    // It may have refused only because it has gone on to this epoch meanwhile.
+    const bool again = error.code == ncclRemoteError && asked_in < self_->epoch;
+    if (error.code != ncclInProgress && !again) throw;
     peer.retry_at = now + kRetry;
-    owner_.behind(peer.slot);
+    if (!again) owner_.behind(peer.slot);
     return false;
   }
 }
@@ -260,6 +270,21 @@ bool Engine::may_pay(Peer& peer) {
   if (owner_.has_taken(peer.slot)) return true;
   peer.retry_at = now + kRetry;
   return false;
+}
+
+void Engine::ask_for_link(Peer& peer) {
+  const Address known = self_->address(peer.slot);
+  peer.connection = Endpoint::process().connect(
+      known.port ? known : owner_.locate(peer.slot),
+      {{self_->comm, self_->epoch, static_cast<std::uint32_t>(peer.slot)},
+       static_cast<std::uint32_t>(self_->slot),
+       self_->transport,
+       self_->key,
+       in_ms(self_->timeout_ms),
+       [this] {
+         if (aborted_ || interrupted_ || owner_.news()) throw Interrupted();
+       }},
+      inbox_->doorbell());
 }
 
 bool Engine::pay_debt(Peer& peer) {
@@ -420,6 +445,8 @@ void Engine::wait(std::uint32_t rung, int idle) {
       // It is gone, or others know more.
     }
     inbox_->doorbell().wait(rung, 1);  // what is there already must not keep this thread busy
+  } else if (connecting_) {
+    return;  // that was a wait
   } else if (sockets) {
     if (!poll_sockets()) check_peers();
   } else if (idle < kYields) {

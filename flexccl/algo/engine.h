@@ -70,11 +70,13 @@ class Engine {
   void copy(const Schedule& schedule) const;
   void start(const Schedule& schedule);
   Peer& peer_at(int slot);
+  void look_up() const;  // throws when there is something more important
   bool finished() const;
   bool advance_sends(Peer& peer);
   bool write_frame(Peer& peer, const Send& send);
   bool connect(Peer& peer);
   bool may_pay(Peer& peer);
+  void ask_for_link(Peer& peer);
   bool pay_debt(Peer& peer);
   bool advance_receives(Peer& peer);
   bool drop_stale(Peer& peer, std::span<const std::byte> arrived);
@@ -96,6 +98,7 @@ class Engine {
   Owner owner_;
   std::atomic<bool> aborted_ = false, interrupted_ = false;
   int suspect_ = -1;
+  bool connecting_ = false;  // this look at all peers has waited for a link
   // of the running schedule:
   const Schedule* schedule_ = nullptr;
   std::uint64_t sequence_ = 0;

@@ -27,6 +27,7 @@ constexpr std::uint64_t kInboxMs = 60000;  // and waits this long for its commun
 constexpr std::size_t kMaxHelloFds = 2;    // memory and doorbell
 constexpr std::size_t kEndedRemembered = 1024;
 constexpr int kSweepMs = 20;
+constexpr std::chrono::milliseconds kLook(20);
 
 // Shared memory and the Unix socket work between processes of one boot and network namespace.
 std::uint64_t host_id() {
@@ -61,7 +62,8 @@ Bytes16 welcome_mac(const Key& key, const Hello& hello) {
 
 Hello hello_for(int socket, const LinkRequest& request, LinkKind kind) {
   Challenge challenge;
-  receive_all(socket, &challenge, sizeof challenge, request.deadline, "its challenge");
+  receive_all(socket, &challenge, sizeof challenge, {request.deadline, request.look},
+              "its challenge");
   if (challenge.magic != kMagic || challenge.version != kWireVersion)
     fail(ncclRemoteError, "it speaks version [", challenge.version, "] of the protocol, not [",
          kWireVersion, "]");
@@ -252,9 +254,12 @@ std::unique_ptr<Outbound> Endpoint::connect_loopback(const LinkRequest& request,
                                                      const Doorbell& own) {
   std::unique_lock lock(mutex_);
   const auto there = [&] { return inboxes_.contains(request.inbox) || has_ended(request.inbox); };
-  if (!inboxes_changed_.wait_until(lock, request.deadline, there))
-    fail(ncclRemoteError, "it did not make its end of communicator [", std::hex, request.inbox.comm,
-         "] in time");
+  while (!inboxes_changed_.wait_for(lock, kLook, there)) {
+    if (request.look) request.look();
+    if (std::chrono::steady_clock::now() > request.deadline)
+      fail(ncclRemoteError, "it did not make its end of communicator [", std::hex,
+           request.inbox.comm, "] in time");
+  }
   if (has_ended(request.inbox)) fail(ncclRemoteError, "its communicator is gone");
   const auto inbox = inboxes_.at(request.inbox);
   if (inbox->epoch() < request.inbox.epoch && inbox->responder()) {
@@ -273,37 +278,26 @@ std::unique_ptr<Outbound> Endpoint::connect_loopback(const LinkRequest& request,
   return std::make_unique<FifoOutbound>(std::move(memory), inbox->doorbell(), Fd());
 }
 
-std::unique_ptr<Outbound> Endpoint::connect(const Address& to, const LinkRequest& request,
-                                            const Doorbell& own) {
+std::unique_ptr<Connection> Endpoint::connect(const Address& to, const LinkRequest& request,
+                                              const Doorbell& own) {
   const InboxName& there = request.inbox;
-  return with_faults(connect_link(to, request, own),
-                     {there.comm, there.epoch, request.source, there.destination});
-}
-
-std::unique_ptr<Outbound> Endpoint::connect_link(const Address& to, const LinkRequest& request,
-                                                 const Doorbell& own) {
+  const LinkName name{there.comm, there.epoch, request.source, there.destination};
   auto transport = request.transport;
   if (transport == flexcclAuto)
     transport = to.process == address_.process ? flexcclLoopback
                 : to.host == address_.host     ? flexcclShm
                                                : flexcclTcp;
-  if (transport == flexcclLoopback) return connect_loopback(request, own);
+  if (transport == flexcclLoopback)
+    return std::make_unique<Connection>(connect_loopback(request, own), name);
+  const Patience patience(request.deadline, request.look);
   const bool shm = transport == flexcclShm;
-  Fd socket = shm ? connect_unix(to.process) : connect_tcp(to.ipv4, to.port, request.deadline);
+  Fd socket = shm ? connect_unix(to.process, patience) : connect_tcp(to.ipv4, to.port, patience);
   auto memory = shm ? Memory::create(kFifoMemoryBytes) : nullptr;
   const int fds[] = {memory ? memory->fd() : -1, own.fd()};
   const Hello hello = hello_for(socket.get(), request, shm ? LinkKind::kShm : LinkKind::kTcp);
-  send_all(socket.get(), &hello, sizeof hello, std::span(fds, shm ? 2 : 0));
-  Welcome welcome;
-  std::vector<Fd> bells;
-  receive_all(socket.get(), &welcome, sizeof welcome, request.deadline, "its welcome", &bells);
-  if (welcome.version == kComeAgain) fail(ncclInProgress, "it has not reached the epoch");
-  if (!equal_macs(welcome.mac, welcome_mac(request.key, hello)))
-    fail(ncclRemoteError, "its welcome is not signed with the key of the job");
-  if (!shm) return std::make_unique<TcpOutbound>(std::move(socket));
-  if (bells.size() != 1) fail(ncclRemoteError, "it sent [", bells.size(), "] doorbells");
-  Doorbell reader(Memory::adopt(std::move(bells[0]), Doorbell::kBytes));
-  return std::make_unique<FifoOutbound>(std::move(memory), std::move(reader), std::move(socket));
+  send_all(socket.get(), &hello, sizeof hello, std::span(fds, shm ? 2 : 0), request.deadline);
+  return std::make_unique<Connection>(std::move(socket), std::move(memory), request.key, hello,
+                                      name, request.deadline);
 }
 
 }  // namespace flexccl

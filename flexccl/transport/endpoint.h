@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "flexccl.h"
 #include "transport/address.h"
+#include "transport/connection.h"
 #include "transport/inbox.h"
 #include "transport/socket.h"
 
@@ -27,6 +29,8 @@ struct LinkRequest {
   flexcclTransport_t transport;
   Key key;
   Deadline deadline;
+  // Called several times a second while nothing is asked for yet; may throw to end the attempt.
+  std::function<void()> look = nullptr;
 };
 
 // The connecting side's first step, on a new connection: the hello that answers the challenge.
@@ -44,9 +48,10 @@ class Endpoint {
   // Has no effect when a successor has taken the place of `inbox`.
   void remove(const InboxName& name, const std::shared_ptr<Inbox>& inbox);
   std::shared_ptr<Inbox> find(const InboxName& name);
-  // Throws ncclInProgress when the other side has not reached the epoch yet.
-  std::unique_ptr<Outbound> connect(const Address& to, const LinkRequest& request,
-                                    const Doorbell& own);
+  // Returns when the link is asked for. Throws ncclInProgress when the other side has not reached
+  // the epoch yet.
+  std::unique_ptr<Connection> connect(const Address& to, const LinkRequest& request,
+                                      const Doorbell& own);
   // Connections that were refused so far: wrong key, wrong version, garbage, a link twice.
   std::uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
@@ -70,8 +75,6 @@ class Endpoint {
   bool has_ended(const InboxName& name) const;
   bool deliver(Caller& caller);
   std::unique_ptr<Inbound> inbound(Caller& caller);
-  std::unique_ptr<Outbound> connect_link(const Address& to, const LinkRequest& request,
-                                         const Doorbell& own);
   std::unique_ptr<Outbound> connect_loopback(const LinkRequest& request, const Doorbell& own);
 
   Address address_;

@@ -189,13 +189,14 @@ TEST(wrong_key_is_refused_and_garbage_frames_end_the_operation) {
     flexccl::LinkRequest request{{member.comm, 0, 0}, 1, transport, {}, flexccl::in_ms(2000)};
     const flexccl::Doorbell bell;
     try {
-      endpoint.connect(member.addresses[0], request, bell);
+      endpoint.connect(member.addresses[0], request, bell)->wait(std::chrono::seconds(2));
       CHECK(!"a wrong key was accepted");
     } catch (const flexccl::Error& error) {
       CHECK(has(error.what(), "closed instead of sending its welcome"));
     }
     request.key = member.key;  // now an insider that speaks nonsense in the name of rank 1
-    const auto link = endpoint.connect(member.addresses[0], request, bell);
+    const auto link =
+        endpoint.connect(member.addresses[0], request, bell)->wait(std::chrono::seconds(2));
     std::string noise(128, 'x');
     const iovec part{noise.data(), noise.size()};
     CHECK_EQ(link->write({&part, 1}), 128u);

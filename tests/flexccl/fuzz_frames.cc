@@ -36,7 +36,7 @@ struct Victim {
     const flexccl::Key key = flexccl::job_key(id);
     const flexccl::LinkRequest request{{id.comm, 0, 0}, 1, transport, key, flexccl::in_ms(5000)};
     auto& endpoint = flexccl::Endpoint::process();
-    return endpoint.connect(endpoint.address(), request, bell);
+    return endpoint.connect(endpoint.address(), request, bell)->wait(std::chrono::seconds(5));
   }
   flexccl::Doorbell bell;
   flexcclTransport_t transport;
