@@ -29,8 +29,16 @@ nvmlReturn_t put(char* out, unsigned length, const char* text) {
   return kSuccess;
 }
 
+// Real GPUs are listed in PYFT_GPUS by their names; soft ones have numbers.
 void uuid_text(unsigned index, char* text, size_t bytes) {
-  std::snprintf(text, bytes, "GPU-70796674-0000-0000-0000-%012x", index);
+  const char* at = std::getenv("PYFT_GPUS");
+  if (!at || std::strncmp(at, "GPU-", 4) != 0) {
+    std::snprintf(text, bytes, "GPU-70796674-0000-0000-0000-%012x", index);
+    return;
+  }
+  for (; at && index; --index) at = std::strchr(at, ',') ? std::strchr(at, ',') + 1 : nullptr;
+  if (!at) at = "";
+  std::snprintf(text, bytes, "%.*s", static_cast<int>(std::strcspn(at, ",")), at);
 }
 
 // Handles are the index plus one, so that none is null.

@@ -66,6 +66,7 @@ class Agent:
             "job": options.job,
             "command": list(options.command),
             "devices": options.devices,
+            "gpus": options.gpus,
             "spares": options.spares,
             "protect": options.protect,
             "direct": options.direct,

@@ -8,16 +8,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from pyft.errors import NativeMissingError, UsageError
+from pyft.agent.gpus import MAX_DEVICES as MAX_DEVICES
+from pyft.agent.gpus import library_folders
+from pyft.errors import NativeMissingError
 
 PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
 DIRECT_LIBRARIES = (*COLLECTIVES, "libsoftgpu.so", "libsoftgpu_nvml.so")
 SERVER_FILES = ("pyft-server", "libsoftgpu.so", *COLLECTIVES)
 DEFAULT_PROTECT = "none"
-MAX_DEVICES = 8  # softgpu::kMaxDevices
 SITE_FOLDER = Path(__file__).resolve().parent.parent / "torch_support" / "site"
 
 # NCCL's watchdog must not kill a job that waits for a replaced GPU: pyft owns the deadlines.
@@ -42,27 +42,6 @@ CLIENT_VARIABLES = (
 )
 
 
-def parse_gpus(text: str | None, spares: int = 0) -> int:
-    """Return N of `soft:N`; anything else is an error that names it."""
-    if text is None:
-        raise UsageError("no GPU is chosen: say --gpus soft:N for N software GPUs, as in soft:1")
-    match = re.fullmatch(r"soft:(\d{1,2})", text)
-    if not match:
-        found = "an NVIDIA driver is" if Path("/dev/nvidiactl").exists() else "no NVIDIA GPU is"
-        raise UsageError(
-            f"--gpus [{text}] cannot be used ({found} on this machine, and this version runs "
-            "on software GPUs only): say --gpus soft:N, as in soft:1"
-        )
-    count = int(match.group(1))
-    if not 1 <= count <= MAX_DEVICES:
-        raise UsageError(f"--gpus [{text}] is out of range: soft:1 to soft:{MAX_DEVICES} exist")
-    if count + spares > MAX_DEVICES:
-        raise UsageError(
-            f"--spares [{spares}] is too many beside [{text}]: a node has {MAX_DEVICES} soft GPUs"
-        )
-    return count
-
-
 @dataclass(frozen=True)
 class JobOptions:
     """Everything about a job but the environment, which the agent inherits unchanged."""
@@ -79,7 +58,17 @@ class JobOptions:
     on_no_spare: str = "wait"  # wait, fail
     inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
     metrics_port: int = 0  # of /metrics; 0: off
-    backend: ClassVar[str] = "soft"
+    real_gpus: tuple[str, ...] = ()  # UUIDs, those of the spares last; none: software GPUs
+
+    @property
+    def backend(self) -> str:
+        """Return whose functions the servers call."""
+        return "cuda" if self.real_gpus else "soft"
+
+    @property
+    def gpus(self) -> str:
+        """Return the GPUs the program sees, in the words of --gpus or as UUIDs."""
+        return ",".join(self.real_gpus[: self.devices]) or f"soft:{self.devices}"
 
     def to_arguments(self) -> list[str]:
         """Return the agent's command line; `from_arguments` is the inverse."""
@@ -90,6 +79,7 @@ class JobOptions:
             *("--spares", str(self.spares), "--metrics-port", str(self.metrics_port)),
             *("--protect", self.protect, "--on-no-spare", self.on_no_spare),
             *(word for text in self.inject for word in ("--inject", text)),
+            *(word for uuid in self.real_gpus for word in ("--real-gpu", uuid)),
             *flags,
             "--",
             *self.command,
@@ -106,6 +96,7 @@ class JobOptions:
         for name in numbers:
             parser.add_argument(name, type=int, required=True)
         parser.add_argument("--inject", action="append", default=[])
+        parser.add_argument("--real-gpu", action="append", default=[])
         for name in ("--direct", "--strict"):
             parser.add_argument(name, action="store_true")
         got = parser.parse_args(arguments[:end])
@@ -122,6 +113,7 @@ class JobOptions:
             on_no_spare=got.on_no_spare,
             inject=tuple(got.inject),
             metrics_port=got.metrics_port,
+            real_gpus=tuple(got.real_gpu),
         )
         return options, got.launcher_fd, got.launcher_group
 
@@ -139,7 +131,9 @@ class JobOptions:
                 )
 
     def preload_libraries(self) -> list[str]:
-        """Return what goes in front of LD_PRELOAD."""
+        """Return what goes in front of LD_PRELOAD: nothing, where the program has the GPU itself."""
+        if self.direct and self.real_gpus:
+            return []
         names = DIRECT_LIBRARIES if self.direct else PROXY_LIBRARIES
         return [str(self.native_dir / name) for name in names]
 
@@ -147,6 +141,8 @@ class JobOptions:
 def prepend(environment: dict[str, str], name: str, parts: Sequence[str]) -> None:
     """Put path-like parts before what the user has in the variable, if anything."""
     old = environment.get(name)
+    if not parts:
+        return
     environment[name] = ":".join([*parts, *([old] if old else [])])
 
 
@@ -158,17 +154,20 @@ def program_environment(
     prepend(environment, "LD_PRELOAD", options.preload_libraries())
     prepend(environment, "PYTHONPATH", [str(SITE_FOLDER)])
     environment["PYFT_JOB"] = options.job
-    environment["PYFT_GPUS"] = f"soft:{options.devices}"
+    environment["PYFT_GPUS"] = options.gpus
     if options.strict:
         environment["PYFT_STRICT"] = "1"
-    if options.direct:
+    if options.direct and options.real_gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = options.gpus
+    elif options.direct:
         environment["SOFTGPU_DEVICES"] = str(options.devices)
     else:
         environment["PYFT_AGENT"] = agent_name
         environment["PYFT_DEVICES"] = str(options.devices)
     for name, value in TORCH_DEFAULTS.items():
         environment.setdefault(name, value)
-    environment.setdefault("TRITON_LIBCUDA_PATH", str(options.log_dir / "triton"))
+    if options.preload_libraries():
+        environment.setdefault("TRITON_LIBCUDA_PATH", str(options.log_dir / "triton"))
     return environment
 
 
@@ -182,11 +181,16 @@ def server_environment(
     environment = {k: v for k, v in client.items() if k not in CLIENT_VARIABLES}
     environment["PYFT_DEVICE"] = str(device)
     environment["PYFT_JOB"] = options.job
-    environment["PYFT_BACKEND_LIBRARY"] = str(options.native_dir / "libsoftgpu.so")
-    environment["SOFTGPU_DEVICES"] = str(gpus)
-    if gpu != device:
-        order = visible_devices(device, gpu, gpus)
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(g) for g in order)
+    order = visible_devices(device, gpu, gpus)
+    if options.real_gpus:
+        environment["PYFT_BACKEND_LIBRARY"] = "cuda"
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.real_gpus[g] for g in order)
+        prepend(environment, "LD_LIBRARY_PATH", library_folders())
+    else:
+        environment["PYFT_BACKEND_LIBRARY"] = str(options.native_dir / "libsoftgpu.so")
+        environment["SOFTGPU_DEVICES"] = str(gpus)
+        if gpu != device:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(g) for g in order)
     if options.protect != "none":
         # Longer than any recovery, and than an operator takes to bring a GPU.
         environment.setdefault("FLEXCCL_REPAIR_MS", "86400000")
@@ -205,5 +209,6 @@ def link_for_triton(options: JobOptions) -> None:
     folder = options.log_dir / "triton"
     folder.mkdir(exist_ok=True)
     link = folder / "libcuda.so.1"
-    if not link.is_symlink():
-        os.symlink(options.preload_libraries()[0], link)
+    libraries = options.preload_libraries()
+    if libraries and not link.is_symlink():
+        os.symlink(libraries[0], link)

@@ -197,7 +197,7 @@ def check_nvidia_driver() -> Finding:
         return warn(
             "NVIDIA driver",
             version.read_text().splitlines()[0],
-            "this version runs on software GPUs only: say --gpus soft:N",
+            "--gpus auto has not been tried on a real GPU yet; --gpus soft:N needs no driver",
         )
     return warn("NVIDIA driver", "none", "say --gpus soft:N: a software GPU needs no driver")
 

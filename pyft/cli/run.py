@@ -12,8 +12,9 @@ import typer
 
 from pyft import _native, config
 from pyft.agent import job_folder, messages
+from pyft.agent.gpus import choose
 from pyft.agent.launcher import Launcher
-from pyft.agent.options import DEFAULT_PROTECT, JobOptions, parse_gpus
+from pyft.agent.options import DEFAULT_PROTECT, JobOptions
 from pyft.errors import UsageError
 from pyft.recovery.inject import KINDS, parse
 
@@ -48,7 +49,10 @@ def run(
         list[str], typer.Argument(metavar="-- COMMAND...", help="The command, left untouched.")
     ],
     gpus: Annotated[
-        str | None, typer.Option(help="soft:N gives the command N software GPUs.")
+        str | None,
+        typer.Option(
+            help="soft:N: N software GPUs; auto: all GPUs of the driver; 0,1: those of nvidia-smi."
+        ),
     ] = None,
     direct: Annotated[
         bool, typer.Option("--direct", help="Software GPUs inside the command: no servers.")
@@ -92,11 +96,13 @@ def run(
     injected = tuple(str(parse(text)) for text in inject or ())
     _check_protection(protect, direct, injected)
     job = job_folder.new_job_name()
+    chosen = choose(gpus, spares)
     options = JobOptions(
         job=job,
         log_dir=(log_dir or job_folder.state_folder() / job).resolve(),
         native_dir=_native.native_dir(),
-        devices=parse_gpus(gpus, spares),
+        devices=chosen.count,
+        real_gpus=chosen.real,
         direct=direct,
         spares=spares,
         strict=unsupported is Unsupported.error,

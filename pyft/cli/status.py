@@ -70,7 +70,7 @@ def describe(folder: Path, meta: dict[str, Any]) -> dict[str, Any]:
         "folder": str(folder),
         "agent_pid": meta.get("agent_pid"),
         "seconds": time.time() - float(meta.get("started", time.time())),
-        "gpus": f"soft:{meta.get('devices')}",
+        "gpus": meta.get("gpus", "?"),
         "spares": meta.get("spares", 0),
         "direct": bool(meta.get("direct")),
         "command": meta.get("command", []),

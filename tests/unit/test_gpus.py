@@ -1,0 +1,145 @@
+"""What `--gpus` means: with drivers of this test's making."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyft.agent.gpus import Choice, choose, library_folders
+from pyft.agent.options import JobOptions, program_environment, server_environment
+from pyft.errors import UsageError
+
+UUIDS = ["GPU-aa", "GPU-bb", "GPU-cc"]
+NVML = """
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { *h = (void *)(i + 1ul); return 0; }
+int nvmlDeviceGetUUID(void *h, char *text, unsigned n) {
+  for (int i = 0; i < 6; ++i) text[i] = "GPU-a"[i];
+  text[4] += (char)((unsigned long)h - 1);
+  return 0;
+}
+"""
+
+
+def none() -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("text", "spares", "real"),
+    [
+        ("auto", 0, ("GPU-aa", "GPU-bb", "GPU-cc")),
+        ("auto", 1, ("GPU-aa", "GPU-bb", "GPU-cc")),
+        ("2,0", 0, ("GPU-cc", "GPU-aa")),
+        ("1", 1, ("GPU-bb", "GPU-aa")),
+    ],
+)
+def test_real_gpus(
+    text: str, spares: int, real: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert choose(text, spares, lambda: UUIDS) == Choice(len(real) - spares, real)
+
+
+@pytest.mark.parametrize(
+    ("listed", "real"),
+    [("1,2", ("GPU-bb", "GPU-cc")), ("GPU-c,0,9,1", ("GPU-cc", "GPU-aa")), ("0", ("GPU-aa",))],
+)
+def test_auto_leaves_out_what_the_user_hides(
+    listed: str, real: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    assert choose("auto", 0, lambda: UUIDS).real == real
+
+
+@pytest.mark.parametrize(
+    ("text", "spares", "sentence"),
+    [
+        (None, 0, "no GPU is chosen: say --gpus soft:N"),
+        ("soft:0", 0, r"\[soft:0\] is out of range"),
+        ("soft:9", 0, r"\[soft:9\] is out of range"),
+        ("soft:4", 5, r"--spares \[5\] is too many beside \[soft:4\]"),
+        ("all", 0, r"\[all\] cannot be used: say auto"),
+        ("0,3", 0, r"GPU \[3\] does not exist: the driver has \[3\]"),
+        ("1,1", 0, r"\[1,1\] names a GPU twice"),
+        ("0,1", 2, r"--spares \[2\] is too many beside \[0,1\]"),
+        ("auto", 3, r"--spares \[3\] leaves none of the \[3\] GPUs"),
+    ],
+)
+def test_impossible_wishes_are_named(
+    text: str | None, spares: int, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with pytest.raises(UsageError, match=sentence):
+        choose(text, spares, lambda: UUIDS)
+
+
+@pytest.mark.parametrize("text", ["auto", "0"])
+def test_without_a_driver_the_error_says_what_to_do(text: str) -> None:
+    with pytest.raises(UsageError, match=rf"\[{text}\]: no CUDA driver: use soft:N"):
+        choose(text, 0, none)
+
+
+def test_the_driver_is_asked_through_nvml(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    source = tmp_path / "nvml.c"
+    source.write_text(NVML)
+    library = tmp_path / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    program = "from pyft._native.nvml import driver_gpus; print(driver_gpus())"
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "['GPU-a', 'GPU-b']\n"
+
+
+def options(direct: bool = False, real: tuple[str, ...] = ()) -> JobOptions:
+    return JobOptions(
+        job="j",
+        log_dir=Path("/nowhere"),
+        native_dir=Path("/native"),
+        devices=2,
+        spares=1,
+        direct=direct,
+        real_gpus=real,
+        command=("true",),
+    )
+
+
+def test_options_survive_the_way_to_the_agent() -> None:
+    job = options(real=tuple(UUIDS))
+    arguments = job.to_arguments()
+    end = arguments.index("--")
+    ends = ["--launcher-fd", "3", "--launcher-group", "4"]
+    assert JobOptions.from_arguments([*arguments[:end], *ends, *arguments[end:]])[0] == job
+
+
+def test_a_server_sees_real_gpus_in_the_order_of_the_job() -> None:
+    client = {"CUDA_VISIBLE_DEVICES": "7", "LD_PRELOAD": "x", "NCCL_DEBUG": "INFO"}
+    got = server_environment(options(real=tuple(UUIDS)), client, device=0, gpu=2, gpus=3)
+    assert got["PYFT_BACKEND_LIBRARY"] == "cuda"
+    assert got["CUDA_VISIBLE_DEVICES"] == "GPU-cc,GPU-bb,GPU-aa"
+    assert got.get("LD_LIBRARY_PATH", "").split(":") == (library_folders() or [""])
+    assert got["NCCL_DEBUG"] == "INFO"
+    assert "LD_PRELOAD" not in got
+    assert "CUDA_VISIBLE_DEVICES" not in server_environment(options(), client, 1, 1, 3)
+
+
+def test_programs_see_real_gpus_by_their_names() -> None:
+    proxied = program_environment(options(real=tuple(UUIDS)), {}, "agent")
+    assert proxied["PYFT_GPUS"] == "GPU-aa,GPU-bb"
+    assert "libpyft_shim.so" in proxied["LD_PRELOAD"]
+    direct = program_environment(options(direct=True, real=tuple(UUIDS)), {}, "agent")
+    assert direct["CUDA_VISIBLE_DEVICES"] == "GPU-aa,GPU-bb"
+    assert "LD_PRELOAD" not in direct
+    assert "SOFTGPU_DEVICES" not in direct
+    assert program_environment(options(), {}, "agent")["PYFT_GPUS"] == "soft:2"
