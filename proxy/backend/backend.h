@@ -15,8 +15,9 @@ struct Extras {
   // Executes one ready piece of the device's work in the calling thread; 0: nothing is ready. A
   // thread that has called it calls it until 0 before it sleeps.
   int (*work)(int device) = nullptr;
-  // Captures and restores of memory: softgpu.h describes them. All four are there, or none.
+  // Captures and restores of memory: softgpu.h describes them. All are there, or none.
   const void* (*view)(unsigned long long address, unsigned long long bytes) = nullptr;
+  int (*untouched)(unsigned long long address, unsigned long long bytes) = nullptr;
   int (*module_variables)(void* module, unsigned long long* address,
                           unsigned long long* bytes) = nullptr;
   int (*kernel_heap)(int device, int create, unsigned long long* address,

@@ -54,6 +54,14 @@ bool load_soft(const char* path, Table* table, Extras* extras, std::string* erro
   table->open_library = no_library;
   extras->publish = reinterpret_cast<decltype(&softgpu_publish)>(dlsym(handle, "softgpu_publish"));
   extras->work = reinterpret_cast<decltype(&softgpu_work)>(dlsym(handle, "softgpu_work"));
+  extras->view = reinterpret_cast<decltype(&softgpu_view)>(dlsym(handle, "softgpu_view"));
+  extras->untouched =
+      reinterpret_cast<decltype(&softgpu_untouched)>(dlsym(handle, "softgpu_untouched"));
+  extras->module_variables = reinterpret_cast<decltype(&softgpu_module_variables)>(
+      dlsym(handle, "softgpu_module_variables"));
+  extras->kernel_heap =
+      reinterpret_cast<decltype(&softgpu_kernel_heap)>(dlsym(handle, "softgpu_kernel_heap"));
+  extras->place = reinterpret_cast<decltype(&softgpu_place)>(dlsym(handle, "softgpu_place"));
   return true;
 }
 

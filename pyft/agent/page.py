@@ -37,6 +37,12 @@ FIELDS = {
     "differed": (872, "<Q"),
     "differed_seq": (880, "<Q"),
     "unprotected": (888, "<Q"),
+    "bounce_writer_waiting": (460, "<I"),
+    "callback_asked": (896, "<Q"),
+    "callback_done": (960, "<Q"),
+    "device_progress": (1024, "<Q"),
+    "fences_open": (1032, "<I"),
+    "collectives_waiting": (1036, "<I"),
 }
 STORE_FIELDS = {
     "captures": 192,
@@ -105,6 +111,12 @@ class ControlState:
     differed: int
     differed_seq: int
     unprotected: int
+    bounce_writer_waiting: int
+    callback_asked: int
+    callback_done: int
+    device_progress: int
+    fences_open: int
+    collectives_waiting: int
 
 
 def read(control_fd: int) -> ControlState:
@@ -131,6 +143,7 @@ def prepare_for_next_server(control_fd: int, epoch: int, mode: int) -> None:
     os.pwrite(control_fd, bytes(64), FIELDS["phase_ns"][0])
     counters = ("restored_bytes", "restored_blocks", "replayed_entries", "compared", "differed")
     write(control_fd, **dict.fromkeys(counters, 0), differed_seq=0)
+    write(control_fd, device_progress=0, fences_open=0, collectives_waiting=0)
     write(control_fd, fault_kind=0, fault_code=0, fault_seq=0, heartbeat_ns=time.monotonic_ns())
     write(control_fd, phase=Phase.STARTING, replay_mode=mode, epoch=epoch)
 

@@ -1,6 +1,7 @@
 // softgpu.h: memory as another program's captures and restores want it.
 #include "api/support.h"
 #include "core/limits.h"
+#include "core/memory_virtual.h"
 #include "core/pointers.h"
 #include "softgpu.h"
 
@@ -18,6 +19,10 @@ SOFTGPU_API const void* softgpu_view(unsigned long long address, unsigned long l
     return nullptr;
   return softgpu::pointers().covers(address, bytes) ? reinterpret_cast<const void*>(address)
                                                     : nullptr;
+}
+
+SOFTGPU_API int softgpu_untouched(unsigned long long address, unsigned long long bytes) {
+  return softgpu_view(address, bytes) && softgpu::untouched(address, bytes) ? 1 : 0;
 }
 
 SOFTGPU_API int softgpu_kernel_heap(int device, int create, unsigned long long* address,

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +30,7 @@ struct Mapping {
   uint64_t bytes = 0;
   uint64_t handle = 0;
   bool accessible = false;
+  uint64_t offset = 0;  // in the memory of the handle
 };
 
 // One file per device instead of one per handle: a process may hold thousands of handles.
@@ -184,7 +187,7 @@ cudaError_t map_memory(uint64_t address, uint64_t bytes, uint64_t offset, uint64
   if (got == MAP_FAILED) return cudaErrorMemoryAllocation;
   madvise(got, bytes, MADV_DONTFORK);
   ++p.mappings;
-  state().mappings[address] = {bytes, handle, false};
+  state().mappings[address] = {bytes, handle, false, offset};
   return cudaSuccess;
 }
 
@@ -228,6 +231,25 @@ cudaError_t set_access(uint64_t address, uint64_t bytes, bool readable, bool wri
     covered += m.bytes;
   }
   return covered == bytes ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// The file has no pages there yet; what has been swapped out counts as data.
+bool untouched(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(state().mutex);
+  for (const uint64_t end = address + bytes; address < end;) {
+    auto it = state().mappings.upper_bound(address);
+    if (it == state().mappings.begin()) return false;
+    const auto& [base, mapping] = *--it;
+    if (address - base >= mapping.bytes) return false;
+    const Physical& physical = state().handles[mapping.handle];
+    const uint64_t offset = physical.offset + mapping.offset + (address - base);
+    const uint64_t part = std::min(end, base + mapping.bytes) - address;
+    const off_t data =
+        lseek(state().backings[physical.device].fd, static_cast<off_t>(offset), SEEK_DATA);
+    if (data < 0 ? errno != ENXIO : static_cast<uint64_t>(data) < offset + part) return false;
+    address += part;
+  }
+  return true;
 }
 
 cudaError_t memory_device(uint64_t handle, int* device_index, uint64_t* bytes) {

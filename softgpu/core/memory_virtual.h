@@ -20,6 +20,8 @@ cudaError_t map_memory(uint64_t address, uint64_t bytes, uint64_t offset, uint64
 // Precondition: no queued work uses the range.
 cudaError_t unmap_memory(uint64_t address, uint64_t bytes);
 cudaError_t set_access(uint64_t address, uint64_t bytes, bool readable, bool writable);
+// Whether nobody has written to the range (or read it) since its memory was created: all zeros.
+bool untouched(uint64_t address, uint64_t bytes);
 cudaError_t memory_device(uint64_t handle, int* device, uint64_t* bytes);
 
 }  // namespace softgpu

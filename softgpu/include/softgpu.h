@@ -74,6 +74,9 @@ int softgpu_work(int device);
 // Where this process can read device memory and variables of modules: at their addresses. Null when
 // the range is not all mapped, or is none of the device's.
 const void* softgpu_view(unsigned long long address, unsigned long long bytes);
+// 1: this memory (made with cuMemCreate) is all zeros since nobody has looked at it yet. Looking at
+// it through softgpu_view changes that.
+int softgpu_untouched(unsigned long long address, unsigned long long bytes);
 // Where the variables of a module (a CUmodule) lie on its device, constants included; 0 bytes if it
 // has none. Returns a CUresult.
 int softgpu_module_variables(void* module, unsigned long long* address, unsigned long long* bytes);

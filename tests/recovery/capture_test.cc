@@ -120,6 +120,31 @@ TEST(only_what_has_changed_is_copied) {
   }
 }
 
+// Memory nobody has looked at is zeros: it is not looked at, neither here nor when it comes back.
+TEST(untouched_memory_is_not_read) {
+  Bench bench;
+  bench.memory.allocate(9'000'000, 0);
+  bench.memory.allocate(5'000'000, 0);
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  bool untouched = true;
+  server.capture.reset();
+  server.calls.untouched = [&](uint64_t, uint64_t) { return untouched; };
+  server.capture.emplace(server.session, *server.store, server.calls,
+                         server::CaptureOptions{50'000'000, 1, 0.02});
+  CHECK(server.cut(1));
+  CHECK(server.cut(2));
+  CHECK(server.store->header().hashed_bytes < 4u * 4096);  // parts of pages at the ends
+  CHECK(server.store->header().heap_used < 12'000'000u);   // equal pieces are kept once
+  bench.memory.looks = 0;
+  CHECK_EQ(server::restore_contents(server.session, *server.store, server.calls), "");
+  CHECK(bench.memory.looks <= 4u);
+  untouched = false;  // the same contents, whoever finds out about them
+  CHECK_EQ(server::restore_contents(server.session, *server.store, server.calls), "");
+  const uint64_t copied = server.store->header().copied_bytes;
+  CHECK(server.cut(3));
+  CHECK_EQ(server.store->header().copied_bytes.load(), copied);
+}
+
 TEST(the_scope_says_what_is_live) {
   Bench bench;
   const uint64_t pool = bench.memory.allocate(1'000'000, 1);

@@ -43,6 +43,7 @@ class Capture {
                       std::span<const std::byte> scope, uint64_t position);
   std::string join();
   std::string store_block(const MemoryRange& block, const ring::ManifestBlock* before);
+  bool add_untouched(const MemoryRange& block);
   std::string copy_block(const MemoryRange& block, const ring::ManifestBlock* before);
   std::string read(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
   void decided(uint64_t cut, bool captured);

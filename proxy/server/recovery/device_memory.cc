@@ -63,6 +63,10 @@ RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
     calls.view = [view = extras.view](uint64_t address, uint64_t bytes) {
       return static_cast<const std::byte*>(view(address, bytes));
     };
+  if (extras.untouched)
+    calls.untouched = [untouched = extras.untouched](uint64_t address, uint64_t bytes) {
+      return untouched(address, bytes) != 0;
+    };
   calls.idle = [&session] { return all_idle(session); };
   calls.capturing = [&session] { return open_captures(session) != 0; };
   calls.mapped = [&session](std::vector<MemoryRange>* ranges) {

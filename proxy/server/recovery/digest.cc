@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 // Declared here since machines have libxxhash's run-time library but not always its headers. The
 // interface of XXH3 is stable from version 0.8.0 on.
@@ -23,11 +26,27 @@ namespace pyft::server {
 namespace {
 // Fits the first-level cache twice: what has been copied is hashed from there.
 constexpr uint64_t kChunk = 16 << 10;
+constexpr uint64_t kZeros = 64 << 10;
 }  // namespace
 
 ring::Digest digest(const void* data, uint64_t bytes, uint64_t seed) {
   const XXH128Hash hash = XXH3_128bits_withSeed(data, bytes, seed);
   return {hash.low, hash.high};
+}
+
+ring::Digest zero_digest(uint64_t bytes, uint64_t seed) {
+  static std::unordered_map<uint64_t, ring::Digest> known;
+  static uint64_t known_seed = seed;
+  if (std::exchange(known_seed, seed) != seed) known.clear();
+  const auto [found, fresh] = known.try_emplace(bytes);
+  if (fresh) {
+    const std::vector<std::byte> zeros(std::min(bytes, kZeros));
+    Hasher hasher(seed);
+    for (uint64_t at = 0; at < bytes; at += zeros.size())
+      hasher.add(zeros.data(), std::min<uint64_t>(zeros.size(), bytes - at));
+    found->second = hasher.digest();
+  }
+  return found->second;
 }
 
 void Hasher::Free::operator()(void* state) const {

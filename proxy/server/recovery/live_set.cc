@@ -11,6 +11,7 @@ using Ranges = std::vector<MemoryRange>;
 
 // Large blocks are looked at in pieces, so that a change copies no more than one.
 constexpr uint64_t kPiece = uint64_t{4} << 20;
+constexpr uint64_t kPage = 4096;
 
 std::string block_text(const MemoryRange& range) {
   std::string text = std::to_string(range.bytes);  // appended to: GCC 12 warns of what + becomes
@@ -104,8 +105,17 @@ std::string read_scope(std::span<const std::byte> scope, const Ranges& mapped, R
 }
 
 void add_pieces(MemoryRange range, Ranges* out) {
-  for (; range.bytes > kPiece; range = {range.address + kPiece, range.bytes - kPiece})
-    out->push_back({range.address, kPiece});
+  const auto cut_off = [&](uint64_t bytes) {
+    out->push_back({range.address, bytes});
+    range = {range.address + bytes, range.bytes - bytes};
+  };
+  // Whole pages may turn out to be untouched: what shares a page with another block is a piece.
+  if (range.bytes >= kPiece / 4) {
+    if (const uint64_t begin = range.address % kPage) cut_off(kPage - begin);
+    const uint64_t end = range.end() % kPage;
+    while (range.bytes - end > kPiece) cut_off(kPiece);
+    if (end) cut_off(range.bytes - end);
+  }
   out->push_back(range);
 }
 
