@@ -24,7 +24,7 @@ inline constexpr uint32_t kMaxCommunicators = 256;
 // Areas; the heap is the rest of the object. All sparse.
 inline constexpr uint64_t kManifestBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kJournalBytes = uint64_t{1} << 30;
-inline constexpr uint64_t kRecordsBytes = uint64_t{4} << 30;
+inline constexpr uint64_t kRecordsBytes = uint64_t{64} << 30;  // shared out to kMaxCommunicators
 
 struct StoreHeader {
   uint32_t magic, version;
@@ -111,10 +111,9 @@ struct StoredCommunicator {
   uint64_t seq;     // of the entry that made it
   uint64_t key;     // names the communicator at all its ranks
   int32_t rank, size;
-  uint64_t records_offset, records_bytes;  // in the records area; 0 bytes: not recorded
-  uint64_t committed;                      // operations before the current manifest
-  std::atomic<uint32_t> state;             // 0 unused, 1 live, 2 destroyed after the current cut
-  uint32_t reserved;
+  uint64_t ended_seq;  // of the entry that destroyed it, 0: it lives
+  // Operations complete at two cuts, one of which is that of the current manifest.
+  uint64_t line_cut[2], line_operation[2];
 };
 
 }  // namespace pyft::ring

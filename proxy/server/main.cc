@@ -10,10 +10,13 @@
 
 #include "api/call_ids.h"
 #include "backend/backend.h"
+#include "backend/inject.h"
 #include "server/attach.h"
 #include "server/device.h"
 #include "server/loop.h"
+#include "server/recovery/agent_link.h"
 #include "server/recovery/capture.h"
+#include "server/recovery/communicators.h"
 #include "server/recovery/device_memory.h"
 #include "server/recovery/takeover.h"
 #include "server/watchdog.h"
@@ -52,6 +55,17 @@ void print_last_entries(const Loop& loop) {
   }
 }
 
+// An order of the agent to fail; what is wrong with it is for the server's log.
+bool inject(const AgentMessage& message) {
+  if (message.kind != ring::MessageKind::kInject) return false;
+  const std::string faults(reinterpret_cast<const char*>(message.payload.data()),
+                           message.payload.size());
+  const std::string problem = backend::inject(std::getenv("PYFT_BACKEND_LIBRARY"), faults);
+  if (!problem.empty())
+    std::fprintf(stderr, "pyft-server: fault [%s]: %s\n", faults.c_str(), problem.c_str());
+  return true;
+}
+
 int serve(const Attachment& attachment, const backend::Table& table, const backend::Extras& extras,
           CUcontext context) {
   const ServerLiveness liveness(attachment.agent.get());
@@ -62,11 +76,20 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
                   device_calls(table, extras, attachment.channel->device()));
   session.set_enter_device([&] { table.cuCtxSetCurrent(context); });
   const Heartbeat heartbeat(session, [&] { session.enter_device(); });
+  LastingCommunicators communicators(*attachment.channel, session.recovery());
+  AgentLink agent(attachment.agent.get(), [&](const AgentMessage& message) {
+    return communicators.order(message) || inject(message);
+  });
+  communicators.start(&agent);
+  session.recovery().communicators = &communicators;
   RecoveryCalls calls;
   std::optional<Capture> capture;
   if (session.recovery().repairs()) calls = recovery_calls(session, extras);
   Loop loop(session, dispatch, prepare_recovery(session, store.get(), calls, dispatch));
+  loop.set_on_live([&] { agent.send(ring::MessageKind::kLive); });
   if (session.recovery().repairs()) {
+    calls.about_to_publish = [&](uint64_t cut) { communicators.at_cut(cut); };
+    calls.published = [&](uint64_t cut, uint64_t seq) { communicators.captured(cut, seq); };
     capture.emplace(session, *store, calls, capture_options());
     loop.set_on_cut([&](const ring::EntryView& cut) {
       return capture->take(cut.header, cut.body, cut.payload, cut.position + cut.header.size);

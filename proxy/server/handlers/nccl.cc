@@ -48,8 +48,13 @@ void publish_errors(Session& session, Communicators& all) {
   const std::scoped_lock lock(all.mutex);
   for (const Communicators::Live& one : all.live) {
     ncclResult_t error = ncclSuccess;
-    if (query(one.comm, &error) == ncclSuccess && error != ncclSuccess && error != ncclInProgress)
-      session.publish(one.word, one.error_base + static_cast<uint64_t>(error));
+    if (query(one.comm, &error) != ncclSuccess || error == ncclSuccess || error == ncclInProgress)
+      continue;
+    if (session.recovery().replaying())
+      session.recovery().fail(ring::FaultKind::kUnrecoverable, error,
+                              std::string("a collective cannot be repeated: ") +
+                                  session.backend().ncclGetLastError(one.comm));
+    session.publish(one.word, one.error_base + static_cast<uint64_t>(error));
   }
 }
 
@@ -69,6 +74,8 @@ Status created(Session& session, const EntryHeader& header, uint64_t handle, uin
   int rank = 0, size = 0;
   session.backend().ncclCommUserRank(comm, &rank);
   session.backend().ncclCommCount(comm, &size);
+  if (CommunicatorKeeper* lasting = session.recovery().communicators)
+    lasting->made(comm, handle, header.seq, rank, size);
   Communicators& all = communicators(session);
   {
     const std::scoped_lock lock(all.mutex);
@@ -78,11 +85,20 @@ Status created(Session& session, const EntryHeader& header, uint64_t handle, uin
   return answer(session, header, outcome, values);
 }
 
+// A communicator of before the recovery point: the server has taken its place in it already.
+ncclComm_t made_before(Session& session, const EntryHeader& header, uint64_t handle) {
+  Recovery& recovery = session.recovery();
+  if (!recovery.communicators || !recovery.restores_objects()) return nullptr;
+  return static_cast<ncclComm_t>(recovery.communicators->made_before(handle, header.seq));
+}
+
 template <class Function>
 Status end(Session& session, const EntryHeader& header, uint64_t handle, Function function) {
   ncclComm_t comm;
   if (!resolve_comm(session, handle, &comm)) return bad_handle(handle);
   session.table(HandleKind::kCommunicator).unbind(Handle{handle});
+  if (CommunicatorKeeper* lasting = session.recovery().communicators)
+    lasting->ended(handle, header.seq);
   Communicators& all = communicators(session);
   {
     const std::scoped_lock lock(all.mutex);
@@ -124,7 +140,8 @@ Status do_ncclCommInitRankScalable(Session& session, const EntryHeader& header,
   if (!function) return missing(session, header, "ncclCommInitRankScalable", kNoLibrary);
   std::vector<ncclUniqueId> ids(count);
   std::memcpy(ids.data(), payload.data(), payload.size());
-  ncclComm_t comm = nullptr;
+  ncclComm_t comm = made_before(session, header, c.comm);
+  if (comm) return created(session, header, c.comm, c.error_base, comm, {});
   const Outcome outcome = wait_for_ranks(session, [&] {
     return function(&comm, c.ranks, c.rank, static_cast<int>(count), ids.data(), nullptr);
   });
@@ -133,7 +150,8 @@ Status do_ncclCommInitRankScalable(Session& session, const EntryHeader& header,
 
 Status do_ncclCommSplit(Session& session, const EntryHeader& header, const cmd::ncclCommSplit& c,
                         Body, Body) {
-  ncclComm_t parent, comm = nullptr;
+  ncclComm_t parent, comm = made_before(session, header, c.newcomm);
+  if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
   const auto function = session.backend().ncclCommSplit;
   const Outcome outcome =
@@ -143,7 +161,8 @@ Status do_ncclCommSplit(Session& session, const EntryHeader& header, const cmd::
 
 Status do_ncclCommShrink(Session& session, const EntryHeader& header, const cmd::ncclCommShrink& c,
                          Body, Body payload) {
-  ncclComm_t parent, comm = nullptr;
+  ncclComm_t parent, comm = made_before(session, header, c.newcomm);
+  if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
   if (c.excluded < 1 || payload.size() != static_cast<size_t>(c.excluded) * sizeof(int) ||
       payload.size() > kMaxRanks * sizeof(int))

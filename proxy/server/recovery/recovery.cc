@@ -49,6 +49,11 @@ bool Recovery::repairs() const {
                                  static_cast<uint32_t>(ring::Protect::kCapture);
 }
 
+bool Recovery::restores_objects() const {
+  return channel_.control().phase.load(std::memory_order_relaxed) ==
+         static_cast<uint32_t>(ring::Phase::kObjects);
+}
+
 ring::ReplayMode Recovery::mode() const {
   return static_cast<ring::ReplayMode>(
       channel_.control().replay_mode.load(std::memory_order_relaxed));

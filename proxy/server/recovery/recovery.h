@@ -20,6 +20,18 @@ namespace pyft::server {
 // answer to a call (out of memory, invalid value…).
 bool is_device_fault(int code);
 
+// What handlers tell of communicators, and ask when objects are made again.
+class CommunicatorKeeper {
+ public:
+  virtual ~CommunicatorKeeper() = default;
+  // Takes the places of the server before. Empty, or what is in the way.
+  virtual std::string rejoin() = 0;
+  // The communicator that entry `seq` made as `handle`, for entries that are not repeated.
+  virtual void* made_before(uint64_t handle, uint64_t seq) = 0;
+  virtual void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) = 0;
+  virtual void ended(uint64_t handle, uint64_t seq) = 0;
+};
+
 class Recovery {
  public:
   explicit Recovery(ring::Channel& channel);
@@ -30,6 +42,10 @@ class Recovery {
   bool replaces() const { return until_ > 0; }
   ring::ReplayMode mode() const;
   Journal& journal() { return journal_; }
+  // Set by whoever has them; nullptr otherwise.
+  CommunicatorKeeper* communicators = nullptr;
+  // Objects of before the recovery point are being made: their calls are not repeated in full.
+  bool restores_objects() const;
 
   // Ring position up to which an earlier server has dispatched.
   uint64_t until() const { return until_; }

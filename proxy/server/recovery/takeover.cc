@@ -35,7 +35,11 @@ uint64_t prepare_recovery(Session& session, Store* store, const RecoveryCalls& c
   const std::string damage = recovery.journal().adopt();
   if (!damage.empty()) give_up(session, damage);
   register_journal(session);
-  recovery.set_replaying(true);
+  if (recovery.replaces()) recovery.set_replaying(true);
+  recovery.enter(ring::Phase::kCommunicators);
+  if (recovery.communicators && recovery.replaces())
+    if (const std::string problem = recovery.communicators->rejoin(); !problem.empty())
+      give_up(session, problem);
   recovery.enter(ring::Phase::kObjects);
   const Restored objects = restore_objects(session, *store, calls, dispatch);
   if (!objects.error.empty()) give_up(session, objects.error);

@@ -1,0 +1,64 @@
+// What flexccl offers beyond NCCL: communicators that outlive their ranks. Communicators are
+// ncclComm_t here, without NCCL's header, whose types flexccl.h has as well. Codes are
+// ncclResult_t.
+#ifndef PYFT_BACKEND_REPAIR_H_
+#define PYFT_BACKEND_REPAIR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace pyft::backend {
+
+using InfoBytes = std::vector<std::byte>;  // flexcclInfo_t
+
+struct CommunicatorState {
+  uint64_t key = 0;        // the communicator's number, the same at all ranks
+  uint64_t operation = 0;  // complete here
+  uint64_t done = 0, all_done = 0;
+  uint64_t kept_bytes = 0;
+  bool replaying = false, recorded = false;
+};
+
+// What a region of records says about itself, to anybody.
+struct RegionHead {
+  uint64_t key = 0;
+  int slot = 0, slots = 0;
+  uint64_t epoch = 0;
+  bool closed = false;
+};
+
+class Repair {
+ public:
+  // nullptr where the backend's collectives cannot be repaired.
+  static std::unique_ptr<Repair> load();
+  virtual ~Repair() = default;
+
+  // An operation whose peer is gone waits so long for a new one.
+  virtual int set_patience(uint64_t ms) = 0;
+  virtual bool state(void* comm, CommunicatorState* out) = 0;
+  virtual int set_records(void* comm, void* base, size_t bytes) = 0;
+  virtual int committed(void* comm, uint64_t operation) = 0;
+  virtual int forget(void* base, size_t bytes) = 0;
+  virtual int find(uint64_t key, void** comm) = 0;
+  // false: nothing was ever recorded there.
+  virtual bool head(const void* base, RegionHead* out) = 0;
+
+  virtual int export_info(uint64_t key, int rank, InfoBytes* out) = 0;
+  virtual int replace(uint64_t key, int rank, std::span<const std::byte> fresh) = 0;
+  virtual int init_new(void** comm, std::span<const std::byte> exported, int rank,
+                       InfoBytes* fresh) = 0;
+  virtual int replay(void* comm, void* base, size_t bytes, uint64_t operation) = 0;
+  virtual int adopt(void** comm, void* base, size_t bytes, uint64_t operation) = 0;
+  virtual int setup(void* comm) = 0;
+  // The sentence of the last failure in this thread.
+  virtual const char* last_error() = 0;
+  // Called when an operation is repeated with other inputs; any thread.
+  virtual void set_diverged(void (*report)(uint64_t key, uint64_t operation, const char*)) = 0;
+};
+
+}  // namespace pyft::backend
+
+#endif  // PYFT_BACKEND_REPAIR_H_

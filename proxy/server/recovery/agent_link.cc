@@ -1,0 +1,91 @@
+#include "server/recovery/agent_link.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace pyft::server {
+
+namespace {
+constexpr int kLookMs = 100;  // how often the thread looks whether it should end
+}  // namespace
+
+AgentLink::AgentLink(int fd, Handler handler)
+    : fd_(fd), handler_(std::move(handler)), thread_([this](const std::stop_token& stop) {
+        pthread_setname_np(pthread_self(), "pyft-agent-link");
+        run(stop);
+      }) {}
+
+AgentLink::~AgentLink() {
+  thread_.request_stop();
+}
+
+void AgentLink::send(ring::MessageKind kind, uint64_t a, uint64_t b, uint64_t c,
+                     std::span<const std::byte> payload) {
+  ring::ServerMessage head{ring::kMessageMagic,
+                           static_cast<uint32_t>(kind),
+                           a,
+                           b,
+                           c,
+                           static_cast<uint32_t>(payload.size()),
+                           0};
+  iovec parts[2] = {{&head, sizeof head}, {const_cast<std::byte*>(payload.data()), payload.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = payload.empty() ? 1 : 2;
+  ssize_t sent;
+  do sent = sendmsg(fd_, &message, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+}
+
+bool AgentLink::receive(AgentMessage* out) {
+  ring::ServerMessage head{};
+  std::vector<std::byte> payload(ring::kMaxMessagePayload);
+  iovec parts[2] = {{&head, sizeof head}, {payload.data(), payload.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  const ssize_t bytes = recvmsg(fd_, &message, MSG_DONTWAIT);
+  if (bytes < 0) return errno == EAGAIN || errno == EINTR;
+  if (bytes < static_cast<ssize_t>(sizeof head) || head.magic != ring::kMessageMagic) return false;
+  payload.resize(std::min<size_t>(head.bytes, static_cast<size_t>(bytes) - sizeof head));
+  *out = {static_cast<ring::MessageKind>(head.kind), head.a, head.b, head.c, std::move(payload)};
+  return true;
+}
+
+void AgentLink::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    pollfd poller{fd_, POLLIN | POLLRDHUP, 0};
+    if (poll(&poller, 1, kLookMs) <= 0) continue;
+    AgentMessage message{};
+    if ((poller.revents & (POLLHUP | POLLERR | POLLNVAL)) || !receive(&message)) break;
+    if (message.kind == ring::MessageKind{} || handler_(message)) continue;
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(message));
+    arrived_.notify_all();
+  }
+  const std::lock_guard lock(mutex_);
+  gone_ = true;
+  arrived_.notify_all();
+}
+
+std::optional<AgentMessage> AgentLink::wait(ring::MessageKind kind, uint64_t a, int timeout_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    for (auto it = kept_.begin(); it != kept_.end(); ++it)
+      if (it->kind == kind && it->a == a) {
+        AgentMessage found = std::move(*it);
+        kept_.erase(it);
+        return found;
+      }
+    if (gone_ || arrived_.wait_until(lock, deadline) == std::cv_status::timeout) return {};
+  }
+}
+
+}  // namespace pyft::server

@@ -1,0 +1,245 @@
+#include "server/recovery/communicators.h"
+
+#include <fcntl.h>
+
+#include <cstdio>
+#include <cstring>
+
+namespace pyft::server {
+
+namespace {
+
+// Longer than any recovery: the agent's deadlines end a rank's wait, not flexccl's.
+constexpr uint64_t kPatienceMs = 3'600'000;
+constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md
+
+Recovery* reports_to = nullptr;
+
+void report_divergence(uint64_t, uint64_t, const char*) {
+  if (reports_to) reports_to->compared(0, false);
+}
+
+ring::StoredCommunicator* entry_of(ring::StoredCommunicator* table, uint64_t handle) {
+  for (uint32_t i = 0; i < ring::kMaxCommunicators; ++i)
+    if (table[i].handle == handle && !table[i].ended_seq) return &table[i];
+  return nullptr;
+}
+
+std::string named(uint64_t key) {
+  return "communicator [" + std::to_string(key) + "]";
+}
+
+}  // namespace
+
+LastingCommunicators::LastingCommunicators(ring::Channel& channel, Recovery& recovery)
+    : channel_(channel), recovery_(recovery) {
+  if (!recovery.repairs()) return;
+  repair_ = backend::Repair::load();
+  header_ = reinterpret_cast<ring::StoreHeader*>(channel.store());
+}
+
+void LastingCommunicators::start(AgentLink* link) {
+  link_ = link;
+  if (!active()) return;
+  repair_->set_patience(kPatienceMs);
+  reports_to = &recovery_;
+  repair_->set_diverged(report_divergence);
+}
+
+ring::StoredCommunicator* LastingCommunicators::table() const {
+  return reinterpret_cast<ring::StoredCommunicator*>(channel_.store() +
+                                                     header_->communicators_offset);
+}
+
+uint64_t LastingCommunicators::region_bytes() const {
+  return header_->records_bytes / ring::kMaxCommunicators / ring::kPageBytes * ring::kPageBytes;
+}
+
+std::byte* LastingCommunicators::region(const ring::StoredCommunicator& entry) const {
+  const auto index = static_cast<uint64_t>(&entry - table());
+  return channel_.store() + header_->records_offset + index * region_bytes();
+}
+
+uint64_t LastingCommunicators::operation_at(const ring::StoredCommunicator& entry,
+                                            uint64_t cut) const {
+  for (int i = 0; i < 2; ++i)
+    if (cut && entry.line_cut[i] == cut) return entry.line_operation[i];
+  return 0;  // made after the cut
+}
+
+// ---- taking over ----
+
+std::string LastingCommunicators::rejoin() {
+  if (!active()) return {};
+  uint64_t cut = 0;
+  if (const uint32_t current = header_->current.load())
+    std::memcpy(&cut, channel_.store() + header_->manifest_offset[current - 1], sizeof cut);
+  for (uint32_t i = 0; i < ring::kMaxCommunicators; ++i)
+    if (table()[i].handle)
+      if (std::string problem = rejoin_one(table()[i], cut); !problem.empty()) return problem;
+  return {};
+}
+
+std::string LastingCommunicators::rejoin_one(ring::StoredCommunicator& entry, uint64_t cut) {
+  std::byte* const base = region(entry);
+  const uint64_t operation = operation_at(entry, cut);
+  backend::RegionHead head;
+  if (!repair_->head(base, &head)) head = {entry.key, entry.rank, entry.size, 0, false};
+  if (head.closed || entry.size == 1) {
+    void* comm = nullptr;
+    if (repair_->adopt(&comm, base, region_bytes(), operation))
+      return named(entry.key) + " cannot be made from its records: " + repair_->last_error();
+    return {};
+  }
+  link_->send(ring::MessageKind::kWantExport, entry.key, static_cast<uint64_t>(entry.rank),
+              head.epoch);
+  const auto exported = link_->wait(ring::MessageKind::kExport, entry.key, kAgentAnswersMs);
+  if (!exported) return "the agent does not say who else has " + named(entry.key);
+  if (exported->c == 0) return take_place(head, base, operation, *exported);
+  // Everybody else has ended it, or is dead as well and will ask here.
+  void* comm = nullptr;
+  if (repair_->adopt(&comm, base, region_bytes(), operation))
+    return named(entry.key) + " cannot be made from its records: " + repair_->last_error();
+  link_->send(ring::MessageKind::kMade, entry.key, static_cast<uint64_t>(entry.rank),
+              static_cast<uint64_t>(entry.size));
+  return {};
+}
+
+std::string LastingCommunicators::take_place(const backend::RegionHead& head, std::byte* base,
+                                             uint64_t operation, const AgentMessage& exported) {
+  const auto failed = [&](const char* what) {
+    return named(head.key) + ": " + what + ": " + repair_->last_error();
+  };
+  void* comm = nullptr;
+  backend::InfoBytes fresh;
+  if (repair_->init_new(&comm, exported.payload, head.slot, &fresh))
+    return failed("the new rank is refused");
+  if (repair_->replay(comm, base, region_bytes(), operation))
+    return failed("the records cannot be replayed");
+  link_->send(ring::MessageKind::kFresh, head.key, static_cast<uint64_t>(head.slot), 0, fresh);
+  const auto join = link_->wait(ring::MessageKind::kJoin, head.key, kAgentAnswersMs);
+  if (!join) return "the members of " + named(head.key) + " do not take the new rank";
+  return repair_->setup(comm) ? failed("the new rank does not get its place") : std::string();
+}
+
+void* LastingCommunicators::made_before(uint64_t handle, uint64_t seq) {
+  if (!active() || !recovery_.replaces()) return nullptr;
+  void* comm = nullptr;
+  for (uint32_t i = 0; i < ring::kMaxCommunicators; ++i)
+    if (table()[i].handle == handle && table()[i].seq == seq) repair_->find(table()[i].key, &comm);
+  return comm;
+}
+
+// ---- steady state ----
+
+void LastingCommunicators::made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) {
+  if (!active()) return;
+  const std::lock_guard lock(mutex_);
+  backend::CommunicatorState state;
+  if (!repair_->state(comm, &state)) return;
+  ring::StoredCommunicator* entry = nullptr;
+  for (uint32_t i = 0; i < ring::kMaxCommunicators && !entry; ++i)
+    if (table()[i].handle == handle && table()[i].seq == seq) entry = &table()[i];
+  const bool again = entry != nullptr;
+  for (uint32_t i = 0; i < ring::kMaxCommunicators && !entry; ++i)
+    if (!table()[i].handle) entry = &table()[i];
+  if (!entry) {
+    if (!std::exchange(full_, true))
+      std::fprintf(stderr,
+                   "pyft-server: device [%u]: more than [%u] communicators: the others are not "
+                   "recorded, and a failure of this rank ends the job\n",
+                   channel_.device(), ring::kMaxCommunicators);
+    return;
+  }
+  if (!again) {
+    *entry = {};
+    entry->seq = seq;
+    entry->key = state.key;
+    entry->rank = rank;
+    entry->size = size;
+    std::atomic_ref(entry->handle).store(handle, std::memory_order_release);
+  }
+  entry->ended_seq = 0;
+  if (repair_->set_records(comm, region(*entry), region_bytes()))
+    std::fprintf(stderr, "pyft-server: device [%u]: %s is not recorded: %s\n", channel_.device(),
+                 named(state.key).c_str(), repair_->last_error());
+  live_[handle] = {comm, {}};
+  link_->send(ring::MessageKind::kMade, state.key, static_cast<uint64_t>(rank),
+              static_cast<uint64_t>(size));
+}
+
+void LastingCommunicators::ended(uint64_t handle, uint64_t seq) {
+  if (!active()) return;
+  const std::lock_guard lock(mutex_);
+  live_.erase(handle);
+  ring::StoredCommunicator* const entry = entry_of(table(), handle);
+  if (!entry) return;
+  entry->ended_seq = seq;
+  link_->send(ring::MessageKind::kEnded, entry->key, static_cast<uint64_t>(entry->rank));
+}
+
+void LastingCommunicators::at_cut(uint64_t cut) {
+  if (!active()) return;
+  const std::lock_guard lock(mutex_);
+  for (auto& [handle, live] : live_) {
+    ring::StoredCommunicator* const entry = entry_of(table(), handle);
+    backend::CommunicatorState state;
+    if (!entry || !repair_->state(live.comm, &state)) continue;
+    // The line of the present recovery point stays until this cut takes its place.
+    const int older = entry->line_cut[0] <= entry->line_cut[1] ? 0 : 1;
+    entry->line_cut[older] = 0;
+    entry->line_operation[older] = state.operation;
+    entry->line_cut[older] = cut;
+    live.uncommitted.push_back({cut, state.operation, state.done});
+  }
+}
+
+// Records are given up when no replay of this rank reaches back to them, and no other rank needs
+// anything that only such a replay could make again.
+void LastingCommunicators::captured(uint64_t cut, uint64_t seq) {
+  if (!active()) return;
+  const std::lock_guard lock(mutex_);
+  for (auto& [handle, live] : live_) {
+    backend::CommunicatorState state;
+    if (!repair_->state(live.comm, &state)) continue;
+    uint64_t operation = 0;
+    while (!live.uncommitted.empty() && live.uncommitted.front().cut <= cut &&
+           state.all_done >= live.uncommitted.front().done) {
+      operation = live.uncommitted.front().operation;
+      live.uncommitted.pop_front();
+    }
+    if (operation) repair_->committed(live.comm, operation);
+  }
+  for (uint32_t i = 0; i < ring::kMaxCommunicators; ++i)
+    if (table()[i].handle && table()[i].ended_seq && table()[i].ended_seq < seq)
+      free_entry(table()[i]);
+}
+
+void LastingCommunicators::free_entry(ring::StoredCommunicator& entry) {
+  std::byte* const base = region(entry);
+  repair_->forget(base, region_bytes());
+  std::atomic_ref(entry.handle).store(0, std::memory_order_release);
+  const auto offset = static_cast<off_t>(base - channel_.store());
+  fallocate(channel_.store_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
+            static_cast<off_t>(region_bytes()));
+}
+
+bool LastingCommunicators::order(const AgentMessage& message) {
+  if (!active()) return false;
+  const auto rank = static_cast<int>(message.b);
+  if (message.kind == ring::MessageKind::kDoExport) {
+    backend::InfoBytes info;
+    const int code = repair_->export_info(message.a, rank, &info);
+    link_->send(ring::MessageKind::kExported, message.a, message.b, static_cast<uint64_t>(code),
+                info);
+    return true;
+  }
+  if (message.kind == ring::MessageKind::kDoReplace) {
+    const int code = repair_->replace(message.a, rank, message.payload);
+    link_->send(ring::MessageKind::kReplaced, message.a, message.b, static_cast<uint64_t>(code));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace pyft::server

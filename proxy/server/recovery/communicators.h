@@ -1,0 +1,76 @@
+// Communicators across the death of a server. Each has a region of records in the store, in which
+// flexccl leaves what a replay needs, and a line in the store's table, which says what it is.
+// flexccl/README.md, "Records and replay across processes", has the calls in their order.
+#ifndef PYFT_SERVER_RECOVERY_COMMUNICATORS_H_
+#define PYFT_SERVER_RECOVERY_COMMUNICATORS_H_
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "backend/repair.h"
+#include "ring/store_layout.h"
+#include "server/recovery/agent_link.h"
+#include "server/recovery/recovery.h"
+
+namespace pyft::server {
+
+class LastingCommunicators : public CommunicatorKeeper {
+ public:
+  // No effect, and every question answered in the negative, without a store or without flexccl.
+  LastingCommunicators(ring::Channel& channel, Recovery& recovery);
+
+  bool active() const { return repair_ != nullptr; }
+  // Before anything else is done with communicators.
+  void start(AgentLink* link);
+
+  // Takes the places of the server before: every communicator in the table is made again, from its
+  // records and with those who live. Empty, or what is in the way.
+  std::string rejoin() override;
+  // The communicator that entry `seq` made as `handle`, for entries that are not repeated.
+  void* made_before(uint64_t handle, uint64_t seq) override;
+
+  // A communicator exists from now on (from the entry `seq`); gives it its records.
+  void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) override;
+  void ended(uint64_t handle, uint64_t seq) override;
+
+  // All streams have come to their ends at this cut, which is about to become the recovery point.
+  void at_cut(uint64_t cut);
+  // It is the recovery point: `seq` is the entry of the cut.
+  void captured(uint64_t cut, uint64_t seq);
+
+  // Orders of the agent that concern communicators; false: it is none.
+  bool order(const AgentMessage& message);
+
+ private:
+  struct Line {  // operations complete at a captured cut
+    uint64_t cut, operation, done;
+  };
+  struct Live {
+    void* comm;
+    std::deque<Line> uncommitted;
+  };
+  ring::StoredCommunicator* table() const;
+  std::byte* region(const ring::StoredCommunicator& entry) const;
+  uint64_t region_bytes() const;
+  uint64_t operation_at(const ring::StoredCommunicator& entry, uint64_t cut) const;
+  std::string rejoin_one(ring::StoredCommunicator& entry, uint64_t cut);
+  std::string take_place(const backend::RegionHead& head, std::byte* base, uint64_t operation,
+                         const AgentMessage& exported);
+  void free_entry(ring::StoredCommunicator& entry);
+
+  ring::Channel& channel_;
+  Recovery& recovery_;
+  std::unique_ptr<backend::Repair> repair_;
+  ring::StoreHeader* header_ = nullptr;
+  AgentLink* link_ = nullptr;
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, Live> live_;  // by handle
+  bool full_ = false;
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_COMMUNICATORS_H_
