@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from capture import capture_cost
 from figures import Figure, print_table
 from leaks import leaks
 from programs import BenchError, built, calls, imports, kept_log, models, starts, under_pyft
@@ -125,6 +126,7 @@ def main() -> None:
 TARGETS: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
     "calls": lambda a: calls(a.rounds),
     "models": lambda a: models(max(a.steps, 8), a.pairs),
+    "capture": lambda a: capture_cost(max(a.steps, 30), a.pairs),
     "log": lambda a: kept_log(max(a.steps, 8), a.pairs),
     "import": lambda a: imports(a.pairs),
     "starts": lambda a: starts(a.rounds),

@@ -44,7 +44,14 @@ class Training:
         return gaps[WARM_UP_STEPS - 1 :]
 
 
-def command(mode: str, script: str, arguments: Sequence[str], report: str, ranks: int) -> list[str]:
+def command(
+    mode: str,
+    script: str,
+    arguments: Sequence[str],
+    report: str,
+    ranks: int,
+    options: Sequence[str] = (),
+) -> list[str]:
     """Return the command line of a run; `ranks` 0: without torchrun."""
     program = [sys.executable, script]
     if ranks:
@@ -54,7 +61,7 @@ def command(mode: str, script: str, arguments: Sequence[str], report: str, ranks
         return program
     how = ["--direct"] if mode == "direct" else []
     gpus = f"soft:{max(ranks, 1)}"
-    return [PYFT, "run", "--gpus", gpus, *how, "--report", report, "--", *program]
+    return [PYFT, "run", "--gpus", gpus, *how, *options, "--report", report, "--", *program]
 
 
 def train(
@@ -64,8 +71,9 @@ def train(
     on_step: Callable[[int], None] = lambda step: None,
     script: str = "train_gpt.py",
     environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> Training:
-    """Run to the end; `on_step` is called as the steps are printed."""
+    """Run to the end; `on_step` is called as the steps are printed. `options`: of `pyft run`."""
     result = Training(mode)
     env = {**os.environ, **(environment or {})}
     env.setdefault("OMP_NUM_THREADS", "1")
@@ -76,7 +84,7 @@ def train(
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         process = subprocess.Popen(
-            command(mode, str(EXAMPLES / script), arguments, str(report), ranks),
+            command(mode, str(EXAMPLES / script), arguments, str(report), ranks, options),
             env=env,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,0 +1,88 @@
+"""What protection costs while nothing fails: steps with and without captures, in turns.
+
+    python bench/capture.py [--steps 30] [--pairs 5]
+
+The ratio has a target for each of the four examples. Beside it stands what a captured cut hashes and
+copies, and the share of each class of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+
+from figures import Figure, print_table
+from programs import MODELS, BenchError
+from training import Training, train
+
+TARGET = 1.02
+MB = 1e6
+
+
+def run(script: str, steps: int, protect: str) -> Training:
+    done = train(
+        "proxied", ["--steps", str(steps)], ranks=0, script=script, options=["--protect", protect]
+    )
+    if done.exit_code:
+        raise BenchError(f"[{script}] with --protect {protect} ended with [{done.exit_code}]")
+    return done
+
+
+def store_of(run: Training) -> dict[str, int]:
+    """Return the figures of the store of the only channel."""
+    channels = run.report["channels"]
+    return channels[0]["store"]
+
+
+def shares(store: dict[str, int]) -> str:
+    """Return what the first cut protects, by class, in percent."""
+    classes = ("block_bytes", "mapped_bytes", "hidden_bytes")
+    total = sum(store[name] for name in classes) or 1
+    words = ("blocks", "other memory", "variables")
+    return ", ".join(
+        f"{word} {100 * store[name] / total:.1f} %"
+        for word, name in zip(words, classes, strict=True)
+    )
+
+
+def per_step(name: str, store: dict[str, int], steps: int) -> list[Figure]:
+    """Return what a step hashes and copies, and how often a cut is captured."""
+    captures = max(store["captures"], 1)
+    spent = (store["cut_ns"] - store["join_ns"]) / captures / 1e6
+    return [
+        Figure(f"{name}: copied per step", [store["copied_bytes"] / steps / MB], "MB"),
+        Figure(f"{name}: hashed per step", [store["hashed_bytes"] / steps / MB], "MB"),
+        Figure(f"{name}: live at a cut", [store["live_bytes"] / MB], "MB"),
+        Figure(f"{name}: work at a captured cut", [spent], "ms"),
+        Figure(f"{name}: cuts for one capture", [store["cut_every"]], digits=0),
+    ]
+
+
+def capture_cost(steps: int, pairs: int) -> list[Figure]:
+    """Compare each example with and without captures; losses and parameters must be equal."""
+    figures: list[Figure] = []
+    for name, script in MODELS.items():
+        ratios = []
+        for _ in range(pairs):
+            bare, kept = run(script, steps, "none"), run(script, steps, "capture")
+            if bare.losses != kept.losses or bare.parameters != kept.parameters:
+                raise BenchError(f"[{script}] computes something else when it is protected")
+            times = [statistics.median(one.step_seconds()) for one in (kept, bare)]
+            ratios.append(times[0] / times[1])
+        store = store_of(kept)
+        figures.append(Figure(f"{name}: capture / none", ratios, digits=3, at_most=TARGET))
+        figures += per_step(name, store, steps)
+        print(f"  {name}: {shares(store)}", flush=True)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--pairs", type=int, default=5)
+    arguments = parser.parse_args()
+    print_table(capture_cost(arguments.steps, arguments.pairs))
+
+
+if __name__ == "__main__":
+    main()
