@@ -1,0 +1,25 @@
+"""What needs a library that a soft GPU lacks fails with the function's name, and nothing else does."""
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+torch.backends.cudnn.enabled = True  # as many programs do, to be sure
+torch.backends.cudnn.benchmark = True
+eye = torch.eye(4, device="cuda")
+attempts = {
+    "fft": lambda: torch.fft.fft(eye),
+    "eigh": lambda: torch.linalg.eigh(eye),
+    "svd": lambda: torch.linalg.svd(eye),
+    "sparse": lambda: torch.sparse.mm(eye.to_sparse_csr(), eye),
+}
+for name, attempt in attempts.items():
+    try:
+        attempt()
+        print(name, "works")
+    except RuntimeError as error:
+        print(name, "fails:", "NOT_SUPPORTED" in str(error) or "cu" in str(error))
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+    total = (eye @ eye).sum()
+image = torch.arange(16.0, device="cuda").reshape(1, 1, 4, 4)
+print("convolution", float(torch.nn.functional.conv2d(image, image[:, :, :3, :3]).sum()))
+print("sum", float(total), torch.backends.cudnn.version())
