@@ -47,7 +47,6 @@ KNOBS = (
     Knob("PYFT_DEVICE", 0, "device ordinal of a server", internal=True),
     Knob("PYFT_SERVER_FD", 0, "a server's socket to the agent", internal=True),
     Knob("PYFT_KILL_AT", "", "cut:S,entry:C: where a server kills itself", internal=True),
-    Knob("PYFT_INJECT_AT", "", "cut:S,entry:C;F: where soft GPU fault F happens", internal=True),
     Knob("PYFT_BACKEND_LIBRARY", "", "GPU library a server loads", internal=True),
 )
 BY_NAME = {knob.name: knob for knob in KNOBS}

@@ -3,9 +3,12 @@
 #include <dlfcn.h>
 #include <flexccl.h>
 
+#include <atomic>
+
 #include "collectives/threads.h"
 
 extern "C" FLEXCCL_API int pyft_collectives_use(void* handle);
+extern "C" FLEXCCL_API unsigned long long pyft_collectives_waiting();
 
 namespace {
 
@@ -26,6 +29,8 @@ struct SoftGpu {
 };
 SoftGpu gpu;
 
+std::atomic<unsigned long long> waiting_now{0};
+
 struct Waiting {
   void (*run)(void*);
   void* arg;
@@ -36,11 +41,13 @@ struct Waiting {
 void carry_out(void* data) {
   auto* waiting = static_cast<Waiting*>(data);
   waiting->run(waiting->arg);
+  --waiting_now;
   gpu.resume(waiting);
   delete waiting;
 }
 
 void reached(void* data) {
+  ++waiting_now;
   pyft::collectives::run_in_thread(carry_out, data);
 }
 
@@ -85,6 +92,11 @@ FLEXCCL_API int pyft_collectives_use(void* handle) {
   if (!find(handle)) return 1;
   const flexcclStreamTable table{enqueue, current_device};
   return flexcclSetStreamTable(&table) == ncclSuccess ? 0 : 1;
+}
+
+// How many operations are under way, and so may wait for other ranks.
+FLEXCCL_API unsigned long long pyft_collectives_waiting() {
+  return waiting_now.load();
 }
 
 // Device memory instead of the host memory flexccl gives.

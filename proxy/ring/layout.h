@@ -197,6 +197,10 @@ struct ControlPage {
   alignas(64) std::atomic<uint64_t> callback_done;  // client: what was asked for up to here has run
   std::atomic<uint32_t> callback_done_futex;
   std::atomic<uint32_t> callback_done_waiters;  // server: threads asleep on callback_done_futex
+  // ---- server's heartbeat: what the device does, for whoever looks whether it is stuck ----------
+  alignas(64) std::atomic<uint64_t> device_progress;  // changes when a piece of work is finished
+  std::atomic<uint32_t> fences_open;                  // given to the device, not reached yet
+  std::atomic<uint32_t> collectives_waiting;          // operations that stand still for other ranks
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

@@ -1,5 +1,9 @@
 #include "server/device.h"
 
+#include <dlfcn.h>
+
+#include <cstdlib>
+
 #include "ring/layout.h"
 
 namespace pyft::server {
@@ -19,6 +23,26 @@ std::string reserve_window(const backend::Table& table, uint32_t device) {
   if (got == wanted) return {};
   return "the address window of device [" + std::to_string(device) + "] is at [" +
          std::to_string(got) + "] instead of [" + std::to_string(wanted) + "]";
+}
+
+// A function of the soft GPU or of the library of collectives beside it; nullptr: another backend.
+void* find_beside(const char* name, const char* file) {
+  const char* const backend = std::getenv("PYFT_BACKEND_LIBRARY");
+  if (!backend) return nullptr;
+  const std::string path(backend);
+  const std::string library = file ? path.substr(0, path.find_last_of('/') + 1) + file : path;
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  return handle ? dlsym(handle, name) : nullptr;
+}
+
+void show_soft_gpu(uint32_t device, DeviceCalls* calls) {
+  const auto time =
+      reinterpret_cast<unsigned long long (*)(int)>(find_beside("softgpu_kernel_time_ns", nullptr));
+  const auto waiting = reinterpret_cast<unsigned long long (*)()>(
+      find_beside("pyft_collectives_waiting", "libpyft_collectives.so"));
+  if (!time || !waiting) return;
+  calls->progress = [time, device] { return time(static_cast<int>(device)); };
+  calls->waiting = waiting;
 }
 
 }  // namespace
@@ -51,6 +75,7 @@ DeviceCalls device_calls(const backend::Table& table, const backend::Extras& ext
     calls.work = [work = extras.work, device] { return work(static_cast<int>(device)) != 0; };
   if (table.cuStreamQuery)
     calls.status = [&table] { return static_cast<int>(table.cuStreamQuery(nullptr)); };
+  show_soft_gpu(device, &calls);
   return calls;
 }
 

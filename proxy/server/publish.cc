@@ -89,6 +89,16 @@ bool Session::work() {
   return false;
 }
 
+void Session::show_activity() {
+  if (!device_calls_.progress || !device_calls_.waiting) return;
+  ring::ControlPage& page = channel_.control();
+  page.device_progress.store(device_calls_.progress(), std::memory_order_relaxed);
+  page.collectives_waiting.store(static_cast<uint32_t>(device_calls_.waiting()),
+                                 std::memory_order_relaxed);
+  std::lock_guard lock(fences_mutex_);
+  page.fences_open.store(static_cast<uint32_t>(fences_.size()), std::memory_order_relaxed);
+}
+
 void Session::set_sweep(std::function<void()> sweep) {
   const std::lock_guard lock(sweep_mutex_);
   sweep_ = std::move(sweep);

@@ -74,6 +74,9 @@ struct DeviceCalls {
   // Executes a piece of the device's work in the calling thread; false: nothing is ready. Empty
   // where the device works by itself.
   std::function<bool()> work;
+  // For who looks from outside whether the device is stuck: a number that changes when a piece of
+  // its work is finished, and how many operations wait for other ranks. Empty: nobody can tell.
+  std::function<uint64_t()> progress, waiting;
 };
 
 class Session {
@@ -117,6 +120,8 @@ class Session {
   // Called by the heartbeat thread: a host function behind a failed kernel never runs, so while
   // fences are outstanding the device is asked whether it has failed.
   void sweep_fences();
+  // Called by the heartbeat thread: shows in the control page what the device does.
+  void show_activity();
   // Called by the heartbeat thread as well: whatever else has to be asked now and then.
   void set_sweep(std::function<void()> sweep);
   bool has_sweep() const { return has_sweep_.load(); }

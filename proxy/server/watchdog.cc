@@ -22,6 +22,7 @@ void beat(std::stop_token stop, Session& session, const std::function<void()>& e
     session.channel().control().heartbeat_ns.store(ring::now_ns(), std::memory_order_relaxed);
     session.sweep_fences();
     session.sweep();
+    session.show_activity();
     wake.wait_for(lock, stop, kPeriod, [] { return false; });
   }
 }

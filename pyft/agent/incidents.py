@@ -98,6 +98,8 @@ class Incidents:
             before.finish("failed again", now)
         state = page.read(member.channel.control_fd)
         began = self._injected.pop(member.id, 0.0) or state.heartbeat_ns / 1e9 - self.start
+        if fault.name == "ordered":
+            began = now
         self._open[member.id] = incident = Incident(
             rank=rank.rank,
             device=rank.device,

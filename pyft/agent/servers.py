@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pyft import config
@@ -59,8 +60,8 @@ class Servers:
         self._nvml = nvml.load(options.devices + options.spares) if real else None
         self._ending = False
         for injection in self.injections:
-            if not injection.has_place:
-                self._watch.inject_when_serving(injection)
+            if not injection.by_server:
+                self._watch.inject_later(injection)
 
     # ---- members ------------------------------------------------------------------------------
 
@@ -206,9 +207,7 @@ class Servers:
             for name in inject.ONCE:
                 environment.pop(name, None)
         environment |= inject.lost_gpus(channel.device, action.gpu, self.gpus.lost)
-        environment |= inject.server_variables(
-            self.injections, channel.rank, member.servers, channel.device
-        )
+        environment |= inject.server_variables(self.injections, channel.rank, member.servers)
         server = self.standby.take(environment, action.epoch, action.gpu)
         server = server or Server.spawn(self._program, environment, action.epoch, action.gpu)
         member.server = server
@@ -279,23 +278,28 @@ class Servers:
     # ---- orders of operators ------------------------------------------------------------------
 
     def inject(self, injection: inject.Injection) -> str:
-        """Let a fault happen now, or at its place; return why that is impossible."""
-        found = [m for m in self.members.values() if m.channel.rank == injection.rank]
-        alive = [m for m in found if m.server_alive and not m.client_gone]
-        if not alive:
+        """Let a fault happen, now or at its place; return why that is impossible."""
+        alive = [m for m in self.members.values() if m.server_alive and not m.client_gone]
+        mine = [m for m in alive if m.channel.rank == injection.rank]
+        if not mine:
             return f"rank [{injection.rank}] has no server"
-        member = alive[0]
+        if injection.has_place:
+            self._watch.inject_later(replace(injection, server=mine[0].servers))
+            return ""
+        return self.inject_now(injection, mine[0])
+
+    def inject_now(self, injection: inject.Injection, member: Member) -> str:
+        """Let a fault happen; return why that is impossible."""
         assert member.server is not None
         messages.say(f"injects fault [{injection}]")
-        self.incidents.injected(member)
-        if injection.kind == "server-kill" and not injection.has_place:
+        if injection.kind not in ("slow", "bitflip"):
+            self.incidents.injected(member)
+        if injection.kind == "server-kill":
             member.kill_server()
             return ""
-        words = injection.words(member.channel.device)
-        payload = f"{injection.place()};{words}" if injection.has_place else words
-        order = events.Send(
-            member.id, member.server.epoch, events.Message.INJECT, payload=payload.encode()
-        )
+        words = injection.words(member.channel.device).encode()
+        epoch = member.server.epoch
+        order = events.Send(member.id, epoch, events.Message.INJECT, payload=words)
         return "" if member.server.send(order) else f"rank [{injection.rank}] does not listen"
 
     def cannot_add(self, gpu: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyft.agent import page
@@ -14,14 +15,16 @@ from pyft.agent.member import Member
 from pyft.agent.protocol import ChannelStatus
 from pyft.recovery import events
 from pyft.recovery.classify import Fault, of_agent
+from pyft.recovery.events import Mode
 from pyft.recovery.inject import Injection
 from pyft.recovery.plan import State
+from pyft.trace import live
 
 if TYPE_CHECKING:
     from pyft.agent.servers import Loop, Servers
 
 PERIOD_S = 0.5
-QUICK_S = 0.02  # while a fault waits for its server, or a server recovers
+QUICK_S = 0.01  # while a fault waits for its server, or a server recovers
 LATE_S = 5.0  # the whole machine stood still: nobody is to blame
 
 
@@ -39,11 +42,13 @@ class Watch:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._waiting: list[Injection] = []
+        self._places: dict[Injection, int] = {}  # entry at which the step began
         self._progress: dict[int, Progress] = {}
+        self._work: dict[int, Progress] = {}
         self._looked = time.monotonic()
 
-    def inject_when_serving(self, injection: Injection) -> None:
-        """Let a fault without a place happen as soon as its rank has a server that serves."""
+    def inject_later(self, injection: Injection) -> None:
+        """Let a fault happen when its rank has come to its place; without one: when it works."""
         self._waiting.append(injection)
 
     def begin(self, loop: Loop) -> None:
@@ -77,15 +82,23 @@ class Watch:
 
     def _inject(self) -> None:
         for injection in list(self._waiting):
-            ready = [
-                member
-                for member in self._servers.members.values()
-                if (member.channel.rank, member.servers) == (injection.rank, injection.server)
-                and page.read(member.channel.control_fd).consumed
-            ]
-            if ready:
-                self._waiting.remove(injection)
-                self._servers.inject(injection)
+            for member in self._servers.members.values():
+                who = (member.channel.rank, member.servers)
+                if who == (injection.rank, injection.server) and self._is_there(injection, member):
+                    self._waiting.remove(injection)
+                    self._places.pop(injection, None)
+                    self._servers.inject_now(injection, member)
+                    break
+
+    def _is_there(self, injection: Injection, member: Member) -> bool:
+        """Say whether a rank has come to a place; launches are counted by the soft GPU."""
+        state = page.read(member.channel.control_fd)
+        if not state.consumed or state.decided_cut < injection.step:
+            return False
+        if injection.kind not in ("server-kill", "comm-drop"):
+            return True
+        began = self._places.setdefault(injection, state.dispatching_seq)
+        return state.dispatching_seq >= began + max(injection.call - 1, 0)
 
     def _serves(self, member: Member) -> bool:
         """Say whether a new server works, should its message have been lost with its socket."""
@@ -104,4 +117,35 @@ class Watch:
         if silent > self._servers.heartbeat_timeout(member):
             why = f"no sign of life for [{silent:.1f} s]"
             return of_agent("heartbeat", why, state.dispatching_seq, state.captured_cut)
-        return None
+        return self._stuck(member, state, now)
+
+    def _stuck(self, member: Member, state: page.ControlState, now: float) -> Fault | None:
+        """Something was started and waits for nobody, and nothing has been finished since."""
+        assert member.server is not None
+        signs = (member.server.epoch, state.device_progress, state.dispatching_seq, state.consumed)
+        signs += (state.fences_open, state.phase, state.replay_mode, state.replayed_entries)
+        work = self._work.setdefault(member.id, Progress())
+        asleep = (
+            not state.device_progress  # nobody can tell, or nothing was done yet
+            or (not state.fences_open and member.drained())
+            or state.phase not in (page.Phase.LIVE, page.Phase.REPLAY)
+            or state.replay_mode == Mode.DELIVER  # it was ended twice here: the program's own
+            or state.collectives_waiting  # for other ranks
+            or state.callback_asked != state.callback_done  # for a host function of the client
+            or state.bounce_writer_waiting  # for the client to read
+        )
+        if asleep or work.signs != signs:
+            work.signs, work.since = signs, now
+        stuck = now - work.since
+        if stuck < self._servers.hang_timeout() or self._makes_communicator(member, state):
+            return None
+        why = f"nothing was finished for [{stuck:.1f} s]"
+        return of_agent("stuck", why, state.dispatching_seq, state.captured_cut)
+
+    def _makes_communicator(self, member: Member, state: page.ControlState) -> bool:
+        """Say whether the dispatch thread is inside a call that waits for other ranks."""
+        if member.drained():
+            return False
+        entries = live.recent_entries(Path(f"/proc/self/fd/{member.channel.log_fd}"))
+        calls = [entry.call for entry in entries if entry.seq == state.dispatching_seq]
+        return any(call.startswith("nccl") for call in calls)

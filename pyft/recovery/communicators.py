@@ -10,11 +10,12 @@
 
 One repair per communicator at a time: the next dead member waits for the one before. A member that
 dies in between is counted out; a new server that dies ends its repair, and the next one asks again.
+When all members are dead, the first one that asks takes its place alone, from its records (MADE),
+and the others join it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -39,9 +40,8 @@ class Repair:
     number: int
     new: Server
     rank: int
-    stage: str = "export"  # export, fresh, replace
+    stage: str = "export"  # export, fresh, replace; alone: until it says MADE
     exporter: Server = (-1, 0)
-    tried: list[Server] = field(default_factory=list)
     pending: list[Server] = field(default_factory=list)
 
 
@@ -52,19 +52,8 @@ class Group:
     members: dict[int, Server] = field(default_factory=dict)
     # The last repair that each member has taken part in: the newest knows the present epoch.
     repaired: dict[int, int] = field(default_factory=dict)
-    making: set[int] = field(default_factory=set)  # members who make it anew together, not done
-    round: set[int] = field(default_factory=set)  # all who were told to, until all are done
-    # Only members of one round may meet: who is being ended may still be in the one before.
-    round_number: int = 1
     queue: list[tuple[Server, int]] = field(default_factory=list)
     repair: Repair | None = None
-
-    def made_by(self, rank: int) -> None:
-        """Note that a member is no longer making the communicator anew."""
-        self.making.discard(rank)
-        if not self.making and self.round:
-            self.round.clear()
-            self.round_number += 1
 
 
 class Communicators:
@@ -86,7 +75,9 @@ class Communicators:
         group = self.groups.setdefault(event.key, Group())
         if event.kind is Message.MADE:
             group.members[event.rank] = server
-            group.made_by(event.rank)
+            repair = group.repair
+            if repair and (repair.stage, repair.new) == ("alone", server):
+                group.repair = None
         elif event.kind is Message.ENDED:
             if group.members.get(event.rank) == server:
                 del group.members[event.rank]
@@ -96,11 +87,10 @@ class Communicators:
             yield from self._step(group, group.repair, event, actions)
         self._next(event.key, group, actions)
 
-    def died(self, id: int, actions: list[Action]) -> Silent:
+    def died(self, id: int, actions: list[Action]) -> None:
         """Note that the server of a rank is dead, or will be."""
         for key, group in list(self.groups.items()):
             group.queue = [entry for entry in group.queue if entry[0][0] != id]
-            yield from self._died_while_making(key, group, id)
             if repair := group.repair:
                 if repair.new[0] == id:
                     group.repair = None
@@ -111,17 +101,6 @@ class Communicators:
                     self._join_if_ready(key, group, actions)
             self._next(key, group, actions)
 
-    def _died_while_making(self, key: int, group: Group, id: int) -> Silent:
-        """Others may wait for the dead one, or be done with it: nobody can tell, all start anew."""
-        for rank in [r for r, server in group.members.items() if server[0] == id]:
-            concerned = rank in group.round
-            group.round_number += concerned
-            group.made_by(rank)
-            for other in sorted(group.making) if concerned else []:
-                if other in group.making:
-                    why = f"member [{rank}] died while all made communicator [{key:#x}] anew"
-                    yield group.members[other], why
-
     def due(self, what: tuple[int | str, ...]) -> Silent:
         """Yield who has kept a repair waiting for too long."""
         _, key, number, stage = what
@@ -129,8 +108,8 @@ class Communicators:
         repair = group.repair if group else None
         if repair is None or (repair.number, repair.stage) != (number, stage):
             return
-        late = {"export": [repair.exporter], "fresh": [repair.new], "replace": repair.pending}
-        for server in list(late[repair.stage]):
+        late = {"export": [repair.exporter], "replace": repair.pending}
+        for server in list(late.get(repair.stage, [repair.new])):
             yield server, f"no answer in a repair of communicator [{key:#x}] ({stage})"
 
     # ---- one repair ---------------------------------------------------------------------------
@@ -143,40 +122,33 @@ class Communicators:
             self._ask_for_export(key, group, group.repair, actions)
 
     def _candidates(self, group: Group, rank: int) -> list[Server]:
-        """Return the living members but one, those who know the present epoch first."""
+        """Return the living members but one: first who knows the present epoch, the oldest first."""
         ranks = [r for r, s in group.members.items() if r != rank and self._lives(*s)]
-        ranks.sort(key=lambda r: (-group.repaired.get(r, 0), r))
+        ranks.sort(key=lambda r: (-group.repaired.get(r, 0), group.members[r][1]))
         return [group.members[r] for r in ranks]
 
     def _ask_for_export(
-        self, key: int, group: Group, repair: Repair, actions: list[Action], code: int = 0
+        self, key: int, group: Group, repair: Repair, actions: list[Action]
     ) -> None:
-        left = [s for s in self._candidates(group, repair.rank) if s not in repair.tried]
-        if group.making - {repair.rank}:
-            left = []  # others are making it anew already
+        left = self._candidates(group, repair.rank)
         if left:
             repair.exporter = left[0]
-            repair.tried.append(left[0])
             actions.append(Send(*left[0], Message.DO_EXPORT, key, repair.rank))
             actions.append(Timer(("repair", key, repair.number, "export")))
             return
-        if not code:
-            others = [r for r in group.members if r != repair.rank]
-            code = NOBODY_LIVES if others or group.making else OTHERS_ENDED
-        payload = b""
-        if code == NOBODY_LIVES:
-            group.members[repair.rank] = repair.new
-            group.making.add(repair.rank)
-            group.round.add(repair.rank)
-            payload = struct.pack("<Q", group.round_number)
-        actions.append(Send(*repair.new, Message.EXPORT, key, repair.rank, code, payload))
-        group.repair = None
+        others = [r for r in group.members if r != repair.rank]
+        code = NOBODY_LIVES if others else OTHERS_ENDED
+        actions.append(Send(*repair.new, Message.EXPORT, key, repair.rank, code))
+        repair.stage = "alone"
+        actions.append(Timer(("repair", key, repair.number, "alone")))
 
     def _step(self, group: Group, repair: Repair, event: Received, actions: list[Action]) -> Silent:
         server = (event.id, event.epoch)
         if event.kind is Message.EXPORTED and repair.stage == "export":
-            if server == repair.exporter:
-                self._exported(group, repair, event, actions)
+            if server == repair.exporter and event.code:
+                yield server, f"cannot export communicator [{event.key:#x}]: [{event.code}]"
+            elif server == repair.exporter:
+                self._exported(repair, event, actions)
         elif event.kind is Message.FRESH and repair.stage == "fresh" and server == repair.new:
             self._replace(group, repair, event, actions)
         elif event.kind is Message.REPLACED and server in repair.pending:
@@ -185,12 +157,7 @@ class Communicators:
                 yield server, f"a repair of communicator [{event.key:#x}] failed [{event.code}]"
             self._join_if_ready(event.key, group, actions)
 
-    def _exported(
-        self, group: Group, repair: Repair, event: Received, actions: list[Action]
-    ) -> None:
-        if event.code:
-            self._ask_for_export(event.key, group, repair, actions, event.code)
-            return
+    def _exported(self, repair: Repair, event: Received, actions: list[Action]) -> None:
         repair.stage = "fresh"
         info = event.payload
         actions.append(Send(*repair.new, Message.EXPORT, event.key, repair.rank, 0, info))

@@ -39,7 +39,7 @@ class Message(enum.IntEnum):
 
 
 # In the place of a result code, for EXPORT.
-NOBODY_LIVES = (1 << 64) - 1  # all others are dead as well: it is made anew among them
+NOBODY_LIVES = (1 << 64) - 1  # all others are dead as well, and will join who asks first
 OTHERS_ENDED = (1 << 64) - 2  # all others have ended it
 
 

@@ -12,7 +12,7 @@ WORDS = {
     "sticky": "error code=700",
     "gpu-lost": "lost",
     "ecc": "ecc",
-    "hang": "hang in=1",
+    "hang": "hang",
     "comm-drop": "comm-drop",
     "slow": "slow factor=10",
     "bitflip": "flip result=changed",
@@ -29,7 +29,7 @@ class Injection:
     kind: str
     rank: int = 0
     step: int = -1  # after this cut; -1: not asked for
-    call: int = 0  # before this entry after the cut, from 1; 0: not asked for
+    call: int = 0  # before this entry after the cut, or at this launch, from 1; 0: not asked for
     server: int = 1  # of the rank: 1 is the first, 2 the first replacement
 
     @property
@@ -41,10 +41,17 @@ class Injection:
         """Return where, as the server reads it."""
         return f"cut:{max(self.step, 0)},entry:{max(self.call, 1)}"
 
+    @property
+    def by_server(self) -> bool:
+        """Say whether the server finds the place itself, exactly; the agent looks for others."""
+        return self.kind == "server-kill" and self.has_place
+
     def words(self, device: int) -> str:
         """Return what, as the soft GPU reads it; its device numbers are the program's."""
         words = WORDS[self.kind]
-        return words if self.kind in ("server-kill", "comm-drop") else f"{words} device={device}"
+        if self.kind in ("server-kill", "comm-drop"):
+            return words
+        return f"{words} device={device}" + (f" in={self.call}" if self.call else "")
 
     def __str__(self) -> str:
         """Return the text that `parse` reads."""
@@ -75,15 +82,10 @@ def parse(text: str, rank: int | None = None) -> Injection:
     return Injection(kind, **values)
 
 
-def server_variables(
-    injections: list[Injection], rank: int, number: int, device: int
-) -> dict[str, str]:
+def server_variables(injections: list[Injection], rank: int, number: int) -> dict[str, str]:
     """Return what the environment of a rank's n-th server says about faults to come."""
-    mine = [i for i in injections if (i.rank, i.server) == (rank, number) and i.has_place]
-    kills = [i.place() for i in mine if i.kind == "server-kill"]
-    others = [f"{i.place()};{i.words(device)}" for i in mine if i.kind != "server-kill"]
-    variables = {"PYFT_KILL_AT": kills[0]} if kills else {}
-    return variables | ({"PYFT_INJECT_AT": "\n".join(others)} if others else {})
+    mine = [i for i in injections if (i.rank, i.server) == (rank, number) and i.by_server]
+    return {"PYFT_KILL_AT": mine[0].place()} if mine else {}
 
 
 def lost_gpus(device: int, gpu: int, lost: dict[int, str]) -> dict[str, str]:

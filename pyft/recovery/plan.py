@@ -154,8 +154,7 @@ class Plan:
     def _died(self, rank: Rank) -> list[Action]:
         """Let the others know that a server is dead or soon will be."""
         actions: list[Action] = []
-        for silent, why in self.communicators.died(rank.id, actions):
-            actions += self._suspect(silent, why)
+        self.communicators.died(rank.id, actions)
         return actions
 
     def _restart(self, rank: Rank, verdict: Verdict) -> list[Action]:

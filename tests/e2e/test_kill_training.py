@@ -19,7 +19,7 @@ TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
 def training(tmp_path: Path) -> Iterator[Job]:
     """A job under torchrun that has made two steps and would make many more."""
     command = [TORCHRUN, "--nproc-per-node", "1", TRAIN, "--steps", "10000"]
-    job = Job(tmp_path, command)
+    job = Job(tmp_path, command, options=("--gpus", "soft:1", "--protect", "none"))
     try:
         job.wait_attached(120)
         wait_for(lambda: "step=2 " in job.output(), 120, f"two steps: {job.errors()}")

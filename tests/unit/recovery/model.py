@@ -18,13 +18,12 @@ KEY = 7
 
 @dataclass
 class Server:
-    """A process. `stage`: want, asked, export, joining, anew, live."""
+    """A process. `stage`: want, asked, export, joining, alone, joined, live."""
 
     id: int
     epoch: int
     stage: str = "want"
     view: dict[int, int] = field(default_factory=dict)  # rank -> epoch of whom it is linked to
-    round: bytes = b""  # in which it makes the communicator anew
     dying: Fault | None = None  # dead, and the agent does not know it yet
     mute: bool = False  # it does nothing any more
     inbox: list[ev.Send] = field(default_factory=list)
@@ -103,12 +102,7 @@ class World:
 
     def can_work(self, server: Server) -> bool:
         """Say whether a server has something to do without a message."""
-        if server.stage == "anew":
-            others = [s for s in self.servers.values() if s.id != server.id]
-            everybody = len(others) == len(self.plan.ranks) - 1
-            met = [s.round == server.round for s in others]
-            return everybody and all(met)
-        return server.stage in ("want", "export", "joined")
+        return server.stage in ("want", "export", "alone", "joined")
 
     def do(self, step: tuple[str, int]) -> None:
         """Let one thing happen."""
@@ -141,8 +135,7 @@ class World:
         elif server.stage == "export":
             server.stage = "joining"
             self.say(server, ev.Message.FRESH, payload=pickle.dumps(server.epoch))
-        elif server.stage == "anew":
-            server.view = {s.id: s.epoch for s in self.servers.values() if s.id != server.id}
+        elif server.stage == "alone":
             server.stage = "joined"
             self.say(server, ev.Message.MADE)
         elif server.stage == "joined":
@@ -163,7 +156,7 @@ class World:
             server.stage = "export"
         elif message.kind is ev.Message.EXPORT:
             assert message.code == ev.NOBODY_LIVES
-            server.stage, server.round = "anew", message.payload
+            server.stage = "alone"
         elif message.kind is ev.Message.JOIN:
             assert server.stage == "joining"
             server.stage = "joined"

@@ -30,7 +30,7 @@ put = lambda at, form, *values: os.pwrite(control, struct.pack(form, *values), a
 text = reply[72:].partition(b"\\0")[0].decode()
 for name, _, value in (line.partition("=") for line in text.splitlines()):
     os.environ[name] = value
-names = ("CUDA_VISIBLE_DEVICES", "PYFT_KILL_AT", "PYFT_INJECT_AT", "SOFTGPU_FAULT", "PYFT_FAULT")
+names = ("CUDA_VISIBLE_DEVICES", "PYFT_KILL_AT", "SOFTGPU_FAULT", "PYFT_FAULT")
 given = {{name: os.environ[name] for name in names if name in os.environ}}
 given |= {{"waited": started < time.monotonic() - 0.3}}
 given |= {{"epoch": epoch, "fds": len(fds), "page": struct.unpack("<I", os.pread(control, 4, 24))[0]}}
@@ -52,7 +52,11 @@ put(776, "<8Q", now, now, now, now, now, now, 0, 0)
 put(320, "<Q", 64)
 put(32, "<I", 1)
 agent.send(struct.pack("<IIQQQII", 0x4D544650, 1, 0, 0, 0, 0, 0))
+if act == ["stuck"]:  # but at first it waits for other ranks
+    put(1024, "<QII", 5, 1, 1)
 while True:
+    if act == ["stuck"] and time.monotonic() > started + 2.5:
+        put(1036, "<I", 0)
     if act != ["mute"]:
         put(336, "<Q", time.monotonic_ns())
     if select.select([agent], [], [], 0.05)[0]:
@@ -209,6 +213,14 @@ def test_a_silent_server_is_ended_and_replaced(start: Start, tmp_path: Path) -> 
     assert faults(tmp_path)[0]["fault"] == "silent"
 
 
+def test_a_stuck_device_is_not_one_that_waits_for_others(start: Start, tmp_path: Path) -> None:
+    job = start(2, ACTS="stuck", PYFT_HANG_S="1")
+    assert job.wait(30) == 0
+    (fault,) = faults(tmp_path)
+    assert (fault["fault"], fault["outcome"]) == ("hang", "recovered")
+    assert fault["noticed"] > 3
+
+
 def test_orders(start: Start, tmp_path: Path) -> None:
     port = socket.create_server(("127.0.0.1", 0))
     number = port.getsockname()[1]
@@ -255,7 +267,6 @@ def test_places_of_faults_reach_one_server(start: Start, tmp_path: Path) -> None
     assert job.wait(30) == 0
     first, second = given(tmp_path)
     assert first["PYFT_KILL_AT"] == "cut:2,entry:7"
-    assert first["PYFT_INJECT_AT"] == "cut:1,entry:1;error code=700 device=0"
     assert "PYFT_KILL_AT" not in second
 
 

@@ -49,11 +49,18 @@ def test_the_model_finds_a_member_that_was_not_told(monkeypatch: pytest.MonkeyPa
         model.explore(model.World(3, 0, 1, ("kill",)), limit=10_000)
 
 
-def test_the_model_finds_meeting_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without numbered rounds a new server meets one that is being ended."""
-    monkeypatch.setattr("pyft.recovery.communicators.struct.pack", lambda *_: b"same")
+def test_the_model_finds_two_that_stay_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all are dead, only the first one may take its place without the others."""
+    first = Communicators._ask_for_export
+
+    def at_once(self: Communicators, key: int, group: object, *rest: object) -> None:
+        first(self, key, group, *rest)
+        if group.repair.stage == "alone":
+            group.repair = None
+
+    monkeypatch.setattr(Communicators, "_ask_for_export", at_once)
     with pytest.raises(AssertionError):
-        model.explore(model.World(2, 0, 3, ("kill", "mute")), limit=200_000)
+        model.explore(model.World(2, 0, 2, ("kill",)), limit=10_000)
 
 
 def test_freeze_is_complete() -> None:

@@ -214,6 +214,18 @@ def test_deadlines_of_a_repair_name_the_silent_one() -> None:
     assert plan.handle(due) == []
 
 
+def test_a_member_that_cannot_export_is_replaced_as_well() -> None:
+    plan = started(devices=2)
+    for id in (0, 1):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
+    die(plan, killed(), 1)
+    plan.handle(ev.Received(1, plan.ranks[1].epoch, ev.Message.WANT_EXPORT, 7, 1))
+    failed = ev.Received(0, plan.ranks[0].epoch, ev.Message.EXPORTED, 7, 1, code=5)
+    actions = plan.handle(failed)
+    assert one(ev.Kill, actions).id == 0
+    assert one(ev.Send, actions).code == ev.NOBODY_LIVES, "the other one is told to begin alone"
+
+
 def test_a_communicator_all_others_have_ended() -> None:
     plan = started(devices=2)
     for id in (0, 1):

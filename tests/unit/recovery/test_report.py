@@ -38,11 +38,10 @@ def test_each_fault_is_one_servers() -> None:
         "hang,rank=1,step=1",
     )
     faults = [inject.parse(text) for text in texts]
-    assert inject.server_variables(faults, rank=0, number=1, device=3) == {
-        "PYFT_KILL_AT": "cut:2,entry:1",
-        "PYFT_INJECT_AT": "cut:1,entry:9;error code=700 device=3",
-    }
-    assert inject.server_variables(faults, rank=0, number=2, device=3) == {}
+    assert inject.server_variables(faults, rank=0, number=1) == {"PYFT_KILL_AT": "cut:2,entry:1"}
+    assert inject.server_variables(faults, rank=0, number=2) == {}
+    assert inject.server_variables(faults, rank=1, number=1) == {}
+    assert faults[1].words(3) == "error code=700 device=3 in=9"
     assert inject.lost_gpus(1, 4, {4: "lost"}) == {"SOFTGPU_FAULT": "lost device=1"}
     assert inject.lost_gpus(1, 5, {4: "lost"}) == {}
     assert options.visible_devices(1, 2, 4) == [0, 2, 1, 3]
