@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import time
 from dataclasses import dataclass
@@ -14,6 +15,12 @@ from pyft.agent import channel, protocol
 from pyft.errors import TraceError
 from pyft.trace.reader import Entry, EntryFlags, TraceReader
 from pyft.trace.targets import live_descriptor
+
+# A stream's word is the index of its handle, but for the streams that have always been there
+# (proxy/ring/completion.h).
+_STREAM = re.compile(r"\bstream=(?:stream#(\d+)|(\d+))")
+_DEFAULT_STREAM_WORDS = {"0": 0, "1": 0, "2": 1}
+_WORD = re.compile(r"\bword=(\d+)")
 
 LOOK_BACK = 20_000  # entries searched for what a thread waits for
 
@@ -102,18 +109,42 @@ def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
 
 
 def word_waits(control: bytes, entries: list[Entry], now: int) -> list[Wait]:
-    """Return who sleeps until a stream or event completes, by the fence it has appended."""
+    """Return who sleeps until a stream or event completes, by the mark it has put into the stream."""
     (offset,) = struct.unpack_from("<Q", control, protocol.CONTROL_COMPLETION_OFFSET)
     size = protocol.COMPLETION_WORD.size
     words = control[offset : offset + protocol.COMPLETION_WORDS * size]
     waits = []
     for word, (_, _, _, waiters) in enumerate(protocol.COMPLETION_WORD.iter_unpack(words)):
-        if not waiters:
-            continue
-        fences = [e for e in entries if e.call == "FENCE" and f"word={word}," in e.text]
-        if fences:
-            last = fences[-1]
-            waits.append(Wait(last.thread, (now - last.time_ns) / 1e9, f"[{last.seq}] {last.text}"))
-        else:  # an event's, or the fence lies further back
-            waits.append(Wait(-1, 0.0, f"completion word {word}"))
+        if waiters:
+            waits.append(word_wait(word, entries, now))
     return waits
+
+
+def word_wait(word: int, entries: list[Entry], now: int) -> Wait:
+    """Describe the wait for a stream's word: since when, and behind which command."""
+    last = next((i for i in reversed(range(len(entries))) if marked_word(entries[i]) == word), None)
+    if last is None:  # it lies further back
+        return Wait(-1, 0.0, f"completion word {word}")
+    mark = entries[last]
+    what = f"[{mark.seq}] {mark.text}"
+    for entry in reversed(entries[:last]):
+        if stream_word(entry) == word and marked_word(entry) is None:
+            what += f", behind [{entry.seq}] {entry.text}"
+            break
+    return Wait(mark.thread, (now - mark.time_ns) / 1e9, what)
+
+
+def stream_word(entry: Entry) -> int | None:
+    """Return the completion word of the stream that an entry names, None if it names none."""
+    found = _STREAM.search(entry.text)
+    if not found:
+        return None
+    return int(found.group(1)) if found.group(1) else _DEFAULT_STREAM_WORDS.get(found.group(2))
+
+
+def marked_word(entry: Entry) -> int | None:
+    """Return the word of the stream in which the entry marks a point that can be waited for."""
+    if entry.call == "FENCE":
+        found = _WORD.search(entry.text)
+        return int(found.group(1)) if found else None
+    return stream_word(entry) if entry.call == "cudaEventRecord" else None
