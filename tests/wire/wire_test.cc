@@ -26,6 +26,12 @@ int run_at_once(void*, void (*function)(void*), void* data) {
   return 0;
 }
 
+server::DeviceCalls device_calls() {
+  server::DeviceCalls calls;
+  calls.publish = run_at_once;
+  return calls;
+}
+
 CUresult fail_create(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
                      unsigned long long) {
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -104,8 +110,7 @@ struct Wire {
     ring::ClientAttachment attachment;
     attachment.channel = std::move(channel);
     device = client::adopt(0, std::move(attachment));
-    session = std::make_unique<server::Session>(*server_side, &table(), alive,
-                                                server::DeviceCalls{run_at_once, {}, {}});
+    session = std::make_unique<server::Session>(*server_side, &table(), alive, device_calls());
     std::thread([this] {
       server::Loop loop(*session, server::dispatch);
       loop.run();
@@ -138,7 +143,7 @@ std::string hostile(uint16_t call, std::span<const std::byte> body) {
   ring::EntryHeader header{};
   header.call = call;
   header.reply_slot = ring::kNoSlot;
-  server::Session session(*w.server_side, &table(), w.alive, {run_at_once, {}, {}});
+  server::Session session(*w.server_side, &table(), w.alive, device_calls());
   return server::dispatch(session, header, body, {}).text;
 }
 
