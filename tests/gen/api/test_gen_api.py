@@ -20,6 +20,16 @@ args = { devPtr = "device_ptr", stream = "stream" }
 replay = "mutate"
 support = "full"
 """
+OBJECT = """
+[cufftFoo]
+id = 64
+lib = "cufft"
+proto = "cufftResult cufftFoo(cufftHandle plan, int rank, long long *n, double scale, size_t *work)"
+route = "sync"
+args = { plan = "object:cufft_plan", n = "in:rank", work = "out" }
+replay = "configure"
+support = "full"
+"""
 BAD = {
     "unknown key [colour]": GOOD + 'colour = "red"\n',
     "[route] is [fast]": GOOD.replace('"async"', '"fast"'),
@@ -39,6 +49,9 @@ BAD = {
     "with a known type": GOOD.replace('"async"', '"handwritten"') + 'wire = ["float a"]\n',
     "route and support must both": GOOD.replace('"async"', '"unsupported"'),
     "is listed as a stub too": GOOD + '[symbols]\ncudart = ["cudaFoo"]\n',
+    "object type [cufft_plane] does not exist": OBJECT.replace("cufft_plan", "cufft_plane"),
+    "no [ranks]": OBJECT.replace("in:rank", "in:ranks"),
+    "is not for [cudart]": GOOD.replace('"device_ptr"', '"object:cufft_plan"'),
     "Expected": "[cudaFoo",
 }
 
@@ -60,12 +73,31 @@ def test_a_good_record_is_accepted(tmp_path: Path) -> None:
     assert "resolve_stream(session, c.stream" in (tmp_path / "out" / "dispatch.cc").read_text()
 
 
+def test_calls_of_objects_check_what_crosses_on_both_sides(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(OBJECT)
+    result = generate(tmp_path, "--out", str(tmp_path / "out"))
+    assert result.returncode == 0, result.stderr
+    fields = "uint64_t plan;\n  uint64_t scale;\n  int32_t rank;\n  uint32_t n;"
+    assert fields in (tmp_path / "out" / "commands.h").read_text()
+    stubs = (tmp_path / "out" / "library_stubs.cc").read_text()
+    assert "int cufftFoo(int plan, int rank, void* n, double scale, void* work)" in stubs
+    assert "call.in(n, array_bytes(rank, 8), &body.n);" in stubs
+    dispatch = (tmp_path / "out" / "library_dispatch.cc").read_text()
+    assert "host.in(c.n, array_bytes(c.rank, 8))" in dispatch
+    assert 'if (!host.ok()) return bad_arrays("cufftFoo");' in dispatch
+    check = (tmp_path / "out" / "library_check.cc").read_text()
+    assert "static_assert(same_class<cufftHandle, int>());" in check
+    assert "static_assert(sizeof(long long) == 8);" in check
+    table = (tmp_path / "out" / "backend_table.h").read_text()
+    assert "int (*cufftFoo)(int, int, void*, double, void*) = nullptr;" in table
+
+
 @pytest.mark.parametrize("why", BAD)
 def test_a_bad_record_is_refused(tmp_path: Path, why: str) -> None:
     (tmp_path / "one.toml").write_text(BAD[why])
     result = generate(tmp_path, "--out", str(tmp_path / "out"))
     assert result.returncode == 1
-    assert why in result.stderr and "one.toml" in result.stderr or "[cudaFoo]" in result.stderr
+    assert "one.toml" in result.stderr or "[cudaFoo]" in result.stderr
     assert why in result.stderr
 
 
