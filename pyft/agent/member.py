@@ -18,6 +18,7 @@ from pyft.agent.protocol import AttachRequest
 from pyft.agent.server import Server
 from pyft.errors import AttachError
 
+BUSY_BYTES = 1 << 20  # nobody writes so much into a ring to look at a device
 GOODBYE = 9
 GOODBYE_BYTES = 64  # with its body
 _HEADER = struct.Struct("<IHHQ")
@@ -93,6 +94,13 @@ class Member:
         size, call, _, seq = _HEADER.unpack(raw)
         # The number guards against bytes of another entry that look like the mark.
         return (size, call, seq) == (GOODBYE_BYTES, GOODBYE, header["next_seq"] - 1)
+
+    def is_main(self) -> bool:
+        """Say whether this is the device that a rank works on: it may look at others as well."""
+        local = self.environment.get("LOCAL_RANK", "")
+        if not local.isdecimal() or int(local) == self.channel.device:
+            return True
+        return channels.log_header(self.channel.log_fd)["appended"] > BUSY_BYTES
 
     def drained(self) -> bool:
         """Say whether the server has taken everything that the client has written."""

@@ -207,7 +207,8 @@ class Servers:
             for name in inject.ONCE:
                 environment.pop(name, None)
         environment |= inject.lost_gpus(channel.device, action.gpu, self.gpus.lost)
-        environment |= inject.server_variables(self.injections, channel.rank, member.servers)
+        if member.is_main():
+            environment |= inject.server_variables(self.injections, channel.rank, member.servers)
         server = self.standby.take(environment, action.epoch, action.gpu)
         server = server or Server.spawn(self._program, environment, action.epoch, action.gpu)
         member.server = server
@@ -280,7 +281,7 @@ class Servers:
     def inject(self, injection: inject.Injection) -> str:
         """Let a fault happen, now or at its place; return why that is impossible."""
         alive = [m for m in self.members.values() if m.server_alive and not m.client_gone]
-        mine = [m for m in alive if m.channel.rank == injection.rank]
+        mine = [m for m in alive if m.channel.rank == injection.rank and m.is_main()]
         if not mine:
             return f"rank [{injection.rank}] has no server"
         if injection.has_place:
@@ -296,6 +297,10 @@ class Servers:
             self.incidents.injected(member)
         if injection.kind == "server-kill":
             member.kill_server()
+            return ""
+        if injection.kind == "comm-drop":
+            fault = classify.of_agent("communicator", "asked for: its connections count as broken")
+            self.event(events.Suspected(member.id, member.server.epoch, fault))
             return ""
         words = injection.words(member.channel.device).encode()
         epoch = member.server.epoch

@@ -84,7 +84,8 @@ class Watch:
         for injection in list(self._waiting):
             for member in self._servers.members.values():
                 who = (member.channel.rank, member.servers)
-                if who == (injection.rank, injection.server) and self._is_there(injection, member):
+                mine = who == (injection.rank, injection.server) and member.is_main()
+                if mine and self._is_there(injection, member):
                     self._waiting.remove(injection)
                     self._places.pop(injection, None)
                     self._servers.inject_now(injection, member)

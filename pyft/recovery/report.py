@@ -42,17 +42,24 @@ class Incident:
         self.outcome, self.ended = outcome, now
 
 
+# What the server's phases (by their number, page.Phase) are called here.
+_OF_SERVER = {1: "spawn", 2: "restore", 3: "restore", 4: "communicator", 5: "replay", 0: "join"}
+
+
 def phases_of(
     began: float, noticed: float, fenced: float, live: float, phase_ns: tuple[int, ...]
 ) -> dict[str, float]:
-    """Return the length of each phase in ms. Times are in seconds, as those of the server in ns."""
-    _, _, objects, _, communicators, replay, *_ = (ns / 1e9 for ns in phase_ns)
-    replayed = phase_ns[0] / 1e9 or live
-    marks = [began, noticed, fenced, objects, communicators, replay, replayed, live]
-    for index in range(len(marks) - 2, -1, -1):  # a phase that a server left out takes no time
-        marks[index] = min(marks[index] or marks[index + 1], marks[index + 1])
-    lengths = [(after - before) * 1e3 for before, after in zip(marks, marks[1:], strict=False)]
-    return dict(zip(PHASES, (round(ms, 3) for ms in lengths), strict=True))
+    """Return the length of each phase in ms. Times are in seconds, as those of the server in ns.
+
+    The server's phases come in any order; one that it has left out takes no time.
+    """
+    entered = [(phase_ns[n] / 1e9, name) for n, name in _OF_SERVER.items() if phase_ns[n]]
+    marks = [(began, "detect"), (noticed, "fence"), (fenced, "spawn")]
+    marks += [(min(max(at, fenced), live), name) for at, name in sorted(entered)]
+    lengths = dict.fromkeys(PHASES, 0.0)
+    for (start, name), (end, _) in zip(marks, [*marks[1:], (live, "")], strict=True):
+        lengths[name] += (end - start) * 1e3
+    return {name: round(ms, 3) for name, ms in lengths.items()}
 
 
 def verdict(compared: int, differed: int) -> str:

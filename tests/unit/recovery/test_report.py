@@ -55,9 +55,10 @@ def incident(began: float, ended: float, **more: object) -> Incident:
 
 
 def test_phases_add_up() -> None:
-    phase_ns = (7_000_000_000, 0, 4_000_000_000, 0, 5_000_000_000, 5_500_000_000, 0, 0)
+    ns = 1_000_000_000
+    phase_ns = (7 * ns, 3 * ns, 4 * ns, 6 * ns, 5 * ns, 6 * ns + ns // 2, 0, 0)
     phases = report.phases_of(1.0, 2.0, 2.5, 7.25, phase_ns)
-    assert list(phases.values()) == [1000, 500, 1500, 1000, 500, 1500, 250]
+    assert list(phases.values()) == [1000, 500, 1500, 1500, 1000, 500, 250]
     nothing = report.phases_of(1.0, 2.0, 2.5, 7.0, (0,) * 8)
     assert sum(nothing.values()) == 6000
     assert nothing["spawn"] == 4500, "a server that reports nothing has one phase"
