@@ -1,4 +1,4 @@
-# make demo | test | bench | bench-ccl | ccl-matrix | ops | test-wheels | build | lint | clean. Everything is installed into .venv/ only.
+# make demo | test | bench | bench-ccl | bench-recovery | ccl-matrix | ops | test-wheels | build | lint | clean. Everything is installed into .venv/ only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SOURCES := $(shell find pyft proxy shim softgpu flexccl tools bench tests -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo test bench bench-ccl ccl-matrix ops test-wheels build lint format clean
+.PHONY: demo test bench bench-ccl bench-recovery ccl-matrix ops test-wheels build lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
@@ -23,6 +23,9 @@ bench: build
 
 bench-ccl: build
 	$(BIN)/python bench/ccl.py
+
+bench-recovery: build
+	$(BIN)/python bench/recovery.py
 
 ccl-matrix: build  # every collective in every way, half an hour; some of it: make ccl-matrix CASES=50 SEED=7
 	$(BIN)/ninja -C build/meson tests/flexccl/flexccl_matrix_full

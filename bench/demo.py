@@ -1,7 +1,8 @@
-"""`make demo`: train a small GPT through pyft on a software GPU, and check it.
+"""`make demo`: lose a GPU in the middle of a training, and show that the script did not notice.
 
-The same script runs three times on two ranks: through rings and servers, with the software GPUs inside
-the processes (--direct), and on the CPU. Proxied and direct have to agree in every bit, and so have the ranks.
+The same script trains a small GPT four times on two ranks: through rings and servers, the same
+while one of the two software GPUs is lost, with the GPUs inside the processes (--direct), and on
+the CPU. The first three have to agree in every bit, and so have the ranks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import statistics
 import sys
 import time
+from typing import Any
 
 from training import MODES, Training, largest_relative_difference, train
 
@@ -18,9 +20,17 @@ COMPARED_STEPS = 5
 TOLERANCE = 1e-4
 TITLES = {
     "proxied": "2 soft GPUs behind servers (pyft run)",
+    "faulty": "the same, and GPU 1 is lost on the way",
     "direct": "2 soft GPUs inside the processes (pyft run --direct)",
     "cpu": "torch on the CPU, 2 processes",
 }
+
+
+def options_of(mode: str, steps: int) -> tuple[str, ...]:
+    """Return what `pyft run` is told beside the number of GPUs."""
+    if mode != "faulty":
+        return ()
+    return ("--spares", "1", "--inject", f"gpu-lost,rank=1,step={max(1, steps // 2)}")
 
 
 def run(mode: str, steps: int) -> Training:
@@ -34,7 +44,9 @@ def run(mode: str, steps: int) -> Training:
         elif step in (1, steps):
             print(line, flush=True)
 
-    result = train(mode, ["--steps", str(steps)], ranks=RANKS, on_step=progress)
+    way = "proxied" if mode == "faulty" else mode
+    options = options_of(mode, steps)
+    result = train(way, ["--steps", str(steps)], RANKS, progress, options=options)
     if sys.stdout.isatty():
         print()
     if result.exit_code or len(result.losses) != steps:
@@ -50,11 +62,37 @@ def ranks_agree(training: Training) -> bool:
     return len(training.parameters) == RANKS and len(set(training.parameters.values())) == 1
 
 
+def same(one: Training, other: Training) -> bool:
+    """Say whether losses and parameters agree bit for bit."""
+    return one.losses == other.losses and one.parameters == other.parameters
+
+
+def recovery(training: Training) -> dict[str, Any]:
+    """Return the part of the report about faults."""
+    return training.report.get("recovery", {})
+
+
+def fault_rows(training: Training) -> list[tuple[str, str]]:
+    """Return what happened to the GPU, as lines of the table."""
+    return [
+        (
+            f"rank {fault['rank']}: {fault['fault']}, GPU {fault['gpu_from']} to {fault['gpu_to']}",
+            f"{fault['outcome']} after {(fault['ended'] - fault['began']) * 1e3:.0f} ms, "
+            f"{fault['replayed_entries']} entries replayed, {fault['verdict']}",
+        )
+        for fault in recovery(training).get("faults", [])
+    ]
+
+
 def check(runs: dict[str, Training]) -> list[str]:
     """Return what is wrong."""
     proxied, direct, cpu = (runs[mode] for mode in MODES)
     wrong = []
-    if proxied.losses != direct.losses or proxied.parameters != direct.parameters:
+    if not same(proxied, runs["faulty"]):
+        wrong.append("the run that lost a GPU differs from the undisturbed one")
+    if recovery(runs["faulty"]).get("recovered") != 1:
+        wrong.append("the lost GPU was not replaced")
+    if not same(proxied, direct):
         wrong.append("proxied and direct runs differ in their bits")
     if not ranks_agree(proxied):
         wrong.append("the ranks differ in their parameters")
@@ -89,7 +127,9 @@ def print_table(runs: dict[str, Training], steps: int) -> None:
         ("steps", str(steps)),
         ("loss, first and last step", f"{proxied.losses[0][:7]} -> {proxied.losses[-1][:7]}"),
         ("ranks with the same parameters", f"{RANKS}: yes" if ranks_agree(proxied) else "NO"),
-        ("proxied = direct, bit for bit", "yes" if proxied.losses == direct.losses else "NO"),
+        *fault_rows(runs["faulty"]),
+        ("with the fault = without, bit for bit", "yes" if same(proxied, runs["faulty"]) else "NO"),
+        ("proxied = direct, bit for bit", "yes" if same(proxied, direct) else "NO"),
         (f"largest difference to the CPU, {COMPARED_STEPS} steps", f"{difference:.1e}"),
     ]
     rows += [(f"{name}, per step", f"{n:,.0f}") for name, n in counters(proxied, steps).items()]
@@ -108,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20)
     steps = parser.parse_args().steps
-    runs = {mode: run(mode, steps) for mode in MODES}
+    runs = {mode: run(mode, steps) for mode in TITLES}
     print_table(runs, steps)
     wrong = check(runs)
     for sentence in wrong:
