@@ -146,7 +146,7 @@ Answer ask(const Asked& whom, Question question, std::span<std::byte> to,
   const auto transport = transport_to(whom);
   if (transport == flexcclLoopback) return ask_here(whom, question, to, told);
   const Fd socket = transport == flexcclShm
-                        ? connect_unix(whom.address.process)
+                        ? connect_unix(whom.address.process, whom.deadline)
                         : connect_tcp(whom.address.ipv4, whom.address.port, whom.deadline);
   const Hello hello = hello_for(socket.get(),
                                 {.inbox = {whom.comm, question.epoch, whom.slot},

@@ -63,7 +63,7 @@ JoinCall::JoinCall(const Asked& whom, std::uint32_t own_slot, std::uint32_t epoc
   question_.verb = Verb::kJoin;
   question_.slot = own_slot, question_.epoch = epoch;
   const auto transport = transport_to(whom);
-  if (transport == flexcclShm) socket_ = connect_unix(whom.address.process);
+  if (transport == flexcclShm) socket_ = connect_unix(whom.address.process, whom.deadline);
   if (transport == flexcclTcp)
     socket_ = connect_tcp(whom.address.ipv4, whom.address.port, whom.deadline);
 }

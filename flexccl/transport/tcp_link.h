@@ -1,4 +1,4 @@
-// A link over a connected stream socket, after the handshake of transport/handshake.h.
+// A link over a connected stream socket, after the set-up that transport/endpoint.h describes.
 #ifndef FLEXCCL_TRANSPORT_TCP_LINK_H_
 #define FLEXCCL_TRANSPORT_TCP_LINK_H_
 
