@@ -192,10 +192,9 @@ std::vector<Change> missing_steps(const Membership& self, const flexcclInfo_t& r
     if (info.changes[i].epoch > self.epoch) steps.push_back(info.changes[i]);
   if (steps.size() == 1) self.check(steps[0]);
   if (steps.size() > 1) static_cast<void>(after(self, steps));
-  const bool taken =
-      !steps.empty() || (!self.changes.empty() &&
-                         self.changes.back().address.process == info.change.address.process &&
-                         self.changes.back().epoch == info.change.epoch);
+  const bool taken = !steps.empty() ||
+                     std::any_of(self.changes.begin(), self.changes.end(),
+                                 [&](const Change& step) { return same_step(step, info.change); });
   if (!taken)
     fail(ncclInvalidUsage, "flexccl: the info is for epoch [", info.change.epoch, "], rank [",
          self.slot, "] is in epoch [", self.epoch, "] already");

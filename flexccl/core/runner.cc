@@ -91,6 +91,8 @@ void Runner::pause(const Error& error) {
   while (!told() && std::chrono::steady_clock::now() < deadline) changed_.wait_for(lock, kLook);
   const bool in_time = told();
   paused_.reset();
+  // A second attempt in one epoch would send again what has been sent.
+  if (aborted_) fail(ncclInvalidUsage, "flexccl: the communicator was aborted");
   if (!in_time) fail(error.code, error.what(), "; no repair came within [", limit.count(), "] ms");
 }
 

@@ -41,7 +41,7 @@ void answer_one(int socket, const Key& key, const Hello& hello, Responder& respo
     return;
   const std::vector<std::byte> told = receive_told(socket, key, question);
   if (question.verb == Verb::kJoin) {
-    JoinVisit visit(socket, key, question, told);
+    JoinVisit visit(socket, key, {hello.comm, hello.destination}, question, told);
     return responder.join(visit);
   }
   if (question.verb == Verb::kTell) responder.hear(told);

@@ -47,9 +47,10 @@ void join_here(Fd socket, const Asked& whom, const Question& question,
   const auto inbox = Endpoint::process().find({whom.comm, 0, whom.slot});
   if (!inbox || !inbox->responder()) fail(ncclRemoteError, "its communicator is gone");
   std::thread([socket = std::move(socket), key = whom.key, question,
-               step = std::vector(step.begin(), step.end()), there = inbox->responder()] {
+               here = std::pair(whom.comm, whom.slot), step = std::vector(step.begin(), step.end()),
+               there = inbox->responder()] {
     try {
-      JoinVisit visit(socket.get(), key, question, step);
+      JoinVisit visit(socket.get(), key, here, question, step);
       there->join(visit);
     } catch (const Error&) {
       // The new rank is gone.
@@ -121,12 +122,17 @@ void JoinCall::wait_for_receipt(Deadline deadline) {
   fault_in_repair({whom_.comm, question_.epoch, question_.slot, whom_.slot});
 }
 
+void JoinVisit::may_fail() const {
+  fault_in_repair({here_.first, question_.epoch, here_.second, question_.slot});
+}
+
 bool JoinVisit::gone() const {
   pollfd look{socket_, POLLRDHUP, 0};
   return poll(&look, 1, 0) != 0;
 }
 
 void JoinVisit::answer(Answer answer, int board) {
+  may_fail();
   answer.mac = answer_mac(key_, question_, answer);
   const std::span<const int> fds(&board, board >= 0 && carries_descriptors(socket_) ? 1 : 0);
   send_all(socket_, &answer, sizeof answer, fds);
@@ -136,10 +142,12 @@ bool JoinVisit::comes_decision() {
   pollfd look{socket_, POLLIN, 0};
   if (poll(&look, 1, kLookMs) <= 0) return false;
   expect_token(socket_, key_, question_, Token::kDecision, in_ms(kTokenMs));
+  may_fail();
   return true;
 }
 
 void JoinVisit::give_receipt() {
+  may_fail();
   send_token(socket_, key_, question_, Token::kReceipt);
 }
 

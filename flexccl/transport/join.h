@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "transport/control.h"
@@ -48,8 +49,10 @@ class JoinCall {
 // The neighbour's side.
 class JoinVisit {
  public:
-  JoinVisit(int socket, const Key& key, const Question& question, std::span<const std::byte> step)
-      : socket_(socket), key_(key), question_(question), step_(step) {}
+  // `here`: the communicator and slot that is visited.
+  JoinVisit(int socket, const Key& key, std::pair<std::uint64_t, std::uint32_t> here,
+            const Question& question, std::span<const std::byte> step)
+      : socket_(socket), key_(key), here_(here), question_(question), step_(step) {}
   std::span<const std::byte> step() const { return step_; }
   // The new rank has hung up.
   bool gone() const;
@@ -60,8 +63,11 @@ class JoinVisit {
   void give_receipt();
 
  private:
+  void may_fail() const;  // on purpose
+
   int socket_;
   Key key_;
+  std::pair<std::uint64_t, std::uint32_t> here_;
   Question question_;
   std::span<const std::byte> step_;
 };
