@@ -1,5 +1,9 @@
 #include "client/copy.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -13,6 +17,25 @@ namespace {
 // Of large copies: while the client copies one piece, the server copies the one before, which still
 // lies in the cache.
 constexpr size_t kPieceBytes = size_t{256} << 10;
+constexpr size_t kLargeBytes = size_t{8} << 20;  // more than a core's own caches hold
+
+// Out of the bounce area. A large copy goes past the caches: its memory would only be loaded into
+// them to be written over, and drive out the pieces that come next.
+void copy_out(std::byte* to, const std::byte* from, size_t bytes, bool large) {
+  size_t at = 0;
+#if defined(__SSE2__)
+  if (large) {
+    at = std::min<size_t>(bytes, (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64);
+    std::memcpy(to, from, at);
+    for (; at + 64 <= bytes; at += 64)
+      for (size_t word = at; word < at + 64; word += 16)
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to + word),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + word)));
+    _mm_sfence();
+  }
+#endif
+  std::memcpy(to + at, from + at, bytes - at);
+}
 
 enum class Place { kPageable, kPinned, kDevice };
 
@@ -50,13 +73,14 @@ cudaError_t read_device(Stream& stream, std::byte* dst, uint64_t src, size_t byt
   Device& device = stream.device;
   const std::lock_guard lock(device.bounce_mutex);
   const size_t limit = std::min<size_t>(device.channel().bounce_bytes() / 4, kPieceBytes);
+  const bool large = bytes >= kLargeBytes;
   std::deque<Chunk> flying;
   const auto land = [&]() -> cudaError_t {
     const Chunk chunk = flying.front();
     flying.pop_front();
     const cudaError_t error = device.wait(stream.word, chunk.value);
-    if (error == cudaSuccess)
-      std::memcpy(chunk.dst, device.channel().bounce() + chunk.offset, chunk.bytes);
+    const std::byte* landed = device.channel().bounce() + chunk.offset;
+    if (error == cudaSuccess) copy_out(chunk.dst, landed, chunk.bytes, large);
     return error;
   };
   size_t slot = 0;

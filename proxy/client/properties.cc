@@ -1,6 +1,7 @@
 #include "client/properties.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "api/commands.h"
@@ -30,17 +31,18 @@ void fill_limits(Facts& f) {
   f.limits.threads = static_cast<uint32_t>(a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
 }
 
-cudaError_t fetch(Device& device, Facts& f) {
+cudaError_t fetch(Device& device, uint32_t number, Facts& f) {
   Reply reply;
+  const cmd::cudaDeviceGetAttribute attributes{number, 0, kAttributes, 0};
   cudaError_t error = device.call(static_cast<uint16_t>(Call::cudaDeviceGetAttribute),
-                                  bytes_of(cmd::cudaDeviceGetAttribute{0, kAttributes}), &reply);
+                                  bytes_of(attributes), &reply);
   if (error != cudaSuccess) return error;
   if (reply.code != 0) return static_cast<cudaError_t>(reply.code);
   const size_t bytes = std::min(reply.data.size(), sizeof f.attributes);
   std::memcpy(f.attributes, reply.data.data(), bytes);
   f.attribute_count = static_cast<uint32_t>(bytes / sizeof(int32_t));
   error = device.call(static_cast<uint16_t>(Call::cudaGetDeviceProperties),
-                      bytes_of(cmd::cudaGetDeviceProperties{}), &reply);
+                      bytes_of(cmd::cudaGetDeviceProperties{number, 0}), &reply);
   if (error != cudaSuccess) return error;
   if (reply.code != 0) return static_cast<cudaError_t>(reply.code);
   if (reply.data.size() != sizeof f.properties) return cudaErrorUnknown;
@@ -49,38 +51,84 @@ cudaError_t fetch(Device& device, Facts& f) {
   return cudaSuccess;
 }
 
-cudaError_t facts_of(Device& device, const Facts** out) {
-  Facts& f = facts[device.ordinal()];
+// PyTorch looks at all devices before it chooses one, which under torchrun is LOCAL_RANK.
+int likely_device() {
+  const char* rank = std::getenv("LOCAL_RANK");
+  if (current_device() != 0 || !rank || !*rank) return current_device();
+  char* end = nullptr;
+  const long device = std::strtol(rank, &end, 10);
+  const bool exists = *end == 0 && device >= 0 &&
+                      device < static_cast<long>(process().devices.size()) &&
+                      !attached_or_null(static_cast<int>(device));
+  return exists ? static_cast<int>(device) : 0;
+}
+
+// Any server can be asked about any device, since it sees all of the job. PyTorch looks at all
+// devices at its start: with one of their own for that, N ranks would have N * N servers.
+Device* who_knows(int ordinal, cudaError_t* error) {
+  *error = usable();
+  if (*error != cudaSuccess) return nullptr;
+  if (ordinal < 0 || ordinal >= static_cast<int>(process().devices.size())) {
+    *error = cudaErrorInvalidDevice;
+    return nullptr;
+  }
+  if (Device* itself = attached_or_null(ordinal)) return itself;
+  for (int other = 0; other < kMaxDevices; ++other)
+    if (Device* device = attached_or_null(other); device && device->health() == cudaSuccess)
+      return device;
+  const int likely = likely_device();
+  return attach(attached_or_null(likely) ? ordinal : likely, error);  // attached: it is dead
+}
+
+cudaError_t facts_of(Device& device, int ordinal, const Facts** out) {
+  Facts& f = facts[ordinal];
   *out = &f;
   if (f.ready.load(std::memory_order_acquire)) return cudaSuccess;
   const std::lock_guard lock(f.mutex);
   if (f.ready.load(std::memory_order_acquire)) return cudaSuccess;
-  const cudaError_t error = fetch(device, f);
+  const bool itself = device.ordinal() == ordinal;
+  const uint32_t number =
+      itself ? device.channel().device() : static_cast<uint32_t>(process().devices[ordinal]);
+  const cudaError_t error = fetch(device, number, f);
   if (error == cudaSuccess) f.ready.store(true, std::memory_order_release);
   return error;
 }
 
-}  // namespace
-
-cudaError_t device_attribute(Device& device, int attribute, int* value) {
+cudaError_t attribute_of(Device& through, int ordinal, int attribute, int* value) {
   const Facts* f = nullptr;
-  if (const cudaError_t error = facts_of(device, &f); error != cudaSuccess) return error;
+  if (const cudaError_t error = facts_of(through, ordinal, &f); error != cudaSuccess) return error;
   if (attribute < 1 || attribute >= static_cast<int>(f->attribute_count))
     return cudaErrorInvalidValue;
   *value = f->attributes[attribute];
   return cudaSuccess;
 }
 
-cudaError_t device_properties(Device& device, const cudaDeviceProp** out) {
+}  // namespace
+
+cudaError_t device_attribute(Device& device, int attribute, int* value) {
+  return attribute_of(device, device.ordinal(), attribute, value);
+}
+
+cudaError_t attribute_of_ordinal(int ordinal, int attribute, int* value) {
+  if (!value) return cudaErrorInvalidValue;
+  cudaError_t error;
+  Device* through = who_knows(ordinal, &error);
+  return through ? attribute_of(*through, ordinal, attribute, value) : error;
+}
+
+cudaError_t properties_of_ordinal(int ordinal, const cudaDeviceProp** out) {
+  cudaError_t error;
+  Device* through = who_knows(ordinal, &error);
+  if (!through) return error;
   const Facts* f = nullptr;
-  const cudaError_t error = facts_of(device, &f);
+  error = facts_of(*through, ordinal, &f);
   *out = &f->properties;
   return error;
 }
 
 cudaError_t launch_limits(Device& device, const LaunchLimits** out) {
   const Facts* f = nullptr;
-  const cudaError_t error = facts_of(device, &f);
+  const cudaError_t error = facts_of(device, device.ordinal(), &f);
   *out = &f->limits;
   return error;
 }
@@ -94,23 +142,10 @@ namespace {
 
 constexpr int kCudaVersion = CUDART_VERSION;
 
-cudaError_t attribute(int ordinal, int id, int* value) {
-  if (!value) return cudaErrorInvalidValue;
-  cudaError_t error;
-  Device* device = attach(ordinal, &error);
-  return device ? device_attribute(*device, id, value) : error;
-}
-
-cudaError_t properties(int ordinal, const cudaDeviceProp** out) {
-  cudaError_t error;
-  Device* device = attach(ordinal, &error);
-  return device ? device_properties(*device, out) : error;
-}
-
 cudaError_t bus_id(char* text, int length, int ordinal) {
   const cudaDeviceProp* prop = nullptr;
   if (!text || length < 13) return cudaErrorInvalidValue;
-  const cudaError_t error = properties(ordinal, &prop);
+  const cudaError_t error = properties_of_ordinal(ordinal, &prop);
   if (error == cudaSuccess)
     std::snprintf(text, static_cast<size_t>(length), "%04x:%02x:%02x.0", prop->pciDomainID,
                   prop->pciBusID, prop->pciDeviceID);
@@ -131,14 +166,14 @@ PYFT_API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* prop, int de
   enter(Api::cudaGetDeviceProperties);
   const cudaDeviceProp* found = nullptr;
   if (!prop) return done(cudaErrorInvalidValue);
-  const cudaError_t error = properties(device, &found);
+  const cudaError_t error = properties_of_ordinal(device, &found);
   if (error == cudaSuccess) *prop = *found;
   return done(error);
 }
 
 PYFT_API cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attr, int device) {
   enter(Api::cudaDeviceGetAttribute);
-  return done(attribute(device, attr, value));
+  return done(attribute_of_ordinal(device, attr, value));
 }
 
 PYFT_API cudaError_t cudaGetDeviceCount(int* count) {
@@ -314,7 +349,7 @@ PYFT_API CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
   enter(Api::cuDeviceGetName);
   const cudaDeviceProp* prop = nullptr;
   if (!name || len <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const cudaError_t error = properties(dev, &prop);
+  const cudaError_t error = properties_of_ordinal(dev, &prop);
   if (error == cudaSuccess) std::snprintf(name, static_cast<size_t>(len), "%s", prop->name);
   return static_cast<CUresult>(error);
 }
@@ -323,7 +358,7 @@ PYFT_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   enter(Api::cuDeviceGetUuid_v2);
   const cudaDeviceProp* prop = nullptr;
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
-  const cudaError_t error = properties(dev, &prop);
+  const cudaError_t error = properties_of_ordinal(dev, &prop);
   if (error == cudaSuccess) std::memcpy(uuid, &prop->uuid, sizeof *uuid);
   return static_cast<CUresult>(error);
 }
@@ -332,14 +367,14 @@ PYFT_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   enter(Api::cuDeviceTotalMem_v2);
   const cudaDeviceProp* prop = nullptr;
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-  const cudaError_t error = properties(dev, &prop);
+  const cudaError_t error = properties_of_ordinal(dev, &prop);
   if (error == cudaSuccess) *bytes = prop->totalGlobalMem;
   return static_cast<CUresult>(error);
 }
 
 PYFT_API CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
   enter(Api::cuDeviceGetAttribute);
-  return static_cast<CUresult>(attribute(dev, attrib, pi));
+  return static_cast<CUresult>(attribute_of_ordinal(dev, attrib, pi));
 }
 
 PYFT_API CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {

@@ -11,7 +11,9 @@ struct LaunchLimits {
 };
 
 cudaError_t device_attribute(Device& device, int attribute, int* value);
-cudaError_t device_properties(Device& device, const cudaDeviceProp** out);
+// The same by ordinal, which needs no server of that device.
+cudaError_t attribute_of_ordinal(int ordinal, int attribute, int* value);
+cudaError_t properties_of_ordinal(int ordinal, const cudaDeviceProp** out);
 cudaError_t launch_limits(Device& device, const LaunchLimits** out);
 
 }  // namespace pyft::client

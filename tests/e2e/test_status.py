@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job import PYFT
+from job import PYFT, Job, wait_for
 
 PROGRAM = str(Path(__file__).with_name("programs") / "sleeper.py")
 
@@ -59,6 +59,47 @@ def test_a_live_job_is_shown_and_followed(sleeper: subprocess.Popen[str], tmp_pa
     counts = {row["name"]: row["count"] for row in rows}
     assert counts["cudaMalloc"] >= 1
     assert all(row["support"] in ("full", "partial") for row in rows)
+
+
+def test_four_ranks_of_which_three_wait(tmp_path: Path) -> None:
+    torchrun = str(Path(sys.executable).with_name("torchrun"))
+    program = str(Path(PROGRAM).with_name("late_rank.py"))
+    go = tmp_path / "go"
+    command = [torchrun, "--standalone", "--nproc-per-node", "4", program, str(go)]
+    job = Job(tmp_path, command, options=["--gpus", "soft:4"])
+
+    def channels() -> list[dict]:
+        (state,) = json.loads(pyft("status", "--json", str(job.log_dir)))
+        return sorted(state["channels"], key=lambda channel: channel["rank"])
+
+    def waiting() -> list[dict]:
+        return [c for c in channels() if any(w["seconds"] > 0.2 for w in c["waits"])]
+
+    try:
+        wait_for(lambda: job.output().count("ready") == 4, 120, f"four ranks: {job.errors()}")
+        wait_for(lambda: [c["rank"] for c in waiting()] == [1, 2, 3], 30, f"{channels()}")
+        found = channels()
+        assert [(c["rank"], c["device"], c["status"]) for c in found] == [
+            (rank, rank, "serving") for rank in range(4)
+        ]
+        assert len({c["server_pid"] for c in found}) == 4
+        for channel in found:
+            assert 0 < channel["log_bytes"] <= channel["position"]
+            assert channel["lag"] >= 0
+        for channel in found[1:]:  # for the stream that the collective holds up
+            (wait,) = channel["waits"]
+            assert ", behind [" in wait["what"], channel
+            assert "ncclAllReduce(" in wait["what"], channel
+            assert wait["thread"] >= 0
+        assert found[0]["waits"] == []
+        text = pyft("status", str(job.log_dir))
+        assert text.count(" waits ") == 3
+        assert "    ring position " in text
+        go.touch()
+        assert job.wait(60) == 0, job.errors()
+        assert job.output().count("has 16.0") == 4
+    finally:
+        job.kill_everything()
 
 
 def test_no_such_job() -> None:
