@@ -11,7 +11,7 @@
 #include "api/object_types.h"
 #include "api/printer.h"
 #include "fuzz_backend.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/library.h"
 #include "server/loop.h"
 #include "wire/corpus.h"
 
@@ -220,14 +220,21 @@ void Fuzzer::trial(Random& random) {
   backend::mock::calls().clear();
   memory.server->control().sticky_error = 0;
   Device device{{}, random};
-  server::Session session(
-      *memory.server, &fuzz_backend::table(), liveness,
-      {[&](void*, void (*function)(void*), void* data) { return device.publish(function, data); },
-       [&] { return random.once_in(8) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_NOT_READY; },
-       {}});
+  server::DeviceCalls calls;
+  calls.publish = [&](void*, void (*function)(void*), void* data) {
+    return device.publish(function, data);
+  };
+  calls.status = [&] {
+    return random.once_in(8) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_NOT_READY;
+  };
+  server::Session session(*memory.server, &fuzz_backend::table(), liveness, std::move(calls));
   for (const Handle handle : dictionary.handles)
     if (!random.once_in(4))
       session.table(handle.kind()).bind(handle, fuzz_backend::new_object<void*>());
+  for (uint8_t type = 1; type < std::size(kObjectTypeNames); ++type)
+    if (!random.once_in(4))
+      server::keep_object(session, ObjectId::make(type, 3).value, static_cast<ObjectType>(type),
+                          fuzz_backend::new_object<void*>());
   // A loop that is not told goodbye sleeps once, which costs more than all the rest.
   if (random.once_in(8))
     run_loop(random, session);
