@@ -96,6 +96,8 @@ class Watch:
         state = page.read(member.channel.control_fd)
         if not state.consumed or state.decided_cut < injection.step:
             return False
+        if not injection.has_place:  # with one it may well meet a recovery
+            return self._servers.plan.ranks[member.id].state is State.RUNNING
         if injection.kind not in ("server-kill", "comm-drop"):
             return True
         began = self._places.setdefault(injection, state.dispatching_seq)

@@ -56,6 +56,8 @@ class History:
                 give_up=f"[{ATTEMPTS}] replacements in a row have failed, the last one by "
                 f"[{fault.name}]: {fault.evidence}"
             )
+        if fault.row.blame is Blame.REPLAY:
+            return Verdict(give_up=fault.evidence) if times > 1 else Verdict(Mode.SERIAL)
         if times > REPEATS:
             return Verdict(give_up=self._repeated(fault, times))
         if fault.row.blame is Blame.NOBODY or times == 1:

@@ -30,6 +30,7 @@ class Blame(enum.Enum):
 
     NOBODY = ""  # chance: only the number of attempts is limited
     SERVER = "again: entry by entry, on a spare; again: the error is the client's"
+    REPLAY = "again: the client's calls return an error"  # the first time: entry by entry
     PROGRAM = "again: entry by entry, on a spare; again: the program gets its own error"
 
 
@@ -56,9 +57,9 @@ TABLE = (
         "the server could not use its memory or its device"),
     Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "exit", (72,),
         "the client has written what no client writes: a replay would meet it again"),
-    Row("unrecoverable", Do.GIVE_UP, Blame.NOBODY, "exit", (UNRECOVERABLE_EXIT,),
-        "the store lacks something that the recovery point needs"),
-    Row("diverged", Do.GIVE_UP, Blame.NOBODY, "exit", (DIVERGED_EXIT,),
+    Row("unrecoverable", Do.SAME, Blame.REPLAY, "exit", (UNRECOVERABLE_EXIT,),
+        "the recovery point cannot be restored, or the device failed while it was"),
+    Row("diverged", Do.SAME, Blame.REPLAY, "exit", (DIVERGED_EXIT,),
         "the replay contradicts what the program has been told"),
     Row("context-lost", Do.SAME, Blame.PROGRAM, "api",
         (700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719, 720),

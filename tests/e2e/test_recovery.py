@@ -22,6 +22,22 @@ try:
 except torch.AcceleratorError as error:
     print("caught", str(error).splitlines()[0])
 """
+# Each rank waits in a collective for the other one, which is in no hurry.
+PAUSES = """
+import os, time, torch, torch.distributed as dist
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+x = torch.ones(1000, device="cuda")
+for slow in (0, 1):
+    if rank == slow:
+        time.sleep(6)
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+assert x[0].item() == 4
+dist.destroy_process_group()
+"""
+TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +55,13 @@ def jobs() -> Iterator[list[Job]]:
         job.kill_everything()
 
 
-def run(jobs: list[Job], folder: Path, command: list[str], *options: str) -> list[dict]:
+def run(
+    jobs: list[Job], folder: Path, command: list[str], *options: str, gpus: int = 1
+) -> list[dict]:
     """Run a job to its end; return the faults of its report."""
     report = folder / "report.json"
-    line = ("--gpus", "soft:1", "--protect", "capture", "--report", str(report), *options)
-    jobs.append(Job(folder, command, options=line))
+    line = ("--gpus", f"soft:{gpus}", "--protect", "capture", "--report", str(report), *options)
+    jobs.append(Job(folder, command, options=line, environment={"PYFT_HANG_S": "4"}))
     assert jobs[-1].wait(120) == 0, jobs[-1].errors()
     jobs[-1].assert_nothing_left()
     return json.loads(report.read_text())["recovery"]["faults"]
@@ -68,6 +86,23 @@ def test_killed_servers(jobs: list[Job], tmp_path: Path, undisturbed: Run) -> No
     got, found = train(jobs, tmp_path, [f"server-kill,rank=0,{place}" for place in places])
     assert same(got, undisturbed)
     assert [(fault["outcome"], fault["verdict"]) for fault in found] == [("recovered", "exact")] * 4
+
+
+def test_a_lost_gpu_a_failed_kernel_and_a_hang(
+    jobs: list[Job], tmp_path: Path, undisturbed: Run
+) -> None:
+    faults = ["gpu-lost,rank=0,step=1,call=9", "sticky,rank=0,server=2", "hang,rank=0,server=3"]
+    got, found = train(jobs, tmp_path, faults, "--spares", "1")
+    assert same(got, undisturbed)
+    assert [fault["fault"] for fault in found] == ["gpu-lost", "context-lost", "hang"]
+    assert {(fault["gpu_to"], fault["outcome"]) for fault in found} == {(1, "recovered")}
+
+
+def test_a_rank_that_thinks_is_no_fault(jobs: list[Job], tmp_path: Path) -> None:
+    program = tmp_path / "pauses.py"
+    program.write_text(PAUSES)
+    command = [TORCHRUN, "--standalone", "--nproc-per-node", "2", str(program)]
+    assert run(jobs, tmp_path, command, gpus=2) == []
 
 
 def test_an_assert_of_the_program_is_its_own_error(jobs: list[Job], tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def test_what_cannot_be_repaired_is_said() -> None:
     for code, text in ((76, "block [3] is missing"), (77, "entry [5] differs")):
         plan = started()
         fault = of_exit(code << 8, 2, 0, text)
+        assert one(ev.Start, die(plan, fault)).mode is ev.Mode.SERIAL, "once more"
         assert text in one(ev.GiveUp, die(plan, fault)).text
         assert die(plan, fault) == []
 
