@@ -267,8 +267,10 @@ FLEXCCL_API ncclResult_t ncclAddNode(ncclComm_t comm, const flexcclInfo_t* newNo
 // Every survivor calls it; the first call decides. N shrinks by one, the slot is free. The others
 // keep their numbers: with slot 1 of 3 removed there are ranks 0 and 2; blocks of gathered buffers
 // lie in the order of the slots. An operation that the removed rank interrupted is redone without
-// it, unless somebody has its result. With nothing interrupted: between the same two operations, as
-// ncclAddNode.
+// it, unless somebody has its result. One with a block per rank in its buffers cannot be: on every
+// rank that has not completed it, it ends with ncclInvalidUsage, for good; ncclCommShrink of the
+// removed slot makes the smaller communicator. With nothing interrupted: between the same two
+// operations, as ncclAddNode.
 FLEXCCL_API ncclResult_t ncclRemoveNode(ncclComm_t comm, int slot);
 // The new process calls it last: blocks until both neighbours have agreed, at most the deadline,
 // and decides. A neighbour that cannot be reached is passed over. It may be repeated.

@@ -23,7 +23,12 @@ struct Board {
   flexcclInfo_t exported, fresh;
   std::atomic<bool> has_id, wants_export, has_export, has_fresh;
   std::atomic<int> finished;
+  bool apart;  // two hosts, as far as the ranks know, and only the neighbours are told of a repair
 };
+
+void go_to_host(const Board* board, int rank) {
+  if (board->apart) setenv("FLEXCCL_HOST", rank % 2 ? "one" : "two", 1);
+}
 
 // Every wait of this test: false after 30 s.
 bool comes(const std::function<bool()>& condition) {
@@ -57,11 +62,13 @@ void survive(Board* board, int rank, int victim, ncclComm_t comm) {
     must(ncclCommExportInfo(comm, victim, &board->exported), "ncclCommExportInfo");
     board->has_export = true;
   }
+  if (board->apart && rank == (victim + 2) % kRanks) return;
   if (comes([&] { return board->has_fresh || over(); }) && board->has_fresh)
     must(ncclReplaceNode(comm, victim, &board->fresh), "ncclReplaceNode");
 }
 
 int first_life(Board* board, int rank, int victim, const std::string& rule) {
+  go_to_host(board, rank);
   if (rank == victim) must(flexcclSetFault(rule.c_str()), "flexcclSetFault");
   if (rank == 0) {
     ncclGetUniqueId(&board->id);
@@ -80,6 +87,7 @@ int first_life(Board* board, int rank, int victim, const std::string& rule) {
 }
 
 int second_life(Board* board, int rank) {
+  go_to_host(board, rank);
   board->wants_export = true;
   ncclComm_t comm;
   if (!comes([&] { return board->has_export.load(); })) return 6;
@@ -102,9 +110,10 @@ pid_t start(Body body) {
 
 // Returns the final states; `struck`: whether the rule did anything.
 std::vector<State> run_job(flexcclTransport_t transport, int victim, const std::string& rule,
-                           bool* struck) {
+                           bool* struck, bool apart = false) {
   auto* board = static_cast<Board*>(
       mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  board->apart = apart;
   flexcclSetTransport(transport);
   flexcclSetTimeout(20000);
   flexcclSetRepair(20000);
@@ -130,13 +139,13 @@ TEST(killed_processes_are_replaced) {
   bool struck = false;
   const auto expected = run_job(flexcclShm, 0, "delay:frame=1,ms=1", &struck);
   CHECK(!struck);
-  for (const auto transport : {flexcclShm, flexcclTcp})
+  for (const auto transport : {flexcclShm, flexcclTcp, flexcclAuto})
     for (const int frame : {1, 9, 23, 38}) {
       const int victim = frame % kRanks;
       const auto states = run_job(
           transport, victim,
           "kill:rank=" + std::to_string(victim) + ",frame=" + std::to_string(frame) + ",bytes=128",
-          &struck);
+          &struck, transport == flexcclAuto);
       CHECK(struck);
       CHECK(states == expected);
     }

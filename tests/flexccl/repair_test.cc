@@ -321,6 +321,43 @@ TEST(remove_in_the_middle_of_an_operation) {
   }
 }
 
+// Their buffers have a block for the rank that is gone: who has begun one cannot finish it, and
+// must not think that it did. What is left of the communicator can be shrunk into a new one.
+TEST(remove_ends_operations_with_blocks) {
+  for (const auto transport : kAll)
+    for (Task task : {reduce_scatter(false), other_tasks()[0], other_tasks()[3]}) {
+      Crew crew(4, transport);
+      for (int rank = 0; rank < 4; ++rank) task.prepare(rank);
+      crew.kill(2);
+      for (const int rank : {0, 1, 3}) must(task.run(rank, crew.at(rank)), task.name);
+      for (const int rank : {0, 1, 3})
+        CHECK(waits([&] { return state_of(crew.at(rank)).entered == 1; }));
+      for (const int rank : {0, 1, 3}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
+      int gone = 2;
+      std::vector<ncclComm_t> smaller(4);
+      for (const int rank : {0, 1, 3}) {
+        CHECK_EQ(flexcclSynchronize(crew.at(rank)), ncclInvalidUsage);
+        CHECK(std::string(ncclGetLastError(crew.at(rank)))
+                  .find("changed the number of ranks from [4] to [3]") != std::string::npos);
+      }
+      for (const int rank : {0, 1, 3})
+        must(ncclCommShrink(crew.at(rank), &gone, 1, &smaller[static_cast<std::size_t>(rank)],
+                            nullptr, NCCL_SHRINK_ABORT),
+             "ncclCommShrink");
+      std::erase(smaller, nullptr);
+      std::vector<float> values(3, 1.0f);
+      ncclGroupStart();
+      for (std::size_t i = 0; i < 3; ++i)
+        ncclAllReduce(&values[i], &values[i], 1, ncclFloat32, ncclSum, smaller[i], nullptr);
+      must(ncclGroupEnd(), "all-reduce among those who stay");
+      for (std::size_t i = 0; i < 3; ++i) {
+        must(flexcclSynchronize(smaller[i]), "flexcclSynchronize");
+        CHECK_EQ(values[i], 3.0f);
+        ncclCommDestroy(smaller[i]);
+      }
+    }
+}
+
 TEST(infos_are_checked) {
   Crew crew(3, flexcclTcp), other(3, flexcclTcp);
   flexcclInfo_t info, exported;
