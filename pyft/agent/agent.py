@@ -41,6 +41,7 @@ QUIET_S = 0.5  # helpers of the command (a resource tracker) end by themselves i
 GRACE_S = 1.5  # between SIGTERM and SIGKILL
 DRAIN_S = 5.0  # a server finishes what a client that said goodbye has left it
 SERVER_END_S = 1.0  # a server whose socket is closed
+META_S = 0.05  # several clients that come or go in this time are written down together
 _OWN_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU, signal.SIGTERM)
 
 
@@ -53,6 +54,7 @@ class Agent:
         self._launcher_group = launcher_group
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, Callable[[], None]]] = []
+        self._meta_due = False
         self._reaped: dict[int, int] = {}
         self._command_pid = 0
         self._stop_reason = ""
@@ -176,7 +178,14 @@ class Agent:
     def _members(self) -> list[Member]:
         return list(self._servers.members.values())
 
+    def _write_meta_soon(self) -> None:
+        """Not at once: replacing a file takes up to 8 ms, for which all other clients would wait."""
+        if not self._meta_due:
+            self._meta_due = True
+            self.after(META_S, self._write_meta)
+
     def _write_meta(self) -> None:
+        self._meta_due = False
         live = [m.describe() for m in self._members() if not m.saved]
         now = {"live": live, "recovery": self._servers.report()}
         try:
@@ -323,7 +332,7 @@ class Agent:
         messages.send(
             self._launcher, "channel", fds=(member.channel.log_fd,), name=member.channel.name
         )
-        self._write_meta()
+        self._write_meta_soon()
 
     def _watch_process(self, member: Member, pid: int) -> None:
         """A forked child may hold the connection open after the client's death."""
@@ -379,7 +388,7 @@ class Agent:
         entry = member.save(self._options.log_dir)
         self._meta["channels"].append(entry)
         messages.send(self._launcher, "saved", name=member.channel.name)
-        self._write_meta()
+        self._write_meta_soon()
         if not entry["goodbye"] and not self._stop_reason and not self._signalled:
             self._report_lost_client(member)
 

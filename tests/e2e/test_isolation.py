@@ -75,6 +75,7 @@ def shared_memory_of(pid: int) -> list[str]:
 def test_killed_clients_and_launchers_leave_nothing(jobs: Callable[..., Job]) -> None:
     job = jobs("sh", "-c", f"{sys.executable} {HOLDER} & {sys.executable} {HOLDER}; sleep 60")
     wait_for(lambda: job.output().count("ready") == 2, 60, f"two clients: {job.errors()}")
+    wait_for(lambda: len(job.meta()["live"]) == 2, 5, "the agent writes down what is live")
     one, other = job.meta()["live"]
     assert len(shared_memory_of(one["pid"])) >= 3 * 4  # client, server and agent
     os.kill(one["pid"], signal.SIGKILL)
@@ -113,6 +114,7 @@ def test_other_users_get_in_nowhere(
     need("root", os.geteuid() == 0, "only root can become another user")
     job = jobs(sys.executable, HOLDER)
     wait_for(lambda: "ready" in job.output(), 60, f"a client: {job.errors()}")
+    job.wait_attached()
     (live,) = job.meta()["live"]
     agent = job.meta()["agent_pid"]
     environment = Path(f"/proc/{live['pid']}/environ").read_bytes().split(b"\0")
