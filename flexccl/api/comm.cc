@@ -19,9 +19,16 @@ std::vector<int> first_slots(std::size_t count) {
 // -1: the current one of the calling thread.
 constexpr int kCurrentDevice = -1;
 
+// A new rank waits here, and not before, for the others to have a communicator that it claims: they
+// may need it in order to make theirs.
+void take_place(ncclComm_t comm) {
+  if (const ncclResult_t code = ncclCommSetupNewRank(comm); code != ncclSuccess)
+    fail(code, last_sentence());
+}
+
 void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int device) {
   const UniqueId id = parse_unique_id(raw);
-  if ((*comm = claim(id.comm, rank))) return;
+  if ((*comm = claim(id.comm, rank))) return take_place(*comm);
   const Settings now = settings();
   const Key key = job_key(id);
   Endpoint& endpoint = Endpoint::process();
@@ -37,6 +44,7 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int d
   self.addresses = std::move(addresses);
   self.members = first_slots(static_cast<std::size_t>(nranks));
   *comm = publish(Communicator::create(self, now.streams, device));
+  replace_now(*comm);
 }
 
 ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,
@@ -86,12 +94,13 @@ ncclComm_t make_child(Communicator& parent, const std::vector<int>& members,
       made = live(handle);
     } else {
       made = Communicator::create(child, settings().streams, parent.device());
-      made->runner().set_parent(from.comm);
       handle = publish(made);
     }
+    made->runner().set_parent(from.comm);
     return Communicator::Child{comm, members, made};
   });
   replace_now(handle);
+  take_place(handle);
   return handle;
 }
 

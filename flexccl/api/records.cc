@@ -115,9 +115,11 @@ ncclResult_t flexcclFind(uint64_t number, ncclComm_t* comm) {
   return guarded([&] {
     require(comm, "comm");
     *comm = flexccl::find(number);
-    if (!*comm)
-      fail(ncclInvalidArgument, "flexccl: communicator [", std::hex, number,
-           "] is not in this process");
+    if (*comm) return;
+    if (flexccl::has_ended(number))
+      fail(ncclInvalidUsage, "flexccl: communicator [", std::hex, number, "] was destroyed here");
+    fail(ncclInvalidArgument, "flexccl: communicator [", std::hex, number,
+         "] is not in this process");
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string_view>
 
 namespace flexccl {
@@ -44,6 +45,12 @@ Settings& current() {
       {},
       static_cast<int>(number_from_environment("FLEXCCL_RESERVED_SLOTS", 0, 0, "a number")),
       number_from_environment("FLEXCCL_REPAIR_MS", 0, 0, "milliseconds")};
+  return all;
+}
+
+// Eight bytes for each communicator that this process ever had.
+std::set<std::uint64_t>& ended() {
+  static std::set<std::uint64_t> all;
   return all;
 }
 
@@ -90,6 +97,7 @@ std::shared_ptr<Communicator> withdraw(ncclComm_t comm) {
   auto communicator = live(comm);
   const std::scoped_lock lock(mutex);
   comms().erase(comm);
+  ended().insert(communicator->view()->comm);
   return communicator;
 }
 
@@ -100,6 +108,11 @@ ncclComm_t find(std::uint64_t number, int slot) {
     if (view->comm == number && (slot < 0 || view->slot == slot)) return handle;
   }
   return nullptr;
+}
+
+bool has_ended(std::uint64_t number) {
+  const std::scoped_lock lock(mutex);
+  return ended().contains(number);
 }
 
 ncclComm_t claim(std::uint64_t number, int slot) {

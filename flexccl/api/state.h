@@ -31,6 +31,7 @@ std::shared_ptr<Communicator> live(ncclComm_t comm);
 std::shared_ptr<Communicator> withdraw(ncclComm_t comm);
 // Null: this process has no such communicator. `slot` -1: of any rank.
 ncclComm_t find(std::uint64_t number, int slot = -1);
+bool has_ended(std::uint64_t number);
 // The communicator of a new rank that was made before the program's call for it is repeated; null
 // when there is none.
 ncclComm_t claim(std::uint64_t number, int slot);

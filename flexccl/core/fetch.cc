@@ -8,7 +8,7 @@
 namespace flexccl {
 namespace {
 
-constexpr std::chrono::milliseconds kAskAgain(1);
+constexpr std::chrono::milliseconds kAskAgain(1), kAskTheSilent(10);
 constexpr std::uint64_t kAnswerMs = 3000;
 constexpr std::size_t kPieceBytes = 4 << 20;  // between two looks whether there is a repair
 
@@ -64,12 +64,30 @@ Answer Runner::status_of(int slot, const Address& address, std::uint64_t detail)
       {.slot = static_cast<std::uint32_t>(self.slot), .epoch = self.epoch, .offset = detail});
 }
 
+// A rank that does not answer is gone, and will be replaced; or it has not made this communicator
+// yet, because it needs the operation of another one that this rank repeats first.
+Answer Runner::ask_patiently(int slot) {
+  const Deadline deadline = in_ms(membership_->repair_ms);
+  for (;; std::this_thread::sleep_for(kAskTheSilent)) {
+    look_up();
+    try {
+      const Answer answer = ask_slot(slot, {}, {});
+      set_paused(std::nullopt);
+      return answer;
+    } catch (const Error& error) {
+      const bool over = std::chrono::steady_clock::now() > deadline;
+      set_paused(over ? std::nullopt : std::optional<int>(slot));
+      if (over || error.code != ncclRemoteError) throw;
+    }
+  }
+}
+
 Answer Runner::ask_about(int slot) {
   if (const auto known = answers_.find(slot); known != answers_.end()) return known->second;
   const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
   for (;;) {
     look_up();
-    const Answer answer = ask_slot(slot, {}, {});
+    const Answer answer = ask_patiently(slot);
     if (answer.standing == Standing::kHere) return answers_[slot] = answer;
     if (answer.epoch < membership_->epoch) inform(slot);
     if (answer.epoch > membership_->epoch) hear_of(slot, answer.epoch);

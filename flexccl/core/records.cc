@@ -73,8 +73,18 @@ void Records::begin(std::span<std::byte> memory, const RecordOwner& owner, const
   start(memory, owner, now);
 }
 
-void Records::start(std::span<std::byte> memory, const RecordOwner& owner, const Standpoint& now) {
+// Records that go on elsewhere are of no use where they were.
+void Records::leave() {
+  if (!active_) return;
   active_ = replaying_ = false;
+  each_content(current()->head, tail(), [](std::uint64_t place, const ContentKey& key) {
+    Contents::process().release(place, key);
+  });
+  std::atomic_ref(header_->shown.magic).store(0);
+}
+
+void Records::start(std::span<std::byte> memory, const RecordOwner& owner, const Standpoint& now) {
+  leave();
   lay_out(memory, owner.slots);
   const std::atomic_ref magic(header_->shown.magic);
   magic.store(0);  // until all of it is there
@@ -192,8 +202,14 @@ void Records::enter(std::uint64_t operation, std::uint64_t sequence, std::uint32
     show_members(header_, members);
     std::atomic_ref(shown.epoch).store(epoch, std::memory_order_release);
   }
+  if (operation <= shown.entered) return;  // a replay
   std::atomic_ref(shown.entered_collectives).store(sequence, std::memory_order_release);
   std::atomic_ref(shown.entered).store(operation, std::memory_order_release);
+}
+
+void Records::set_parent(std::uint64_t comm) {
+  const std::scoped_lock lock(mutex_);
+  if (active()) std::atomic_ref(header_->shown.parent).store(comm, std::memory_order_release);
 }
 
 bool Records::lies_at(const void* memory) const {

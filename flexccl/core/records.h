@@ -78,6 +78,7 @@ class Records {
   // `before`: where the rank stood, with all pairs.
   void append(const Standpoint& before, const Outcome& outcome);
   void commit(std::uint64_t operation);
+  void set_parent(std::uint64_t comm);
   // The communicator was destroyed. Afterwards the memory is not touched any more.
   void close();
 
@@ -101,6 +102,7 @@ class Records {
   std::uint64_t tail() const;
   void lay_out(std::span<std::byte> memory, std::uint32_t slots);
   void start(std::span<std::byte> memory, const RecordOwner& owner, const Standpoint& now);
+  void leave();
   void check_owner(std::span<std::byte> memory, const RecordOwner& owner);
   std::uint64_t advance(std::uint64_t from, std::uint64_t operation, RegionBase* to) const;
   void check_complete();

@@ -11,6 +11,7 @@ namespace {
 // A new rank mostly calls at once; if it does not, it is asked whether it is there.
 constexpr std::chrono::microseconds kCallsWithin(300);
 constexpr std::chrono::milliseconds kLook(2), kDoubt(1);
+constexpr int kLooksPerQuestion = 20;
 constexpr std::uint64_t kAnswerMs = 3000;
 
 Asked whom(const Membership& self, int slot, Deadline deadline) {
@@ -113,9 +114,11 @@ void Runner::look() {
 void Runner::wait_for_decision() {
   if (!steps_->in_doubt(membership_->epoch)) return;
   const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
-  while (steps_->in_doubt(membership_->epoch) && !aborted_) {
+  for (int looks = 0; steps_->in_doubt(membership_->epoch) && !aborted_;) {
     Lock lock(mutex_);
     changed_.wait_for(lock, kDoubt);
+    lock.unlock();
+    if (++looks % kLooksPerQuestion == 0) ask_for_news();
     if (std::chrono::steady_clock::now() > deadline)
       fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "] waited [",
            membership_->timeout_ms + membership_->repair_ms,
@@ -131,6 +134,17 @@ void Runner::hear_of(int slot, std::uint32_t epoch) {
   ask_slot(slot, {.verb = Verb::kSteps}, std::as_writable_bytes(all));
   std::erase_if(steps, [](const Change& step) { return step.epoch == 0; });
   learn(steps);
+}
+
+void Runner::ask_for_news() {
+  for (const int slot : others(*membership_, true)) {
+    if (steps_->newest() > membership_->epoch) return;
+    try {
+      hear_of(slot, membership_->epoch + 1);
+    } catch (const Error&) {
+      // That one is gone, or knows no more.
+    }
+  }
 }
 
 void Runner::inform(int slot) {

@@ -8,6 +8,7 @@
 namespace flexccl {
 namespace {
 constexpr std::chrono::milliseconds kLook(10);
+constexpr int kLooksPerQuestion = 5;
 }  // namespace
 
 Runner::Runner(const Membership& membership, std::uint64_t position)
@@ -51,6 +52,11 @@ void Runner::close() {
   engine_.close();
 }
 
+void Runner::set_paused(std::optional<int> suspect) {
+  const std::scoped_lock lock(mutex_);
+  paused_ = suspect;
+}
+
 void Runner::abort() {
   {
     const std::scoped_lock lock(mutex_);
@@ -88,7 +94,13 @@ void Runner::pause(const Error& error) {
   const auto told = [this] { return aborted_ || steps_->any_ready(membership_->epoch); };
   const Deadline deadline = std::chrono::steady_clock::now() + limit;
   // In slices: nobody rings for what appears on the board.
-  while (!told() && std::chrono::steady_clock::now() < deadline) changed_.wait_for(lock, kLook);
+  for (int looks = 1; !told() && std::chrono::steady_clock::now() < deadline; ++looks) {
+    changed_.wait_for(lock, kLook);
+    if (looks % kLooksPerQuestion) continue;
+    lock.unlock();
+    ask_for_news();
+    lock.lock();
+  }
   const bool in_time = told();
   paused_.reset();
   // A second attempt in one epoch would send again what has been sent.

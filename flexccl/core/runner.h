@@ -75,8 +75,11 @@ class Runner {
   void replay_after(std::uint64_t operation, std::span<std::byte> memory);
   void record(std::span<std::byte> memory);
   Records& records() { return records_; }
-  // The communicator that this one was split or shrunk from; before anything is recorded.
-  void set_parent(std::uint64_t comm) { parent_ = comm; }
+  // The communicator that this one was split or shrunk from.
+  void set_parent(std::uint64_t comm) {
+    parent_ = comm;
+    records_.set_parent(comm);
+  }
   // Asks `slot`, wherever it is in its epochs.
   Answer status_of(int slot, const Address& address, std::uint64_t detail = 0) const;
   // Asks those that are known. Throws ncclRemoteError.
@@ -101,12 +104,16 @@ class Runner {
   void hear_of(int slot, std::uint32_t epoch);  // that is ahead
   void inform(int slot);                        // which is behind
   bool has_taken(int slot);
+  // A rank that was still making the communicator when a step was decided may have missed it.
+  void ask_for_news();
   void settle(const std::function<bool()>& attempt);
   void pause(const Error& error);
   void look_up() const;  // throws when there is something more important than waiting
   bool must_ask(Collective collective, bool interrupted) const;
   int find_source(std::uint64_t sequence);
   Answer ask_about(int slot);
+  Answer ask_patiently(int slot);
+  void set_paused(std::optional<int> suspect);
   void fetch_all(int source, std::uint64_t sequence, const Operation& operation, Ring ring,
                  Buffers buffers);
   void fetch_sum(std::uint64_t sequence, const Operation& operation, Ring ring, std::size_t offset,

@@ -1,6 +1,8 @@
 // A rank with records dies somewhere in a row of different operations; its replacement goes back to
 // what was committed and repeats the row. All ranks end with the bits of a run without failure.
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -122,6 +124,117 @@ TEST(full_records_are_announced_and_refused) {
   arena->bytes[0] = std::byte{1};
   CHECK_EQ(flexcclReplay(fresh, arena->bytes, 100000, 1), ncclInvalidArgument);
   must(ncclCommAbort(fresh), "ncclCommAbort");
+}
+
+namespace {
+
+// Two ranks, `count` all-reduces of 20000 values.
+void add(Crew& crew, std::vector<float>& values, int count) {
+  for (int i = 0; i < count; ++i) {
+    crew.run([&](int rank) {
+      float* mine = &values[static_cast<std::size_t>(rank) * 20000];
+      return ncclAllReduce(mine, mine, 20000, ncclFloat32, ncclMax, crew.at(rank), nullptr);
+    });
+    crew.synchronize();
+  }
+}
+
+std::uint64_t reported = 0;
+void report(std::uint64_t, std::uint64_t operation, const char*) {
+  reported = operation;
+}
+
+}  // namespace
+
+TEST(a_gap_ends_when_a_commit_has_passed_it) {
+  const auto arena = std::make_unique<Arena>();
+  const auto* region = reinterpret_cast<const flexcclRegion_t*>(arena->bytes);
+  std::vector<float> values(2 * 20000, 1.0f);
+  Crew crew(2, flexcclLoopback);
+  must(flexcclSetRecords(crew.at(0), arena->bytes, 200000), "records");
+  add(crew, values, 3);
+  CHECK_EQ(state_of(crew.at(0)).recorded, 0);
+  CHECK_EQ(region->unrecorded, 3u);
+  must(flexcclCommitted(crew.at(0), 1), "flexcclCommitted");
+  add(crew, values, 1);  // recorded, but the gap is before it
+  CHECK_EQ(state_of(crew.at(0)).recorded, 0);
+  must(flexcclCommitted(crew.at(0), 3), "flexcclCommitted");
+  CHECK_EQ(state_of(crew.at(0)).recorded, 1);
+  CHECK_EQ(region->unrecorded, 0u);
+  CHECK_EQ(region->committed, 3u);
+  CHECK(region->used_bytes > 80000);
+  CHECK(region->entered == 4 && region->done == 4);
+}
+
+TEST(other_inputs_are_reported_and_damage_is_refused) {
+  const auto arena = std::make_unique<Arena>();
+  std::vector<float> values(2 * 20000, 1.0f);
+  Crew crew(2, flexcclLoopback);
+  must(flexcclSetRecords(crew.at(0), arena->bytes, sizeof arena->bytes), "records");
+  add(crew, values, 2);
+  crew.kill(0);
+  must(flexcclSetDiverged(report), "flexcclSetDiverged");
+  flexcclInfo_t info;
+  ncclComm_t fresh = crew.recruit(0, &info);
+  must(flexcclReplay(fresh, arena->bytes, sizeof arena->bytes, 0), "flexcclReplay");
+  must(ncclReplaceNode(crew.at(1), 0, &info), "ncclReplaceNode");
+  must(ncclCommSetupNewRank(fresh), "ncclCommSetupNewRank");
+  std::vector<float> other(20000, 0.5f);
+  const auto repeat = [&] {
+    ncclAllReduce(other.data(), other.data(), 20000, ncclFloat32, ncclMax, fresh, nullptr);
+    return flexcclSynchronize(fresh);
+  };
+  must(repeat(), "a replay with other inputs");
+  CHECK_EQ(other[7], 1.0f);
+  CHECK_EQ(reported, 1u);
+  CHECK_EQ(state_of(fresh).diverged, 1u);
+  must(flexcclSetDiverged(nullptr), "flexcclSetDiverged");
+  // One bit of the second output.
+  arena->bytes[state_of(fresh).record_bytes] ^= std::byte{1};
+  CHECK_EQ(repeat(), ncclInvalidArgument);
+  must(ncclCommAbort(fresh), "ncclCommAbort");
+}
+
+TEST(kept_memory_is_freed_by_idle_ranks) {
+  std::vector<float> values(2 * 20000, 1.0f);
+  Crew crew(2, flexcclLoopback);
+  add(crew, values, 2);
+  crew.run([&](int rank) {
+    float* mine = &values[static_cast<std::size_t>(rank) * 20000];
+    return rank ? ncclRecv(mine, 20000, ncclFloat32, 0, crew.at(1), nullptr)
+                : ncclSend(mine, 20000, ncclFloat32, 1, crew.at(0), nullptr);
+  });
+  crew.synchronize();
+  CHECK(state_of(crew.at(0)).kept_bytes >= 80000);
+  for (int rank : {0, 1}) {
+    for (int i = 0; i < 5000 && state_of(crew.at(rank)).kept_bytes; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK_EQ(state_of(crew.at(rank)).kept_bytes, 0u);
+  }
+}
+
+// Last: this process has a content store from here on.
+TEST(identical_outputs_are_stored_once) {
+  const auto store = std::make_unique<Arena>();
+  const auto arenas = std::make_unique<std::array<Arena, 2>>();
+  std::vector<float> values(2 * 20000, 1.0f);
+  must(flexcclSetContents(store->bytes, sizeof store->bytes, 3), "flexcclSetContents");
+  {
+    Crew crew(2, flexcclLoopback);
+    for (int rank : {0, 1})
+      must(flexcclSetRecords(crew.at(rank), (*arenas)[std::size_t(rank)].bytes, 50000), "records");
+    add(crew, values, 3);
+    for (int rank : {0, 1}) CHECK_EQ(state_of(crew.at(rank)).recorded, 1);
+    CHECK_EQ(state_of(crew.at(0)).content_bytes, 3u * 80000);
+    must(flexcclCommitted(crew.at(0), 3), "flexcclCommitted");
+    CHECK_EQ(state_of(crew.at(0)).content_bytes, 3u * 80000);  // the other rank may go back
+    must(flexcclCommitted(crew.at(1), 2), "flexcclCommitted");
+    CHECK_EQ(state_of(crew.at(0)).content_bytes, 80000u);
+  }
+  must(flexcclForget((*arenas)[1].bytes, 50000), "flexcclForget");
+  Crew crew(2, flexcclLoopback);
+  CHECK_EQ(state_of(crew.at(0)).content_bytes, 0u);
+  CHECK(state_of(crew.at(0)).content_room > 900000);
 }
 
 CHECK_MAIN
