@@ -135,6 +135,14 @@ void join_capture(Stream& stream, uint64_t id) {
   if (stream.capture.exchange(id) != id) found->second.streams.push_back(&stream);
 }
 
+void leave_capture(Stream& stream, uint64_t id) {
+  Captures& all = captures();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.live.find(id);
+  if (found != all.live.end()) std::erase(found->second.streams, &stream);
+  stream.capture.store(0);
+}
+
 bool capture_lives(uint64_t id) {
   const std::lock_guard lock(captures().mutex);
   return captures().live.contains(id);
@@ -142,6 +150,22 @@ bool capture_lives(uint64_t id) {
 
 bool device_captures(const Device& device) {
   return device.captures.load(std::memory_order_relaxed) > 0;
+}
+
+bool belongs_to_capture(const Device& device, Call call, Bytes body) {
+  if (call == Call::cudaStreamBeginCapture || call == Call::cudaStreamEndCapture) return true;
+  constexpr uint16_t kOfObjects = ring::kCreates | ring::kDestroys;
+  if (!device_captures(device) || call == Call::cudaStreamIsCapturing ||
+      entry_flags(call) & kOfObjects)
+    return false;
+  const std::lock_guard lock(captures().mutex);
+  for (size_t at = 0; at + sizeof(uint64_t) <= body.size(); at += sizeof(uint64_t)) {
+    const uint64_t word = ring::object_key(body.subspan(at));
+    for (const auto& [id, capture] : captures().live)
+      for (const Stream* stream : capture.streams)
+        if (capture.device == &device && stream->handle == word) return true;
+  }
+  return false;
 }
 
 cudaError_t check_wait(const Stream& stream) {

@@ -18,9 +18,13 @@ cudaError_t capture_status(Stream& stream, cudaStreamCaptureStatus* status, uint
 
 // The stream has waited for an event of the capture `id`, and takes part from now on.
 void join_capture(Stream& stream, uint64_t id);
+// It does not, after all.
+void leave_capture(Stream& stream, uint64_t id);
 // False when that capture has ended.
 bool capture_lives(uint64_t id);
 bool device_captures(const Device& device);
+// Whether a command belongs to a capture: it begins or ends one, or names a stream that captures.
+bool belongs_to_capture(const Device& device, Call call, Bytes body);
 
 // Calls that wait for what a capture has only written down: they fail and end the capture.
 cudaError_t check_wait(const Stream& stream);

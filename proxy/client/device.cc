@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "api/commands.h"
+#include "client/capture.h"
 #include "client/stream.h"
 
 namespace pyft::client {
@@ -111,7 +112,9 @@ cudaError_t Device::call(uint16_t call, Bytes body, Reply* reply, Bytes tail, By
   if (const cudaError_t error = health(); error != cudaSuccess) return error;
   if (ring::in_forked_child()) return cudaErrorInitializationError;
   ring::ReplyTicket ticket(reply_slots_);
-  const uint16_t flags = entry_flags(static_cast<Call>(call));
+  uint16_t flags = entry_flags(static_cast<Call>(call));
+  if (belongs_to_capture(*this, static_cast<Call>(call), body)) [[unlikely]]
+    flags |= ring::kCaptured;
   auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
                              flags | ring::kWantsReply, payload.size());
   if (!entry.ok()) return fail(entry.status());

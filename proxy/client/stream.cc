@@ -70,9 +70,12 @@ static cudaError_t wait_captured(Stream& stream, Event& event, unsigned flags) {
   const uint64_t capture = event.capture.load();
   if (&event.device != &stream.device) return cudaErrorStreamCaptureIsolation;
   if (!capture && !event.recorded.load().value) return cudaSuccess;
+  // Before the command, which is part of the capture and is known by its stream.
+  const bool joins = capture_lives(capture) && !stream.capture.load();
+  if (joins) join_capture(stream, capture);
   const cudaError_t error = stream.device.confirm(
       Call::cudaStreamWaitEvent, cmd::cudaStreamWaitEvent{stream.handle, event.handle, flags, 0});
-  if (error == cudaSuccess && capture_lives(capture)) join_capture(stream, capture);
+  if (joins && error != cudaSuccess) leave_capture(stream, capture);
   return error;
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "pyft/fault.h"
+#include "pyft/handle.h"
 
 namespace pyft::ring {
 
@@ -15,6 +17,15 @@ constexpr uint64_t kBackingStep = uint64_t{1} << 20;
 
 uint64_t align_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
+}
+
+// Key of what has been captured for a graph that is not there yet. Of no kind, and no address.
+constexpr uint64_t kOpenCapture = UINT64_MAX;
+
+// Device addresses and sizes have no kind.
+bool is_handle(uint64_t word) {
+  const auto kind = static_cast<uint8_t>(Handle{word}.kind());
+  return kind != 0 && kind <= static_cast<uint8_t>(HandleKind::kLibraryObject);
 }
 
 std::span<const std::byte> body_of(const EntryHeader& header) {
@@ -39,23 +50,110 @@ EntryHeader* ObjectLog::at(uint64_t position) const {
 
 bool ObjectLog::fold(const EntryHeader& header, std::span<const std::byte> body,
                      std::span<const std::byte> payload) {
+  if (header.flags & kCaptured) return fold_captured(header, body, payload);
   const uint64_t key = object_key(body);
   if (header.flags & kDestroys) {
-    const auto found = live_.find(key);
-    if (found == live_.end()) return true;
-    for (const Live& live : found->second) kill(live);
-    live_.erase(found);
+    end(key, header, body);
     return true;
   }
-  std::vector<Live>& live = live_[key];
-  if (repeats_last_setting(live, header, body)) return true;
+  if (const auto live = live_.find(key);
+      live != live_.end() && repeats_last_setting(live->second, header, body))
+    return true;
+  return add(key, header, body, payload);
+}
+
+bool ObjectLog::add(uint64_t key, const EntryHeader& header, std::span<const std::byte> body,
+                    std::span<const std::byte> payload) {
   uint64_t position = 0;
   if (!append(header, body, payload, &position)) {
     channel_.log().object_log_lost.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   live_[key].push_back({position, header.seq, header.call});
+  for (size_t at = 0; at + sizeof(uint64_t) <= body.size(); at += sizeof(uint64_t)) {
+    const uint64_t word = object_key(body.subspan(at));
+    if (word == key || !is_handle(word) || !live_.contains(word)) continue;
+    users_[word].insert(key);
+    uses_[key].insert(word);
+  }
   return true;
+}
+
+// Added at once, since objects come and go meanwhile and the order matters: of nobody's until the
+// graph is there. The first of them begins the capture; one whose end has failed is dropped by
+// then.
+bool ObjectLog::fold_captured(const EntryHeader& header, std::span<const std::byte> body,
+                              std::span<const std::byte> payload) {
+  if (live_.contains(kOpenCapture) && header.call == capture_begins_) forget_capture();
+  if (!live_.contains(kOpenCapture)) capture_begins_ = header.call;
+  if (!add(kOpenCapture, header, body, payload)) return false;
+  if (!(header.flags & kCreates)) return true;
+  const uint64_t graph = object_key(body);
+  live_[graph] = std::move(live_[kOpenCapture]);
+  live_.erase(kOpenCapture);
+  for (const uint64_t used : uses_[kOpenCapture]) {
+    users_[used].erase(kOpenCapture);
+    users_[used].insert(graph);
+  }
+  uses_[graph] = std::move(uses_[kOpenCapture]);
+  uses_.erase(kOpenCapture);
+  return true;
+}
+
+void ObjectLog::forget_capture() {
+  drop(kOpenCapture);
+}
+
+bool ObjectLog::is_used(uint64_t key) const {
+  const auto users = users_.find(key);
+  if (users == users_.end()) return false;
+  if (Handle{key}.kind() != HandleKind::kModule) return !users->second.empty();
+  return std::ranges::any_of(users->second, [&](uint64_t kernel) {
+    const auto of_kernel = users_.find(kernel);
+    return of_kernel != users_.end() && !of_kernel->second.empty();
+  });
+}
+
+void ObjectLog::end(uint64_t key, const EntryHeader& header, std::span<const std::byte> body) {
+  if (!live_.contains(key) || ended_.contains(key)) return;
+  if (is_used(key)) {
+    add(key, header, body, {});
+    ended_.insert(key);
+    return;
+  }
+  drop(key);
+}
+
+// With what only this object has kept.
+void ObjectLog::drop(uint64_t key) {
+  const auto found = live_.find(key);
+  if (found == live_.end()) return;
+  for (const Live& live : found->second) kill(live);
+  live_.erase(found);
+  ended_.erase(key);
+  if (const auto users = users_.find(key); users != users_.end()) {
+    const std::set<uint64_t> kernels = std::move(users->second);
+    users_.erase(users);
+    if (Handle{key}.kind() == HandleKind::kModule)
+      for (const uint64_t kernel : kernels) drop(kernel);
+  }
+  const auto uses = uses_.find(key);
+  if (uses == uses_.end()) return;
+  const std::set<uint64_t> used = std::move(uses->second);
+  uses_.erase(uses);
+  for (const uint64_t other : used) {
+    users_[other].erase(key);
+    release(other);
+  }
+}
+
+// What has ended goes with its last user; a module, when no graph uses a kernel of it any more.
+void ObjectLog::release(uint64_t key) {
+  if (ended_.contains(key) && !is_used(key)) return drop(key);
+  const auto uses = uses_.find(key);
+  if (uses == uses_.end() || Handle{key}.kind() != HandleKind::kKernel) return;
+  for (const uint64_t module : std::set<uint64_t>(uses->second))
+    if (ended_.contains(module) && !is_used(module)) drop(module);
 }
 
 // A setting that is set again to the same value adds nothing.
@@ -73,9 +171,11 @@ void ObjectLog::forget(uint64_t seq) {
     const auto found = std::find_if(it->second.begin(), it->second.end(),
                                     [&](const Live& l) { return l.seq == seq; });
     if (found == it->second.end()) continue;
+    // A graph is forgotten with all that was captured for it.
+    if (it->second.size() == 1 || Handle{it->first}.kind() == HandleKind::kGraph)
+      return drop(it->first);
     kill(*found);
     it->second.erase(found);
-    if (it->second.empty()) live_.erase(it);
     return;
   }
 }

@@ -8,12 +8,21 @@
 //
 // Convention object_key: the first 8 bytes of the body name the object (handle value or device
 // address) in every entry with kCreates or kDestroys.
+//
+// What has been destroyed may still be needed to make something else again: a graph for its
+// executable, memory for where it is mapped, kernels and events for a graph that was captured. Such
+// users name it by its handle in their bodies. Its entries stay, followed by that of its end, until
+// the last user is gone. Kernels end with their module, unless a graph uses them.
+//
+// Entries with kCaptured are what a stream has captured, from the beginning of the capture to its
+// end. The last one creates the graph, and all of them are the graph's from then on.
 #ifndef PYFT_RING_OBJECT_LOG_H_
 #define PYFT_RING_OBJECT_LOG_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -22,6 +31,9 @@
 #include "ring/channel.h"
 
 namespace pyft::ring {
+
+// Continues EntryFlags: part of a stream capture.
+inline constexpr uint16_t kCaptured = 32;
 
 uint64_t object_key(std::span<const std::byte> body);
 
@@ -35,6 +47,8 @@ class ObjectLog {
             std::span<const std::byte> payload);
   // The creation with this sequence number failed on the server after all.
   void forget(uint64_t seq);
+  // A capture has ended without a graph.
+  void forget_capture();
 
   uint64_t live_bytes() const { return live_bytes_; }
   uint64_t dead_bytes() const { return dead_bytes_; }
@@ -46,6 +60,14 @@ class ObjectLog {
     uint64_t seq;
     uint16_t call;
   };
+  bool fold_captured(const EntryHeader& header, std::span<const std::byte> body,
+                     std::span<const std::byte> payload);
+  bool add(uint64_t key, const EntryHeader& header, std::span<const std::byte> body,
+           std::span<const std::byte> payload);
+  void end(uint64_t key, const EntryHeader& header, std::span<const std::byte> body);
+  void drop(uint64_t key);
+  void release(uint64_t key);
+  bool is_used(uint64_t key) const;
   EntryHeader* at(uint64_t position) const;
   bool repeats_last_setting(const std::vector<Live>& live, const EntryHeader& header,
                             std::span<const std::byte> body) const;
@@ -57,7 +79,11 @@ class ObjectLog {
   void compact();
 
   Channel& channel_;
-  std::unordered_map<uint64_t, std::vector<Live>> live_;  // key -> its entries, oldest first
+  std::unordered_map<uint64_t, std::vector<Live>> live_;    // key -> its entries, oldest first
+  std::unordered_map<uint64_t, std::set<uint64_t>> users_;  // of an object: what names it
+  std::unordered_map<uint64_t, std::set<uint64_t>> uses_;   // the other way round
+  std::set<uint64_t> ended_;                                // destroyed and still in use
+  uint16_t capture_begins_ = 0;  // call that the open capture begins with
   uint64_t live_bytes_ = 0, dead_bytes_ = 0, compactions_ = 0;
   uint64_t backed_ = 0;  // position before which pages are allocated
 };

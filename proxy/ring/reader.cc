@@ -4,11 +4,13 @@
 #include <atomic>
 #include <cstring>
 
+#include "ring/object_log.h"
+
 namespace pyft::ring {
 
 namespace {
 
-constexpr uint16_t kKnownFlags = kWantsReply | kHasPayload | kCreates | kDestroys;
+constexpr uint16_t kKnownFlags = kWantsReply | kHasPayload | kCreates | kDestroys | kCaptured;
 
 std::string number(const char* name, uint64_t value) {
   return std::string(name) + " [" + std::to_string(value) + "]";

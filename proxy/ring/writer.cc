@@ -97,7 +97,8 @@ uint64_t Writer::publish(Entry entry) {
   EntryHeader& header = *entry.header_;
   header.time_ns = now_ns();
   const uint64_t seq = header.seq;
-  if (header.flags & (kCreates | kDestroys)) folds_.push_back({entry.end_ - header.size, seq});
+  if (header.flags & (kCreates | kDestroys | kCaptured))
+    folds_.push_back({entry.end_ - header.size, seq});
   next_seq_ = seq + 1;
   appended_ = entry.end_;
   log.next_seq.store(next_seq_, std::memory_order_relaxed);
@@ -414,10 +415,28 @@ void Writer::forget_creation(uint64_t seq) {
   std::lock_guard lock(mutex_);
   for (size_t i = folds_.size(); i-- > 0;)
     if (folds_[i].seq == seq) {
+      const bool captured = header_at(folds_[i].position).flags & kCaptured;
       folds_.erase(folds_.begin() + static_cast<ptrdiff_t>(i));
+      if (captured) forget_capture(i);
       return;
     }
   object_log_.forget(seq);
+}
+
+// What was captured for a graph that has not come to be; the first `before` of folds_ are looked
+// at.
+void Writer::forget_capture(size_t before) {
+  object_log_.forget_capture();
+  const auto end = folds_.begin() + static_cast<ptrdiff_t>(before);
+  const auto left = std::remove_if(folds_.begin(), end, [&](const Fold& fold) {
+    const uint16_t flags = header_at(fold.position).flags;
+    return flags & kCaptured && !(flags & kCreates);
+  });
+  folds_.erase(left, end);
+}
+
+const EntryHeader& Writer::header_at(uint64_t position) const {
+  return *reinterpret_cast<const EntryHeader*>(channel_.ring() + position % channel_.ring_bytes());
 }
 
 void Writer::count_local_calls(uint64_t calls) {

@@ -145,6 +145,8 @@ class Writer {
   void fold_pending(uint64_t before);
   void pass_commit_points();
   uint64_t ring_free_limit() const;
+  void forget_capture(size_t before);
+  const EntryHeader& header_at(uint64_t position) const;
   void retire_oldest(uint64_t new_end);
   void ring_doorbell();
 

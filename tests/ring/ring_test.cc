@@ -257,6 +257,83 @@ TEST(same_setting_is_folded_once) {
   CHECK_EQ(object_keys(*channel).size(), size_t{2});
 }
 
+using pyft::Handle;
+using pyft::HandleKind;
+
+uint64_t handle(HandleKind kind, uint32_t index) {
+  return Handle::make(kind, index, 1).value;
+}
+
+// What a new server needs is there as long as something is made of it, whatever has ended.
+TEST(ended_objects_stay_while_others_need_them) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  const uint64_t memory = handle(HandleKind::kPhysicalMemory, 1), address = 0x7000'0000'0000;
+  writer.append(kCall, Body{memory, 0}, ring::kCreates);
+  writer.append(kCall + 1, Body{address, memory}, ring::kCreates);
+  writer.append(kCall + 2, Body{memory, 0}, ring::kDestroys);
+  writer.cut();
+  CHECK(object_keys(*channel) == (std::vector<uint64_t>{memory, address, memory}));
+  writer.append(kCall + 3, Body{address, 0}, ring::kDestroys);
+  writer.cut();
+  CHECK(object_keys(*channel).empty());
+}
+
+TEST(kernels_end_with_their_module) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  const uint64_t module = handle(HandleKind::kModule, 1), kernel = handle(HandleKind::kKernel, 1);
+  writer.append(kCall, Body{module, 0}, ring::kCreates);
+  writer.append(kCall + 1, Body{kernel, module}, ring::kCreates);
+  writer.append(kCall + 2, Body{module, 0}, ring::kDestroys);
+  writer.cut();
+  CHECK(object_keys(*channel).empty());
+}
+
+TEST(a_captured_graph_is_kept_with_all_it_needs) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  const uint64_t module = handle(HandleKind::kModule, 1), kernel = handle(HandleKind::kKernel, 1);
+  const uint64_t event = handle(HandleKind::kEvent, 1), stream = handle(HandleKind::kStream, 1);
+  const uint64_t graph = handle(HandleKind::kGraph, 1), exec = handle(HandleKind::kGraphExec, 1);
+  constexpr uint16_t kBegin = kCall + 10, kLaunch = kCall + 11, kEnd = kCall + 12;
+  writer.append(kCall, Body{module, 0}, ring::kCreates);
+  writer.append(kCall + 1, Body{kernel, module}, ring::kCreates);
+  writer.append(kCall + 2, Body{event, 0}, ring::kCreates);
+  // One that ends without a graph, and is forgotten.
+  writer.append(kBegin, Body{stream, 0}, ring::kCaptured);
+  writer.append(kLaunch, Body{kernel, stream}, ring::kCaptured);
+  const uint16_t ends = ring::kCaptured | ring::kCreates;
+  writer.forget_creation(writer.append(kEnd, Body{graph, stream}, ends).seq);
+  writer.append(kBegin, Body{stream, 0}, ring::kCaptured);
+  writer.append(kLaunch, Body{kernel, stream}, ring::kCaptured);
+  writer.cut();  // in the middle of it
+  writer.append(kLaunch + 5, Body{event, stream}, ring::kCaptured);
+  writer.append(kCall + 3, Body{event, 0}, ring::kDestroys);  // named by what has been captured
+  const uint64_t next = Handle::make(HandleKind::kEvent, 1, 2).value;  // in the place of that
+  writer.append(kCall + 2, Body{next, 0}, ring::kCreates);
+  CHECK(object_keys(*channel) == (std::vector<uint64_t>{module, kernel, event, stream, kernel}));
+  writer.append(kEnd, Body{graph, stream}, ends);
+  writer.append(kCall + 4, Body{exec, graph}, ring::kCreates);
+  writer.append(kCall + 5, Body{graph, 0}, ring::kDestroys);
+  writer.append(kCall + 6, Body{module, 0}, ring::kDestroys);
+  writer.cut();
+  CHECK(object_keys(*channel) ==
+        (std::vector<uint64_t>{module, kernel, event, stream, kernel, event, event, next, graph,
+                               exec, graph, module}));
+  writer.append(kCall + 7, Body{exec, 0}, ring::kDestroys);
+  writer.append(kCall + 3, Body{next, 0}, ring::kDestroys);
+  writer.cut();
+  CHECK(object_keys(*channel).empty());
+  CHECK_EQ(writer.object_log().live_bytes(), uint64_t{0});
+}
+
 TEST(object_log_is_compacted) {
   auto channel = make_channel(small_shape());
   AlwaysAlive alive;

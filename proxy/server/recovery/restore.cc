@@ -84,7 +84,8 @@ class ObjectRestorer {
     object.header.reply_slot = ring::kNoSlot;
     known_.insert(ring::object_key(object.body));
     std::string error = dispatch(object.header, object.body, object.payload);
-    if (error.empty() && session_.channel().control().sticky_error.load())
+    // Not the client's error: the agent decides what becomes of it.
+    if (error.empty() && session_.channel().control().sticky_error.exchange(0))
       error = entry_text(object.header) + " of the object log fails in the new server";
     return error;
   }
@@ -105,7 +106,7 @@ class ObjectRestorer {
   // have begun to fold just this, so that some of it may be gone from the object log already: an
   // object that is ended here without having been made is one of those, and not missed.
   std::string from_ring(uint64_t committed) {
-    constexpr uint16_t kOfObjects = ring::kCreates | ring::kDestroys;
+    constexpr uint16_t kOfObjects = ring::kCreates | ring::kDestroys | ring::kCaptured;
     const auto each = [&](auto&& body) -> std::string {
       ring::Reader reader(session_.channel().log_view(), ring::Reader::Mode::kServer, committed);
       ring::EntryView entry;
@@ -123,7 +124,7 @@ class ObjectRestorer {
       const uint64_t key = ring::object_key(entry.body);
       if (entry.header.flags & ring::kCreates)
         alive.insert(key);
-      else if (!alive.contains(key))
+      else if (entry.header.flags & ring::kDestroys && !alive.contains(key))
         ended[key] = entry.header.seq;
       return {};
     });
