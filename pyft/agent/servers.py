@@ -309,8 +309,9 @@ class Servers:
 
     def cannot_add(self, gpu: int) -> str:
         """Return why a GPU cannot become a spare."""
-        if not 0 <= gpu < MAX_DEVICES:
-            return f"GPU [{gpu}] does not exist: a node has {MAX_DEVICES} soft GPUs"
+        installed = len(self._options.real_gpus) or MAX_DEVICES
+        if not 0 <= gpu < installed:
+            return f"GPU [{gpu}] does not exist: the job can have [{installed}]"
         return f"GPU [{gpu}] is in use already" if self.gpus.usable(gpu) else ""
 
     def report(self) -> dict[str, Any]:
