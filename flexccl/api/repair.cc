@@ -34,24 +34,26 @@ void take_new_node(ncclComm_t comm, Repair repair, int slot, const flexcclInfo_t
   communicator->runner().agree(steps);
 }
 
-// Whether the last step that `self` knows of removed the slot.
-bool removed(const Membership& self, int slot) {
-  return self.position(slot) < 0 && !self.changes.empty() && self.changes.back().slot == slot &&
-         self.changes.back().repair == Repair::kRemove;
+bool removes(const std::vector<Change>& steps, int slot) {
+  return !steps.empty() && steps.back().slot == slot && steps.back().repair == Repair::kRemove;
 }
 
 void remove(ncclComm_t comm, int slot) {
   const auto communicator = healthy(comm);
   Runner& runner = communicator->runner();
-  runner.look();
-  if (removed(*runner.view(), slot)) return;
-  const Membership self = runner.newest();
+  const auto self = runner.view();
+  if (self->position(slot) < 0 && removes(self->changes, slot)) return;
   // The first survivor decides, the others follow when they are called.
-  const bool decided = removed(self, slot);
-  const Change step =
-      decided ? self.changes.back() : Change{self.epoch + 1, slot, Repair::kRemove, 0, {}};
-  if (!decided) self.check(step);
-  if (!self.repair_ms) communicator->synchronize();
+  const std::vector<Change> decided = runner.decided();
+  Change step;
+  if (removes(decided, slot)) {
+    step = decided.back();
+  } else {
+    const Membership now = decided.empty() ? *self : after(*self, decided);
+    step = {now.epoch + 1, slot, Repair::kRemove, 0, {}};
+    now.check(step);
+  }
+  if (!self->repair_ms) communicator->synchronize();
   runner.change({step});
 }
 

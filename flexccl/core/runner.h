@@ -62,7 +62,8 @@ class Runner {
   Membership membership() const { return *view(); }
   // The same without a copy; it stays as it is when a repair comes.
   std::shared_ptr<const Membership> view() const;
-  // With the steps that are decided and not taken here yet.
+  // The steps that are decided and not taken here yet, and what they make of the membership.
+  std::vector<Change> decided() const { return steps_->decided(view()->epoch); }
   Membership newest() const;
   // As the next operation will find it, if the new rank does not fail.
   std::shared_ptr<const Membership> expected() const;
