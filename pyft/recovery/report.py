@@ -124,7 +124,7 @@ def _row(fault: dict[str, Any]) -> tuple[str, ...]:
         fault["fault"],
         f"{fault['gpu_from']}{moved}",
         epochs,
-        f"{sum(ms for ms in phases if ms is not None):.0f}",
+        f"{(fault['ended'] - fault['began']) * 1e3:.0f}" if fault["ended"] else "-",
         *("-" if ms is None else f"{ms:.1f}" for ms in phases),
         f"{fault['restored_bytes'] / 1e6:.1f}",
         str(fault["replayed_entries"]),
