@@ -19,6 +19,14 @@ int cudnnBackendSetAttribute(void*, int name, int type, int64_t count, const voi
 int cudnnBackendGetAttribute(void*, int name, int type, int64_t requested, int64_t* count, void*);
 int cudnnBackendFinalize(void* descriptor);
 int cudnnBackendExecute(void* handle, void* plan, void* pack);
+int cudnnCreateTensorDescriptor(void** descriptor);
+int cudnnCreateCTCLossDescriptor(void** descriptor);
+int cudnnGetCTCLossWorkspaceSize(void*, void* probs, void* gradients, const int* labels,
+                                 const int* label_lengths, const int* input_lengths, int algo,
+                                 void* loss, size_t* bytes);
+int cudnnCTCLoss(void*, void* probs_desc, void* probs, const int* labels, const int* label_lengths,
+                 const int* input_lengths, void* costs, void* gradients_desc, void* gradients,
+                 int algo, void* loss, void* workspace, size_t bytes);
 }
 
 namespace {
@@ -128,6 +136,28 @@ int give_handle(void* out) {
   return 0;
 }
 
+// Three symbols, a batch of two, five steps.
+int describe(void*, int, void* type, void* rank, void* dims, void* strides) {
+  const int three[] = {5, 2, 3};
+  std::memcpy(dims, three, sizeof three);
+  std::memcpy(strides, three, sizeof three);
+  std::memset(type, 0, sizeof(int));
+  std::memcpy(rank, &three[2], sizeof(int));
+  return 0;
+}
+int seen_labels[3] = {}, seen_inputs[2] = {};
+int ctc_size(void*, void*, void*, void*, void*, void*, int algo, void*, void* bytes) {
+  const uint64_t needed = 100 + static_cast<uint64_t>(algo);
+  std::memcpy(bytes, &needed, sizeof needed);
+  return 0;
+}
+int ctc(void*, void*, void*, void* labels, void*, void* inputs, void*, void*, void*, int, void*,
+        void*, uint64_t) {
+  std::memcpy(seen_labels, labels, sizeof seen_labels);
+  std::memcpy(seen_inputs, inputs, sizeof seen_inputs);
+  return 0;
+}
+
 backend::Table& table() {
   static backend::Table mocked = [] {
     backend::Table t = backend::mock_table();
@@ -138,6 +168,9 @@ backend::Table& table() {
     t.cudnnBackendGetAttribute = get;
     t.cudnnBackendFinalize = finalize;
     t.cudnnBackendExecute = execute;
+    t.cudnnGetTensorNdDescriptor = describe;
+    t.cudnnGetCTCLossWorkspaceSize = ctc_size;
+    t.cudnnCTCLoss = ctc;
     return t;
   }();
   return mocked;
@@ -335,6 +368,66 @@ TEST(mistakes_of_programs_have_the_codes_of_cudnn) {
   CHECK_EQ(cudnnBackendDestroyDescriptor(descriptor), 0);
   wire().calls();
   CHECK_EQ(living.size(), size_t{0});
+}
+
+TEST(labels_in_host_memory_travel_as_many_as_the_descriptor_says) {
+  OneProcess& w = wire();
+  void *probs = nullptr, *loss = nullptr;
+  CHECK_EQ(cudnnCreateTensorDescriptor(&probs), 0);
+  CHECK_EQ(cudnnCreateCTCLossDescriptor(&loss), 0);
+  const int labels[] = {1, 2, 1}, lengths[] = {1, 2}, inputs[] = {5, 4}, negative[] = {-1, 2};
+  size_t bytes = 0;
+  const auto size = [&](const int* of_labels) {
+    return cudnnGetCTCLossWorkspaceSize(library_handle(), probs, nullptr, labels, of_labels, inputs,
+                                        1, loss, &bytes);
+  };
+  CHECK_EQ(size(lengths), 0);
+  CHECK_EQ(bytes, size_t{101});
+  CHECK_EQ(size(negative), 2000);
+  CHECK_EQ(size(nullptr), 2000);
+  CHECK_EQ(cudnnCTCLoss(library_handle(), probs, nullptr, labels, lengths, inputs, nullptr, nullptr,
+                        nullptr, 0, loss, nullptr, bytes),
+           0);
+  w.calls();
+  CHECK_EQ(seen_labels[1], 2);
+  CHECK_EQ(seen_inputs[1], 4);
+  CHECK_EQ(cudnnCTCLoss(library_handle(), loss, nullptr, labels, lengths, inputs, nullptr, nullptr,
+                        nullptr, 0, loss, nullptr, bytes),
+           2000);
+}
+
+TEST(the_server_counts_labels_itself) {
+  OneProcess& w = wire();
+  const auto id = [](ObjectType type) {
+    return ObjectId::make(static_cast<uint8_t>(type), 1 << 21).value;
+  };
+  struct {
+    cmd::cudnnGetCTCLossWorkspaceSize c{};
+    int labels[4] = {1, 2, 1, 0}, lengths[2] = {1, 2}, inputs[2] = {5, 4};
+  } size;
+  size.c.handle = id(ObjectType::cudnn);
+  size.c.probs_desc = id(ObjectType::cudnn_tensor);
+  size.c.loss = id(ObjectType::cudnn_ctc_loss);
+  size.c.batch = 2;
+  size.c.labels = 3;
+  constexpr Call kCall = Call::cudnnGetCTCLossWorkspaceSize;
+  CHECK(w.refused(kCall, size).find("names no object") != std::string::npos);
+  CHECK_EQ(w.refused(Call::cudnnCreate, cmd::cudnnCreate{size.c.handle}), "");
+  CHECK_EQ(w.refused(Call::cudnnCreateTensorDescriptor,
+                     cmd::cudnnCreateTensorDescriptor{size.c.probs_desc}),
+           "");
+  CHECK_EQ(
+      w.refused(Call::cudnnCreateCTCLossDescriptor, cmd::cudnnCreateCTCLossDescriptor{size.c.loss}),
+      "");
+  CHECK_EQ(w.refused(kCall, size), "");
+  size.lengths[0] = 2;  // more labels than there are
+  CHECK(w.refused(kCall, size).find("not as long") != std::string::npos);
+  size.lengths[0] = -1;
+  CHECK(w.refused(kCall, size).find("not as long") != std::string::npos);
+  size.c.batch = 1;  // the descriptor says two
+  CHECK(w.refused(kCall, size).find("not as long") != std::string::npos);
+  size.c.labels = 1u << 30;  // times four is nothing
+  CHECK(w.refused(kCall, size).find("not as long") != std::string::npos);
 }
 
 TEST(the_server_believes_no_tree) {
