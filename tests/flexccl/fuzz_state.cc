@@ -10,8 +10,8 @@
 
 namespace {
 
-constexpr std::size_t kArena = 4096, kFront = 1024;
-constexpr flexccl::RecordOwner kOwner{.comm = 7, .slot = 1, .slots = 3};
+constexpr std::size_t kArena = 8192, kFront = 1024;
+const flexccl::RecordOwner kOwner{.comm = 7, .slot = 1, .slots = 3, .members = {0, 1, 2}};
 
 struct alignas(64) Arena {
   std::byte bytes[kArena];
@@ -40,13 +40,17 @@ void fuzz_records(Random& random) {
   flexccl::Records writer;
   flexccl::Standpoint now;
   writer.begin(arena->span(), kOwner, now);
-  const std::uint64_t operations = random.below(10);  // so many fit
+  const std::uint64_t operations = random.below(20);  // not always so many fit
   for (; now.operation < operations; ++now.operation, ++now.sequence) {
     const std::span<const std::byte> output(payload, random.below(sizeof payload));
-    if (random.once_in(4))
-      writer.append_batch(now, {{2, {now.operation, 1}}}, {&output, 1});
-    else
-      writer.append(now, operation(random), {&output, 1});
+    flexccl::Outcome outcome{.op = operation(random), .outputs = {&output, 1}};
+    if (random.once_in(4)) {
+      outcome.op = {.collective = flexccl::Collective::kSendRecv};
+      outcome.changed = {{2, {now.operation, 1}}};
+    }
+    writer.enter(now.operation + 1, now.sequence, static_cast<std::uint32_t>(random.below(2)),
+                 kOwner.members);
+    writer.append(now, outcome);
     if (random.once_in(3)) writer.commit(random.below(now.operation + 2));
   }
   const std::uint64_t from = writer.usage().committed;
@@ -64,10 +68,11 @@ void fuzz_records(Random& random) {
     for (int i = 0; i < 30 && reader.replaying(); ++i) {
       std::byte to[300];
       const std::span<std::byte> output(to, random.below(sizeof to));
-      reader.replay(operation(random), {&output, 1});
+      static_cast<void>(refuses([&] { reader.replay({.op = operation(random)}, {&output, 1}); }));
     }
     reader.commit(end.operation);
   }));
+  static_cast<void>(refuses([&] { flexccl::Records::forget(arena->span()); }));
 }
 
 void fuzz_info(Random& random) {
