@@ -68,6 +68,14 @@ Scalar blas_scalar(const BlasHandle& blas, const void* value, size_t bytes) {
   return scalar;
 }
 
+BlasState wire_state(const BlasHandle& blas) {
+  BlasState state = blas.state;
+  cudaError_t error;
+  if (state.stream == 2)
+    if (const Stream* own = default_stream(blas.device, 2, &error)) state.stream = own->handle;
+  return state;
+}
+
 cublasStatus_t blas_send(BlasHandle& blas, uint16_t call, const void* body, size_t bytes) {
   cudaError_t error;
   Stream* stream = stream_of(reinterpret_cast<cudaStream_t>(blas.state.stream), &error);

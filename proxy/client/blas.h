@@ -23,6 +23,9 @@ size_t compute_scalar_bytes(cublasComputeType_t type);  // of alpha and beta
 size_t type_bytes(cudaDataType type);
 Scalar blas_scalar(const BlasHandle& blas, const void* value, size_t bytes);
 
+// The state as a command carries it: with the calling thread's own stream if it names that.
+BlasState wire_state(const BlasHandle& blas);
+
 cublasStatus_t blas_send(BlasHandle& blas, uint16_t call, const void* body, size_t bytes);
 // In host pointer mode waits for the value and stores it in *result.
 cublasStatus_t blas_send_result(BlasHandle& blas, uint16_t call, const void* body, size_t bytes,

@@ -400,7 +400,6 @@ PYFT_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle,
   }
   cmd::cublasLtMatmul body{};
   body.handle = blas->state.handle;
-  body.stream = reinterpret_cast<uint64_t>(stream);
   body.a = reinterpret_cast<uint64_t>(A);
   body.b = reinterpret_cast<uint64_t>(B);
   body.c = reinterpret_cast<uint64_t>(C);
@@ -416,6 +415,7 @@ PYFT_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle,
   cudaError_t error;
   Stream* found = stream_of(stream, &error);
   if (!found) return blas_status(error);
+  body.stream = found->handle;
   error = found->device.send(static_cast<uint16_t>(Call::cublasLtMatmul), bytes_of(body),
                              bytes_of(problem));
   found->device.touch(*found);

@@ -68,9 +68,8 @@ Device::Device(int ordinal, ring::ClientAttachment attachment)
       window_base_(ring::kDeviceWindowBase +
                    attachment_.channel->device() * ring::kDeviceWindowBytes),
       null_stream_(std::make_unique<Stream>(*this, 0, ring::kNullStreamWord)),
-      thread_stream_(std::make_unique<Stream>(*this, 2, ring::kPerThreadStreamWord)),
       values_(new std::atomic<uint64_t>[ring::kCompletionWords]()) {
-  streams_ = {null_stream_.get(), thread_stream_.get()};
+  streams_ = {null_stream_.get()};
 }
 
 cudaError_t Device::fail(ring::WaitStatus status) {

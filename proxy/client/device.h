@@ -88,7 +88,6 @@ class Device {
   cudaError_t fail(ring::WaitStatus status);
 
   Stream& null_stream() { return *null_stream_; }
-  Stream& thread_stream() { return *thread_stream_; }
   void add_stream(Stream* stream);
   void remove_stream(Stream* stream);
 
@@ -123,7 +122,7 @@ class Device {
   std::vector<std::pair<uint64_t, uint64_t>> globals_;
   std::atomic<bool> any_globals_{false};
   std::vector<Stream*> streams_;
-  std::unique_ptr<Stream> null_stream_, thread_stream_;
+  std::unique_ptr<Stream> null_stream_;
   std::unique_ptr<std::atomic<uint64_t>[]> values_;  // last value given out, by word
 };
 

@@ -20,9 +20,14 @@ void* exact(const std::string& name) {
 }  // namespace
 
 // The newest version is the one with the present prototype.
-void* entry_point(const char* name) {
-  for (const char* suffix : {"_v3", "_v2", ""})
-    if (void* found = exact(std::string(name) + suffix)) return found;
+void* entry_point(const char* name, uint64_t flags) {
+  static_assert(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ==
+                int{cudaEnablePerThreadDefaultStream});
+  const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  for (const std::string version : {"_v3", "_v2", ""})
+    for (const std::string variant : {"_ptsz", "_ptds", ""})
+      if (per_thread || variant.empty())
+        if (void* found = exact(name + version + variant)) return found;
   return nullptr;
 }
 
@@ -36,10 +41,11 @@ PYFT_API CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVe
                                       CUdriverProcAddressQueryResult* symbolStatus) {
   enter(Api::cuGetProcAddress_v2);
   if (!symbol || !pfn) return CUDA_ERROR_INVALID_VALUE;
-  *pfn = entry_point(symbol);
+  *pfn = entry_point(symbol, flags);
   if (symbolStatus)
     *symbolStatus = *pfn ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return *pfn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  // With a status the call itself succeeds; without one the code has to say it.
+  return *pfn || symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 PYFT_API cudaError_t cudaGetDriverEntryPointByVersion(
@@ -47,10 +53,10 @@ PYFT_API cudaError_t cudaGetDriverEntryPointByVersion(
     enum cudaDriverEntryPointQueryResult* driverStatus) {
   enter(Api::cudaGetDriverEntryPointByVersion);
   if (!symbol || !funcPtr) return done(cudaErrorInvalidValue);
-  *funcPtr = entry_point(symbol);
+  *funcPtr = entry_point(symbol, flags);
   if (driverStatus)
     *driverStatus = *funcPtr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
-  return cudaSuccess;
+  return *funcPtr || driverStatus ? cudaSuccess : done(cudaErrorSymbolNotFound);
 }
 
 PYFT_API cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPtr,
@@ -58,8 +64,8 @@ PYFT_API cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPtr,
                                              enum cudaDriverEntryPointQueryResult* driverStatus) {
   enter(Api::cudaGetDriverEntryPoint);
   if (!symbol || !funcPtr) return done(cudaErrorInvalidValue);
-  *funcPtr = entry_point(symbol);
+  *funcPtr = entry_point(symbol, flags);
   if (driverStatus)
     *driverStatus = *funcPtr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
-  return cudaSuccess;
+  return *funcPtr || driverStatus ? cudaSuccess : done(cudaErrorSymbolNotFound);
 }

@@ -105,7 +105,8 @@ ncclResult_t run(const Arguments& a) {
   if (!stream) return nccl_result(error);
   // Streams 0, 1 and 2 mean those of the communicator's device, whichever device is current.
   const auto value = reinterpret_cast<uint64_t>(a.stream);
-  if (value <= 2) stream = value == 2 ? &c->device.thread_stream() : &c->device.null_stream();
+  if (value <= 2) stream = default_stream(c->device, value, &error);
+  if (!stream) return nccl_result(error);
   if (&stream->device != &c->device)
     return refuse_nccl(a.name, ncclInvalidArgument, "with a stream of another device");
   return submit({a.call,

@@ -1,17 +1,70 @@
 #include "client/stream.h"
 
+#include <array>
+#include <utility>
+
 #include "api/commands.h"
 #include "client/capture.h"
 #include "client/handles.h"
 
 namespace pyft::client {
+namespace {
+
+// Read by every call: this library is loaded at the start, so the cheap model is possible.
+__attribute__((tls_model("initial-exec"))) thread_local bool null_stream_is_own = false;
+
+cudaError_t create_stream(Device& device, unsigned flags, int priority, uint64_t* out) {
+  const auto make = [](uint64_t handle, void* context) -> void* {
+    return new Stream(*static_cast<Device*>(context), handle, Handle{handle}.index());
+  };
+  const uint64_t handle = mint_word_handle(HandleKind::kStream, make, &device);
+  if (!handle) return cudaErrorMemoryAllocation;
+  auto* stream = static_cast<Stream*>(find_word_handle(handle, HandleKind::kStream));
+  stream->flags = flags;
+  stream->priority = priority;
+  device.add_stream(stream);
+  *out = handle;
+  return device.send(Call::cudaStreamCreateWithPriority,
+                     cmd::cudaStreamCreateWithPriority{handle, flags, priority});
+}
+
+// The default streams of one thread, by device.
+struct ThreadStreams {
+  std::array<uint64_t, kMaxDevices> handles{};
+  ~ThreadStreams() {
+    for (const uint64_t handle : handles)
+      if (handle) destroy_stream(reinterpret_cast<cudaStream_t>(handle));
+  }
+};
+
+// Like any blocking stream it waits for the legacy stream, which waits for it.
+Stream* thread_stream(Device& device, cudaError_t* error) {
+  thread_local ThreadStreams mine;
+  uint64_t& handle = mine.handles[static_cast<size_t>(device.ordinal())];
+  if (!handle) *error = create_stream(device, 0, 0, &handle);
+  auto* stream = static_cast<Stream*>(find_word_handle(handle, HandleKind::kStream));
+  return *error == cudaSuccess ? stream : nullptr;
+}
+
+}  // namespace
+
+OwnNullStream::OwnNullStream() : before_(std::exchange(null_stream_is_own, true)) {}
+
+OwnNullStream::~OwnNullStream() {
+  null_stream_is_own = before_;
+}
+
+Stream* default_stream(Device& device, uint64_t handle, cudaError_t* error) {
+  const bool own = handle == 2 || (handle == 0 && null_stream_is_own);
+  *error = cudaSuccess;
+  return own ? thread_stream(device, error) : &device.null_stream();
+}
 
 Stream* stream_of(cudaStream_t handle, cudaError_t* error) {
   const auto value = reinterpret_cast<uint64_t>(handle);
   if (value <= 2) {
     Device* device = attached(error);
-    if (!device) return nullptr;
-    return value == 2 ? &device->thread_stream() : &device->null_stream();
+    return device ? default_stream(*device, value, error) : nullptr;
   }
   *error = usable();
   if (*error != cudaSuccess) return nullptr;
@@ -25,27 +78,19 @@ cudaError_t create_stream(unsigned flags, int priority, cudaStream_t* out) {
   cudaError_t error;
   Device* device = attached(&error);
   if (!device) return error;
-  const auto make = [](uint64_t handle, void* context) -> void* {
-    return new Stream(*static_cast<Device*>(context), handle, Handle{handle}.index());
-  };
-  const uint64_t handle = mint_word_handle(HandleKind::kStream, make, device);
-  if (!handle) return cudaErrorMemoryAllocation;
-  auto* stream = static_cast<Stream*>(find_word_handle(handle, HandleKind::kStream));
-  stream->flags = flags;
-  stream->priority = priority;
-  device->add_stream(stream);
-  *out = reinterpret_cast<cudaStream_t>(handle);
-  return device->send(Call::cudaStreamCreateWithPriority,
-                      cmd::cudaStreamCreateWithPriority{handle, flags, priority});
+  uint64_t handle = 0;
+  error = create_stream(*device, flags, priority, &handle);
+  if (handle) *out = reinterpret_cast<cudaStream_t>(handle);
+  return error;
 }
 
 // What is still running on the stream runs on; the touch makes cudaDeviceSynchronize wait for it.
 // The object is never freed: another thread may be synchronising the device through it.
 cudaError_t destroy_stream(cudaStream_t handle) {
+  if (reinterpret_cast<uint64_t>(handle) <= 2) return cudaErrorInvalidResourceHandle;
   cudaError_t error;
   Stream* stream = stream_of(handle, &error);
   if (!stream) return error;
-  if (stream->handle <= 2) return cudaErrorInvalidResourceHandle;
   Device& device = stream->device;
   device.touch(device.null_stream());
   device.remove_stream(stream);
@@ -183,7 +228,7 @@ PYFT_API cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* s
   enter(Api::cudaStreamGetId);
   cudaError_t error;
   const Stream* stream = stream_of(hStream, &error);
-  if (stream && streamId) *streamId = stream->word + 1;
+  if (stream && streamId) *streamId = stream->id;
   return done(stream ? cudaSuccess : error);
 }
 

@@ -17,6 +17,7 @@ struct Stream {
   Device& device;
   uint64_t handle;
   uint32_t word;
+  const uint64_t id = last_id.fetch_add(1) + 1;  // unlike the word, never used again
   unsigned flags = 0;
   int priority = 0;
   std::atomic<uint64_t> capture{0};  // id of the capture it takes part in (capture.h)
@@ -24,6 +25,7 @@ struct Stream {
   std::atomic<uint64_t> observed{0};  // fence value the program knows is reached
   std::mutex fence_mutex;             // guards the two below
   uint64_t fenced_work = 0, fence_value = 0;
+  inline static std::atomic<uint64_t> last_id{0};
 };
 
 // Where in a stream an event was recorded. Value 0: never.
@@ -51,6 +53,22 @@ struct Event {
 // The stream behind a handle; 0, 1 and 2 mean streams of the current device. nullptr: no such
 // stream, *error says why.
 Stream* stream_of(cudaStream_t handle, cudaError_t* error);
+// The same for 0, 1 and 2 on that device. 2 is a stream of the calling thread, made at its first
+// use there and ended with the thread.
+Stream* default_stream(Device& device, uint64_t handle, cudaError_t* error);
+
+// While it lives, 0 is 2 for this thread: the _ptsz and _ptds variants of calls.
+class OwnNullStream {
+ public:
+  OwnNullStream();
+  ~OwnNullStream();
+  OwnNullStream(const OwnNullStream&) = delete;
+  OwnNullStream& operator=(const OwnNullStream&) = delete;
+
+ private:
+  const bool before_;
+};
+
 Event* event_of(cudaEvent_t handle);
 
 cudaError_t create_stream(unsigned flags, int priority, cudaStream_t* out);

@@ -4,10 +4,10 @@
 
 namespace api = softgpu::api;
 
-SOFTGPU_API CUresult cuGetProcAddress_v2(const char* symbol, void** out, int, cuuint64_t,
+SOFTGPU_API CUresult cuGetProcAddress_v2(const char* symbol, void** out, int, cuuint64_t flags,
                                          CUdriverProcAddressQueryResult* status) {
   if (!symbol || !out) return CUDA_ERROR_INVALID_VALUE;
-  *out = api::exported_symbol(symbol);
+  *out = api::exported_symbol(symbol, flags);
   if (status) {
     *status = *out ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   }
@@ -16,10 +16,10 @@ SOFTGPU_API CUresult cuGetProcAddress_v2(const char* symbol, void** out, int, cu
 }
 
 SOFTGPU_API cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** out, unsigned,
-                                                         unsigned long long,
+                                                         unsigned long long flags,
                                                          cudaDriverEntryPointQueryResult* status) {
   if (!symbol || !out) return api::record(cudaErrorInvalidValue);
-  *out = api::exported_symbol(symbol);
+  *out = api::exported_symbol(symbol, flags);
   if (status) *status = *out ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return *out || status ? cudaSuccess : api::record(cudaErrorSymbolNotFound);
 }

@@ -16,7 +16,7 @@ cudaError_t usable() {
   return device_count() ? cudaSuccess : cudaErrorNoDevice;
 }
 
-void* exported_symbol(const char* name) {
+void* exported_symbol(const char* name, uint64_t flags) {
   static void* self = [] {
     Dl_info info{};
     dladdr(reinterpret_cast<void*>(&exported_symbol), &info);
@@ -24,8 +24,12 @@ void* exported_symbol(const char* name) {
   }();
   const std::string base = name;
   if (!self || !base.starts_with("cu")) return nullptr;
-  for (const char* version : {"_v4", "_v3", "_v2", ""}) {
-    if (void* found = dlsym(self, (base + version).c_str())) return found;
+  const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  for (const std::string version : {"_v4", "_v3", "_v2", ""}) {
+    for (const std::string variant : {"_ptsz", "_ptds", ""}) {
+      if (!per_thread && !variant.empty()) continue;
+      if (void* found = dlsym(self, (base + version + variant).c_str())) return found;
+    }
   }
   return nullptr;
 }

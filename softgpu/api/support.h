@@ -96,8 +96,9 @@ const char* error_text(int code);
 // The registered function behind a host address, or the handle itself if it already is one.
 Function* registered_function(const void* address);
 
-// The address of an exported symbol of this library in its newest version; nullptr if none.
-void* exported_symbol(const char* name);
+// The address of an exported symbol of this library in its newest version, `flags` being those of
+// cuGetProcAddress; nullptr if none.
+void* exported_symbol(const char* name, uint64_t flags);
 
 }  // namespace softgpu::api
 

@@ -41,3 +41,16 @@ def test_callbacks_of_a_lost_device_are_told_once(how: str) -> None:
     assert lines[0] == "True [1, 1] []", done.stdout + done.stderr
     if how == "assert":
         assert lines[1] == f"[{DEVICE_ASSERT}] [{DEVICE_ASSERT}] {DEVICE_ASSERT}"
+
+
+def test_each_thread_has_a_default_stream_of_its_own() -> None:
+    lines = run("per_thread.py", "proxied").splitlines()
+    assert lines == run("per_thread.py", "direct").splitlines()
+    assert lines == [
+        "streams 21",
+        "independent (0, 0, 0, 0, 2) True 0 [1, 1, 2, 2]",
+        "blocking True [3.0, 3.0, 3.0, 3.0]",
+        "libraries True [True, True, True]",
+        "looked up True True",
+        "no end True True",
+    ]

@@ -90,6 +90,7 @@ KNOWN_KEYS = {
     "replay",
     "support",
     "note",
+    "per_thread",
 }
 IN_BODY = ("value", "device_ptr", *HANDLES)
 
@@ -127,6 +128,7 @@ class Record:
     payload: bool = False
     backend: bool = False
     in_header: bool = True
+    per_thread: str = ""  # suffix of the variant whose null stream is the thread's own
 
     @property
     def generated(self) -> bool:
@@ -233,7 +235,10 @@ def make_record(file: str, name: str, data: dict) -> Record:
         payload=data.get("payload", False),
         backend=data.get("backend", False),
         in_header=data.get("header", True),
+        per_thread=data.get("per_thread", ""),
     )
+    if record.per_thread not in ("", "ptsz", "ptds"):
+        raise ValueError(f"[per_thread] is [{record.per_thread}], not ptsz or ptds")
     if record.support != "full" and not record.note:
         raise ValueError("[note] is required unless support is full")
     if (record.route == "unsupported") != (record.support == "unsupported"):

@@ -48,7 +48,7 @@ def scalar_size(param: Param) -> str:
 def assign(param: Param) -> str:
     """Return the statement that stores one parameter in the command."""
     if param.kind == "cublas":
-        return f"body.{param.name} = blas->state;"
+        return f"body.{param.name} = wire_state(*blas);"
     if param.kind == "value":
         return f"body.{param.name} = static_cast<decltype(body.{param.name})>({param.name});"
     if param.kind.startswith("scalar"):
@@ -89,6 +89,20 @@ def stub(record: Record) -> list[str]:
     return lines
 
 
+def per_thread_names(api: Api) -> list[str]:
+    """Return the _ptsz and _ptds variants: the same calls, whose null stream is the thread's own."""
+    return [f"{r.name}_{r.per_thread}" for r in api.records if r.per_thread]
+
+
+def per_thread_stub(record: Record) -> str:
+    """Return the variant of one call whose null stream is the calling thread's own."""
+    return (
+        f"PYFT_API {record.returns} {record.name}_{record.per_thread}({signature(record)}) {{\n"
+        "  const OwnNullStream own;\n"
+        f"  return {record.name}({', '.join(p.name for p in record.params)});\n}}\n"
+    )
+
+
 def emit_stubs(api: Api) -> str:
     """Return client_stubs.cc."""
     lines = [
@@ -99,6 +113,7 @@ def emit_stubs(api: Api) -> str:
     for record in api.records:
         if record.generated and not record.of_objects:
             lines += stub(record)
+    lines += [per_thread_stub(record) for record in api.records if record.per_thread]
     return "\n".join(lines)
 
 
@@ -129,6 +144,7 @@ def emit_exports(api: Api, lib: str = "") -> str:
     else:
         names = [
             *exported(api),
+            *per_thread_names(api),
             "pyft_cut",
             "pyft_cut_scope",
             "pyft_gate",
@@ -142,6 +158,7 @@ def emit_entry_points(api: Api) -> str:
     """Return entry_points.cc: name -> our function, for cuGetProcAddress and its relatives."""
     names = [r.name for r in api.records if r.lib in ("cuda", "cudart")]
     names += [n for lib in ("cuda", "cudart") for n in api.symbols.get(lib, [])]
+    names += per_thread_names(api)
     lines = [BANNER, '#include "client/entry_points.h"\n']
     lines += [f'extern "C" void pyft_entry_{n}() __asm__("{n}");' for n in names]
     lines.append("\nnamespace pyft::client {\n\nconst EntryPoint kEntryPoints[] = {")
