@@ -270,6 +270,11 @@ void Device::add_global(uint64_t address, uint64_t bytes) {
   any_globals_.store(true, std::memory_order_release);
 }
 
+void Device::remove_global(uint64_t address) {
+  const std::lock_guard lock(globals_mutex_);
+  std::erase_if(globals_, [address](const auto& global) { return global.first == address; });
+}
+
 bool Device::has_global(uint64_t address) {
   if (!any_globals_.load(std::memory_order_acquire)) return false;
   const std::lock_guard lock(globals_mutex_);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -91,15 +92,18 @@ class Device {
   void add_stream(Stream* stream);
   void remove_stream(Stream* stream);
 
-  // Addresses of module variables handed out: device memory outside our own allocations.
+  // Device memory outside our own allocations: module variables handed out, memory of other
+  // processes.
   void add_global(uint64_t address, uint64_t bytes);
+  void remove_global(uint64_t address);
   bool has_global(uint64_t address);
 
   std::atomic<int> captures{0};  // under way on streams of this device
   std::mutex memory_mutex;       // guards the two windows
   Window memory;
   Window pinned;
-  std::mutex bounce_mutex;  // one pageable device-to-host copy at a time
+  std::set<uint64_t> pooled;  // memory of cudaMallocAsync, which no other process may open
+  std::mutex bounce_mutex;    // one pageable device-to-host copy at a time
 
  private:
   uint64_t work_of(const Stream& stream) const;

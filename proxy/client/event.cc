@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <ctime>
+
 #include "api/commands.h"
 #include "client/capture.h"
 #include "client/handles.h"
@@ -9,17 +12,29 @@ Event* event_of(cudaEvent_t handle) {
       find_word_handle(reinterpret_cast<uint64_t>(handle), HandleKind::kEvent));
 }
 
+uint64_t mint_event(Device& device, unsigned flags) {
+  struct Wanted {
+    Device& device;
+    unsigned flags;
+  } wanted{device, flags};
+  const auto make = [](uint64_t handle, void* context) -> void* {
+    const auto* w = static_cast<Wanted*>(context);
+    return new Event(w->device, handle, Handle{handle}.index(), w->flags);
+  };
+  return mint_word_handle(HandleKind::kEvent, make, &wanted);
+}
+
 cudaError_t create_event(unsigned flags, cudaEvent_t* out) {
-  if (!out) return cudaErrorInvalidValue;
+  constexpr unsigned kKnown =
+      cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+  if (!out || flags & ~kKnown) return cudaErrorInvalidValue;
+  if (flags & cudaEventInterprocess && !(flags & cudaEventDisableTiming))
+    return cudaErrorInvalidValue;
   cudaError_t error;
   Device* device = attached(&error);
   if (!device) return error;
-  const auto make = [](uint64_t handle, void* context) -> void* {
-    return new Event(*static_cast<Device*>(context), handle, Handle{handle}.index(), 0);
-  };
-  const uint64_t handle = mint_word_handle(HandleKind::kEvent, make, device);
+  const uint64_t handle = mint_event(*device, flags);
   if (!handle) return cudaErrorMemoryAllocation;
-  static_cast<Event*>(find_word_handle(handle, HandleKind::kEvent))->flags = flags;
   *out = reinterpret_cast<cudaEvent_t>(handle);
   return device->send(Call::cudaEventCreateWithFlags,
                       cmd::cudaEventCreateWithFlags{handle, flags, 0});
@@ -48,6 +63,11 @@ cudaError_t record_event(cudaEvent_t event_handle, cudaStream_t stream_handle) {
                                  cmd::cudaEventRecord{event->handle, stream->handle, 0, 0});
   }
   event->capture.store(0);
+  if (event->shared) {  // waits for the answer: who is told of the record must find it
+    stream->device.touch(*stream);
+    return event->device.confirm(Call::cudaEventRecord,
+                                 cmd::cudaEventRecord{event->handle, stream->handle, 0, 0});
+  }
   const uint64_t value = event->device.next_value(event->word);
   uint64_t stream_value = 0;
   error = event->device.record(event->handle, *stream, value, &stream_value);
@@ -64,6 +84,8 @@ cudaError_t query_event(cudaEvent_t handle) {
   Event* event = event_of(handle);
   if (!event) return usable() != cudaSuccess ? usable() : cudaErrorInvalidResourceHandle;
   if (event->capture.load()) return cudaErrorCapturedEvent;
+  if (event->shared)
+    return event->device.confirm(Call::cudaEventQuery, cmd::cudaEventQuery{event->handle});
   Device& device = event->device;
   const Record record = event->recorded.load(std::memory_order_acquire);
   if (const cudaError_t error = device.health(); error != cudaSuccess) return error;
@@ -73,10 +95,24 @@ cudaError_t query_event(cudaEvent_t handle) {
   return cudaSuccess;
 }
 
+// The record may be another process's, whose server tells ours nothing: ours is asked now and then.
+static cudaError_t synchronize_shared(cudaEvent_t handle) {
+  constexpr int64_t kFirstPauseNs = 20'000, kLongestPauseNs = 1'000'000;
+  cudaError_t error = query_event(handle);
+  for (int64_t pause = kFirstPauseNs; error == cudaErrorNotReady;) {
+    const timespec moment{0, pause};
+    nanosleep(&moment, nullptr);
+    pause = std::min(pause * 2, kLongestPauseNs);
+    error = query_event(handle);
+  }
+  return error;
+}
+
 cudaError_t synchronize_event(cudaEvent_t handle) {
   Event* event = event_of(handle);
   if (!event) return usable() != cudaSuccess ? usable() : cudaErrorInvalidResourceHandle;
   if (event->capture.load()) return cudaErrorCapturedEvent;
+  if (event->shared) return synchronize_shared(handle);
   const Record record = event->recorded.load(std::memory_order_acquire);
   if (!record.value) return event->device.health();
   const cudaError_t error = event->device.wait(record.word, record.value);

@@ -77,21 +77,23 @@ cudaError_t destroy(Call call, const void* handle, HandleKind kind) {
   if (!device) return cudaErrorInvalidValue;
   const auto value = reinterpret_cast<uint64_t>(handle);
   forget_graph(value);
+  if (kind == HandleKind::kGraph) forget_nodes(value);
   return device->send(call, Command{value});
 }
 
-cudaError_t count_nodes(cudaGraph_t graph, const void* nodes, size_t* count) {
+cudaError_t get_nodes(cudaGraph_t graph, void** nodes, size_t* count) {
   Device* device = device_of_graph(graph, HandleKind::kGraph);
   if (!device || !count) return cudaErrorInvalidValue;
-  if (nodes) {
-    say("[cudaGraphGetNodes] gives out no nodes: they stay in the server");
-    return cudaErrorNotSupported;
-  }
   Reply reply;
   const cmd::cudaGraphGetNodes body{reinterpret_cast<uint64_t>(graph)};
   const cudaError_t error =
       device->call(static_cast<uint16_t>(Call::cudaGraphGetNodes), bytes_of(body), &reply);
-  if (error == cudaSuccess) *count = reply.values[0];
+  if (error == cudaSuccess && reply.code == 0) {
+    if (nodes)
+      give_out_nodes(reinterpret_cast<uint64_t>(graph), reply.values[0], nodes, count);
+    else
+      *count = reply.values[0];
+  }
   return error != cudaSuccess ? error : static_cast<cudaError_t>(reply.code);
 }
 
@@ -171,12 +173,12 @@ PYFT_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
 PYFT_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes,
                                        size_t* numNodes) {
   enter(Api::cudaGraphGetNodes);
-  return done(count_nodes(graph, nodes, numNodes));
+  return done(get_nodes(graph, reinterpret_cast<void**>(nodes), numNodes));
 }
 
 PYFT_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
   enter(Api::cuGraphGetNodes);
-  return static_cast<CUresult>(count_nodes(hGraph, nodes, numNodes));
+  return static_cast<CUresult>(get_nodes(hGraph, reinterpret_cast<void**>(nodes), numNodes));
 }
 
 PYFT_API cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path,

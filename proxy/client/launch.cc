@@ -42,6 +42,15 @@ cudaError_t check(const Launch& l, const KernelOnDevice& kernel, Device& device)
   return cudaSuccess;
 }
 
+}  // namespace
+
+cudaError_t check_launch(const KernelOnDevice& kernel, Device& device, dim3 grid, dim3 block,
+                         size_t shared_bytes) {
+  return check({grid, block, shared_bytes}, kernel, device);
+}
+
+namespace {
+
 bool pack(const KernelInfo& info, const Arguments& args, std::byte* out) {
   if (args.packed) {
     if (args.packed_bytes < info.param_bytes) return false;

@@ -40,6 +40,7 @@ cudaError_t release(uint64_t address) {
   Region unmap;
   uint64_t bytes = 0;
   if (!device->memory.release(address, &unmap, &bytes)) return cudaErrorInvalidValue;
+  device->pooled.erase(address);
   device->writer().free_mark(address, bytes);
   if (!unmap.bytes) return cudaSuccess;
   return device->confirm(Call::cudaFree, cmd::cudaFree{unmap.address, unmap.bytes});
@@ -120,7 +121,13 @@ PYFT_API cudaError_t cudaFree(void* devPtr) {
 PYFT_API cudaError_t cudaMallocAsync(void** devPtr, size_t size, cudaStream_t hStream) {
   enter(Api::cudaMallocAsync);
   if (!devPtr) return done(cudaErrorInvalidValue);
-  return done(allocate(size, reinterpret_cast<uint64_t*>(devPtr)));
+  auto* const address = reinterpret_cast<uint64_t*>(devPtr);
+  const cudaError_t error = allocate(size, address);
+  if (Device* device = *address ? device_of_address(*address) : nullptr) {
+    const std::lock_guard lock(device->memory_mutex);
+    device->pooled.insert(*address);
+  }
+  return done(error);
 }
 
 PYFT_API cudaError_t cudaFreeAsync(void* devPtr, cudaStream_t hStream) {

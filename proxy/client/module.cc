@@ -79,12 +79,32 @@ CUresult Module::global(Device& device, const std::string& name, Global* out) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+struct Resolved {
+  std::mutex mutex;
+  std::unordered_map<uint64_t, Kernel*> by_handle;
+};
+
+// Never destroyed: kernels may be launched while the process exits.
+Resolved& resolved() {
+  static auto* const all = new Resolved;
+  return *all;
+}
+
+}  // namespace
+
+Kernel* kernel_of_command(uint64_t handle) {
+  const std::lock_guard lock(resolved().mutex);
+  const auto found = resolved().by_handle.find(handle);
+  return found == resolved().by_handle.end() ? nullptr : found->second;
+}
+
 cudaError_t resolve(Kernel& kernel, Device& device, KernelOnDevice** out) {
   auto& slot = kernel.on[device.ordinal()];
   *out = slot.load(std::memory_order_acquire);
   if (*out) return cudaSuccess;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(resolved().mutex);
   *out = slot.load(std::memory_order_acquire);
   if (*out) return cudaSuccess;
   uint64_t module = 0;
@@ -102,6 +122,7 @@ cudaError_t resolve(Kernel& kernel, Device& device, KernelOnDevice** out) {
   std::memcpy(&made->info, reply.data.data(), std::min(reply.data.size(), sizeof made->info));
   made->max_dynamic_shared = made->info.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
   *out = made.release();  // as long as the process: launches hold it without a lock
+  resolved().by_handle[(*out)->handle] = &kernel;
   slot.store(*out, std::memory_order_release);
   return cudaSuccess;
 }

@@ -66,6 +66,11 @@ class Module {
 
 // The kernel with its parameter layout on this device, fetched on first use.
 cudaError_t resolve(Kernel& kernel, Device& device, KernelOnDevice** out);
+// What the driver would say of a launch of that shape.
+cudaError_t check_launch(const KernelOnDevice& kernel, Device& device, dim3 grid, dim3 block,
+                         size_t shared_bytes);
+// The kernel that commands name by this handle; nullptr: none.
+Kernel* kernel_of_command(uint64_t handle);
 
 // Registered by programs: host function or variable -> kernel or variable of a module.
 Kernel* kernel_of_function(const void* host_function);

@@ -132,9 +132,11 @@ cudaError_t wait_event(cudaStream_t handle, cudaEvent_t event_handle, unsigned f
   if (!event) return cudaErrorInvalidResourceHandle;
   if (event->capture.load() || stream->capture.load()) return wait_captured(*stream, *event, flags);
   const Record recorded = event->recorded.load(std::memory_order_acquire);
-  if (!recorded.value) return cudaSuccess;  // an event never recorded counts as complete
-  if (&event->device != &stream->device)    // another server's event: the host waits for it
-    return event->device.wait(recorded.word, recorded.value);
+  if (!recorded.value && !event->shared)
+    return cudaSuccess;                   // an event never recorded counts as complete
+  if (&event->device != &stream->device)  // another server's event: the host waits for it
+    return event->shared ? synchronize_event(event_handle)
+                         : event->device.wait(recorded.word, recorded.value);
   error = stream->device.send(Call::cudaStreamWaitEvent,
                               cmd::cudaStreamWaitEvent{stream->handle, event->handle, flags, 0});
   stream->device.touch(*stream);

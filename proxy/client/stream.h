@@ -38,11 +38,16 @@ static_assert(ring::kCompletionWords <= 1 << 16 && std::atomic<Record>::is_alway
 // `word` has the time of the last record; it is published before the stream's.
 struct Event {
   Event(Device& device, uint64_t handle, uint32_t word, unsigned flags)
-      : device(device), handle(handle), word(word), flags(flags) {}
+      : device(device),
+        handle(handle),
+        word(word),
+        flags(flags),
+        shared(flags & cudaEventInterprocess) {}
   Device& device;
   uint64_t handle;
   uint32_t word;
   unsigned flags;
+  bool shared;  // other processes may record it too, so only the server knows when it is complete
   // The last record: it is complete when its stream's word reaches that value. One word for stream
   // and event: no order of two publications can make one complete and the other not.
   std::atomic<Record> recorded{Record{}};
@@ -74,6 +79,8 @@ Event* event_of(cudaEvent_t handle);
 cudaError_t create_stream(unsigned flags, int priority, cudaStream_t* out);
 cudaError_t destroy_stream(cudaStream_t handle);
 cudaError_t query_stream(Stream& stream);
+// A handle whose event is not made in the server yet; 0: none is free.
+uint64_t mint_event(Device& device, unsigned flags);
 cudaError_t create_event(unsigned flags, cudaEvent_t* out);
 cudaError_t destroy_event(cudaEvent_t handle);
 cudaError_t record_event(cudaEvent_t event, cudaStream_t stream);

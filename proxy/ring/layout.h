@@ -67,6 +67,9 @@ struct LogHeader {
   std::atomic<uint64_t> forced_cuts;       // cuts made because the ring or arena was full
   std::atomic<uint64_t> local_calls;       // API calls the client answered itself
   std::atomic<uint64_t> space_waits;       // times the writer waited for the server
+  // From this entry on device memory may change by what is in no log (CUDA IPC, managed memory), so
+  // that no replay brings it back. 0: not so far.
+  std::atomic<uint64_t> unreplayable_from;
 };
 static_assert(sizeof(LogHeader) <= kPageBytes);
 

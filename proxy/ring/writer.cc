@@ -346,6 +346,12 @@ void Writer::pass_commit_points() {
     arena_free_before_ = commits_.front().arena;
 }
 
+bool Writer::unreplayable() {
+  LogHeader& log = channel_.log();
+  uint64_t none = 0;
+  return log.unreplayable_from.compare_exchange_strong(none, log.next_seq.load());
+}
+
 template <class Body>
 Appended Writer::mark(Mark kind, const Body& body) {
   return append(static_cast<uint16_t>(kind), body);

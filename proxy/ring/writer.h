@@ -89,6 +89,9 @@ class Writer {
     return {WaitStatus::kOk, publish(std::move(entry))};
   }
 
+  // From now on no replay brings back the device's memory: see LogHeader. False: known already.
+  bool unreplayable();
+
   // Marks.
   Appended alloc_mark(uint64_t address, uint64_t requested_bytes);
   Appended free_mark(uint64_t address, uint64_t requested_bytes);

@@ -21,6 +21,13 @@ void* HandleTable::find(Handle handle) const {
   return slot.live && slot.generation == handle.generation() ? slot.object : nullptr;
 }
 
+uint64_t HandleTable::handle_of(HandleKind kind, const void* object) const {
+  for (uint32_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].live && slots_[i].object == object)
+      return Handle::make(kind, i, slots_[i].generation).value;
+  return 0;
+}
+
 void* HandleTable::unbind(Handle handle) {
   void* object = find(handle);
   if (object) slots_[handle.index()].live = false;

@@ -47,6 +47,8 @@ class HandleTable {
   bool bind(Handle handle, void* object);
   // nullptr: never bound, already ended, or of another generation.
   void* find(Handle handle) const;
+  // The handle of an object, by a look at all of them; 0: it has none.
+  uint64_t handle_of(HandleKind kind, const void* object) const;
   // Ends the handle and returns its object, nullptr as find().
   void* unbind(Handle handle);
   template <class F>

@@ -15,6 +15,7 @@
 #include "core/graph_memory.h"
 #include "core/memory.h"
 #include "core/memory_pool.h"
+#include "core/memory_virtual.h"
 #include "core/pointers.h"
 
 namespace softgpu {
@@ -27,7 +28,7 @@ struct Import {
 };
 
 struct Region {
-  uint64_t inode = 0, bytes = 0;
+  uint64_t inode = 0, file_offset = 0, bytes = 0;
   int process = 0, device = 0, uses = 0;
 };
 
@@ -118,6 +119,17 @@ int open_file(const IpcFile& file) {
   return -1;
 }
 
+static cudaError_t export_mapping(uint64_t address, IpcMemory* memory) {
+  int fd = -1;
+  uint64_t offset = 0, bytes = 0;
+  if (!mapped_file(address, &fd, &offset, &bytes)) return cudaErrorInvalidValue;
+  memory->offset = offset % kPage;
+  memory->bytes = bytes;
+  memory->file_offset = offset - memory->offset;
+  memory->file_bytes = bytes + memory->offset;
+  return describe_file(fd, &memory->file) ? cudaSuccess : cudaErrorOperatingSystem;
+}
+
 cudaError_t export_memory(uint64_t address, IpcMemory* memory) {
   const auto info = pointers().find(address);
   if (!info || info->kind != PointerKind::kDevice || is_imported(info->base) ||
@@ -126,7 +138,7 @@ cudaError_t export_memory(uint64_t address, IpcMemory* memory) {
   }
   uint64_t base = 0, bytes = 0;
   if (!device(info->device).memory().pages_of(info->base, &base, &bytes)) {
-    return cudaErrorInvalidValue;  // a virtual mapping
+    return export_mapping(address, memory);
   }
   int fd = -1;
   {
@@ -160,7 +172,7 @@ namespace {
 cudaError_t map_region(int device_index, const IpcMemory& memory, uint64_t* base) {
   for (auto& [at, region] : state().regions) {
     if (region.inode != memory.file.inode || region.process != memory.file.process) continue;
-    if (region.device != device_index) continue;
+    if (region.device != device_index || region.file_offset != memory.file_offset) continue;
     *base = at;
     return cudaSuccess;
   }
@@ -168,12 +180,15 @@ cudaError_t map_region(int device_index, const IpcMemory& memory, uint64_t* base
   if (fd < 0) return cudaErrorMapBufferObjectFailed;
   struct stat info{};
   const bool fits = fstat(fd, &info) == 0 && info.st_size >= 0 &&
-                    static_cast<uint64_t>(info.st_size) == memory.file_bytes;
-  const bool mapped = fits && device(device_index).memory().map_file(fd, memory.file_bytes, base);
+                    static_cast<uint64_t>(info.st_size) >= memory.file_offset &&
+                    static_cast<uint64_t>(info.st_size) - memory.file_offset >= memory.file_bytes;
+  const bool mapped =
+      fits &&
+      device(device_index).memory().map_file(fd, memory.file_offset, memory.file_bytes, base);
   close(fd);
   if (!mapped) return cudaErrorMapBufferObjectFailed;
-  state().regions[*base] = {memory.file.inode, memory.file_bytes, memory.file.process, device_index,
-                            0};
+  state().regions[*base] = {memory.file.inode,   memory.file_offset, memory.file_bytes,
+                            memory.file.process, device_index,       0};
   return cudaSuccess;
 }
 

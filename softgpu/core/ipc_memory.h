@@ -2,7 +2,9 @@
 //
 // Device memory is anonymous until somebody asks for a handle: then the pages that hold the
 // allocation move into a memory file, at the same address. Another process opens the file through
-// /proc, which lets only the same user do so, and maps it into its own device's range.
+// /proc, which lets only the same user do so, and maps it into its own device's range. Memory that
+// the program has mapped itself lies in a file anyway; what is allocated in a mapping only the
+// program knows, so its handle is for what follows the address (a real driver refuses such memory).
 #ifndef SOFTGPU_CORE_IPC_MEMORY_H_
 #define SOFTGPU_CORE_IPC_MEMORY_H_
 
@@ -24,8 +26,9 @@ int open_file(const IpcFile& file);
 
 struct IpcMemory {
   IpcFile file;
-  uint64_t file_bytes = 0;
-  uint64_t offset = 0, bytes = 0;  // of the allocation in it
+  uint64_t file_bytes = 0;         // of the pages
+  uint64_t offset = 0, bytes = 0;  // of the allocation in them
+  uint64_t file_offset = 0;        // of the pages
 };
 
 // All thread-safe. Waits for the work of all devices if the memory has not been exported before.

@@ -65,7 +65,7 @@ class DeviceMemory {
   // The whole pages in which an allocation lies, alone or with others; false if it is none of ours.
   bool pages_of(uint64_t address, uint64_t* base, uint64_t* bytes) const;
   // A file of another process in the auxiliary range; its pages are not this device's.
-  bool map_file(int fd, uint64_t bytes, uint64_t* address);
+  bool map_file(int fd, uint64_t offset, uint64_t bytes, uint64_t* address);
   void unmap_file(uint64_t address, uint64_t bytes);
 
   // Accounting of memory that lives elsewhere (handles of the virtual memory calls).

@@ -252,6 +252,20 @@ bool untouched(uint64_t address, uint64_t bytes) {
   return true;
 }
 
+bool mapped_file(uint64_t address, int* fd, uint64_t* offset, uint64_t* bytes) {
+  std::lock_guard lock(state().mutex);
+  auto it = state().mappings.upper_bound(address);
+  if (it == state().mappings.begin()) return false;
+  --it;
+  const uint64_t inside = address - it->first;
+  if (inside >= it->second.bytes) return false;
+  const Physical& p = state().handles[it->second.handle];
+  *fd = state().backings[p.device].fd;
+  *offset = p.offset + it->second.offset + inside;
+  *bytes = it->second.bytes - inside;
+  return true;
+}
+
 cudaError_t memory_device(uint64_t handle, int* device_index, uint64_t* bytes) {
   std::lock_guard lock(state().mutex);
   const auto it = state().handles.find(handle);

@@ -22,6 +22,8 @@ cudaError_t unmap_memory(uint64_t address, uint64_t bytes);
 cudaError_t set_access(uint64_t address, uint64_t bytes, bool readable, bool writable);
 // Whether nobody has written to the range (or read it) since its memory was created: all zeros.
 bool untouched(uint64_t address, uint64_t bytes);
+// The file behind a mapping: where the address lies in it, and how much of the mapping follows.
+bool mapped_file(uint64_t address, int* fd, uint64_t* offset, uint64_t* bytes);
 cudaError_t memory_device(uint64_t handle, int* device, uint64_t* bytes);
 
 }  // namespace softgpu

@@ -20,6 +20,7 @@ enum class HandleKind : uint8_t {
   kMemPool = 9,
   kCommunicator = 10,
   kPhysicalMemory = 11,
+  kGraphNode = 12,  // the client's only: index = place + 1, generation = index of the graph
   kLibraryObject = 15,
 };
 

@@ -1,0 +1,47 @@
+"""The soft GPU's own programs find the same through the proxy as without it.
+
+Those that train, compare devices or count memory are in tests/softgpu and the other files here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job import PYFT
+
+PROGRAMS = Path(__file__).parents[1] / "softgpu" / "programs"
+
+
+def run(program: str, *direct: str) -> str:
+    """Return what a program of tests/softgpu/programs prints on two soft GPUs."""
+    command = [PYFT, "run", "--gpus", "soft:2", *direct, "--", sys.executable]
+    done = subprocess.run(
+        [*command, str(PROGRAMS / program)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["features.py", "graphs.py", "ipc_handles.py", "mini_fatbin.py", "operators.py", "zoo.py"],
+)
+def test_programs_that_compare_for_themselves(program: str) -> None:
+    run(program)
+
+
+@pytest.mark.parametrize("program", ["gpt.py", "threads.py"])
+def test_programs_that_print_bits(program: str) -> None:
+    assert run(program) == run(program, "--direct")
+
+
+def test_processes_share_tensors() -> None:
+    assert run("share.py") == "ok\n"
