@@ -38,10 +38,16 @@ def test_programs_that_compare_for_themselves(program: str) -> None:
     run(program)
 
 
-@pytest.mark.parametrize("program", ["gpt.py", "threads.py"])
-def test_programs_that_print_bits(program: str) -> None:
-    assert run(program) == run(program, "--direct")
+def test_programs_that_print_bits() -> None:
+    assert run("threads.py") == run("threads.py", "--direct")
 
 
 def test_processes_share_tensors() -> None:
     assert run("share.py") == "ok\n"
+
+
+def test_scripts_as_others_write_them() -> None:
+    program = str(Path(__file__).with_name("programs") / "public.py")
+    printed = run(program)
+    assert printed == run(program, "--direct")
+    assert printed.count("loss") == 10
