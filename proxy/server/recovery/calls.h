@@ -23,6 +23,8 @@ struct RecoveryCalls {
   // Where this process can look at device memory itself; nullptr where it cannot, or nothing is
   // mapped there. May be empty.
   std::function<const std::byte*(uint64_t address, uint64_t bytes)> view;
+  // True: all zeros, and looking at it would cost pages. May be empty.
+  std::function<bool(uint64_t address, uint64_t bytes)> untouched;
   // 0: all streams have come to their ends; 600: not yet; else the device's error.
   std::function<int()> idle;
   // Whether a stream captures a graph: nothing may be asked of the device then.

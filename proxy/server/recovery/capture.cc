@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kNotReady = 600;
 constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
+constexpr uint64_t kLarge = 64 << 10;
 constexpr uint64_t kMaxEvery = 64;
 constexpr uint64_t kUnweighed = 3;  // captures whose cost is that of new memory
 
@@ -149,6 +150,7 @@ std::string Capture::join() {
 
 // Blocks that do not change are read once and not written; those that do are read once as well.
 std::string Capture::store_block(const MemoryRange& block, const ring::ManifestBlock* before) {
+  if (add_untouched(block)) return {};
   if (!before || volatile_.contains(block.address)) return copy_block(block, before);
   ring::Digest digest{};
   if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
@@ -157,6 +159,22 @@ std::string Capture::store_block(const MemoryRange& block, const ring::ManifestB
     return {};
   }
   return copy_block(block, before);
+}
+
+// Work areas that a library has got and not used yet are large and need no look.
+bool Capture::add_untouched(const MemoryRange& block) {
+  if (block.bytes < kLarge || !calls_.untouched || !calls_.untouched(block.address, block.bytes))
+    return false;
+  const ring::Digest zeros = zero_digest(block.bytes, store_.seed());
+  if (!store_.add_known(block.address, block.bytes, zeros)) {
+    const uint64_t offset = store_.reserve(block.bytes);
+    if (offset == Heap::kNone) return false;  // so will the next step say, and why
+    std::memset(store_.at(offset), 0, block.bytes);
+    store_.add_stored(block.address, block.bytes, zeros, offset);
+  }
+  volatile_.erase(block.address);
+  add(store_.header().unchanged_bytes, block.bytes);
+  return true;
 }
 
 std::string Capture::copy_block(const MemoryRange& block, const ring::ManifestBlock* before) {

@@ -6,7 +6,9 @@ namespace pyft::server {
 
 namespace {
 
+// A device that fails meanwhile is a reason of its own, and one that another attempt can cure.
 [[noreturn]] void give_up(Session& session, const std::string& why) {
+  session.check_device(session.device_status(), "a restore");
   session.recovery().fail(ring::FaultKind::kUnrecoverable, 0, why);
 }
 
