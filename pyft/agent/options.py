@@ -17,7 +17,7 @@ PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
 DIRECT_LIBRARIES = (*COLLECTIVES, "libsoftgpu.so", "libsoftgpu_nvml.so")
 SERVER_FILES = ("pyft-server", "libsoftgpu.so", *COLLECTIVES)
-DEFAULT_PROTECT = "none"
+DEFAULT_PROTECT = "capture"
 SITE_FOLDER = Path(__file__).resolve().parent.parent / "torch_support" / "site"
 
 # NCCL's watchdog must not kill a job that waits for a replaced GPU: pyft owns the deadlines.
