@@ -21,6 +21,9 @@ Loop::Loop(Session& session, Dispatch dispatch, uint64_t start)
       dispatch_(dispatch),
       reader_(session.channel().log_view(), ring::Reader::Mode::kServer, start) {}
 
+Loop::Loop(Session& session, Dispatch dispatch)
+    : Loop(session, dispatch, session.channel().control().consumed.load()) {}
+
 Loop::End Loop::run() {
   ring::ControlPage& page = session_.channel().control();
   session_.recovery().set_replaying(session_.recovery().until() > reader_.position());

@@ -19,7 +19,9 @@ class Loop {
   enum class End { kGoodbye, kAgentGone, kProtocolError };
 
   // Starts at ring position `start`; what an earlier server has dispatched is replayed.
-  Loop(Session& session, Dispatch dispatch, uint64_t start = 0);
+  Loop(Session& session, Dispatch dispatch, uint64_t start);
+  // Starts where an earlier server has stopped.
+  Loop(Session& session, Dispatch dispatch);
   // Called for CUT and GATE marks where there is a store.
   using OnMark = std::function<Status(const ring::EntryView&)>;
   void set_on_cut(OnMark on_cut) { on_cut_ = std::move(on_cut); }

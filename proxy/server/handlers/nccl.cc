@@ -50,7 +50,7 @@ void publish_errors(Session& session, Communicators& all) {
     ncclResult_t error = ncclSuccess;
     if (query(one.comm, &error) != ncclSuccess || error == ncclSuccess || error == ncclInProgress)
       continue;
-    if (session.recovery().replaying())
+    if (session.recovery().repairs() && session.recovery().replaying())
       session.recovery().fail(ring::FaultKind::kUnrecoverable, error,
                               std::string("a collective cannot be repeated: ") +
                                   session.backend().ncclGetLastError(one.comm));
@@ -92,19 +92,24 @@ ncclComm_t made_before(Session& session, const EntryHeader& header, uint64_t han
   return static_cast<ncclComm_t>(recovery.communicators->made_before(handle, header.seq));
 }
 
+// `patient`: others may still need what is kept here for them.
 template <class Function>
-Status end(Session& session, const EntryHeader& header, uint64_t handle, Function function) {
+Status end(Session& session, const EntryHeader& header, uint64_t handle, Function function,
+           bool patient) {
   ncclComm_t comm;
   if (!resolve_comm(session, handle, &comm)) return bad_handle(handle);
   session.table(HandleKind::kCommunicator).unbind(Handle{handle});
-  if (CommunicatorKeeper* lasting = session.recovery().communicators)
-    lasting->ended(handle, header.seq);
   Communicators& all = communicators(session);
   {
     const std::scoped_lock lock(all.mutex);
     std::erase_if(all.live, [comm](const Communicators::Live& one) { return one.comm == comm; });
   }
-  return answer(session, header, wait_for_ranks(session, [=] { return function(comm); }));
+  CommunicatorKeeper* const lasting = session.recovery().communicators;
+  return answer(session, header, wait_for_ranks(session, [=, seq = header.seq] {
+                  if (lasting && patient) lasting->let_go(handle);
+                  if (lasting) lasting->ended(handle, seq);
+                  return function(comm);
+                }));
 }
 
 constexpr int kNoLibrary = ncclSystemError;
@@ -186,12 +191,12 @@ Status do_ncclCommFinalize(Session& session, const EntryHeader& header,
 
 Status do_ncclCommDestroy(Session& session, const EntryHeader& header,
                           const cmd::ncclCommDestroy& c, Body, Body) {
-  return end(session, header, c.comm, session.backend().ncclCommDestroy);
+  return end(session, header, c.comm, session.backend().ncclCommDestroy, true);
 }
 
 Status do_ncclCommAbort(Session& session, const EntryHeader& header, const cmd::ncclCommAbort& c,
                         Body, Body) {
-  return end(session, header, c.comm, session.backend().ncclCommAbort);
+  return end(session, header, c.comm, session.backend().ncclCommAbort, false);
 }
 
 Status do_ncclRedOpCreatePreMulSum(Session& session, const EntryHeader& header,

@@ -1,9 +1,12 @@
 #include "server/recovery/communicators.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+
+#include "ring/wait.h"
 
 namespace pyft::server {
 
@@ -11,7 +14,8 @@ namespace {
 
 // Longer than any recovery: the agent's deadlines end a rank's wait, not flexccl's.
 constexpr uint64_t kPatienceMs = 3'600'000;
-constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md
+constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md, as the next
+constexpr uint64_t kLetGoNs = 5'000'000'000;
 
 Recovery* reports_to = nullptr;
 
@@ -176,6 +180,20 @@ void LastingCommunicators::ended(uint64_t handle, uint64_t seq) {
   if (!entry) return;
   entry->ended_seq = seq;
   link_->send(ring::MessageKind::kEnded, entry->key, static_cast<uint64_t>(entry->rank));
+}
+
+void LastingCommunicators::let_go(uint64_t handle) {
+  if (!active()) return;
+  void* comm = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(handle);
+    if (found != live_.end()) comm = found->second.comm;
+  }
+  const uint64_t deadline = ring::now_ns() + kLetGoNs;
+  backend::CommunicatorState state;
+  while (comm && repair_->state(comm, &state) && state.kept_bytes && ring::now_ns() < deadline)
+    usleep(1000);
 }
 
 void LastingCommunicators::at_cut(uint64_t cut) {

@@ -35,6 +35,7 @@ class LastingCommunicators : public CommunicatorKeeper {
   // A communicator exists from now on (from the entry `seq`); gives it its records.
   void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) override;
   void ended(uint64_t handle, uint64_t seq) override;
+  void let_go(uint64_t handle) override;
 
   // All streams have come to their ends at this cut, which is about to become the recovery point.
   void at_cut(uint64_t cut);

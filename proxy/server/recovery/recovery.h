@@ -30,6 +30,9 @@ class CommunicatorKeeper {
   virtual void* made_before(uint64_t handle, uint64_t seq) = 0;
   virtual void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) = 0;
   virtual void ended(uint64_t handle, uint64_t seq) = 0;
+  // Before a communicator is destroyed: waits until no other rank needs what is kept here for it,
+  // such as one that is being replaced, but not for ever.
+  virtual void let_go(uint64_t handle) = 0;
 };
 
 class Recovery {
