@@ -48,6 +48,7 @@ LOG_FIELDS = {
     "forced_cuts": 152,
     "local_calls": 160,
     "space_waits": 168,
+    "unreplayable_from": 176,
 }
 # Offsets in the control object.
 CONTROL_COMPLETION_OFFSET = 16
