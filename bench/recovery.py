@@ -67,6 +67,12 @@ def recoveries(ranks: int, faults: list[str], steps: int) -> list[dict]:
     return costs
 
 
+def rest_of_the_way(cost: dict) -> float:
+    """Return the seconds from the beginning of the replay to the end of the next step."""
+    before = sum(cost["phases_ms"][p] for p in PHASES if p not in ("replay", "join"))
+    return cost["next_step_s"] - before / 1e3
+
+
 def restart_seconds() -> list[float]:
     """Return the seconds from the death of a worker to the next completed step, under torchrun."""
     found = []
@@ -95,9 +101,11 @@ def main() -> int:
         limit = phase == "communicator"
         met = statistics.median(ms) <= 20 if limit else None
         print_row(f"  {phase}, ms", spread(ms), "<= 20" if limit else "", met)
-    replayed = [cost["phases_ms"]["replay"] / 1e3 / cost["step_s"] for cost in costs]
+    # The phase ends when all is handed to the device, which then goes on: counted are the entries
+    # repeated, and the whole way to the next step without what came before the replay.
+    replayed = [rest_of_the_way(cost) / cost["step_s"] for cost in costs]
     met = statistics.median(replayed) <= 1.5
-    print_row("  replay, steps", spread(replayed, digits=2), "<= 1.5", met)
+    print_row("replay and rest of the step, steps", spread(replayed, digits=2), "<= 1.5", met)
     half = len(next_step) // 2
     growth = statistics.median(next_step[half:]) / statistics.median(next_step[:half])
     print_row("second half of the faults / first half", f"{growth:.2f}", "no growth", None)

@@ -22,7 +22,7 @@ from train_gpt import GPT
 
 def main() -> None:
     """Train from the checkpoint, if there is one."""
-    parser = make_parser("checkpoint restart")
+    parser = make_parser("checkpoint restart", optimizer="adamw", lr=1e-3)
     add_text_arguments(parser)
     parser.add_argument("--folder", required=True)
     parser.add_argument("--die-at", type=int, required=True)

@@ -355,8 +355,8 @@ FLEXCCL_API ncclResult_t flexcclAdopt(ncclComm_t* comm, void* base, size_t bytes
 // For records that nobody will replay and whose communicator was destroyed: releases what they hold
 // in the content store. The region is empty afterwards.
 FLEXCCL_API ncclResult_t flexcclForget(void* base, size_t bytes);
-// The communicator with this number in this process. ncclInvalidUsage: it was here and is destroyed;
-// ncclInvalidArgument: it never was, or is not yet.
+// The communicator with this number in this process. ncclInvalidUsage: it was here and is
+// destroyed; ncclInvalidArgument: it never was, or is not yet.
 FLEXCCL_API ncclResult_t flexcclFind(uint64_t number, ncclComm_t* comm);
 // ncclReplaceNode of the communicator with this number. When this process has none, because it is
 // still about to split it or to shrink it from another one: as soon as it has.
