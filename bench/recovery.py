@@ -81,7 +81,10 @@ def restart_seconds() -> list[float]:
             line = [str(BIN / "pyft"), "run", "--gpus", f"soft:{RANKS}", "--protect", "none", "--"]
             line += [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(RANKS)]
             line += ["--max-restarts", "1", RESTART_SCRIPT, "--folder", folder, "--die-at", "4"]
-            done = subprocess.run(line, capture_output=True, text=True, check=True)
+            done = subprocess.run(line, capture_output=True, text=True)
+        if done.returncode:  # the restart has failed as well: it is said, and not counted
+            print(f"bench-recovery: a restarted job ended with [{done.returncode}]")
+            continue
         stamps = dict(row.split("=", 1) for row in done.stdout.split() if "=" in row)
         found.append(float(stamps["after"]) - float(stamps["died"]))
     return found
@@ -109,8 +112,8 @@ def main() -> int:
     half = len(next_step) // 2
     growth = statistics.median(next_step[half:]) / statistics.median(next_step[:half])
     print_row("second half of the faults / first half", f"{growth:.2f}", "no growth", None)
-    if RESTARTS:
-        restart = restart_seconds()
+    restart = restart_seconds()
+    if restart:
         ratio = statistics.median(restart) / median
         print_row("torchrun restart to next step, s", spread(restart, digits=2), "", None)
         print_row("restart / recovery", f"{ratio:.1f}", ">= 10", ratio >= 10)

@@ -63,6 +63,7 @@ def main() -> None:
         if first_time and rank == 1 and step == args.die_at:
             print_line(f"died={time.time()}")
             os._exit(1)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
