@@ -111,7 +111,10 @@ def step_ratios(a: Sequence[Training], b: Sequence[Training]) -> list[float]:
 
 def run_model(script: str, mode: str, steps: int, **environment: str) -> Training:
     """Train once; the environment is for this run only."""
-    run = train(mode, ["--steps", str(steps)], ranks=0, script=script, environment=environment)
+    # What captures cost is measured apart (capture.py).
+    options = ("--protect", "none") if mode == "proxied" else ()
+    arguments = ["--steps", str(steps)]
+    run = train(mode, arguments, ranks=0, script=script, environment=environment, options=options)
     if run.exit_code:
         raise BenchError(f"[{script}], {mode}, ended with [{run.exit_code}]")
     return run
