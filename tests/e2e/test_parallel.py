@@ -33,7 +33,11 @@ def run(case: str, how: str) -> tuple[list[str], list[str]]:
     if how != "cpu":
         direct = ["--direct"] if how == "direct" else []
         command = [PYFT, "run", "--gpus", "soft:2", *direct, "--", *command]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    # Without pyft, processes over gloo abort at their end now and then: those are tried again.
+    for _ in range(3 if how == "cpu" else 1):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        if done.returncode == 0:
+            break
     assert done.returncode == 0, done.stderr
     losses = re.findall(r"step=\d+ loss=(\S+)", done.stdout)
     assert len(losses) == STEPS
