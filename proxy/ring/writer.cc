@@ -260,8 +260,8 @@ WaitStatus Writer::free_space() {
   append_forced_cut();
   if (const WaitStatus status = wait_decided(cuts_); status != WaitStatus::kOk) return status;
   commit_captured();
-  if (!open_
-           .empty()) {  // not captured: nothing is lost unless the device fails before the next cut
+  // Not captured: nothing is lost unless the device fails before the next cut.
+  if (!open_.empty()) {
     if (channel_.control().unprotected.fetch_add(1) == 0)
       std::fprintf(stderr,
                    "pyft: the log of device [%u] is full and the state of the device could not be "

@@ -78,12 +78,7 @@ void Loop::replayed() {
     while (session_.work()) continue;
     session_.check_device(session_.device_status(), "the device");
   }
-  free_garbage();
   if (reader_.position() >= recovery.until()) go_live();
-}
-
-void Loop::free_garbage() {
-  for (std::byte* memory : session_.recovery().garbage()) std::free(memory);
 }
 
 // PYFT_KILL_AT=cut:S,entry:C: a test ends this process before the C-th entry after the S-th cut.

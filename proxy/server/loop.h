@@ -44,7 +44,6 @@ class Loop {
   Status cut(const ring::EntryView& entry);
   void replayed();
   void go_live();
-  void free_garbage();
   void kill_if_asked(const ring::EntryView& entry);
   void consumed();
   bool wait_for_entries();  // false: the session is ending

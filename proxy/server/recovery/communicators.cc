@@ -89,24 +89,23 @@ std::string LastingCommunicators::rejoin_one(ring::StoredCommunicator& entry, ui
   const uint64_t operation = operation_at(entry, cut);
   backend::RegionHead head;
   if (!repair_->head(base, &head)) head = {entry.key, entry.rank, entry.size, 0, false};
-  if (head.closed || entry.size == 1) {
-    void* comm = nullptr;
-    if (repair_->adopt(&comm, base, region_bytes(), operation))
-      return named(entry.key) + " cannot be made from its records: " + repair_->last_error();
-    return {};
-  }
+  if (head.closed || entry.size == 1) return adopt(entry, operation);
   link_->send(ring::MessageKind::kWantExport, entry.key, static_cast<uint64_t>(entry.rank),
               head.epoch);
   const auto exported = link_->wait(ring::MessageKind::kExport, entry.key, kAgentAnswersMs);
   if (!exported) return "the agent does not say who else has " + named(entry.key);
   if (exported->c == 0) return take_place(head, base, operation, *exported);
   // Everybody else has ended it, or is dead as well and will ask here.
-  void* comm = nullptr;
-  if (repair_->adopt(&comm, base, region_bytes(), operation))
-    return named(entry.key) + " cannot be made from its records: " + repair_->last_error();
+  if (std::string problem = adopt(entry, operation); !problem.empty()) return problem;
   link_->send(ring::MessageKind::kMade, entry.key, static_cast<uint64_t>(entry.rank),
               static_cast<uint64_t>(entry.size));
   return {};
+}
+
+std::string LastingCommunicators::adopt(const ring::StoredCommunicator& entry, uint64_t operation) {
+  void* comm = nullptr;
+  if (repair_->adopt(&comm, region(entry), region_bytes(), operation) == 0) return {};
+  return named(entry.key) + " cannot be made from its records: " + repair_->last_error();
 }
 
 std::string LastingCommunicators::take_place(const backend::RegionHead& head, std::byte* base,

@@ -58,6 +58,8 @@ class LastingCommunicators : public CommunicatorKeeper {
   uint64_t region_bytes() const;
   uint64_t operation_at(const ring::StoredCommunicator& entry, uint64_t cut) const;
   std::string rejoin_one(ring::StoredCommunicator& entry, uint64_t cut);
+  // From the records alone, where nobody else has it.
+  std::string adopt(const ring::StoredCommunicator& entry, uint64_t operation);
   std::string take_place(const backend::RegionHead& head, std::byte* base, uint64_t operation,
                          const AgentMessage& exported);
   void free_entry(ring::StoredCommunicator& entry);

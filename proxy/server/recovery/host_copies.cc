@@ -60,6 +60,10 @@ JournaledResult::JournaledResult(Session& session, const EntryHeader& header, ui
   if (!journal.exists()) return;
   record_ = journal.find(seq_, index, JournalKind::kResult);
   if (record_ && record_->bytes == bytes && record_->filled.load()) {
+    for (std::byte* used : session.recovery().garbage()) {
+      session.backend().cuMemHostUnregister(used);
+      std::free(used);
+    }
     scratch_ = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
     session.backend().cuMemHostRegister_v2(scratch_, (bytes + 63) / 64 * 64, 0);
     address_ = reinterpret_cast<uint64_t>(scratch_);

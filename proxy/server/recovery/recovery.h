@@ -69,7 +69,7 @@ class Recovery {
   void word_reached(uint32_t word, uint64_t value);
   bool word_holds(uint32_t word, uint64_t value);
 
-  // Memory that device work may still use now; freed by collect_garbage() in the dispatch thread.
+  // Scratch memory that the device has done with; the dispatch thread takes and frees it.
   void discard(std::byte* memory);
   std::vector<std::byte*> garbage();
 
