@@ -1,41 +1,20 @@
 #include "client/copy.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
 #include <cstring>
 #include <deque>
 
 #include "api/commands.h"
 #include "client/capture.h"
+#include "client/past_caches.h"
 
 namespace pyft::client {
 namespace {
 
-// Of large copies: while the client copies one piece, the server copies the one before, which still
-// lies in the cache.
-constexpr size_t kPieceBytes = size_t{256} << 10;
+// Of large copies: while the client copies one piece, the server copies the one before. What comes
+// back is read out of the cache, and there are four places for it.
+constexpr size_t kPieceToDevice = size_t{1} << 20, kPieceToHost = size_t{256} << 10;
 constexpr size_t kLargeBytes = size_t{8} << 20;  // more than a core's own caches hold
-
-// Out of the bounce area. A large copy goes past the caches: its memory would only be loaded into
-// them to be written over, and drive out the pieces that come next.
-void copy_out(std::byte* to, const std::byte* from, size_t bytes, bool large) {
-  size_t at = 0;
-#if defined(__SSE2__)
-  if (large) {
-    at = std::min<size_t>(bytes, (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64);
-    std::memcpy(to, from, at);
-    for (; at + 64 <= bytes; at += 64)
-      for (size_t word = at; word < at + 64; word += 16)
-        _mm_stream_si128(reinterpret_cast<__m128i*>(to + word),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + word)));
-    _mm_sfence();
-  }
-#endif
-  std::memcpy(to + at, from + at, bytes - at);
-}
 
 enum class Place { kPageable, kPinned, kDevice };
 
@@ -51,12 +30,13 @@ Place place_of(uint64_t address, size_t bytes, const Device& device, Device** ow
 }
 
 cudaError_t write_device(Stream& stream, uint64_t dst, const std::byte* src, size_t bytes) {
-  const size_t chunk = std::min<size_t>(stream.device.writer().max_payload_bytes(), kPieceBytes);
+  const size_t chunk = std::min<size_t>(stream.device.writer().max_payload_bytes(), kPieceToDevice);
+  const auto how = bytes >= kLargeBytes ? PayloadCopy::kPastCaches : PayloadCopy::kCached;
   for (size_t at = 0; at < bytes; at += chunk) {
     const size_t n = std::min(chunk, bytes - at);
     const cmd::pyftWriteDevice body{stream.handle, dst + at};
     const cudaError_t error = stream.device.send(static_cast<uint16_t>(Call::pyftWriteDevice),
-                                                 bytes_of(body), {}, {src + at, n});
+                                                 bytes_of(body), {}, {src + at, n}, how);
     if (error != cudaSuccess) return error;
     stream.device.touch(stream);
   }
@@ -72,7 +52,7 @@ cudaError_t read_device(Stream& stream, std::byte* dst, uint64_t src, size_t byt
   };
   Device& device = stream.device;
   const std::lock_guard lock(device.bounce_mutex);
-  const size_t limit = std::min<size_t>(device.channel().bounce_bytes() / 4, kPieceBytes);
+  const size_t limit = std::min<size_t>(device.channel().bounce_bytes() / 4, kPieceToHost);
   const bool large = bytes >= kLargeBytes;
   std::deque<Chunk> flying;
   const auto land = [&]() -> cudaError_t {
@@ -80,8 +60,12 @@ cudaError_t read_device(Stream& stream, std::byte* dst, uint64_t src, size_t byt
     flying.pop_front();
     const cudaError_t error = device.wait(stream.word, chunk.value);
     const std::byte* landed = device.channel().bounce() + chunk.offset;
-    if (error == cudaSuccess) copy_out(chunk.dst, landed, chunk.bytes, large);
-    return error;
+    if (error != cudaSuccess) return error;
+    if (large)
+      copy_past_caches(chunk.dst, landed, chunk.bytes);
+    else
+      std::memcpy(chunk.dst, landed, chunk.bytes);
+    return cudaSuccess;
   };
   size_t slot = 0;
   for (size_t at = 0; at < bytes; at += limit, slot = (slot + 1) % 4) {

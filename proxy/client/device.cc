@@ -8,6 +8,7 @@
 
 #include "api/commands.h"
 #include "client/capture.h"
+#include "client/past_caches.h"
 #include "client/stream.h"
 
 namespace pyft::client {
@@ -86,7 +87,17 @@ cudaError_t Device::health() const {
   return static_cast<cudaError_t>(control.sticky_error.load(std::memory_order_relaxed));
 }
 
-cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload) {
+static void fill_entry(ring::Entry& entry, Bytes body, Bytes tail, Bytes payload, PayloadCopy how) {
+  std::memcpy(entry.body().data(), body.data(), body.size());
+  if (!tail.empty()) std::memcpy(entry.body().data() + body.size(), tail.data(), tail.size());
+  if (payload.empty()) return;
+  if (how == PayloadCopy::kPastCaches)
+    copy_past_caches(entry.payload().data(), payload.data(), payload.size());
+  else
+    std::memcpy(entry.payload().data(), payload.data(), payload.size());
+}
+
+cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload, PayloadCopy how) {
   if (const cudaError_t error = health(); error != cudaSuccess) [[unlikely]]
     return error;
   if (ring::in_forked_child()) [[unlikely]]
@@ -99,9 +110,7 @@ cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload) {
   auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
                              entry_flags(static_cast<Call>(call)), payload.size());
   if (!entry.ok()) return fail(entry.status());
-  std::memcpy(entry.body().data(), body.data(), body.size());
-  if (!tail.empty()) std::memcpy(entry.body().data() + body.size(), tail.data(), tail.size());
-  if (!payload.empty()) std::memcpy(entry.payload().data(), payload.data(), payload.size());
+  fill_entry(entry, body, tail, payload, how);
   writer_.publish(std::move(entry));
   sent_.fetch_add(1, std::memory_order_relaxed);
   return cudaSuccess;
@@ -117,9 +126,7 @@ cudaError_t Device::call(uint16_t call, Bytes body, Reply* reply, Bytes tail, By
   auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
                              flags | ring::kWantsReply, payload.size());
   if (!entry.ok()) return fail(entry.status());
-  std::memcpy(entry.body().data(), body.data(), body.size());
-  if (!tail.empty()) std::memcpy(entry.body().data() + body.size(), tail.data(), tail.size());
-  if (!payload.empty()) std::memcpy(entry.payload().data(), payload.data(), payload.size());
+  fill_entry(entry, body, tail, payload, PayloadCopy::kCached);
   entry.set_reply_slot(ticket.slot());
   const uint64_t seq = writer_.publish(std::move(entry));
   sent_.fetch_add(1, std::memory_order_relaxed);

@@ -40,6 +40,8 @@ struct Reply {
   std::vector<std::byte> data;
 };
 
+enum class PayloadCopy { kCached, kPastCaches };
+
 class Device {
  public:
   Device(int ordinal, ring::ClientAttachment attachment);
@@ -51,7 +53,8 @@ class Device {
   ring::Writer& writer() { return writer_; }
 
   // Appends a command. `body` is its struct, `tail` what follows it in the entry.
-  cudaError_t send(uint16_t call, Bytes body, Bytes tail = {}, Bytes payload = {});
+  cudaError_t send(uint16_t call, Bytes body, Bytes tail = {}, Bytes payload = {},
+                   PayloadCopy how = PayloadCopy::kCached);
   // Appends and waits for the answer; the API's own code is in reply->code.
   cudaError_t call(uint16_t call, Bytes body, Reply* reply, Bytes tail = {}, Bytes payload = {});
   template <class Cmd>
