@@ -119,6 +119,17 @@ void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, uint64_t timeo
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }
 
+void wake_server(ControlPage& page, ServerSleep least) {
+  const uint32_t sleep = page.server_sleeping.load(std::memory_order_seq_cst);
+  const bool rings = least == ServerSleep::kNapping
+                         ? sleep != static_cast<uint32_t>(ServerSleep::kAwake)
+                         : sleep == static_cast<uint32_t>(ServerSleep::kAsleep);
+  // Only one of several writers pays for the wake-up.
+  if (!rings || !page.server_sleeping.exchange(0, std::memory_order_seq_cst)) return;
+  page.doorbell.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(page.doorbell);
+}
+
 ClientLiveness::ClientLiveness(const Channel& channel, int agent_fd)
     : channel_(channel),
       agent_fd_(agent_fd),
@@ -145,6 +156,10 @@ WaitStatus ClientLiveness::check() const {
   timespec moment{0, 3 * 100'000'000};
   nanosleep(&moment, nullptr);
   return beat_is_old() ? WaitStatus::kHeartbeatStale : WaitStatus::kOk;
+}
+
+void ClientLiveness::hurry() const {
+  wake_server(channel_.control(), ServerSleep::kNapping);
 }
 
 bool ClientLiveness::beat_is_old() const {

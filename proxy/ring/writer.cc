@@ -106,22 +106,13 @@ uint64_t Writer::publish(Entry entry) {
                           std::memory_order_relaxed);
   PYFT_FAULT("ring.before_publish");
   // Everything above becomes visible with this store. Sequentially consistent, because the load
-  // of server_sleeping in ring_doorbell() must not pass it: the server could sleep for ever.
+  // of server_sleeping in wake_server() must not pass it: the server could sleep for ever.
   log.appended.store(appended_, std::memory_order_seq_cst);
   PYFT_FAULT("ring.after_publish");
   cut_when_half_full();
   entry.lock_.unlock();
-  ring_doorbell();
+  wake_server(channel_.control(), ServerSleep::kAsleep);
   return seq;
-}
-
-void Writer::ring_doorbell() {
-  ControlPage& page = channel_.control();
-  if (!page.server_sleeping.load(std::memory_order_seq_cst)) return;
-  // Only one of several writers pays for the wake-up.
-  if (!page.server_sleeping.exchange(0, std::memory_order_seq_cst)) return;
-  page.doorbell.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake(page.doorbell);
 }
 
 uint64_t Writer::ring_free_limit() const {
@@ -242,7 +233,7 @@ void Writer::append_forced_cut() {
   appended_ = begin + size;
   open_cut(appended_);
   log.appended.store(appended_, std::memory_order_seq_cst);
-  ring_doorbell();
+  wake_server(channel_.control(), ServerSleep::kAsleep);
 }
 
 // Waits until the server has decided about a cut at the end, then frees what is before it.

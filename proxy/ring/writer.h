@@ -151,7 +151,6 @@ class Writer {
   void forget_capture(size_t before);
   const EntryHeader& header_at(uint64_t position) const;
   void retire_oldest(uint64_t new_end);
-  void ring_doorbell();
 
   Channel& channel_;
   const Liveness& liveness_;

@@ -1,5 +1,6 @@
 #include "server/loop.h"
 
+#include <sys/prctl.h>
 #include <time.h>
 
 #include <csignal>
@@ -14,6 +15,9 @@ namespace pyft::server {
 namespace {
 // A client that never pauses must not keep the device from its work.
 constexpr uint64_t kEntriesPerPieceOfWork = 256;
+// What a kernel may start later for (nobody waits for it), against what its launch costs.
+constexpr uint64_t kNapNs = 50'000;
+constexpr int kNaps = 8;
 }  // namespace
 
 Loop::Loop(Session& session, Dispatch dispatch, uint64_t start)
@@ -25,6 +29,7 @@ Loop::Loop(Session& session, Dispatch dispatch)
     : Loop(session, dispatch, session.channel().control().consumed.load()) {}
 
 Loop::End Loop::run() {
+  prctl(PR_SET_TIMERSLACK, 1000);  // of this thread: a nap is as long as said, not twice that
   ring::ControlPage& page = session_.channel().control();
   session_.recovery().set_replaying(session_.recovery().until() > reader_.position());
   if (!session_.recovery().replaying()) go_live();
@@ -183,13 +188,15 @@ bool Loop::wait_for_entries() {
   const uint64_t position = reader_.position();
   const auto more = [&] { return log.appended.load(std::memory_order_seq_cst) != position; };
   if (ring::spin_until(more)) return true;
-  while (!more()) {
+  for (int naps = 0; !more(); ++naps) {
+    const bool nap = naps < kNaps;
     const uint32_t seen = page.doorbell.load(std::memory_order_seq_cst);
-    // Said before the last look at `appended`: a writer that comes later sees it and rings.
-    page.server_sleeping.store(1, std::memory_order_seq_cst);
+    // Said before the last look at `appended`: a writer that comes later sees it.
+    const auto how = nap ? ring::ServerSleep::kNapping : ring::ServerSleep::kAsleep;
+    page.server_sleeping.store(static_cast<uint32_t>(how), std::memory_order_seq_cst);
     if (more()) break;
-    ring::futex_wait(page.doorbell, seen, ring::kWaitSliceNs);
-    if (!more() && session_.liveness().check() != ring::WaitStatus::kOk) return false;
+    ring::futex_wait(page.doorbell, seen, nap ? kNapNs : ring::kWaitSliceNs);
+    if (!nap && !more() && session_.liveness().check() != ring::WaitStatus::kOk) return false;
   }
   page.server_sleeping.store(0, std::memory_order_relaxed);
   return true;

@@ -232,6 +232,52 @@ TEST(waits_end_with_the_server) {
   CHECK(ring::wait_reply(*channel, 3, 1, liveness) == WaitStatus::kAgentGone);
 }
 
+// Without a server: what is in the words is what it would have seen.
+TEST(a_napping_server_is_woken_by_who_waits_and_not_by_who_writes) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  ring::ControlPage& page = channel->control();
+  const auto sleep = [&page](ring::ServerSleep how) {
+    page.doorbell = 0;
+    page.server_sleeping = static_cast<uint32_t>(how);
+  };
+  const auto write = [&writer] { writer.append(kCall, Body{0, 0}); };
+  sleep(ring::ServerSleep::kNapping);
+  write();
+  CHECK_EQ(page.doorbell.load(), 0u);
+  liveness.hurry();
+  CHECK_EQ(page.doorbell.load(), 1u);
+  CHECK_EQ(page.server_sleeping.load(), static_cast<uint32_t>(ring::ServerSleep::kAwake));
+  liveness.hurry();  // awake
+  CHECK_EQ(page.doorbell.load(), 1u);
+  sleep(ring::ServerSleep::kAsleep);
+  write();
+  write();
+  CHECK_EQ(page.doorbell.load(), 1u);
+}
+
+TEST(work_that_nobody_waits_for_is_done_by_a_server_that_naps_or_sleeps) {
+  auto channel = make_channel(small_shape());
+  ring::ClientLiveness liveness(*channel, -1);
+  ring::Writer writer(*channel, liveness);
+  static std::atomic<int> done;
+  done = 0;
+  ServerThread server(*channel, [](server::Session&, const ring::EntryHeader&,
+                                   std::span<const std::byte>, std::span<const std::byte>) {
+    ++done;
+    return server::Status::good();
+  });
+  // Pauses from less than a nap to more than all of them.
+  for (int i = 1; i <= 40; ++i) {
+    writer.append(kCall, Body{0, 0});
+    while (done.load() < i) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(25 * i));
+  }
+  writer.goodbye();
+  CHECK(server.join() == server::Loop::End::kGoodbye);
+}
+
 TEST(handles) {
   server::HandleTable table;
   int a = 0, b = 0;
