@@ -29,7 +29,7 @@ KNOBS = (
     Knob("PYFT_ARENA_MB", 256, "size of the payload arena beside a ring"),
     Knob("PYFT_BOUNCE_MB", 4, "buffer for device-to-host copies into pageable memory"),
     Knob("PYFT_PINNED_GB", 8, "limit of pinned host memory per client and device (sparse)"),
-    Knob("PYFT_STORE_GB", 160, "limit of captures, journal and records per channel (sparse)"),
+    Knob("PYFT_STORE_GB", 512, "limit of captures, journal and records per channel (sparse)"),
     Knob("PYFT_CUT_EVERY", 0, "each K-th cut is captured (0: as its cost allows)"),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
     Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),

@@ -111,6 +111,7 @@ class Records {
   void step_to(std::uint64_t offset);
   void note_divergence(const Record& record);
   // records_append.cc
+  std::uint64_t fill(std::uint64_t end);
   bool put(Record record, const std::map<int, PairCounters>& pairs,
            std::span<const std::span<const std::byte>> outputs);
   bool put_operation(const Standpoint& before, const Outcome& outcome);

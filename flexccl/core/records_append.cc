@@ -22,6 +22,15 @@ bool is_collective(const OpDescriptor& op) {
 
 }  // namespace
 
+// Up to the end of the memory.
+std::uint64_t Records::fill(std::uint64_t end) {
+  Record last{};
+  last.bytes = capacity_ - end % capacity_, last.kind = RecordKind::kFiller;
+  last.check = last.sum();
+  std::memcpy(place(end), &last, sizeof last);
+  return end + last.bytes;
+}
+
 bool Records::put(Record record, const std::map<int, PairCounters>& pairs,
                   std::span<const std::span<const std::byte>> outputs) {
   record.pairs = static_cast<std::uint32_t>(pairs.size());
@@ -31,13 +40,7 @@ bool Records::put(Record record, const std::map<int, PairCounters>& pairs,
   const std::uint64_t head = current()->head, rest = capacity_ - end % capacity_;
   const std::uint64_t filler = rest < record.bytes ? rest : 0;
   if (end - head + filler + record.bytes > capacity_) return false;
-  if (filler) {
-    Record last{};
-    last.bytes = filler, last.kind = RecordKind::kFiller;
-    last.check = last.sum();
-    std::memcpy(place(end), &last, sizeof last);
-    end += filler;
-  }
+  if (filler) end = fill(end);
   record.check = record.sum();
   std::byte* to = place(end);
   std::memcpy(to, &record, sizeof record);
@@ -143,6 +146,13 @@ void Records::commit_now() {
   std::memcpy(static_cast<void*>(to), from,
               sizeof(RegionBase) + header_->shown.slots * sizeof(RegionPair));
   to->head = advance(from->head, wanted_, to);
+  // Nothing is left: from the front again, so that no more memory is touched than one interval
+  // needs.
+  const std::uint64_t end = tail(), rest = capacity_ - end % capacity_;
+  if (to->head == end && rest < capacity_ && end - from->head + rest <= capacity_) {
+    to->head = fill(end);
+    show(header_->tail, to->head);
+  }
   // Before the records go: nobody will replay them any more, and a content without a record would
   // stay for ever.
   each_content(from->head, to->head, [](std::uint64_t place, const ContentKey& key) {

@@ -24,7 +24,8 @@ inline constexpr uint32_t kMaxCommunicators = 256;
 // Areas; the heap is the rest of the object. All sparse.
 inline constexpr uint64_t kManifestBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kJournalBytes = uint64_t{1} << 30;
-inline constexpr uint64_t kRecordsBytes = uint64_t{64} << 30;  // shared out to kMaxCommunicators
+// Shared out to kMaxCommunicators: 1 GiB each. Of a small store, its half.
+inline constexpr uint64_t kRecordsBytes = uint64_t{256} << 30;
 
 struct StoreHeader {
   uint32_t magic, version;

@@ -110,6 +110,8 @@ class Session {
   void set_sticky(int32_t code);
   // 0 or 600 (not ready) while the device works, else its error.
   int device_status() const { return device_calls_.status ? device_calls_.status() : 0; }
+  // Changes when a piece of the device's work is finished; 0 where nobody can tell.
+  uint64_t device_progress() const { return device_calls_.progress ? device_calls_.progress() : 0; }
   // Ends the server if this code of a call says that the device has failed and that is repaired.
   void check_device(int32_t code, const char* call);
   void publish(uint32_t word, uint64_t value);

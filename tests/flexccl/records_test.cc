@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -145,6 +146,21 @@ void report(std::uint64_t, std::uint64_t operation, const char*) {
 }
 
 }  // namespace
+
+TEST(after_each_commit_the_same_memory_is_used_again) {
+  const auto arena = std::make_unique<Arena>();
+  std::vector<float> values(2 * 20000, 1.0f);
+  Crew crew(2, flexcclLoopback);
+  must(flexcclSetRecords(crew.at(0), arena->bytes, sizeof arena->bytes), "records");
+  for (std::uint64_t i = 1; i <= 12; ++i) {
+    add(crew, values, 1);
+    must(flexcclCommitted(crew.at(0), i), "flexcclCommitted");
+  }
+  CHECK_EQ(state_of(crew.at(0)).recorded, 1);
+  // A record of 80000 bytes, and a second one where the first is not left behind yet.
+  const auto rest = std::span(arena->bytes).subspan(200000);
+  CHECK(std::all_of(rest.begin(), rest.end(), [](std::byte b) { return b == std::byte{0}; }));
+}
 
 TEST(a_gap_ends_when_a_commit_has_passed_it) {
   const auto arena = std::make_unique<Arena>();

@@ -1,7 +1,10 @@
 // Captures at cuts and what comes back of them, with a device that is this process's memory.
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "check.h"
 #include "fuzz.h"
@@ -23,7 +26,7 @@ struct AlwaysAlive : ring::Liveness {
 struct Server {
   Server(ring::Channel& channel, const Object& object, Memory& memory, bool views,
          server::CaptureOptions options = {50'000'000, 1, 0.02})
-      : session(channel, nullptr, alive), calls(memory.calls(views)) {
+      : session(channel, nullptr, alive, memory.device()), calls(memory.calls(views)) {
     std::string error;
     store = object.open(&error);
     CHECK_EQ(error, "");
@@ -228,6 +231,23 @@ TEST(a_cut_that_cannot_be_taken_is_cancelled) {
   CHECK_EQ(bench.channel->control().captured_cut.load(), 1u);
   bench.memory.blocks.pop_back();
   CHECK(server.cut(6));
+}
+
+TEST(a_device_that_gets_on_is_waited_for) {
+  Bench bench;
+  bench.memory.allocate(1000, 1);
+  bench.memory.gets_on = true;
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  bench.memory.idle = 600;
+  std::atomic<bool> cut{false};
+  std::thread device([&] {  // twice as long as a cut waits for one that stands still
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    CHECK(!cut.load());
+    bench.memory.idle = 0;
+  });
+  CHECK(server.cut(1));
+  cut = true;
+  device.join();
 }
 
 TEST(each_kth_cut_is_captured_and_every_forced_one) {

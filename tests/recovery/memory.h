@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "server/recovery/calls.h"
 #include "server/recovery/store.h"
+#include "server/session.h"
 
 namespace recovery_test {
 
@@ -43,13 +45,19 @@ struct Object {
 struct Memory {
   std::vector<std::vector<std::byte>> blocks;
   uint64_t reads = 0, looks = 0;
-  int idle = 0;
-  bool capturing = false;
+  std::atomic<int> idle{0};
+  bool capturing = false, gets_on = false;  // at every look, it has done something
+  uint64_t progress = 0;
   std::vector<ring::ManifestPlace> hidden;
 
   uint64_t allocate(uint64_t bytes, int value) {
     blocks.emplace_back(bytes, static_cast<std::byte>(value));
     return reinterpret_cast<uint64_t>(blocks.back().data());
+  }
+  server::DeviceCalls device() {
+    server::DeviceCalls calls;
+    calls.progress = [this] { return gets_on ? ++progress : progress; };
+    return calls;
   }
   server::RecoveryCalls calls(bool views) {
     server::RecoveryCalls calls;
@@ -67,7 +75,7 @@ struct Memory {
         ++looks;
         return reinterpret_cast<const std::byte*>(address);
       };
-    calls.idle = [this] { return idle; };
+    calls.idle = [this] { return idle.load(); };
     calls.capturing = [this] { return capturing; };
     calls.mapped = [this](std::vector<server::MemoryRange>* ranges) {
       for (const auto& block : blocks)

@@ -129,20 +129,29 @@ std::string Capture::capture(const ring::CutMark& cut, const ring::EntryHeader& 
   return {};
 }
 
-// The thread that dispatches may have to execute the device's work itself.
+// The thread that dispatches may have to execute the device's work itself. A device that gets on
+// with what it was given long before has all the time it needs; what cannot be waited for is an
+// operation that needs another rank, which may need what comes behind this cut.
 std::string Capture::join() {
-  const uint64_t deadline = ring::now_ns() + options_.join_timeout_ns;
+  const uint64_t last = ring::now_ns() + options_.join_limit_ns;
+  uint64_t deadline = ring::now_ns() + options_.join_timeout_ns, seen = session_.device_progress();
   useconds_t pause = 10;
   for (;;) {
-    while (session_.work())
-      if (ring::now_ns() > deadline) break;
+    bool moved = false;
+    while (session_.work() && ring::now_ns() < last) moved = true;
     const int code = calls_.idle();
     if (code == 0) return {};
     if (code != kNotReady)
       return "the device fails with code [" + std::to_string(code) + "] before the cut";
-    if (ring::now_ns() > deadline)
-      return "after [" + std::to_string(options_.join_timeout_ns / 1'000'000) +
-             "] ms a stream has not come to its end";
+    const uint64_t now = ring::now_ns(), progress = session_.device_progress();
+    if (moved || progress != seen) deadline = now + options_.join_timeout_ns;
+    seen = progress;
+    if (now > last)
+      return "after [" + std::to_string(options_.join_limit_ns / 1'000'000'000) +
+             "] s the device still works on what it was given before";
+    if (now > deadline)
+      return "for [" + std::to_string(options_.join_timeout_ns / 1'000'000) +
+             "] ms a stream has stood still before its end";
     usleep(pause);
     pause = std::min<useconds_t>(pause * 2, 200);
   }

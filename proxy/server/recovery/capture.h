@@ -21,9 +21,10 @@
 namespace pyft::server {
 
 struct CaptureOptions {
-  uint64_t join_timeout_ns = 2'000'000'000;  // a stream may wait for another rank
+  uint64_t join_timeout_ns = 2'000'000'000;  // without progress: a stream may wait for another rank
   uint64_t every = 0;                        // each K-th cut; 0: as the cost allows
   double budget = 0.02;                      // of the time between two cuts
+  uint64_t join_limit_ns = 60'000'000'000;   // with progress
 };
 // PYFT_CUT_EVERY
 CaptureOptions capture_options();

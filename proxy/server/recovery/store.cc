@@ -34,7 +34,9 @@ std::string format(std::byte* base, uint64_t bytes, int fd, const Store::Shape& 
   const uint64_t manifest_bytes = page_up(shape.manifest_bytes);
   const uint64_t journal = manifests + 2 * manifest_bytes;
   const uint64_t records = journal + page_up(shape.journal_bytes);
-  const uint64_t heap = records + page_up(shape.records_bytes);
+  const uint64_t records_bytes =
+      std::min(page_up(shape.records_bytes), bytes / 2 / ring::kPageBytes * ring::kPageBytes);
+  const uint64_t heap = records + records_bytes;
   if (heap >= bytes) return number("the store is too small: bytes", bytes);
   if (!back(fd, 0, manifests)) return "there is no memory for the store's first pages";
   auto* header = reinterpret_cast<ring::StoreHeader*>(base);
@@ -45,7 +47,7 @@ std::string format(std::byte* base, uint64_t bytes, int fd, const Store::Shape& 
   header->journal_offset = journal;
   header->journal_bytes = page_up(shape.journal_bytes);
   header->records_offset = records;
-  header->records_bytes = page_up(shape.records_bytes);
+  header->records_bytes = records_bytes;
   header->heap_offset = heap;
   header->heap_bytes = bytes - heap;
   header->version = ring::kStoreVersion;
