@@ -18,7 +18,10 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 MESON_BUILD = ROOT / "build" / "meson"
 NATIVE_DIR = "pyft/_native/lib"
-FOUND = ("cuda-include", "openblas-include", "openblas-lib", "zstd-lib", "xxhash-lib")
+FOUND = ("cuda-include", "xxhash-lib")
+FOUND_FOR_SOFTGPU = ("openblas-include", "openblas-lib", "zstd-lib")
+# -Dparts=... and the like: what is left out is not needed either (tools/gpu/check.sh).
+OPTIONS = os.environ.get("PYFT_MESON_OPTIONS", "").split()
 
 
 def run(*command: str, env: dict[str, str] | None = None) -> None:
@@ -31,8 +34,11 @@ def run(*command: str, env: dict[str, str] | None = None) -> None:
 def configuration() -> str:
     """Everything whose change makes the configured build folder stale."""
     find = str(ROOT / "tools" / "build" / "find_deps.py")
-    found = [subprocess.check_output([sys.executable, find, what], text=True) for what in FOUND]
-    return "\n".join([sys.executable, sys.version, *found])
+    parts = [option for option in OPTIONS if option.startswith("-Dparts=")]
+    soft = not parts or "softgpu" in parts[-1]
+    wanted = (*FOUND, *FOUND_FOR_SOFTGPU) if soft else FOUND
+    found = [subprocess.check_output([sys.executable, find, what], text=True) for what in wanted]
+    return "\n".join([sys.executable, sys.version, *OPTIONS, *found])
 
 
 def configure(env: dict[str, str]) -> None:
@@ -43,7 +49,7 @@ def configure(env: dict[str, str]) -> None:
         return
     # Isolated builds have their dependencies at a new path each time: `--reconfigure` looks again.
     again = ["--reconfigure"] if configured else []
-    options = ["--prefix=/", f"-Dnative_dir={NATIVE_DIR}", "--buildtype=release"]
+    options = ["--prefix=/", f"-Dnative_dir={NATIVE_DIR}", "--buildtype=release", *OPTIONS]
     meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
     run(*meson, "setup", *again, str(MESON_BUILD), str(ROOT), *options, env=env)
     stamp.write_text(wanted)

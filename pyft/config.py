@@ -40,6 +40,7 @@ KNOBS = (
     Knob("PYFT_STRICT", "", "1: the first unsupported call stops the process"),
     Knob("PYFT_DISABLE", "", "1: the injected library answers every call with `no device`"),
     Knob("PYFT_BUILD_JOBS", 0, "parallel compiler processes of `pip install` (0: one per core)"),
+    Knob("PYFT_MESON_OPTIONS", "", "options of meson for `pip install`, such as -Dtests=false"),
     Knob("PYFT_REQUIRE", "", "tests: comma-separated needs whose absence fails instead of skips"),
     Knob("PYFT_AGENT", "", "name of the agent's abstract socket", internal=True),
     Knob("PYFT_JOB", "", "name of the running job", internal=True),

@@ -1,13 +1,17 @@
 """Print where a build dependency lives: `find_deps.py cuda-include|library-include|library-path|openblas-include|openblas-lib|zstd-lib|xxhash-lib`.
 
 The CUDA headers come from the vendor's pip packages and the BLAS from scipy-openblas32, so that a
-machine without a CUDA toolkit or -dev packages can build. libzstd.so.1 and libxxhash.so.0 are part
+machine without a CUDA toolkit or -dev packages can build; what the packages lack comes from a
+toolkit of the same version. libzstd.so.1 and libxxhash.so.0 are part
 of every Debian and Ubuntu (dpkg and apt need them); only the run-time libraries are used.
 """
 
 from __future__ import annotations
 
 import ctypes.util
+import os
+import re
+import shutil
 import sys
 from importlib import util as importlib_util
 from pathlib import Path
@@ -16,17 +20,52 @@ from pathlib import Path
 HEADERS = ("cuda.h", "crt/host_defines.h", "nv/target", "cublas_api.h")
 
 
-def cuda_include() -> Path:
-    """Return the folder of cuda.h, cuda_runtime_api.h and cublas_api.h."""
-    spec = importlib_util.find_spec("nvidia")
-    for root in spec.submodule_search_locations if spec else []:
-        for candidate in sorted(Path(root).glob("cu1*/include")):
-            if all((candidate / name).exists() for name in HEADERS):
-                return candidate
+TOOLKIT_VERSION = "13000"  # CUDA_VERSION of cuda.h
+
+
+def cuda_include() -> str:
+    """Return the folders of cuda.h, cuda_runtime_api.h and cublas_api.h, those of packages first."""
+    folders = _packaged_headers()
+    for folder in folders:
+        if all((folder / name).exists() for name in HEADERS):
+            return str(folder)
+    found: dict[str, Path] = {}
+    for folder in [*folders, *_toolkit_headers()]:
+        for name in HEADERS:
+            if (folder / name).exists():
+                found.setdefault(name, folder)
+    missing = [name for name in HEADERS if name not in found]
+    if not missing:
+        return ":".join(dict.fromkeys(str(found[name]) for name in HEADERS))
     raise SystemExit(
-        f"find_deps: no CUDA headers {list(HEADERS)} in one folder: "
-        "install nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-cccl (13.0) and nvidia-cublas"
+        f"find_deps: no CUDA headers {missing}: "
+        "install nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-cccl (13.0) and nvidia-cublas, "
+        "or the CUDA toolkit 13.0"
     )
+
+
+def _packaged_headers() -> list[Path]:
+    spec = importlib_util.find_spec("nvidia")
+    return [
+        found
+        for root in (spec.submodule_search_locations if spec else None) or []
+        for found in sorted(Path(root).glob("cu1*/include"))
+    ]
+
+
+def _toolkit_headers() -> list[Path]:
+    """Return the folders of a toolkit's headers, if it is of the version that we need."""
+    nvcc = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    roots += [str(Path(nvcc).resolve().parents[1])] if nvcc else []
+    for root in roots:
+        include = Path(root or "/nonexistent") / "include"
+        header = include / "cuda.h"
+        text = header.read_text(errors="replace") if header.exists() else ""
+        version = re.search(r"#define CUDA_VERSION (\d+)", text)
+        if version and version.group(1) == TOOLKIT_VERSION:
+            return [include, include / "cccl"]
+    return []
 
 
 def library_include() -> str:

@@ -1,0 +1,99 @@
+"""tools/gpu/check.sh: its cheap checks on the soft GPU, and that checks can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "gpu"))
+
+import jobs
+import measurements
+from checklist import Check, Checklist, FailError, SkipError
+from machine import ROOT, Machine
+
+SCRIPT = ROOT / "tools" / "gpu" / "check.sh"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+
+
+def machine(folder: Path) -> Machine:
+    return Machine(False, "a test", folder, None, "soft")
+
+
+def test_the_script_is_sound_and_names_its_checks() -> None:
+    subprocess.run(["sh", "-n", str(SCRIPT)], check=True)
+    names = run("--list").stdout.split()
+    assert names[0] == "build"
+    assert {"window", "killed-process", "examples-bitwise", "two-ranks"} <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_measurements_run_on_the_soft_gpu(tmp_path: Path) -> None:
+    table = tmp_path / "table.md"
+    only = "build-measurements,mapping,killed"
+    done = run("--soft", "--only", only, "--markdown", str(table))
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()[1:-1]]
+    found = {words[3]: words[0] for words in lines}
+    assert found == {"build-measurements": "PASS", "mapping": "PASS", "killed-process": "SKIP"}
+    assert "| mapping | PASS |" in table.read_text()
+
+
+def test_a_program_says_whether_it_failed() -> None:
+    got = measurements.read("figure word 2.5 us\naddress code 0x10\nfor people\n")
+    assert got.figures == {"word": (2.5, "us")}
+    assert got.addresses == {"code": "0x10"}
+    with pytest.raises(FailError, match="it is elsewhere"):
+        measurements.read("figure word 2.5 us\nfail it is elsewhere\n")
+    with pytest.raises(SkipError, match="no driver"):
+        measurements.read("skip no driver\n")
+
+
+@pytest.mark.parametrize(
+    ("proxied", "why"),
+    [
+        ("step=1 loss=2.5\nrank=0 params_sha256=ab\n", ""),
+        ("step=1 loss=2.25\nrank=0 params_sha256=ab\n", "differ"),
+        ("step=1 loss=2.5\n", "differ"),
+    ],
+)
+def test_other_bits_are_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: str, why: str
+) -> None:
+    answers = iter(["step=1 loss=2.5\nrank=0 params_sha256=ab\n", proxied])
+    monkeypatch.setattr(Machine, "run", lambda *_: next(answers))
+    monkeypatch.setattr(Machine, "_command", lambda _: ["pyft", "run"])
+    if not why:
+        assert len(jobs.compare(machine(tmp_path), ["program"])) == 2
+        return
+    with pytest.raises(FailError, match="native"):
+        jobs.compare(machine(tmp_path), ["program"])
+
+
+def test_one_failure_is_counted_and_the_others_run(tmp_path: Path) -> None:
+    def fails(_: Machine) -> list[str]:
+        raise FailError("it does not hold")
+
+    def breaks(_: Machine) -> list[str]:
+        raise ValueError("unforeseen")
+
+    checklist = Checklist(machine(tmp_path), 100)
+    for number, what in enumerate((fails, breaks, lambda _: ["3 us"])):
+        checklist.run(Check(f"check-{number}", 10, what))
+    assert [result.status for result in checklist.results] == ["FAIL", "FAIL", "PASS"]
+    assert checklist.failed == 2
+    assert "ValueError: unforeseen" in checklist.markdown([])
+
+
+def test_no_check_begins_without_time(tmp_path: Path) -> None:
+    checklist = Checklist(machine(tmp_path), 1)
+    checklist.run(Check("long", 400, lambda _: ["never"]))
+    assert checklist.results[0].status == "SKIP"

@@ -1,0 +1,102 @@
+"""Builds pyft and the programs of the measurements."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from checklist import Check, FailError
+from machine import ROOT, Machine, nvcc
+
+MEASURE = Path(__file__).resolve().parent / "measure"
+RUN_TIME_NEEDS = ("typer",)  # beside PyTorch's own dependencies
+
+
+def build(machine: Machine) -> list[str]:
+    """Install pyft: with make where there is its environment, else into a folder of its own."""
+    if (ROOT / ".venv").exists() and str(sys.executable).startswith(str(ROOT / ".venv")):
+        machine.run(["make", "-C", str(ROOT), "--no-print-directory", "build"])
+        find_installed(machine)
+        return ["make build"]
+    site = ROOT / "build" / "gpu-site"
+    old = os.environ.get("PYTHONPATH")
+    machine.environment["PYTHONPATH"] = f"{site}:{old}" if old else str(site)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(site)]
+    if machine.wheels:
+        wheels = sorted(str(wheel) for wheel in machine.wheels.resolve().glob("*.whl"))
+        machine.run([*pip, "--no-index", "--no-deps", *wheels])
+    check_needs(machine, site)
+    soft = importlib.util.find_spec("scipy_openblas32") is not None
+    parts = "softgpu,flexccl,proxy,shim" if soft else "flexccl,proxy,shim"
+    options = f"-Dparts={parts} -Dtests=false"
+    machine.run(
+        [*pip, "--no-index", "--no-build-isolation", "--no-deps", str(ROOT)],
+        {"PYFT_MESON_OPTIONS": options},
+    )
+    find_installed(machine)
+    return [f"pip install --no-build-isolation --no-deps, parts [{parts}]"]
+
+
+def find_installed(machine: Machine) -> None:
+    """Use the pyft that this Python imports."""
+    code = "from pyft._native import native_dir; print(native_dir())"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env=machine.environment,
+        cwd=machine.folder,
+        capture_output=True,
+        text=True,
+    )
+    if found.returncode == 0:
+        machine.pyft = [sys.executable, "-m", "pyft"]
+        machine.native = Path(found.stdout.strip())
+
+
+def check_needs(machine: Machine, site: Path) -> None:
+    """Say which packages are missing, all at once."""
+    missing = []
+    for name in (*RUN_TIME_NEEDS, "setuptools", "mesonbuild"):
+        if importlib.util.find_spec(name) is None and not list(site.glob(f"{name}*")):
+            missing.append(name)
+    if not shutil.which("ninja") and importlib.util.find_spec("ninja") is None:
+        missing.append("ninja")
+    if missing:
+        raise FailError(f"packages {missing} are missing: give their wheels by --wheels DIR")
+
+
+def build_measurements(machine: Machine) -> list[str]:
+    """Compile the programs; the kernels only where there is nvcc."""
+    find = str(ROOT / "tools" / "build" / "find_deps.py")
+    include = machine.run([sys.executable, find, "cuda-include"]).strip()
+    program = machine.folder / "measure"
+    flags = [word for folder in include.split(":") for word in ("-isystem", folder)]
+    sources = [str(path) for path in sorted(MEASURE.glob("*.cc"))]
+    compiler = os.environ.get("CXX", "c++")
+    warnings = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
+    machine.run(
+        [compiler, "-std=c++20", "-O2", *warnings, *flags, *sources, "-o", str(program)]
+        + ["-pthread", "-ldl"]
+    )
+    if not machine.gpu and machine.native:
+        machine.environment["MEASURE_DRIVER"] = str(machine.native / "libsoftgpu.so")
+    found = nvcc()
+    if not found:
+        return ["no nvcc: kernels are left out"]
+    kernels = machine.folder / "kernels.cubin"
+    architecture = "native" if machine.gpu else "sm_75"
+    machine.run(
+        [found, "-cubin", f"-arch={architecture}", "-O2", "-o", str(kernels)]
+        + [str(MEASURE / "kernels.cu")]
+    )
+    machine.environment["MEASURE_KERNELS"] = str(kernels)
+    return [f"with kernels for {architecture}"]
+
+
+CHECKS = (
+    Check("build", 240, build),
+    Check("build-measurements", 90, build_measurements),
+)
