@@ -35,6 +35,9 @@ KNOBS = (
     Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),
     Knob("PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder"),
     Knob("PYFT_NATIVE_DIR", "", "folder of the native files, instead of the installed one"),
+    Knob(
+        "PYFT_CUDA_LIBRARIES", "", "folder of CUDA libraries to use before those of PyTorch's wheel"
+    ),
     Knob("PYFT_FAULT", "", "name:n kills the process at the n-th hit of a named fault point"),
     Knob("PYFT_SPIN_US", "", "microseconds a wait spins before it sleeps (unset: by cores)"),
     Knob("PYFT_STRICT", "", "1: the first unsupported call stops the process"),
@@ -47,6 +50,7 @@ KNOBS = (
     Knob("PYFT_DEVICES", 0, "number of GPUs the client shows", internal=True),
     Knob("PYFT_GPUS", "", "value of --gpus", internal=True),
     Knob("PYFT_DEVICE", 0, "device ordinal of a server", internal=True),
+    Knob("PYFT_ORDINALS", "", "the CUDA ordinal behind each device of the job", internal=True),
     Knob("PYFT_SERVER_FD", 0, "a server's socket to the agent", internal=True),
     Knob("PYFT_KILL_AT", "", "cut:S,entry:C: where a server kills itself", internal=True),
     Knob("PYFT_BACKEND_LIBRARY", "", "GPU library a server loads", internal=True),

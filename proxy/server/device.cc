@@ -15,16 +15,6 @@ std::string failed(const char* call, int code) {
          "]";
 }
 
-std::string reserve_window(const backend::Table& table, uint32_t device) {
-  const uint64_t wanted = ring::kDeviceWindowBase + device * ring::kDeviceWindowBytes;
-  CUdeviceptr got = 0;
-  const CUresult code = table.cuMemAddressReserve(&got, ring::kDeviceWindowBytes, 0, wanted, 0);
-  if (code) return failed("cuMemAddressReserve", code);
-  if (got == wanted) return {};
-  return "the address window of device [" + std::to_string(device) + "] is at [" +
-         std::to_string(got) + "] instead of [" + std::to_string(wanted) + "]";
-}
-
 // A function of the soft GPU or of the library of collectives beside it; nullptr: another backend.
 void* find_beside(const char* name, const char* file) {
   const char* const backend = std::getenv("PYFT_BACKEND_LIBRARY");
@@ -35,34 +25,58 @@ void* find_beside(const char* name, const char* file) {
   return handle ? dlsym(handle, name) : nullptr;
 }
 
-void show_soft_gpu(uint32_t device, DeviceCalls* calls) {
+void show_soft_gpu(int device, DeviceCalls* calls) {
   const auto time =
       reinterpret_cast<unsigned long long (*)(int)>(find_beside("softgpu_kernel_time_ns", nullptr));
   const auto waiting = reinterpret_cast<unsigned long long (*)()>(
       find_beside("pyft_collectives_waiting", "libpyft_collectives.so"));
-  if (!time || !waiting) return;
-  calls->progress = [time, device] { return time(static_cast<int>(device)); };
-  calls->waiting = waiting;
+  if (waiting) calls->waiting = waiting;
+  if (time) calls->progress = [time, device] { return time(device); };
 }
 
 }  // namespace
 
-std::string prepare_device(const backend::Table& table, uint32_t device, CUcontext* context) {
+std::vector<int> ordinals() {
+  std::vector<int> found;
+  const char* at = std::getenv("PYFT_ORDINALS");
+  for (char* end = nullptr; at && *at; at = *end ? end + 1 : end) {
+    found.push_back(static_cast<int>(std::strtol(at, &end, 10)));
+    if (end == at) return {};
+  }
+  return found;
+}
+
+std::string enter_context(const backend::Table& table, int ordinal, CUcontext* context) {
   if (!table.cuInit || !table.cuDeviceGet || !table.cuDevicePrimaryCtxRetain ||
       !table.cuCtxSetCurrent || !table.cuMemAddressReserve || !table.cuLaunchHostFunc)
     return "the backend lacks a driver function that the server itself needs";
-  CUdevice ordinal = 0;
+  CUdevice device = 0;
   if (const CUresult code = table.cuInit(0)) return failed("cuInit", code);
-  if (const CUresult code = table.cuDeviceGet(&ordinal, static_cast<int>(device)))
-    return failed("cuDeviceGet", code);
-  if (const CUresult code = table.cuDevicePrimaryCtxRetain(context, ordinal))
+  if (const CUresult code = table.cuDeviceGet(&device, ordinal)) return failed("cuDeviceGet", code);
+  if (const CUresult code = table.cuDevicePrimaryCtxRetain(context, device))
     return failed("cuDevicePrimaryCtxRetain", code);
   if (const CUresult code = table.cuCtxSetCurrent(*context)) return failed("cuCtxSetCurrent", code);
-  return reserve_window(table, device);
+  return {};
 }
 
-DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras,
-                         uint32_t device) {
+std::string reserve_window(const backend::Table& table, uint32_t device) {
+  const uint64_t wanted = ring::kDeviceWindowBase + device * ring::kDeviceWindowBytes;
+  CUdeviceptr got = 0;
+  const CUresult code = table.cuMemAddressReserve(&got, ring::kDeviceWindowBytes, 0, wanted, 0);
+  if (code) return failed("cuMemAddressReserve", code);
+  if (got == wanted) return {};
+  return "the address window of device [" + std::to_string(device) + "] is at [" +
+         std::to_string(got) + "] instead of [" + std::to_string(wanted) + "]";
+}
+
+void enter_thread(const backend::Table& table, CUcontext context) {
+  table.cuCtxSetCurrent(context);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (table.cuThreadExchangeStreamCaptureMode) table.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras, int ordinal,
+                         StreamWords* words) {
   DeviceCalls calls;
   // Publishing a word never blocks, so it may run where the device's work runs.
   calls.publish = extras.publish;
@@ -71,11 +85,17 @@ DeviceCalls device_calls(const backend::Table& table, const backend::Extras& ext
       return static_cast<int>(
           table.cuLaunchHostFunc(static_cast<CUstream>(stream), function, data));
     };
-  if (extras.work)
-    calls.work = [work = extras.work, device] { return work(static_cast<int>(device)) != 0; };
+  if (extras.work) calls.work = [work = extras.work, ordinal] { return work(ordinal) != 0; };
   if (table.cuStreamQuery)
     calls.status = [&table] { return static_cast<int>(table.cuStreamQuery(nullptr)); };
-  show_soft_gpu(device, &calls);
+  if (words) {
+    calls.signal = [words](void* stream, void (*function)(void*), void* data) {
+      return words->signal(stream, function, data);
+    };
+    calls.progress = [words] { return words->progress(); };
+    calls.waiting = [] { return uint64_t{0}; };
+  }
+  show_soft_gpu(ordinal, &calls);
   return calls;
 }
 

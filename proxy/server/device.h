@@ -6,17 +6,27 @@
 
 #include "backend/backend.h"
 #include "server/session.h"
+#include "server/stream_words.h"
 
 namespace pyft::server {
 
-// Creates the primary context of `device`, makes it current in this thread and reserves the window
-// at its fixed address (the address that comes back is compared: the driver takes it as a hint).
-// Empty string, or a sentence that names the call and its code.
-std::string prepare_device(const backend::Table& table, uint32_t device, CUcontext* context);
+// The backend's number of each of the program's devices, from PYFT_ORDINALS; empty: the same.
+std::vector<int> ordinals();
 
-// `device` is the backend's ordinal.
-DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras,
-                         uint32_t device);
+// Creates the primary context of a device and makes it current in this thread. Empty string, or a
+// sentence that names the call and its code.
+std::string enter_context(const backend::Table& table, int ordinal, CUcontext* context);
+// Reserves the window of the program's device at its fixed address (the address that comes back is
+// compared: the driver takes it as a hint). As above.
+std::string reserve_window(const backend::Table& table, uint32_t device);
+
+// `words`: how the device signals, nullptr if it cannot; it outlives the result.
+DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras, int ordinal,
+                         StreamWords* words);
+
+// What each further thread of the server does before it works on the device. In relaxed mode:
+// otherwise its looks at streams would break the program's captures (design-cuda.md, C5).
+void enter_thread(const backend::Table& table, CUcontext context);
 
 }  // namespace pyft::server
 

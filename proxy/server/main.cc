@@ -46,6 +46,11 @@ int fail(const Attachment& attachment, ExitCode code, const std::string& sentenc
   return code;
 }
 
+int ordinal_of(uint32_t device) {
+  const std::vector<int> all = ordinals();
+  return device < all.size() ? all[device] : static_cast<int>(device);
+}
+
 void print_last_entries(const Loop& loop) {
   for (const ring::EntryHeader& header : loop.last_entries()) {
     const char* name = header.call < ring::kFirstCall ? "mark" : call_name(header.call);
@@ -66,15 +71,29 @@ bool inject(const AgentMessage& message) {
   return true;
 }
 
+// A soft GPU calls functions in its streams at no cost; a real one writes words.
+std::unique_ptr<StreamWords> stream_words(const Attachment& attachment, const backend::Table& table,
+                                          const backend::Extras& extras, int ordinal) {
+  if (extras.publish) return nullptr;
+  std::string why;
+  auto made = StreamWords::make(table, ordinal, &why);
+  if (!made) fail(attachment, kGood, "completion takes host functions, which are slow: " + why);
+  return made;
+}
+
 int serve(const Attachment& attachment, const backend::Table& table, const backend::Extras& extras,
           CUcontext context) {
   const ServerLiveness liveness(attachment.agent.get());
   std::string error;
   const std::unique_ptr<Store> store = open_store(*attachment.channel, &error);
   if (!error.empty()) return fail(attachment, kStoreBroken, error);
+  const int ordinal = ordinal_of(attachment.channel->device());
+  const auto words = stream_words(attachment, table, extras, ordinal);
   Session session(*attachment.channel, &table, liveness,
-                  device_calls(table, extras, attachment.channel->device()));
-  session.set_enter_device([&] { table.cuCtxSetCurrent(context); });
+                  device_calls(table, extras, ordinal, words.get()));
+  session.set_ordinals(ordinals());
+  session.set_enter_device([&] { enter_thread(table, context); });
+  const StreamWords::Watch watch(words.get(), [&] { session.enter_device(); });
   const Heartbeat heartbeat(session, [&] { session.enter_device(); });
   LastingCommunicators communicators(*attachment.channel, session.recovery());
   AgentLink agent(attachment.agent.get(), [&](const AgentMessage& message) {
@@ -117,7 +136,9 @@ int run() {
   if (!attach(&attachment, &error)) return fail(attachment, kAttachFailed, error);
   attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
   CUcontext context = nullptr;
-  error = prepare_device(table, attachment.channel->device(), &context);
+  const uint32_t device = attachment.channel->device();
+  error = enter_context(table, ordinal_of(device), &context);
+  if (error.empty()) error = reserve_window(table, device);
   if (!error.empty()) return fail(attachment, kBackendFailed, error);
   const int code = serve(attachment, table, extras, context);
   std::fflush(nullptr);

@@ -60,7 +60,8 @@ Status Session::publish_on_stream(void* stream, uint32_t word, uint64_t value) {
     fence = &fences_.back();
   }
   // Outside the lock: a backend may run the function at once, in this thread.
-  if (const int code = device_calls_.publish(stream, run_fence, fence)) set_sticky(code);
+  const auto& when_there = device_calls_.signal ? device_calls_.signal : device_calls_.publish;
+  if (const int code = when_there(stream, run_fence, fence)) set_sticky(code);
   return Status::good();
 }
 

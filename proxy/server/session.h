@@ -69,8 +69,11 @@ class HandleTable {
 // What the session itself wants of the device; results are CUresult values. Tests pass
 // functions of their own, device.h makes them from a backend table.
 struct DeviceCalls {
-  // Runs function(data), which does not block, when the stream reaches this point.
+  // Runs function(data), which does not block, when the stream reaches this point; the stream goes
+  // on afterwards.
   std::function<int(void* stream, void (*function)(void*), void* data)> publish;
+  // The same, but the stream need not wait for it. Empty: as `publish`.
+  std::function<int(void* stream, void (*function)(void*), void* data)> signal;
   // 0 or 600 (not ready) while the context is usable, else its error.
   std::function<int()> status;
   // Executes a piece of the device's work in the calling thread; false: nothing is ready. Empty
@@ -92,6 +95,12 @@ class Session {
   const backend::Table& backend() const { return *backend_; }
   const ring::Liveness& liveness() const { return liveness_; }
   uint32_t device() const { return channel_.device(); }
+  // The backend's number of a device of the program. The same number, unless set.
+  int ordinal(uint32_t device) const {
+    return device < ordinals_.size() ? ordinals_[device] : static_cast<int>(device);
+  }
+  int ordinal() const { return ordinal(device()); }
+  void set_ordinals(std::vector<int> ordinals) { ordinals_ = std::move(ordinals); }
   Recovery& recovery() { return recovery_; }
 
   HandleTable& table(HandleKind kind);
@@ -179,6 +188,7 @@ class Session {
   std::array<HandleTable, 16> tables_;
   std::vector<Extra> extras_;
   DeviceCalls device_calls_;
+  std::vector<int> ordinals_;
   std::function<void()> enter_device_;
   std::mutex sweep_mutex_;
   std::function<void()> sweep_;

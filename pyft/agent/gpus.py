@@ -82,8 +82,6 @@ def _numbered(text: str, found: Sequence[str], spares: int) -> list[str]:
             raise UsageError(
                 f"--gpus [{text}]: GPU [{number}] does not exist: the driver has [{len(found)}]"
             )
-    if len(set(numbers)) < len(numbers):
-        raise UsageError(f"--gpus [{text}] names a GPU twice")
     others = [uuid for number, uuid in enumerate(found) if number not in numbers]
     if len(others) < spares:
         raise UsageError(

@@ -1,63 +1,63 @@
-"""What NVML says about real GPUs (`nvidia-ml-py`, if it is installed).
-
-The soft GPU's NVML knows only the devices of its own process, so nobody asks it here.
-"""
+"""What NVML says about the real GPUs of a job, in the terms of pyft.recovery.classify."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
-from typing import Any
+from collections.abc import Sequence
 
+from pyft._native.nvml import GPU_IS_LOST, RESET_REQUIRED, Library, NvmlError
 from pyft.recovery.classify import Do, Fault, row_of
+
+_ERRORS = {GPU_IS_LOST: "GPU_IS_LOST", RESET_REQUIRED: "RESET_REQUIRED"}
+_ACTION_CHANGED = 154  # the Xid that says so: what the action is now, only NVML knows
 
 
 class Nvml:
-    """Asks about lost GPUs, and collects Xid events. Errors of NVML itself say nothing."""
+    """Asks about GPUs whose servers died, and collects Xid events.
 
-    def __init__(self, library: Any, gpus: int) -> None:
+    GPUs are numbered as in the job, `uuids` in that order; two numbers may mean one GPU.
+    """
+
+    def __init__(self, library: Library, uuids: Sequence[str]) -> None:
         self._library = library
-        self._names = {
-            library.NVML_ERROR_GPU_IS_LOST: "GPU_IS_LOST",
-            library.NVML_ERROR_RESET_REQUIRED: "RESET_REQUIRED",
-        }
-        library.nvmlInit()
-        self._handles = [library.nvmlDeviceGetHandleByIndex(gpu) for gpu in range(gpus)]
-        self._events = library.nvmlEventSetCreate()
-        for handle in self._handles:
-            with contextlib.suppress(library.NVMLError):
-                kind = library.nvmlEventTypeXidCriticalError
-                library.nvmlDeviceRegisterEvents(handle, kind, self._events)
+        self._uuids = list(uuids)
+        for uuid in dict.fromkeys(uuids):
+            with contextlib.suppress(NvmlError):
+                library.watch(uuid)
 
     def look(self, gpu: int) -> Fault | None:
-        """Return why a GPU is unusable, None if it is not."""
+        """Return what NVML knows about a GPU; None if it says nothing.
+
+        The recovery action decides where the driver has one (570 and newer).
+        """
+        uuid = self._uuids[gpu]
         try:
-            self._library.nvmlDeviceGetMemoryInfo(self._handles[gpu])
-        except self._library.NVMLError as error:
-            name = self._names.get(error.value)
-            return Fault(row_of("nvml", name), f"NVML says [{name}]") if name else None
-        return None
+            self._library.touch(uuid)
+        except NvmlError as error:
+            if name := _ERRORS.get(error.code):
+                return Fault(row_of("nvml", name), f"NVML says [{name}]")
+        action = self._library.recovery_action(uuid)
+        if action is None:
+            return None
+        return Fault(row_of("nvml", action), f"NVML's recovery action is [{action}]")
 
     def xids(self) -> list[tuple[int, Fault]]:
         """Return the Xid events since the last call that ask for something, with their GPUs."""
         found = []
-        with contextlib.suppress(self._library.NVMLError):
-            while True:  # ends by a timeout error when there is no further one
-                event = self._library.nvmlEventSetWait_v2(self._events, 0)
-                row = row_of("xid", int(event.eventData))
-                if row.do is not Do.WAIT and event.device in self._handles:
-                    gpu = self._handles.index(event.device)
-                    found.append((gpu, Fault(row, f"Xid [{event.eventData}]")))
+        while event := self._library.next_xid():
+            uuid, xid = event
+            fault = Fault(row_of("xid", xid), f"Xid [{xid}]")
+            gpus = [gpu for gpu, name in enumerate(self._uuids) if name == uuid]
+            if xid == _ACTION_CHANGED and gpus:
+                fault = self.look(gpus[0]) or fault
+            if fault.row.do is not Do.WAIT and not fault.means_well:
+                found += [(gpu, fault) for gpu in gpus]
         return found
 
 
-def load(gpus: int) -> Nvml | None:
+def load(uuids: Sequence[str]) -> Nvml | None:
     """Return the real thing, None where there is no library or no driver."""
     try:
-        library = importlib.import_module("pynvml")
-    except ImportError:
-        return None
-    try:
-        return Nvml(library, gpus)
-    except library.NVMLError:
+        return Nvml(Library(), uuids)
+    except (OSError, NvmlError):
         return None

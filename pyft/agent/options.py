@@ -183,9 +183,9 @@ def server_environment(
     environment["PYFT_JOB"] = options.job
     order = visible_devices(device, gpu, gpus)
     if options.real_gpus:
-        environment["PYFT_BACKEND_LIBRARY"] = "cuda"
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.real_gpus[g] for g in order)
-        prepend(environment, "LD_LIBRARY_PATH", library_folders())
+        environment |= real_environment(options.real_gpus, order)
+        folder = environment.get("PYFT_CUDA_LIBRARIES")
+        prepend(environment, "LD_LIBRARY_PATH", [*([folder] if folder else []), *library_folders()])
     else:
         environment["PYFT_BACKEND_LIBRARY"] = str(options.native_dir / "libsoftgpu.so")
         environment["SOFTGPU_DEVICES"] = str(gpus)
@@ -195,6 +195,19 @@ def server_environment(
         # Longer than any recovery, and than an operator takes to bring a GPU.
         environment.setdefault("FLEXCCL_REPAIR_MS", "86400000")
     return environment
+
+
+def real_environment(real_gpus: Sequence[str], order: Sequence[int]) -> dict[str, str]:
+    """Return which GPUs a server sees: all of the job, once each, always in the same order.
+
+    So a server can be started, and its driver initialised, before it is known for which device.
+    """
+    names = list(dict.fromkeys(real_gpus))
+    return {
+        "PYFT_BACKEND_LIBRARY": "cuda",
+        "CUDA_VISIBLE_DEVICES": ",".join(names),
+        "PYFT_ORDINALS": ",".join(str(names.index(real_gpus[gpu])) for gpu in order),
+    }
 
 
 def visible_devices(device: int, gpu: int, gpus: int) -> list[int]:

@@ -57,7 +57,7 @@ class Servers:
         self.standby = Standby(self._program, options.spares if protect else 0)
         self._watch = Watch(self)
         real = options.backend != "soft"
-        self._nvml = nvml.load(options.devices + options.spares) if real else None
+        self._nvml = nvml.load(options.real_gpus) if real else None
         self._ending = False
         for injection in self.injections:
             if not injection.by_server:

@@ -96,8 +96,14 @@ TABLE = (
         "fell off the bus, its microcontroller stopped, or it needs a reset"),
     Row("notice", Do.WAIT, Blame.NOBODY, "xid", (45, 63, 68, 92, "any other"),
         "a consequence or a warning: nothing to repair"),
-    Row("gpu-lost", Do.OTHER, Blame.NOBODY, "nvml", ("GPU_IS_LOST", "RESET_REQUIRED"),
-        "NVML says so when it is asked about the GPU of a dead server"),
+    Row("gpu-lost", Do.OTHER, Blame.NOBODY, "nvml",
+        ("GPU_IS_LOST", "RESET_REQUIRED", "reset", "reboot", "drain and reset",
+         "reset of the bus", "any other"),
+        "NVML says so, by its error or its recovery action, when a server has died or at Xid 154"),
+    Row("link-error", Do.SAME, Blame.NOBODY, "nvml", ("drain P2P",),
+        "traffic between GPUs must end before a reset; the GPU itself works"),
+    Row("device-error", Do.SAME, Blame.SERVER, "nvml", ("none",),
+        "the API says that the GPU is lost, NVML that a new process can use it: after a self-test"),
 )  # fmt: skip
 
 
@@ -114,6 +120,11 @@ class Fault:
     def name(self) -> str:
         """The class."""
         return self.row.name
+
+    @property
+    def means_well(self) -> bool:
+        """Say whether this is NVML's word that a new process can use the GPU."""
+        return self.row.source == "nvml" and self.row.do is Do.SAME
 
 
 def row_of(source: str, sign: int | str) -> Row:
@@ -143,8 +154,18 @@ def of_agent(sign: str, evidence: str, seq: int = 0, cut: int = 0) -> Fault:
 
 
 def worse(first: Fault, second: Fault | None) -> Fault:
-    """Return which of two explanations of one death counts: a lost GPU before all others."""
-    return second if second and second.row.do is Do.OTHER else first
+    """Return which of two explanations of one death counts: a lost GPU before all others.
+
+    Of a GPU that the API alone calls lost, NVML knows better (design-cuda.md, H6).
+    """
+    if second is None:
+        return first
+    if second.row.do is Do.OTHER:
+        return second
+    if second.means_well and first.row.source == "api" and first.row.do is Do.OTHER:
+        evidence = f"{first.evidence}; {second.evidence}"
+        return Fault(second.row, evidence, first.seq, first.cut)
+    return first
 
 
 def markdown() -> str:

@@ -148,17 +148,7 @@ SOFTGPU_API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsi
   unsigned index = 0;
   const nvmlReturn_t bad = index_of(device, &index);
   if (bad != NVML_SUCCESS) return bad;
-  // The same bytes as the CUDA device's UUID.
-  const unsigned char bytes[] = "softgpu sm_75 0";
-  char text[64];
-  size_t at = static_cast<size_t>(std::snprintf(text, sizeof text, "GPU-"));
-  for (int i = 0; i < 16; ++i) {
-    const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
-    const unsigned byte = i < 15 ? bytes[i] : index;
-    at += static_cast<size_t>(
-        std::snprintf(text + at, sizeof text - at, dash ? "-%02x" : "%02x", byte));
-  }
-  return copy_text(text, uuid, length);
+  return copy_text(softgpu::uuid_text(static_cast<int>(index)).c_str(), uuid, length);
 }
 
 SOFTGPU_API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {

@@ -3,6 +3,7 @@
 #define SOFTGPU_CORE_CONFIG_H_
 
 #include <cstdint>
+#include <string>
 
 namespace softgpu {
 
@@ -16,6 +17,9 @@ struct Config {
   int sms = 16;                                // SOFTGPU_SMS
   int blas_threads = 1;                        // SOFTGPU_BLAS_THREADS
 };
+
+// "GPU-" and 32 hexadecimal digits, as NVML and CUDA_VISIBLE_DEVICES write it.
+std::string uuid_text(int installed);
 
 // Read at the first call; a value that is not a positive number is reported and ignored.
 const Config& config();

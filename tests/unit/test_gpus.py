@@ -38,6 +38,7 @@ def none() -> None:
         ("auto", 1, ("GPU-aa", "GPU-bb", "GPU-cc")),
         ("2,0", 0, ("GPU-cc", "GPU-aa")),
         ("1", 1, ("GPU-bb", "GPU-aa")),
+        ("1,1", 0, ("GPU-bb", "GPU-bb")),
     ],
 )
 def test_real_gpus(
@@ -67,7 +68,6 @@ def test_auto_leaves_out_what_the_user_hides(
         ("soft:4", 5, r"--spares \[5\] is too many beside \[soft:4\]"),
         ("all", 0, r"\[all\] cannot be used: say auto"),
         ("0,3", 0, r"GPU \[3\] does not exist: the driver has \[3\]"),
-        ("1,1", 0, r"\[1,1\] names a GPU twice"),
         ("0,1", 2, r"--spares \[2\] is too many beside \[0,1\]"),
         ("auto", 3, r"--spares \[3\] leaves none of the \[3\] GPUs"),
     ],
@@ -127,7 +127,10 @@ def test_a_server_sees_real_gpus_in_the_order_of_the_job() -> None:
     client = {"CUDA_VISIBLE_DEVICES": "7", "LD_PRELOAD": "x", "NCCL_DEBUG": "INFO"}
     got = server_environment(options(real=tuple(UUIDS)), client, device=0, gpu=2, gpus=3)
     assert got["PYFT_BACKEND_LIBRARY"] == "cuda"
-    assert got["CUDA_VISIBLE_DEVICES"] == "GPU-cc,GPU-bb,GPU-aa"
+    assert got["CUDA_VISIBLE_DEVICES"] == "GPU-aa,GPU-bb,GPU-cc"
+    assert got["PYFT_ORDINALS"] == "2,1,0"
+    shared = server_environment(options(real=("GPU-a", "GPU-a")), client, device=1, gpu=1, gpus=2)
+    assert (shared["CUDA_VISIBLE_DEVICES"], shared["PYFT_ORDINALS"]) == ("GPU-a", "0,0")
     assert got.get("LD_LIBRARY_PATH", "").split(":") == (library_folders() or [""])
     assert got["NCCL_DEBUG"] == "INFO"
     assert "LD_PRELOAD" not in got

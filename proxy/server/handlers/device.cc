@@ -7,7 +7,7 @@ namespace pyft::server {
 Status do_cudaGetDeviceProperties(Session& session, const EntryHeader& header,
                                   const cmd::cudaGetDeviceProperties& c, Body, Body) {
   cudaDeviceProp prop{};
-  const int code = session.backend().cudaGetDeviceProperties(&prop, static_cast<int>(c.device));
+  const int code = session.backend().cudaGetDeviceProperties(&prop, session.ordinal(c.device));
   static_assert(sizeof prop <= ring::kReplyInlineBytes);
   return finish(session, header, "cudaGetDeviceProperties", Domain::kCuda, code, nullptr, 0,
                 std::as_bytes(std::span(&prop, 1)));
@@ -25,7 +25,7 @@ Status do_cudaDeviceGetAttribute(Session& session, const EntryHeader& header,
     int value = 0;
     const auto id = static_cast<cudaDeviceAttr>(c.first + i);
     if (c.first + i > 0 && c.first + i < CU_DEVICE_ATTRIBUTE_MAX &&
-        session.backend().cudaDeviceGetAttribute(&value, id, static_cast<int>(c.device)) ==
+        session.backend().cudaDeviceGetAttribute(&value, id, session.ordinal(c.device)) ==
             cudaSuccess)
       values[i] = value;
   }

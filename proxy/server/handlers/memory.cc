@@ -33,17 +33,17 @@ void allocated_memory(Session& session, std::vector<MemoryRange>* ranges) {
 
 namespace {
 
-CUmemAllocationProp properties(uint32_t device) {
+CUmemAllocationProp properties(int ordinal) {
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  prop.location.id = static_cast<int>(device);
+  prop.location.id = ordinal;
   return prop;
 }
 
 int map_memory(Session& session, uint64_t address, uint64_t bytes) {
   const backend::Table& api = session.backend();
-  const CUmemAllocationProp prop = properties(session.device());
+  const CUmemAllocationProp prop = properties(session.ordinal());
   CUmemGenericAllocationHandle handle{};
   if (const CUresult code = api.cuMemCreate(&handle, bytes, &prop, 0)) return code;
   if (const CUresult code = api.cuMemMap(address, bytes, 0, handle, 0)) {

@@ -32,7 +32,7 @@ struct Created {
 CUmemLocation location(const Session& session) {
   CUmemLocation place{};
   place.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  place.id = static_cast<int>(session.device());
+  place.id = session.ordinal();
   return place;
 }
 

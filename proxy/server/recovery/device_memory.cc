@@ -30,14 +30,14 @@ void hidden_memory(Session& session, const backend::Extras& extras,
     for (const auto& [handle, module] : loaded_modules(session))
       if (extras.module_variables(module, &address, &bytes) == 0)
         add_place(address, bytes, handle, places);
-  const int device = static_cast<int>(session.device());
+  const int device = session.ordinal();
   if (extras.kernel_heap && extras.kernel_heap(device, 0, &address, &bytes) == 0)
     add_place(address, bytes, 0, places);
 }
 
 int restore_place(Session& session, const backend::Extras& extras,
                   const ring::ManifestPlace& place) {
-  const int device = static_cast<int>(session.device());
+  const int device = session.ordinal();
   if (!extras.place || !extras.kernel_heap) return CUDA_ERROR_NOT_SUPPORTED;
   if (const int code = extras.place(device, place.address)) return code;
   if (place.owner) return 0;

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from pyft._native.nvml import NvmlError
 from pyft.agent import metrics, nvml, options, standby
 from pyft.errors import UsageError
 from pyft.recovery import classify, inject, report
@@ -84,45 +84,30 @@ def test_metrics_are_answered() -> None:
     assert lines == ["# HELP m M.", "# TYPE m gauge", 'm{rank="1"} 2', "m 3"]
 
 
-class FakeNvml(SimpleNamespace):
-    """What is used of `pynvml`."""
+class FakeNvml:
+    """What is used of the library."""
 
-    class NVMLError(Exception):
-        """As the module's."""
+    def __init__(self) -> None:
+        self.error = 0
+        self.action: str | None = None
+        self.pending: list[tuple[str, int]] = []
 
-        def __init__(self, value: int) -> None:
-            self.value = value
+    def watch(self, uuid: str) -> None: ...
 
-    NVML_ERROR_GPU_IS_LOST = 15
-    NVML_ERROR_RESET_REQUIRED = 16
-    nvmlEventTypeXidCriticalError = 8
-    error = 0
-    pending: list = []  # noqa: RUF012
-
-    def nvmlInit(self) -> None: ...
-
-    def nvmlDeviceGetHandleByIndex(self, gpu: int) -> str:
-        return f"gpu{gpu}"
-
-    def nvmlEventSetCreate(self) -> list:
-        return []
-
-    def nvmlDeviceRegisterEvents(self, *_: object) -> None: ...
-
-    def nvmlDeviceGetMemoryInfo(self, handle: str) -> None:
+    def touch(self, uuid: str) -> None:
         if self.error:
-            raise self.NVMLError(self.error)
+            raise NvmlError("nvmlDeviceGetMemoryInfo", self.error)
 
-    def nvmlEventSetWait_v2(self, events: list, timeout: int) -> SimpleNamespace:
-        if not self.pending:
-            raise self.NVMLError(10)
-        device, xid = self.pending.pop(0)
-        return SimpleNamespace(device=device, eventData=xid)
+    def recovery_action(self, uuid: str) -> str | None:
+        return self.action
+
+    def next_xid(self) -> tuple[str, int] | None:
+        return self.pending.pop(0) if self.pending else None
 
 
 def test_what_nvml_knows() -> None:
     library = FakeNvml()
-    known = nvml.Nvml(library, 2)
+    known = nvml.Nvml(library, ["GPU-a", "GPU-b"])
     assert known.look(0) is None
     library.error = 15
     lost = known.look(1)
@@ -130,7 +115,7 @@ def test_what_nvml_knows() -> None:
     assert (lost.name, lost.row.do) == ("gpu-lost", classify.Do.OTHER)
     library.error = 3
     assert known.look(1) is None
-    library.pending = [("gpu0", 94), ("gpu1", 79), ("gpu0", 45), ("gpu9", 79)]
+    library.pending = [("GPU-a", 94), ("GPU-b", 79), ("GPU-a", 45), ("GPU-z", 79)]
     found = [(gpu, fault.name) for gpu, fault in known.xids()]
     assert found == [(0, "memory-contained"), (1, "gpu-lost")]
     exit = classify.of_exit(75 << 8, 1, 719)
@@ -144,3 +129,30 @@ def test_what_a_standby_is_told() -> None:
     assert standby.difference(has, has) == ""
     assert standby.difference(has, has | {"A": "x" * 256}) is None
     assert standby.difference(has, has | {"A": "two\nlines"}) is None
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "do"),
+    [
+        ("none", "device-error", classify.Do.SAME),
+        ("drain P2P", "link-error", classify.Do.SAME),
+        ("reset", "gpu-lost", classify.Do.OTHER),
+        ("action 9", "gpu-lost", classify.Do.OTHER),
+    ],
+)
+def test_the_recovery_action_decides(action: str, name: str, do: classify.Do) -> None:
+    library = FakeNvml()
+    library.action = action
+    known = nvml.Nvml(library, ["GPU-a", "GPU-a"])
+    said = known.look(0)
+    assert said is not None
+    fell_off = classify.of_exit(75 << 8, 1, 999, "it is gone", 7, 2)
+    settled = classify.worse(fell_off, said)
+    assert (settled.name, settled.row.do) == (name, do)
+    killed = classify.of_exit(9)
+    assert classify.worse(killed, said).name == (
+        name if do is classify.Do.OTHER else "server-killed"
+    )
+    library.pending = [("GPU-a", 154)]
+    gpus = [gpu for gpu, _ in known.xids()]
+    assert gpus == ([0, 1] if do is classify.Do.OTHER else []), "both numbers mean this GPU"

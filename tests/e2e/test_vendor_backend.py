@@ -1,0 +1,61 @@
+"""The backend over the vendor's libraries, with the soft GPU's under their names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from job import TRAIN, Job
+from recovery_run import STEPS, lines, undisturbed
+from vendor import environment
+
+from pyft._native.nvml import driver_gpus
+
+
+def train(folder: Path, options: tuple[str, ...], **variables: str) -> tuple[list[str], dict, str]:
+    """Train on GPU 0 of the driver; return results, the report and what was said."""
+    report = folder / "report.json"
+    job = Job(
+        folder,
+        [sys.executable, TRAIN, *STEPS],
+        options=("--gpus", "0", *options, "--report", str(report)),
+        environment=environment(folder / "driver") | variables,
+    )
+    try:
+        assert job.wait(120) == 0, job.errors()
+        job.assert_nothing_left()
+        return lines(job), json.loads(report.read_text())["recovery"], job.errors()
+    finally:
+        job.kill_everything()
+
+
+@pytest.mark.parametrize("protect", ["none", "capture"])
+def test_training_has_the_bits_of_the_soft_gpu(tmp_path: Path, protect: str) -> None:
+    got, _, said = train(tmp_path, ("--protect", protect))
+    assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
+    assert "host functions" not in said, "streams write their completion words"
+
+
+@pytest.mark.parametrize(
+    ("fault", "variables"),
+    [
+        ("server-killed", {}),
+        ("context-lost", {"SOFTGPU_FAULT": "error code=700 at=400"}),
+    ],
+)
+def test_a_fault_is_repaired(tmp_path: Path, fault: str, variables: dict[str, str]) -> None:
+    inject = () if variables else ("--inject", "server-kill,rank=0,step=2,call=40")
+    got, report, said = train(tmp_path, inject, **variables)
+    assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
+    assert [one["fault"] for one in report["faults"]] == [fault], said
+    assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+
+
+def test_a_missing_driver_is_named(tmp_path: Path) -> None:
+    if driver_gpus():
+        pytest.skip("there is a driver")
+    job = Job(tmp_path, ["true"], options=("--gpus", "0"), environment={"LD_LIBRARY_PATH": ""})
+    assert job.wait(20) == 2
+    assert "[0]: no CUDA driver: use soft:N" in job.errors()
