@@ -38,6 +38,9 @@ KNOBS = (
     Knob(
         "PYFT_CUDA_LIBRARIES", "", "folder of CUDA libraries to use before those of PyTorch's wheel"
     ),
+    Knob(
+        "PYFT_COLLECTIVES", "", "on real GPUs: nccl or flexccl (unset: flexccl if ranks share one)"
+    ),
     Knob("PYFT_FAULT", "", "name:n kills the process at the n-th hit of a named fault point"),
     Knob("PYFT_SPIN_US", "", "microseconds a wait spins before it sleeps (unset: by cores)"),
     Knob("PYFT_STRICT", "", "1: the first unsupported call stops the process"),

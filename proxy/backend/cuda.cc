@@ -4,7 +4,9 @@
 // first call that needs it: the sentence is kept until then. cuDNN and its like are loaded by the
 // first program that uses them, because that takes up to a second.
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "backend/cuda_libraries.h"
@@ -26,6 +28,32 @@ std::string fill(Table* table, Library wanted) {
   std::string& failure = failures[static_cast<int>(wanted)];
   failure = fill_from(library_file(wanted), table, wanted);
   return failure;
+}
+
+// What the runtime linker's search would not find: beside this program.
+std::string beside(const char* file) {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  const std::string self(path, length > 0 ? static_cast<size_t>(length) : 0);
+  return self.substr(0, self.find_last_of('/') + 1) + file;
+}
+
+// flexccl instead of NCCL, which refuses two ranks on one GPU and cannot repair a communicator: by
+// way of host memory. Empty, or what is missing.
+std::string fill_flexccl(Table* table) {
+  const void* flexccl = dlopen(beside("libflexccl.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const staged =
+      flexccl ? dlopen(beside("libpyft_collectives.so").c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!staged) return std::string("the library of collectives does not load: ") + dlerror();
+  const auto use = reinterpret_cast<int (*)(void*)>(dlsym(staged, "pyft_collectives_use_driver"));
+  void* const driver = dlopen(library_file(Library::cuda), RTLD_NOW | RTLD_LOCAL);
+  if (!use || !driver || use(driver) != 0) return "the driver lacks what staged collectives need";
+  for_each_function(*table, [=](const char* name, Library library, void** slot) {
+    if (library != Library::nccl) return;
+    *slot = dlsym(staged, (std::string("pyft_staged_") + name).c_str());
+    if (!*slot) *slot = dlsym(staged, name);
+  });
+  return {};
 }
 
 std::string open_library(const char* name) {
@@ -69,8 +97,12 @@ bool load_cuda(Table* table, std::string* error) {
     return false;
   }
   *error = fill(table, Library::cudart);
-  for (const Library library : {Library::cublas, Library::cublasLt, Library::nccl})
-    fill(table, library);
+  for (const Library library : {Library::cublas, Library::cublasLt}) fill(table, library);
+  const char* const engine = std::getenv("PYFT_COLLECTIVES");
+  if (!engine || std::strcmp(engine, "flexccl") != 0)
+    fill(table, Library::nccl);
+  else if (error->empty())
+    *error = fill_flexccl(table);
   return error->empty();
 }
 

@@ -1,13 +1,16 @@
-// libpyft_collectives.so: flexccl on the streams and the memory of a soft GPU. The server opens it
-// beside libsoftgpu.so; `pyft run --direct` preloads it, and it finds libsoftgpu.so by itself.
+// libpyft_collectives.so: flexccl on the streams and the memory of a soft GPU, or on those of a
+// real one by way of host memory (staged.cc). The server opens it; `pyft run --direct` preloads it,
+// and then it finds libsoftgpu.so by itself.
 #include <dlfcn.h>
 #include <flexccl.h>
 
 #include <atomic>
 
+#include "collectives/holds.h"
 #include "collectives/threads.h"
 
 extern "C" FLEXCCL_API int pyft_collectives_use(void* handle);
+extern "C" FLEXCCL_API int pyft_collectives_use_driver(void* handle);
 extern "C" FLEXCCL_API unsigned long long pyft_collectives_waiting();
 
 namespace {
@@ -67,6 +70,16 @@ int enqueue(int device, cudaStream_t stream, void (*run)(void*), void* arg) {
   return code;
 }
 
+// On a real GPU a server has one device: the current one.
+int driver_device() {
+  CUdevice device = 0;
+  return pyft::collectives::driver().current_device(&device) == CUDA_SUCCESS ? device : 0;
+}
+
+int enqueue_held(int, cudaStream_t stream, void (*run)(void*), void* arg) {
+  return pyft::collectives::hold(stream, run, arg);
+}
+
 bool find(void* handle) {
   gpu.suspend = reinterpret_cast<Suspend>(dlsym(handle, "softgpu_suspend"));
   gpu.resume = reinterpret_cast<Resume>(dlsym(handle, "softgpu_resume"));
@@ -94,9 +107,17 @@ FLEXCCL_API int pyft_collectives_use(void* handle) {
   return flexcclSetStreamTable(&table) == ncclSuccess ? 0 : 1;
 }
 
+// The same with the driver of a real GPU: libcuda.so.1, from dlopen. Collectives of device memory
+// are those with the prefix pyft_staged_.
+FLEXCCL_API int pyft_collectives_use_driver(void* handle) {
+  if (!pyft::collectives::use_driver(handle)) return 1;
+  const flexcclStreamTable table{enqueue_held, driver_device};
+  return flexcclSetStreamTable(&table) == ncclSuccess ? 0 : 1;
+}
+
 // How many operations are under way, and so may wait for other ranks.
 FLEXCCL_API unsigned long long pyft_collectives_waiting() {
-  return waiting_now.load();
+  return waiting_now.load() + pyft::collectives::held_now();
 }
 
 // Device memory instead of the host memory flexccl gives.

@@ -93,7 +93,7 @@ DeviceCalls device_calls(const backend::Table& table, const backend::Extras& ext
       return words->signal(stream, function, data);
     };
     calls.progress = [words] { return words->progress(); };
-    calls.waiting = [] { return uint64_t{0}; };
+    calls.waiting = [] { return uint64_t{0}; };  // unless the library of collectives is there
   }
   show_soft_gpu(ordinal, &calls);
   return calls;

@@ -184,6 +184,12 @@ def server_environment(
     order = visible_devices(device, gpu, gpus)
     if options.real_gpus:
         environment |= real_environment(options.real_gpus, order)
+        if not environment.get("PYFT_COLLECTIVES"):
+            shared = len(set(options.real_gpus)) < len(options.real_gpus)
+            environment["PYFT_COLLECTIVES"] = "flexccl" if shared else "nccl"
+        if environment["PYFT_COLLECTIVES"] == "flexccl":
+            # A stream that stands still must not hold up another in the same queue of the device.
+            environment.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
         folder = environment.get("PYFT_CUDA_LIBRARIES")
         prepend(environment, "LD_LIBRARY_PATH", [*([folder] if folder else []), *library_folders()])
     else:

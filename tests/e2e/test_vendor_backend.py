@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from job import TRAIN, Job
-from recovery_run import STEPS, lines, undisturbed
+from recovery_run import STEPS, command, lines, undisturbed
 from vendor import environment
 
 from pyft._native.nvml import driver_gpus
 
+MANY_RANKS = str(Path(__file__).with_name("programs") / "many_ranks.py")
 
-def train(folder: Path, options: tuple[str, ...], **variables: str) -> tuple[list[str], dict, str]:
-    """Train on GPU 0 of the driver; return results, the report and what was said."""
+
+def train(
+    folder: Path, options: tuple[str, ...], gpus: str = "0", program: str = TRAIN, **variables: str
+) -> tuple[list[str], dict, str]:
+    """Train on GPUs of the driver; return results, the report and what was said."""
     report = folder / "report.json"
     job = Job(
         folder,
-        [sys.executable, TRAIN, *STEPS],
-        options=("--gpus", "0", *options, "--report", str(report)),
+        command(program, gpus.count(",") + 1, STEPS if program == TRAIN else ()),
+        options=("--gpus", gpus, *options, "--report", str(report)),
         environment=environment(folder / "driver") | variables,
     )
     try:
@@ -50,6 +53,19 @@ def test_a_fault_is_repaired(tmp_path: Path, fault: str, variables: dict[str, st
     got, report, said = train(tmp_path, inject, **variables)
     assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
     assert [one["fault"] for one in report["faults"]] == [fault], said
+    assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+
+
+def test_ranks_share_a_gpu(tmp_path: Path) -> None:
+    """Every collective by way of host memory; the program compares each with what it must give."""
+    train(tmp_path, ("--protect", "none"), "0,0", MANY_RANKS)
+
+
+@pytest.mark.parametrize("call", [40, 200])
+def test_one_of_two_ranks_on_a_gpu_is_replaced(tmp_path: Path, call: int) -> None:
+    fault = f"server-kill,rank=1,step=2,call={call}"
+    got, report, said = train(tmp_path, ("--inject", fault), "0,0")
+    assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
 
 
