@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 
 #include "api/call_ids.h"
@@ -19,6 +20,8 @@
 #include "server/recovery/communicators.h"
 #include "server/recovery/device_memory.h"
 #include "server/recovery/takeover.h"
+#include "server/self_test.h"
+#include "server/standby.h"
 #include "server/watchdog.h"
 
 namespace pyft::server {
@@ -29,7 +32,8 @@ enum ExitCode {
   kAttachFailed = 70,
   kBackendFailed = 71,
   kProtocolBroken = 72,
-  kStoreBroken = 73
+  kStoreBroken = 73,
+  kGpuUnsound = kSelfTestExit
 };
 
 // LD_PRELOAD and the client's variables are cleared by the agent; this also holds for a server
@@ -44,6 +48,15 @@ int fail(const Attachment& attachment, ExitCode code, const std::string& sentenc
   std::fprintf(stderr, "pyft-server: device [%lld], client [%u]: %s\n", device,
                attachment.client_pid, sentence.c_str());
   return code;
+}
+
+// The agent reads the words and takes another GPU.
+int unsound(const Attachment& attachment, const std::string& why) {
+  const std::string sentence = "the GPU fails its self-test: " + why;
+  ring::ControlPage& page = attachment.channel->control();
+  std::memset(page.fault_text, 0, sizeof page.fault_text);
+  std::strncpy(page.fault_text, sentence.c_str(), sizeof page.fault_text - 1);
+  return fail(attachment, kGpuUnsound, sentence);
 }
 
 int ordinal_of(uint32_t device) {
@@ -133,13 +146,18 @@ int run() {
   // Before the client is known: a server that stands by has this behind it.
   if (!backend::load(std::getenv("PYFT_BACKEND_LIBRARY"), &table, &extras, &error))
     return fail(attachment, kBackendFailed, error);
+  Contexts contexts(table);
+  contexts.stand_by();
   if (!attach(&attachment, &error)) return fail(attachment, kAttachFailed, error);
   attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
   CUcontext context = nullptr;
   const uint32_t device = attachment.channel->device();
-  error = enter_context(table, ordinal_of(device), &context);
+  error = contexts.enter(ordinal_of(device), &context);
   if (error.empty()) error = reserve_window(table, device);
   if (!error.empty()) return fail(attachment, kBackendFailed, error);
+  if (std::getenv("PYFT_SELF_TEST"))
+    if (error = self_test(table, ordinal_of(device)); !error.empty())
+      return unsound(attachment, error);
   const int code = serve(attachment, table, extras, context);
   std::fflush(nullptr);
   // Not exit(): the backend's threads may still run commands, and destructors of its statics

@@ -58,6 +58,7 @@ class JobOptions:
     on_no_spare: str = "wait"  # wait, fail
     inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
     metrics_port: int = 0  # of /metrics; 0: off
+    standby: str = "spares"  # spares, all, none: GPUs for which a server stands by
     real_gpus: tuple[str, ...] = ()  # UUIDs, those of the spares last; none: software GPUs
 
     @property
@@ -78,6 +79,7 @@ class JobOptions:
             *("--native-dir", str(self.native_dir), "--devices", str(self.devices)),
             *("--spares", str(self.spares), "--metrics-port", str(self.metrics_port)),
             *("--protect", self.protect, "--on-no-spare", self.on_no_spare),
+            *("--standby", self.standby),
             *(word for text in self.inject for word in ("--inject", text)),
             *(word for uuid in self.real_gpus for word in ("--real-gpu", uuid)),
             *flags,
@@ -90,7 +92,8 @@ class JobOptions:
         """Return the options, the launcher's socket and its process group."""
         end = arguments.index("--")
         parser = argparse.ArgumentParser(prog="pyft.agent")
-        for name in ("--job", "--log-dir", "--native-dir", "--protect", "--on-no-spare"):
+        texts = ("--job", "--log-dir", "--native-dir", "--protect", "--on-no-spare", "--standby")
+        for name in texts:
             parser.add_argument(name, required=True)
         numbers = ("--devices", "--spares", "--metrics-port", "--launcher-fd", "--launcher-group")
         for name in numbers:
@@ -111,6 +114,7 @@ class JobOptions:
             strict=got.strict,
             protect=got.protect,
             on_no_spare=got.on_no_spare,
+            standby=got.standby,
             inject=tuple(got.inject),
             metrics_port=got.metrics_port,
             real_gpus=tuple(got.real_gpu),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from pyft import config
-from pyft.agent import messages, nvml, page
+from pyft.agent import messages, nvml, page, standby
 from pyft.agent.incidents import Incidents
 from pyft.agent.member import Member
 from pyft.agent.options import MAX_DEVICES, JobOptions, server_environment
@@ -54,7 +54,7 @@ class Servers:
         self.incidents = Incidents()
         self.injections = [inject.parse(text) for text in options.inject]
         self._program = options.native_dir / "pyft-server"
-        self.standby = Standby(self._program, options.spares if protect else 0)
+        self.standby = Standby(self._program)
         self._watch = Watch(self)
         real = options.backend != "soft"
         self._nvml = nvml.load(options.real_gpus) if real else None
@@ -97,7 +97,25 @@ class Servers:
         )
         for name in inject.ONCE:
             environment.pop(name, None)
-        self.standby.fill(environment)
+        names = list(dict.fromkeys(self._options.real_gpus))
+
+        def variables(gpu: int) -> dict[str, str]:
+            if gpu == standby.ANY:
+                return {}
+            return {"PYFT_STANDBY": str(names.index(self._options.real_gpus[gpu]))}
+
+        self.standby.fill(environment, self._standby_gpus(), variables)
+
+    def _standby_gpus(self) -> list[int]:
+        """Return for which GPUs servers should stand by."""
+        options = self._options
+        if not self.plan.protect or options.standby == "none":
+            return []
+        in_use = {m.server.gpu for m in self.members.values() if m.server and m.server_alive}
+        both = options.standby == "all"
+        if not options.real_gpus:  # they differ in nothing
+            return [standby.ANY] * (options.spares + (len(in_use) if both else 0))
+        return self.gpus.free(in_use) + (sorted(in_use) if both else [])
 
     def client_gone(self, member: Member) -> None:
         """Nobody needs the server of this member any more: its death will be no fault."""
@@ -206,6 +224,8 @@ class Servers:
         if member.servers > 1:
             for name in inject.ONCE:
                 environment.pop(name, None)
+            if self._options.real_gpus:
+                environment["PYFT_SELF_TEST"] = "1"
         environment |= inject.lost_gpus(channel.device, action.gpu, self.gpus.lost)
         if member.is_main():
             environment |= inject.server_variables(self.injections, channel.rank, member.servers)

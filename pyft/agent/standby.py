@@ -1,13 +1,14 @@
 """Servers that stand by: started, their GPU library loaded, waiting for a channel.
 
-One per spare GPU. What differs from server to server (which GPU, faults to come) travels with the
-attach reply, so that any of them can take over any rank.
+On real GPUs each also has a context on the GPU it is for, which takes longest there. What differs
+from server to server (which device, faults to come) travels with the attach reply, so that any of
+them can take over any rank.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyft.agent import protocol
@@ -18,17 +19,18 @@ RANK_VARIABLES = frozenset(
     {
         *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_PORT"),
         *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE"),
-        *("PYFT_SERVER_FD", "PYFT_DEVICE"),
+        *("PYFT_SERVER_FD", "PYFT_DEVICE", "PYFT_STANDBY"),
     }
 )
+ANY, NOBODYS = -1, -2  # GPUs of servers that are for whichever, or killed
 
 
 class Standby:
-    """A pool of servers without a member."""
+    """A pool of servers without a member, each for one GPU or, with ANY, for whichever."""
 
-    def __init__(self, program: Path, wanted: int) -> None:
+    def __init__(self, program: Path) -> None:
         self._program = program
-        self._wanted = wanted
+        self._ended = False
         self._environment: dict[str, str] = {}
         self._pool: list[Server] = []
 
@@ -37,25 +39,40 @@ class Standby:
         """The processes that stand by."""
         return {server.pid for server in self._pool}
 
-    def fill(self, environment: Mapping[str, str]) -> None:
-        """Start what is missing, with the environment of any rank's server."""
+    def fill(
+        self,
+        environment: Mapping[str, str],
+        gpus: Sequence[int],
+        variables: Callable[[int], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        """Have one stand by for each of the GPUs, with the environment of any rank's server.
+
+        `variables`: what a server for a GPU gets besides. Those of other GPUs are ended.
+        """
         self._environment = dict(environment)
-        while len(self._pool) < self._wanted:
+        missing = [] if self._ended else list(gpus)
+        for server in list(self._pool):
+            if server.gpu in missing:
+                missing.remove(server.gpu)
+            else:
+                self._end(server)
+        for gpu in missing:
             try:
-                self._pool.append(Server.spawn(self._program, self._environment, 0, -1))
+                env = self._environment | dict(variables(gpu))
+                self._pool.append(Server.spawn(self._program, env, 0, gpu))
             except OSError:
                 return  # a replacement is started when it is needed, and says what is wrong
 
     def take(self, environment: Mapping[str, str], epoch: int, gpu: int) -> Server | None:
         """Return a server that can have this environment, None if there is none."""
-        if not self._pool:
-            return None
         lines = difference(self._environment, environment)
-        if lines is None:
-            return None
-        server = self._pool.pop(0)
-        server.epoch, server.gpu, server.settings = epoch, gpu, lines
-        return server
+        for server in sorted(self._pool, key=lambda one: one.gpu == ANY):
+            if lines is None or server.gpu not in (gpu, ANY):
+                continue
+            self._pool.remove(server)
+            server.epoch, server.gpu, server.settings = epoch, gpu, lines
+            return server
+        return None
 
     def reaped(self, pid: int) -> None:
         """Forget a process that has ended."""
@@ -66,11 +83,16 @@ class Standby:
 
     def end(self) -> None:
         """End all of them."""
-        self._wanted = 0
-        for server in self._pool:
-            server.kill()
-            with contextlib.suppress(OSError):
-                server.socket.close()
+        self._ended = True
+        for server in list(self._pool):
+            self._end(server)
+
+    def _end(self, server: Server) -> None:
+        """Kill a server; it is forgotten when it is reaped."""
+        server.kill()
+        server.gpu = NOBODYS
+        with contextlib.suppress(OSError):
+            server.socket.close()
 
 
 def difference(has: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:

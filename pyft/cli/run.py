@@ -37,6 +37,14 @@ class OnNoSpare(str, enum.Enum):
     fail = "fail"
 
 
+class StandBy(str, enum.Enum):
+    """For which GPUs a server stands by."""
+
+    spares = "spares"
+    all = "all"
+    none = "none"
+
+
 class Unsupported(str, enum.Enum):
     """What an unsupported call does."""
 
@@ -68,6 +76,13 @@ def run(
         OnNoSpare,
         typer.Option(help="A GPU is lost and no spare is left: wait for one, or fail."),
     ] = OnNoSpare.wait,
+    standby: Annotated[
+        StandBy,
+        typer.Option(
+            help="Servers that wait for a fault, started and on their GPU: one for each spare, "
+            "for all GPUs (a context on each more), or none."
+        ),
+    ] = StandBy.spares,
     inject: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,6 +123,7 @@ def run(
         strict=unsupported is Unsupported.error,
         protect="none" if direct else protect.value,
         on_no_spare=on_no_spare.value,
+        standby=standby.value,
         inject=injected,
         metrics_port=metrics_port,
         command=tuple(command),

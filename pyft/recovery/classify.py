@@ -13,6 +13,7 @@ from dataclasses import dataclass
 FAULT_EXIT = 75
 UNRECOVERABLE_EXIT = 76
 DIVERGED_EXIT = 77
+SELF_TEST_EXIT = 78
 KIND_DEVICE, KIND_UNRECOVERABLE, KIND_DIVERGED = 1, 2, 3
 
 
@@ -55,6 +56,8 @@ TABLE = (
         "the server ended without a reason that it knows"),
     Row("server-start", Do.SAME, Blame.SERVER, "exit", (70, 71, 73),
         "the server could not use its memory or its device"),
+    Row("self-test", Do.OTHER, Blame.NOBODY, "exit", (SELF_TEST_EXIT,),
+        "a new server has found that its GPU forgets, or multiplies wrongly"),
     Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "exit", (72,),
         "the client has written what no client writes: a replay would meet it again"),
     Row("unrecoverable", Do.SAME, Blame.REPLAY, "exit", (UNRECOVERABLE_EXIT,),

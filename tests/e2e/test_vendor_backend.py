@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
-from job import TRAIN, Job
+from job import TRAIN, Job, wait_for
 from recovery_run import STEPS, command, lines, undisturbed
 from vendor import environment
 
@@ -67,6 +69,40 @@ def test_one_of_two_ranks_on_a_gpu_is_replaced(tmp_path: Path, call: int) -> Non
     got, report, said = train(tmp_path, ("--inject", fault), "0,0")
     assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+
+
+def test_a_server_that_stood_by_takes_over(tmp_path: Path) -> None:
+    """It has its context on the GPU in use, tests it, and is the one that goes on."""
+    report = tmp_path / "report.json"
+    job = Job(
+        tmp_path,
+        command(TRAIN, 1, ("--steps", "40")),
+        options=("--gpus", "0", "--standby", "all", "--report", str(report)),
+        environment=environment(tmp_path / "driver"),
+    )
+    try:
+        job.wait_attached()
+        wait_for(lambda: standing_by(job), 30, "a server stands by")
+        (pid,) = standing_by(job)
+        os.kill(job.victim("server"), signal.SIGKILL)
+        wait_for(lambda: job.victim("server") == pid, 30, "it takes over")
+        assert job.wait(120) == 0, job.errors()
+        job.assert_nothing_left()
+    finally:
+        job.kill_everything()
+    recovery = json.loads(report.read_text())["recovery"]
+    assert (recovery["recovered"], recovery["verdict"]) == (1, "exact")
+    assert tuple(lines(job)) == undisturbed(TRAIN, 1, ("--steps", "40"))
+
+
+def standing_by(job: Job) -> list[int]:
+    """Return the processes that were started to stand by for GPU 0 and serve nobody."""
+    serving = job.victim("server")
+    return [
+        pid
+        for pid in job.processes()
+        if pid != serving and b"PYFT_STANDBY=0\0" in Path(f"/proc/{pid}/environ").read_bytes()
+    ]
 
 
 def test_a_missing_driver_is_named(tmp_path: Path) -> None:

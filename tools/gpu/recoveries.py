@@ -11,16 +11,15 @@ from machine import ROOT, Machine
 
 COLD_S, WARM_S = 3.0, 1.5  # from fault to going on, GPT-2 on one GPU
 GPT2 = ("--layers", "12", "--heads", "12", "--channels", "768", "--block", "256", "--batch", "8")
-STEPS = ("--steps", "6")
-FAULT_STEP = 3
+STEPS = 6
+WARM_STEPS = 90  # seconds: a server stands by some time after the first one has begun to work
 PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
 
 
-def job(
-    machine: Machine, ranks: int, arguments: tuple[str, ...], *options: str
-) -> tuple[list[str], list[dict]]:
+def job(machine: Machine, ranks: int, steps: int, *options: str) -> tuple[list[str], list[dict]]:
     """Train on so many ranks; return results and faults of the report."""
-    train = [str(ROOT / "examples" / "train_gpt.py"), *STEPS, *arguments]
+    model = GPT2 if machine.gpu and ranks == 1 else ()
+    train = [str(ROOT / "examples" / "train_gpt.py"), "--steps", str(steps), *model]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     program = [sys.executable, *(torchrun if ranks > 1 else []), *train]
     report = machine.folder / "report.json"
@@ -34,11 +33,11 @@ def phases(faults: list[dict]) -> str:
     return ", ".join(f"{name} {took[name]:.0f}" for name in PHASES if name in took)
 
 
-def repaired(machine: Machine, ranks: int, arguments: tuple[str, ...], *options: str) -> list[dict]:
+def repaired(machine: Machine, ranks: int, steps: int, *options: str) -> list[dict]:
     """Kill the last rank's server in the middle of a step; compare with the undisturbed run."""
-    wanted, _ = job(machine, ranks, arguments, "--protect", "none")
-    fault = f"server-kill,rank={ranks - 1},step={FAULT_STEP},call=40"
-    got, faults = job(machine, ranks, arguments, "--inject", fault, *options)
+    wanted, _ = job(machine, ranks, steps, "--protect", "none")
+    fault = f"server-kill,rank={ranks - 1},step={steps * 2 // 3},call=40"
+    got, faults = job(machine, ranks, steps, "--inject", fault, *options)
     if len(faults) != 1 or faults[0]["outcome"] != "recovered":
         raise FailError(f"faults of the report: {[fault.get('outcome') for fault in faults]}")
     if got != wanted:
@@ -46,8 +45,8 @@ def repaired(machine: Machine, ranks: int, arguments: tuple[str, ...], *options:
     return faults
 
 
-def one_gpu(machine: Machine, name: str, bound: float, *options: str) -> list[str]:
-    faults = repaired(machine, 1, GPT2 if machine.gpu else (), *options)
+def one_gpu(machine: Machine, name: str, steps: int, bound: float, *options: str) -> list[str]:
+    faults = repaired(machine, 1, steps, *options)
     seconds = faults[0]["ended"] - faults[0]["noticed"]
     text = f"{name} {seconds * 1e3:.0f} ms: {phases(faults)}; equal, {faults[0]['verdict']}"
     if machine.gpu and seconds > bound:
@@ -56,16 +55,22 @@ def one_gpu(machine: Machine, name: str, bound: float, *options: str) -> list[st
 
 
 def cold(machine: Machine) -> list[str]:
-    return one_gpu(machine, "cold", COLD_S)
+    return one_gpu(machine, "cold", STEPS, COLD_S, "--standby", "none")
+
+
+def warm(machine: Machine) -> list[str]:
+    """With a server that stands by on the same GPU."""
+    return one_gpu(machine, "warm", WARM_STEPS, WARM_S, "--standby", "all")
 
 
 def two_ranks(machine: Machine) -> list[str]:
     """Two ranks, on one GPU if it is real."""
-    faults = repaired(machine, 2, ())
+    faults = repaired(machine, 2, STEPS)
     return [f"rank 1's server killed: {phases(faults)}; equal, {faults[0]['verdict']}"]
 
 
 CHECKS = (
     Check("recovery-cold", 80, cold),
+    Check("recovery-warm", 100, warm),
     Check("two-ranks", 100, two_ranks),
 )

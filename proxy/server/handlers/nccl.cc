@@ -92,6 +92,14 @@ ncclComm_t made_before(Session& session, const EntryHeader& header, uint64_t han
   return static_cast<ncclComm_t>(recovery.communicators->made_before(handle, header.seq));
 }
 
+// Others would wait for this rank for ever: their communicator has a dead member.
+void refuse_repetition(Session& session, int ranks) {
+  const CommunicatorKeeper* const lasting = session.recovery().communicators;
+  if (ranks > 1 && lasting && !lasting->can_replace() && session.recovery().restores_objects())
+    session.recovery().fail(ring::FaultKind::kUnrecoverable, 0,
+                            "NCCL cannot replace a rank: PYFT_COLLECTIVES=flexccl can");
+}
+
 // `patient`: others may still need what is kept here for them.
 template <class Function>
 Status end(Session& session, const EntryHeader& header, uint64_t handle, Function function,
@@ -147,6 +155,7 @@ Status do_ncclCommInitRankScalable(Session& session, const EntryHeader& header,
   std::memcpy(ids.data(), payload.data(), payload.size());
   ncclComm_t comm = made_before(session, header, c.comm);
   if (comm) return created(session, header, c.comm, c.error_base, comm, {});
+  refuse_repetition(session, c.ranks);
   const Outcome outcome = wait_for_ranks(session, [&] {
     return function(&comm, c.ranks, c.rank, static_cast<int>(count), ids.data(), nullptr);
   });

@@ -23,6 +23,7 @@ class LastingCommunicators : public CommunicatorKeeper {
   LastingCommunicators(ring::Channel& channel, Recovery& recovery);
 
   bool active() const { return repair_ != nullptr; }
+  bool can_replace() const override { return active(); }
   // Before anything else is done with communicators.
   void start(AgentLink* link);
 

@@ -24,6 +24,8 @@ bool is_device_fault(int code);
 class CommunicatorKeeper {
  public:
   virtual ~CommunicatorKeeper() = default;
+  // Whether a rank of a communicator can be replaced at all: not with stock NCCL.
+  virtual bool can_replace() const = 0;
   // Takes the places of the server before. Empty, or what is in the way.
   virtual std::string rejoin() = 0;
   // The communicator that entry `seq` made as `handle`, for entries that are not repeated.

@@ -1,0 +1,19 @@
+// Whether a GPU that has just failed somebody can be trusted with his memory again: it must keep
+// patterns and multiply matrices right (design-cuda.md, H6). Some 50 ms on a real GPU.
+#ifndef PYFT_SERVER_SELF_TEST_H_
+#define PYFT_SERVER_SELF_TEST_H_
+
+#include <string>
+
+#include "backend/backend.h"
+
+namespace pyft::server {
+
+inline constexpr int kSelfTestExit = 78;  // of a server whose GPU has failed it
+
+// Needs a current context. Empty, or what is wrong with the device.
+std::string self_test(const backend::Table& table, int ordinal);
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_SELF_TEST_H_
