@@ -109,7 +109,7 @@ class Records {
   using Visit = std::function<void(std::uint64_t place, const ContentKey& key)>;
   void each_content(std::uint64_t from, std::uint64_t until, const Visit& visit) const;
   void step_to(std::uint64_t offset);
-  void note_divergence(const Record& record);
+  void note_divergence(const Record& record, const Hash& input);
   // records_append.cc
   std::uint64_t fill(std::uint64_t end);
   bool put(Record record, const std::map<int, PairCounters>& pairs,

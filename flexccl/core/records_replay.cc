@@ -95,15 +95,17 @@ Ring Records::next_ring() {
   return {record->rank, record->ranks};
 }
 
-void Records::note_divergence(const Record& record) {
+void Records::note_divergence(const Record& record, const Hash& input) {
   flexcclRegion_t& shown = header_->shown;
   if (!shown.diverged) std::atomic_ref(shown.diverged_operation).store(record.operation);
   std::atomic_ref(shown.diverged).store(shown.diverged + 1);
   std::ostringstream sentence;
-  sentence << "flexccl: the replay diverged: rank [" << shown.slot << "] repeats operation ["
-           << record.operation << "] " << describe(record.op) << " of communicator [" << std::hex
-           << shown.comm << "] with other inputs than before";
-  if (shown.diverged == 1) std::fprintf(stderr, "%s\n", sentence.str().c_str());
+  sentence << "rank [" << shown.slot << "] repeats operation [" << record.operation
+           << "] with inputs of hash [" << std::hex << input.low << "], not [" << record.input.low
+           << std::dec << "]: " << describe(record.op) << " of communicator [" << std::hex
+           << shown.comm << "]";
+  if (shown.diverged == 1)
+    std::fprintf(stderr, "flexccl: the replay diverged: %s\n", sentence.str().c_str());
   const std::scoped_lock lock(reporter().mutex);
   if (reporter().report) reporter().report(shown.comm, record.operation, sentence.str().c_str());
 }
@@ -143,7 +145,7 @@ void Records::replay(const Outcome& now, std::span<const std::span<std::byte>> o
   if (hash != record->output)
     fail(ncclInvalidArgument, "flexccl: the recorded output of operation [", record->operation,
          "] is damaged");
-  if (now.input != record->input) note_divergence(*record);
+  if (now.input != record->input) note_divergence(*record, now.input);
   last_operation_ = record->operation;
   step_to(cursor_ + record->bytes);
 }

@@ -103,6 +103,7 @@ struct JournalRecord {
   uint64_t index;                // number among the records of this entry
   uint64_t bytes;                // of data or of what the digest covers
   Digest digest;
+  uint64_t word;  // what the digest covers, if that is 8 bytes or less
 };
 static_assert(sizeof(JournalRecord) <= 64);
 

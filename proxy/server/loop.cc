@@ -83,7 +83,21 @@ void Loop::replayed() {
     while (session_.work()) continue;
     session_.check_device(session_.device_status(), "the device");
   }
-  if (reader_.position() >= recovery.until()) go_live();
+  if (reader_.position() < recovery.until()) return;
+  // A copy that the dead server had finished needs no more than the entries before it: so the
+  // device comes to it. Nothing new is handed out before all is compared.
+  work_until([&] { return !recovery.comparing(); });
+  go_live();
+}
+
+template <class Done>
+void Loop::work_until(Done done) {
+  while (!done() && !session_.channel().control().sticky_error.load()) {
+    if (session_.work()) continue;
+    const timespec moment{0, 50'000};
+    nanosleep(&moment, nullptr);
+    if (session_.liveness().check() != ring::WaitStatus::kOk) break;
+  }
 }
 
 // PYFT_KILL_AT=cut:S,entry:C: a test ends this process before the C-th entry after the S-th cut.
@@ -151,12 +165,7 @@ Status Loop::observed(const ring::EntryView& entry) {
   ring::ObservedMark body;
   if (entry.body.size() < sizeof body) return Status::broken("an observation is too short");
   std::memcpy(&body, entry.body.data(), sizeof body);
-  while (!session_.recovery().word_holds(body.word, body.value)) {
-    if (session_.work()) continue;
-    const timespec moment{0, 50'000};
-    nanosleep(&moment, nullptr);
-    if (session_.liveness().check() != ring::WaitStatus::kOk) break;
-  }
+  work_until([&] { return session_.recovery().word_holds(body.word, body.value); });
   return Status::good();
 }
 

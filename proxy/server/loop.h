@@ -41,6 +41,9 @@ class Loop {
   Status mark(const ring::EntryView& entry);
   Status fence(const ring::EntryView& entry);
   Status observed(const ring::EntryView& entry);
+  // Executes the device's work until `done`, or something ends that.
+  template <class Done>
+  void work_until(Done done);
   Status cut(const ring::EntryView& entry);
   void replayed();
   void go_live();

@@ -114,6 +114,8 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   });
   communicators.start(&agent);
   session.recovery().communicators = &communicators;
+  session.recovery().set_policy(divergence_policy());
+  session.recovery().set_call_names(call_name);
   RecoveryCalls calls;
   std::optional<Capture> capture;
   if (session.recovery().repairs()) calls = recovery_calls(session, extras);

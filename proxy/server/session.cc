@@ -73,7 +73,12 @@ bool Session::answered_before(const ring::EntryHeader& header, int32_t code) {
   if (header.reply_slot >= ring::kReplySlots) return false;
   const ring::ReplySlot& slot = channel_.slot(header.reply_slot);
   const uint64_t done = slot.done_seq.load(std::memory_order_acquire);
-  if (done == header.seq) recovery_.compared(header.seq, slot.code == code);
+  if (done == header.seq && slot.code == code) recovery_.agreed();
+  if (done == header.seq && slot.code != code)
+    recovery_.differed({header.seq, header.call,
+                        "code [" + std::to_string(code) + "], the program was given [" +
+                            std::to_string(slot.code) + "]",
+                        true});
   return done >= header.seq;
 }
 

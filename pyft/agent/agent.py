@@ -385,6 +385,7 @@ class Agent:
         if member.saved:
             return
         self.forget(member.connection)
+        self._servers.incidents.recount(member)
         entry = member.save(self._options.log_dir)
         self._meta["channels"].append(entry)
         messages.send(self._launcher, "saved", name=member.channel.name)

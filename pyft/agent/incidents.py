@@ -67,6 +67,16 @@ class Incidents:
         incident.finish("error delivered" if delivered else "recovered", now)
         self._last[member.id] = incident
 
+    def recount(self, member: Member) -> None:
+        """Note what has been compared since a rank works again: its streams may lag behind."""
+        incident = self._last.get(member.id)
+        if incident is None or member.channel.control_fd < 0:
+            return
+        state = page.read(member.channel.control_fd)
+        if state.epoch == incident.epoch_to:
+            self._measure(incident, state)
+            incident.verdict = report.verdict(state.compared, state.differed)
+
     def given_up(self, member: Member, why: str) -> None:
         """Note that the client gets an error."""
         if incident := self._open.pop(member.id, None):
@@ -92,6 +102,7 @@ class Incidents:
 
     def _begin(self, member: Member, rank: Rank, fault: Fault) -> None:
         now = self.now()
+        self.recount(member)
         if before := self._open.pop(member.id, None):
             self._fenced.pop(member.id, None)
             self._measure(before, page.read(member.channel.control_fd))

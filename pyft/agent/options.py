@@ -56,6 +56,7 @@ class JobOptions:
     strict: bool = False  # an unsupported call stops the process
     protect: str = DEFAULT_PROTECT  # capture, none
     on_no_spare: str = "wait"  # wait, fail
+    divergence: str = ""  # strict, report; nothing: strict on software GPUs
     inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
     metrics_port: int = 0  # of /metrics; 0: off
     standby: str = "spares"  # spares, all, none: GPUs for which a server stands by
@@ -65,6 +66,11 @@ class JobOptions:
     def backend(self) -> str:
         """Return whose functions the servers call."""
         return "cuda" if self.real_gpus else "soft"
+
+    @property
+    def strict_replay(self) -> bool:
+        """Say whether a replay that differs ends the rank."""
+        return self.divergence == "strict" if self.divergence else not self.real_gpus
 
     @property
     def gpus(self) -> str:
@@ -80,6 +86,7 @@ class JobOptions:
             *("--spares", str(self.spares), "--metrics-port", str(self.metrics_port)),
             *("--protect", self.protect, "--on-no-spare", self.on_no_spare),
             *("--standby", self.standby),
+            *("--divergence", self.divergence),
             *(word for text in self.inject for word in ("--inject", text)),
             *(word for uuid in self.real_gpus for word in ("--real-gpu", uuid)),
             *flags,
@@ -93,7 +100,7 @@ class JobOptions:
         end = arguments.index("--")
         parser = argparse.ArgumentParser(prog="pyft.agent")
         texts = ("--job", "--log-dir", "--native-dir", "--protect", "--on-no-spare", "--standby")
-        for name in texts:
+        for name in (*texts, "--divergence"):
             parser.add_argument(name, required=True)
         numbers = ("--devices", "--spares", "--metrics-port", "--launcher-fd", "--launcher-group")
         for name in numbers:
@@ -115,6 +122,7 @@ class JobOptions:
             protect=got.protect,
             on_no_spare=got.on_no_spare,
             standby=got.standby,
+            divergence=got.divergence,
             inject=tuple(got.inject),
             metrics_port=got.metrics_port,
             real_gpus=tuple(got.real_gpu),
@@ -204,6 +212,7 @@ def server_environment(
     if options.protect != "none":
         # Longer than any recovery, and than an operator takes to bring a GPU.
         environment.setdefault("FLEXCCL_REPAIR_MS", "86400000")
+        environment["PYFT_DIVERGENCE"] = "strict" if options.strict_replay else "report"
     return environment
 
 

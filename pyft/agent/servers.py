@@ -18,7 +18,7 @@ from pyft.agent.server import Server
 from pyft.agent.standby import Standby
 from pyft.agent.watch import Watch
 from pyft.errors import AttachError
-from pyft.recovery import classify, events, inject
+from pyft.recovery import classify, events, inject, report
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan
 
@@ -276,7 +276,7 @@ class Servers:
             messages.say(
                 f"rank [{done.rank}] goes on after [{milliseconds:.0f} ms] on GPU [{done.gpu_to}] "
                 f"(fault [{done.fault}], epoch [{done.epoch_to}], "
-                f"[{done.replayed_entries}] entries replayed, {done.verdict})"
+                f"[{done.replayed_entries}] entries replayed, {report.in_words(done)})"
             )
 
     # ---- messages of servers ------------------------------------------------------------------

@@ -45,6 +45,13 @@ class StandBy(str, enum.Enum):
     none = "none"
 
 
+class Divergence(str, enum.Enum):
+    """What a replay does that differs from what the program has been told."""
+
+    strict = "strict"
+    report = "report"
+
+
 class Unsupported(str, enum.Enum):
     """What an unsupported call does."""
 
@@ -83,6 +90,13 @@ def run(
             "for all GPUs (a context on each more), or none."
         ),
     ] = StandBy.spares,
+    divergence: Annotated[
+        Divergence | None,
+        typer.Option(
+            help="A replay differs from what the program was told: its calls return an error "
+            "(strict, for software GPUs), or it is reported (for GPUs)."
+        ),
+    ] = None,
     inject: Annotated[
         list[str] | None,
         typer.Option(
@@ -124,6 +138,7 @@ def run(
         protect="none" if direct else protect.value,
         on_no_spare=on_no_spare.value,
         standby=standby.value,
+        divergence=divergence.value if divergence else "",
         inject=injected,
         metrics_port=metrics_port,
         command=tuple(command),

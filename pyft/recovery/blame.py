@@ -47,8 +47,8 @@ class History:
         """Note that a recovery has succeeded."""
         self.attempts = 0
 
-    def judge(self, fault: Fault) -> Verdict:
-        """Note a fault and say how to go on."""
+    def judge(self, fault: Fault, mode: Mode = Mode.NORMAL) -> Verdict:
+        """Note a fault of a server that replayed in this mode, and say how to go on."""
         times = self._count(fault)
         self.attempts += 1
         if self.attempts > ATTEMPTS:
@@ -56,6 +56,10 @@ class History:
                 give_up=f"[{ATTEMPTS}] replacements in a row have failed, the last one by "
                 f"[{fault.name}]: {fault.evidence}"
             )
+        if fault.row.blame is Blame.ORDER:
+            if mode is Mode.NORMAL:
+                return Verdict(Mode.SERIAL)
+            return Verdict(give_up=fault.evidence)
         if fault.row.blame is Blame.REPLAY:
             return Verdict(give_up=fault.evidence) if times > 1 else Verdict(Mode.SERIAL)
         if times > REPEATS:

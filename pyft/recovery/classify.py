@@ -32,6 +32,7 @@ class Blame(enum.Enum):
     NOBODY = ""  # chance: only the number of attempts is limited
     SERVER = "again: entry by entry, on a spare; again: the error is the client's"
     REPLAY = "again: the client's calls return an error"  # the first time: entry by entry
+    ORDER = "again, entry by entry: the client's calls return an error"
     PROGRAM = "again: entry by entry, on a spare; again: the program gets its own error"
 
 
@@ -62,8 +63,8 @@ TABLE = (
         "the client has written what no client writes: a replay would meet it again"),
     Row("unrecoverable", Do.SAME, Blame.REPLAY, "exit", (UNRECOVERABLE_EXIT,),
         "the recovery point cannot be restored, or the device failed while it was"),
-    Row("diverged", Do.SAME, Blame.REPLAY, "exit", (DIVERGED_EXIT,),
-        "the replay contradicts what the program has been told"),
+    Row("diverged", Do.SAME, Blame.ORDER, "exit", (DIVERGED_EXIT,),
+        "the replay differs from what the program has been told"),
     Row("context-lost", Do.SAME, Blame.PROGRAM, "api",
         (700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719, 720),
         "a kernel failed: the context is gone, the GPU is not"),

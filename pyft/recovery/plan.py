@@ -146,7 +146,7 @@ class Plan:
         if not self.protect or fault.row.do is Do.GIVE_UP:
             return [*died, *self._give_up(rank, fault.evidence)]
         others = self._lose_gpu(rank, fault) if fault.row.do is Do.OTHER else []
-        verdict = rank.history.judge(fault)
+        verdict = rank.history.judge(fault, rank.mode)
         if verdict.give_up:
             return [*died, *others, *self._give_up(rank, verdict.give_up)]
         return [*died, *others, *self._restart(rank, verdict)]

@@ -67,6 +67,16 @@ def verdict(compared: int, differed: int) -> str:
     return "equivalent" if differed else "exact"
 
 
+def in_words(incident: Incident) -> str:
+    """Return the verdict, and what it rests on when something differed."""
+    if not incident.differed:
+        return incident.verdict
+    return (
+        f"{incident.verdict}: valid, not bit-identical, [{incident.differed}] of "
+        f"[{incident.compared}] values differ, the first at entry [{incident.differed_seq}]"
+    )
+
+
 def lost_seconds(incidents: list[Incident], now: float) -> float:
     """Return the time during which at least one rank was not working."""
     spans = sorted((i.began, i.ended or now) for i in incidents)

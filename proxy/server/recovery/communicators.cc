@@ -19,8 +19,10 @@ constexpr uint64_t kLetGoNs = 5'000'000'000;
 
 Recovery* reports_to = nullptr;
 
-void report_divergence(uint64_t, uint64_t, const char*) {
-  if (reports_to) reports_to->compared(0, false);
+// The operation stands in a stream: the dispatch thread has come to its entry, and may have gone
+// on.
+void report_divergence(uint64_t, uint64_t, const char* sentence) {
+  if (reports_to) reports_to->differed({reports_to->dispatching(), 0, sentence});
 }
 
 ring::StoredCommunicator* entry_of(ring::StoredCommunicator* table, uint64_t handle) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "ring/completion.h"
 #include "server/recovery/digest.h"
 
 namespace pyft::server {
@@ -21,6 +22,18 @@ bool captures(Session& session, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const auto query = session.backend().cuStreamIsCapturing;
   return query && query(stream, &status) == 0 && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// Of more than a word, all that was kept is the digest, and nothing is known of decisions.
+void compare_result(Recovery& recovery, uint64_t seq, uint16_t call, const JournalRecord& before,
+                    const std::byte* now) {
+  const ring::Digest digest_now = digest(now, before.bytes, 0);
+  if (digest_now == before.digest) return recovery.agreed();
+  if (before.bytes > kWordBytes)
+    return recovery.differed({seq, call, difference_text(before, digest_now.low), false});
+  const uint64_t word = word_of(now, before.bytes);
+  recovery.differed(
+      {seq, call, difference_text(before, word), contradicts(before.word, word, before.bytes)});
 }
 
 }  // namespace
@@ -55,7 +68,7 @@ uint64_t journaled_source(Session& session, const EntryHeader& header, uint64_t 
 
 JournaledResult::JournaledResult(Session& session, const EntryHeader& header, uint64_t index,
                                  uint64_t target, uint64_t bytes)
-    : session_(session), seq_(header.seq), address_(target), bytes_(bytes) {
+    : session_(session), seq_(header.seq), address_(target), bytes_(bytes), call_(header.call) {
   Journal& journal = session.recovery().journal();
   if (!journal.exists()) return;
   record_ = journal.find(seq_, index, JournalKind::kResult);
@@ -74,17 +87,26 @@ JournaledResult::JournaledResult(Session& session, const EntryHeader& header, ui
 
 int JournaledResult::finish(CUstream stream) {
   if (!record_ || (!scratch_ && captures(session_, stream))) return 0;
-  return session_.on_stream(stream, [session = &session_, seq = seq_, record = record_,
-                                     scratch = scratch_, address = address_, bytes = bytes_] {
-    const ring::Digest now = digest(bytes_at(address), bytes, 0);
-    if (!scratch) {
-      record->digest = now;
+  if (!scratch_)
+    return session_.on_stream(stream, [record = record_, address = address_, bytes = bytes_] {
+      record->digest = digest(bytes_at(address), bytes, 0);
+      record->word = word_of(bytes_at(address), bytes);
       record->filled.store(1, std::memory_order_release);
-      return;
-    }
-    session->recovery().compared(seq, record->digest == now);
-    session->recovery().discard(scratch);
-  });
+    });
+  Recovery* const recovery = &session_.recovery();
+  recovery->comparison_begins();
+  const auto compare = [recovery, seq = seq_, call = call_, record = record_, scratch = scratch_] {
+    compare_result(*recovery, seq, call, *record, scratch);
+    recovery->discard(scratch);
+    recovery->comparison_ends();
+  };
+  if (const int code = session_.on_stream(stream, compare)) {
+    recovery->comparison_ends();
+    return code;
+  }
+  // While a fence is open the device is asked whether it has failed: then nobody waits for this.
+  static_cast<void>(session_.publish_on_stream(stream, ring::kDeviceWord, 0));
+  return 0;
 }
 
 int copy_journaled(Session& session, const EntryHeader& header, uint64_t target, uint64_t source,

@@ -27,6 +27,7 @@ class JournaledResult {
  private:
   Session& session_;
   uint64_t seq_, address_, bytes_;
+  uint16_t call_;
   ring::JournalRecord* record_ = nullptr;
   std::byte* scratch_ = nullptr;  // the result is only compared
 };

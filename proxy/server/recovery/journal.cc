@@ -94,9 +94,10 @@ ring::JournalRecord* Journal::add(uint64_t seq, uint64_t index, ring::JournalKin
     header_->journal_lost.compare_exchange_strong(none, seq);
     return nullptr;
   }
-  if (pad) new (at(position)) ring::JournalRecord{pad, 0, 0, {}, 0, 0, 0, {}};
+  if (pad) new (at(position)) ring::JournalRecord{pad, 0, 0, {}, 0, 0, 0, {}, 0};
   ring::JournalRecord* const record = at(position + pad);
-  new (record) ring::JournalRecord{size, static_cast<uint16_t>(kind), 0, {}, seq, index, bytes, {}};
+  new (record)
+      ring::JournalRecord{size, static_cast<uint16_t>(kind), 0, {}, seq, index, bytes, {}, 0};
   header_->journal_end.store(end, std::memory_order_release);
   return record;
 }

@@ -65,11 +65,11 @@ void Recovery::enter(ring::Phase phase) {
   page.phase.store(static_cast<uint32_t>(phase), std::memory_order_release);
 }
 
-void Recovery::fail(ring::FaultKind kind, int code, const std::string& text) {
+void Recovery::fail(ring::FaultKind kind, int code, const std::string& text, uint64_t seq) {
   const std::lock_guard once(mutex_);  // never given back: other threads wait for the end here
   ring::ControlPage& page = channel_.control();
   page.fault_code = code;
-  page.fault_seq = page.dispatching_seq.load();
+  page.fault_seq = seq ? seq : dispatching();
   std::memset(page.fault_text, 0, sizeof page.fault_text);
   std::strncpy(page.fault_text, text.c_str(), sizeof page.fault_text - 1);
   page.fault_kind.store(static_cast<uint32_t>(kind), std::memory_order_release);
@@ -84,13 +84,31 @@ void Recovery::fail(ring::FaultKind kind, int code, const std::string& text) {
   }
 }
 
-void Recovery::compared(uint64_t seq, bool equal) {
+void Recovery::agreed() {
+  channel_.control().compared.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Recovery::differed(const Difference& difference) {
   ring::ControlPage& page = channel_.control();
-  page.compared.fetch_add(1, std::memory_order_relaxed);
-  if (equal) return;
+  agreed();
   uint64_t none = 0;
-  page.differed_seq.compare_exchange_strong(none, seq);
+  page.differed_seq.compare_exchange_strong(none, difference.seq);
   page.differed.fetch_add(1, std::memory_order_relaxed);
+  const bool again = mode() != ring::ReplayMode::kNormal;
+  if (!again || policy_ == DivergencePolicy::kStrict || difference.decides)
+    fail(ring::FaultKind::kDiverged, 0, sentence(difference), difference.seq);
+  if (!said_.exchange(true))
+    std::fprintf(stderr, "pyft-server: device [%u]: %s; what else differs is only counted\n",
+                 channel_.device(), sentence(difference).c_str());
+}
+
+std::string Recovery::sentence(const Difference& difference) const {
+  std::string text = "entry [" + std::to_string(difference.seq) + "]";
+  if (!difference.call) return text + " or one before it: " + difference.what;
+  const char* const name = call_name_ ? call_name_(difference.call) : nullptr;
+  text += name ? std::string(" ") + name : " of call [" + std::to_string(difference.call) + "]";
+  text += " gives " + difference.what;
+  return difference.decides ? text + ": it may have decided by that" : text;
 }
 
 void Recovery::word_sent(uint32_t word, uint64_t value) {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/recovery/divergence.h"
 #include "server/recovery/journal.h"
 
 namespace pyft::server {
@@ -57,13 +58,26 @@ class Recovery {
   bool replaying() const { return replaying_.load(std::memory_order_relaxed); }
   void set_replaying(bool replaying) { replaying_ = replaying; }
   void enter(ring::Phase phase);
+  // The entry that is being dispatched.
+  uint64_t dispatching() const { return channel_.control().dispatching_seq.load(); }
 
   // Ends this process after writing down why, so that the agent can do something about it; the
-  // client has seen nothing. Any thread.
-  [[noreturn]] void fail(ring::FaultKind kind, int code, const std::string& text);
+  // client has seen nothing. `seq`: the entry, 0 for the one being dispatched. Any thread.
+  [[noreturn]] void fail(ring::FaultKind kind, int code, const std::string& text, uint64_t seq = 0);
 
-  // A value handed out earlier has been computed again. On a soft GPU all must be equal.
-  void compared(uint64_t seq, bool equal);
+  // A value handed out earlier has been computed again and is equal, or not. The first that is not
+  // ends the process, so that the next one replays entry by entry; what becomes of one that is not
+  // equal there either is up to the policy. Any thread.
+  void agreed();
+  void differed(const Difference& difference);
+  void set_policy(DivergencePolicy policy) { policy_ = policy; }
+  // How calls are called in sentences.
+  void set_call_names(const char* (*name)(uint16_t call)) { call_name_ = name; }
+
+  // Comparisons that a stream will come to.
+  void comparison_begins() { comparing_.fetch_add(1); }
+  void comparison_ends() { comparing_.fetch_sub(1); }
+  bool comparing() const { return comparing_.load() != 0; }
 
   // Completion words in a replay: published again, in the same order as the first time. An
   // OBSERVED mark holds when what was sent for its word up to there has been reached again.
@@ -76,13 +90,18 @@ class Recovery {
   std::vector<std::byte*> garbage();
 
  private:
+  std::string sentence(const Difference& difference) const;
+
   struct Word {
     uint64_t sent = 0, reached = 0;
   };
   ring::Channel& channel_;
   Journal journal_;
   uint64_t until_;
-  std::atomic<bool> replaying_{false};
+  std::atomic<bool> replaying_{false}, said_{false};
+  std::atomic<uint64_t> comparing_{0};
+  DivergencePolicy policy_ = DivergencePolicy::kStrict;
+  const char* (*call_name_)(uint16_t call) = nullptr;
   std::mutex mutex_;
   std::unordered_map<uint32_t, Word> words_;
   std::vector<std::byte*> garbage_;

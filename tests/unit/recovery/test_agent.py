@@ -30,7 +30,7 @@ put = lambda at, form, *values: os.pwrite(control, struct.pack(form, *values), a
 text = reply[72:].partition(b"\\0")[0].decode()
 for name, _, value in (line.partition("=") for line in text.splitlines()):
     os.environ[name] = value
-names = ("CUDA_VISIBLE_DEVICES", "PYFT_KILL_AT", "SOFTGPU_FAULT", "PYFT_FAULT")
+names = ("CUDA_VISIBLE_DEVICES", "PYFT_KILL_AT", "SOFTGPU_FAULT", "PYFT_FAULT", "PYFT_DIVERGENCE")
 given = {{name: os.environ[name] for name in names if name in os.environ}}
 given |= {{"waited": started < time.monotonic() - 0.3}}
 given |= {{"epoch": epoch, "fds": len(fds), "page": struct.unpack("<I", os.pread(control, 4, 24))[0]}}
@@ -44,6 +44,10 @@ def fail(code):
     os._exit(75)
 if act == ["die"]:
     os._exit(3)
+if act == ["differ"]:
+    put(540, "<Ii", 3, 0)
+    put(560, "16s", b"one entry")
+    os._exit(77)
 if act and act[0].isdigit():
     fail(int(act[0]))
 put(856, "<QQQ", 12, 5, 0)
@@ -55,6 +59,8 @@ agent.send(struct.pack("<IIQQQII", 0x4D544650, 1, 0, 0, 0, 0, 0))
 if act == ["stuck"]:  # but at first it waits for other ranks
     put(1024, "<QII", 5, 1, 1)
 while True:
+    if act == ["late"] and time.monotonic() > started + 0.5:
+        put(872, "<QQ", 2, 33)  # a stream has come to something that differs
     if act == ["stuck"] and time.monotonic() > started + 2.5:
         put(1036, "<I", 0)
     if act != ["mute"]:
@@ -89,7 +95,7 @@ while time.monotonic() < deadline:
     time.sleep(0.002)
 else:
     raise SystemExit(47)
-time.sleep(0.1)
+time.sleep(float(os.environ.get("AFTER_S", "0.1")))
 """
 
 
@@ -161,6 +167,7 @@ def test_a_killed_server_is_replaced(start: Start, tmp_path: Path) -> None:
     first, second = given(tmp_path)
     assert (first["fds"], first["epoch"], first["PYFT_FAULT"]) == (5, 1, "nothing")
     plain = {"epoch": 2, "fds": 5, "page": 2, "mode": 0, "waited": False}
+    plain |= {"PYFT_DIVERGENCE": "strict"}
     assert second == plain, "no fault comes twice"
     (fault,) = faults(tmp_path)
     assert fault["fault"] == "server-killed"
@@ -205,6 +212,23 @@ def test_a_fault_during_recovery_starts_it_again(start: Start, tmp_path: Path) -
         ("context-lost", "recovered"),
     ]
     assert "exit [75], the last words" in faults(tmp_path)[0]["evidence"]
+
+
+def test_a_replay_that_differs_is_repeated_entry_by_entry(start: Start, tmp_path: Path) -> None:
+    job = start(4, "--divergence", "report", ACTS="die,differ,die,late", AFTER_S="1")
+    assert job.wait(30) == 0
+    assert [server["mode"] for server in given(tmp_path)] == [0, 0, 1, 1]
+    assert {server["PYFT_DIVERGENCE"] for server in given(tmp_path)} == {"report"}
+    found = [(fault["fault"], fault["verdict"]) for fault in faults(tmp_path)]
+    assert found == [("server-crash", ""), ("diverged", ""), ("server-crash", "equivalent")]
+    assert faults(tmp_path)[-1]["differed_seq"] == 33, "it was noticed after the rank went on"
+
+
+def test_a_replay_that_differs_again_is_the_end(start: Start, tmp_path: Path) -> None:
+    job = start(4, ACTS="die,differ,differ")
+    assert job.wait(30) == 46
+    assert "it is not replaced: exit [77], one entry" in job.output()
+    assert faults(tmp_path)[-1]["verdict"] == "diverged"
 
 
 def test_a_silent_server_is_ended_and_replaced(start: Start, tmp_path: Path) -> None:

@@ -160,6 +160,17 @@ def test_what_cannot_be_repaired_is_said() -> None:
         assert die(plan, fault) == []
 
 
+def test_a_replay_that_differs_is_judged_entry_by_entry() -> None:
+    plan = started()
+    differs = of_exit(77 << 8, 3, 0, "entry [5] differs", 5)
+    for _ in range(2):  # a fault in between does not make it an entry by entry one
+        assert one(ev.Start, die(plan, differs)).mode is ev.Mode.SERIAL
+        assert one(ev.Start, die(plan, killed())).mode is ev.Mode.NORMAL
+    assert one(ev.Start, die(plan, differs)).mode is ev.Mode.SERIAL
+    live(plan)
+    assert "entry [5] differs" in one(ev.GiveUp, die(plan, differs)).text, "seen by a stream, late"
+
+
 def test_orders() -> None:
     plan = started(devices=2, spares=1)
     assert "is in use" in one(ev.Refuse, plan.handle(ev.Replace(0, 1))).text

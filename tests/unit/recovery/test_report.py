@@ -75,6 +75,12 @@ def test_goodput_counts_overlapping_faults_once() -> None:
     assert len({len(line) for line in lines[:4]}) == 1
 
 
+def test_a_verdict_in_words() -> None:
+    assert report.in_words(incident(1, 2, verdict="exact", compared=3)) == "exact"
+    some = incident(1, 2, verdict="equivalent", compared=9, differed=2, differed_seq=7)
+    assert report.in_words(some).endswith("[2] of [9] values differ, the first at entry [7]")
+
+
 def test_metrics_are_answered() -> None:
     answer = metrics.respond(b"GET /metrics HTTP/1.1\r\n\r\n", lambda: "a 1\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")

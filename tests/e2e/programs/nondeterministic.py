@@ -1,0 +1,51 @@
+"""A small training that also reads memory which nobody has written since it was allocated.
+
+What lies there is no part of a recovery point, so that a repetition finds something else.
+--read loss: it changes the last digits of a number that the script prints; count: it decides how
+many elements are found. The training itself does not depend on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+
+import torch
+from torch import nn
+
+SIZE = 1 << 19  # numbers: a block of the allocator's that the training does not need
+
+
+def read(what: str, loss: torch.Tensor) -> None:
+    unset = torch.empty(SIZE, device="cuda")
+    if what == "loss":
+        print("seen", (loss.detach() * (1 + 1e-6 * unset[-1])).item())
+    else:
+        print("seen", len((unset[:64] > 0.05).nonzero()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--read", choices=("loss", "count"), required=True)
+    args = parser.parse_args()
+    left = torch.linspace(0.1, 1, 8 * SIZE, device="cuda")
+    del left
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for number in range(1, 5):
+        generator = torch.Generator().manual_seed(number)
+        loss = model(torch.randn(8, 16, generator=generator).cuda()).square().mean()
+        read(args.read, loss)
+        print(f"step={number} loss={loss.item()!r}")
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(bytes(parameter.detach().cpu().reshape(-1).view(torch.uint8).tolist()))
+    print(f"params_sha256={digest.hexdigest()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Replays that compute something else than the script has seen: told apart, and never hidden."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from job import Job
+from recovery_run import lines
+
+PROGRAM = str(Path(__file__).with_name("programs") / "nondeterministic.py")
+# Within the step, after the values that differ have been printed.
+FAULT = ("--inject", "server-kill,rank=0,step=1,call=32")
+Start = Callable[..., tuple[int, Job, dict]]
+
+
+def run(jobs: list[Job], folder: Path, what: str, *options: str) -> tuple[int, Job, dict]:
+    """Run the program; return its exit code, the job, and the report."""
+    folder.mkdir(exist_ok=True)
+    report = folder / "report.json"
+    line = ("--gpus", "soft:1", "--report", str(report), *options)
+    jobs.append(Job(folder, [sys.executable, PROGRAM, "--read", what], options=line))
+    code = jobs[-1].wait(180)
+    jobs[-1].assert_nothing_left()
+    return code, jobs[-1], json.loads(report.read_text())["recovery"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    jobs: list[Job] = []
+    yield partial(run, jobs)
+    for job in jobs:
+        job.kill_everything()
+
+
+def seen(found: dict) -> list[tuple[str, str, str]]:
+    """Return class, mode and verdict of each fault."""
+    return [(fault["fault"], fault["mode"], fault["verdict"]) for fault in found["faults"]]
+
+
+def test_last_digits_are_reported_if_asked_for(start: Start, tmp_path: Path) -> None:
+    code, undisturbed, _ = start(tmp_path / "undisturbed", "loss")
+    assert code == 0
+    code, job, found = start(tmp_path, "loss", *FAULT, "--divergence", "report")
+    assert code == 0, job.errors()
+    assert lines(job) == lines(undisturbed), "what is deterministic is what it would have been"
+    assert seen(found) == [("server-killed", "normal", ""), ("diverged", "serial", "equivalent")]
+    assert found["verdict"] == "equivalent"
+    last = found["faults"][-1]
+    assert (last["differed"], last["compared"] > 1) == (1, True)
+    assert "valid, not bit-identical" in job.errors()
+    assert f"the first at entry [{last['differed_seq']}]" in job.errors()
+
+
+def test_last_digits_end_a_strict_job(start: Start, tmp_path: Path) -> None:
+    code, job, found = start(tmp_path, "loss", *FAULT)
+    assert code != 0
+    assert seen(found)[:2] == [("server-killed", "normal", ""), ("diverged", "serial", "")]
+    assert seen(found)[2:] == [("diverged", "normal", "diverged")], "it was not replaced"
+    assert found["verdict"] == "diverged"
+    assert found["faults"][-1]["outcome"].startswith("given up: exit [77], entry [")
+    sentence = next(line for line in job.errors().splitlines() if "it is not replaced" in line)
+    for words in ("rank 0", "cudaMemcpyAsync gives [4] bytes [0x", "the program was given [0x"):
+        assert words in sentence
+
+
+def test_a_count_ends_every_job(start: Start, tmp_path: Path) -> None:
+    code, job, found = start(tmp_path, "count", *FAULT, "--divergence", "report")
+    assert code != 0
+    assert found["verdict"] == "diverged"
+    assert "it may have decided by that" in job.errors()
