@@ -33,6 +33,7 @@ Loop::End Loop::run() {
   ring::ControlPage& page = session_.channel().control();
   session_.recovery().set_replaying(session_.recovery().until() > reader_.position());
   if (!session_.recovery().replaying()) go_live();
+  consumed();  // the recovery point may lie after what an earlier server has told of
   ring::EntryView entry;
   for (;;) {
     switch (reader_.next(&entry)) {

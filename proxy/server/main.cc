@@ -64,9 +64,14 @@ int ordinal_of(uint32_t device) {
   return device < all.size() ? all[device] : static_cast<int>(device);
 }
 
+const char* name_of(uint16_t call) {
+  if (call == static_cast<uint16_t>(ring::Mark::kCut)) return "cut";
+  return call < ring::kFirstCall ? "mark" : call_name(call);
+}
+
 void print_last_entries(const Loop& loop) {
   for (const ring::EntryHeader& header : loop.last_entries()) {
-    const char* name = header.call < ring::kFirstCall ? "mark" : call_name(header.call);
+    const char* name = name_of(header.call);
     std::fprintf(stderr, "pyft-server:   entry [%llu] call [%u] %s thread [%u] bytes [%u]\n",
                  static_cast<unsigned long long>(header.seq), header.call, name ? name : "?",
                  header.thread, header.size);
@@ -115,7 +120,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   communicators.start(&agent);
   session.recovery().communicators = &communicators;
   session.recovery().set_policy(divergence_policy());
-  session.recovery().set_call_names(call_name);
+  session.recovery().set_call_names(name_of);
   RecoveryCalls calls;
   std::optional<Capture> capture;
   if (session.recovery().repairs()) calls = recovery_calls(session, extras);

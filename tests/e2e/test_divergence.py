@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from job import Job
-from recovery_run import lines
+from job import TRAIN, Job
+from recovery_run import STEPS, command, lines, undisturbed
 
 PROGRAM = str(Path(__file__).with_name("programs") / "nondeterministic.py")
 # Within the step, after the values that differ have been printed.
@@ -18,12 +18,21 @@ FAULT = ("--inject", "server-kill,rank=0,step=1,call=32")
 Start = Callable[..., tuple[int, Job, dict]]
 
 
-def run(jobs: list[Job], folder: Path, what: str, *options: str) -> tuple[int, Job, dict]:
-    """Run the program; return its exit code, the job, and the report."""
+def run(
+    jobs: list[Job],
+    folder: Path,
+    what: str,
+    *options: str,
+    ranks: int = 1,
+    argv: tuple[str, ...] = (),
+    **environment: str,
+) -> tuple[int, Job, dict]:
+    """Run the program, or another one; return its exit code, the job, and the report."""
     folder.mkdir(exist_ok=True)
     report = folder / "report.json"
-    line = ("--gpus", "soft:1", "--report", str(report), *options)
-    jobs.append(Job(folder, [sys.executable, PROGRAM, "--read", what], options=line))
+    line = ("--gpus", f"soft:{ranks}", "--report", str(report), *options)
+    words = argv or command(PROGRAM, ranks, ("--read", what))
+    jobs.append(Job(folder, words, options=line, environment=environment))
     code = jobs[-1].wait(180)
     jobs[-1].assert_nothing_left()
     return code, jobs[-1], json.loads(report.read_text())["recovery"]
@@ -43,11 +52,11 @@ def seen(found: dict) -> list[tuple[str, str, str]]:
 
 
 def test_last_digits_are_reported_if_asked_for(start: Start, tmp_path: Path) -> None:
-    code, undisturbed, _ = start(tmp_path / "undisturbed", "loss")
+    code, other, _ = start(tmp_path / "undisturbed", "loss")
     assert code == 0
     code, job, found = start(tmp_path, "loss", *FAULT, "--divergence", "report")
     assert code == 0, job.errors()
-    assert lines(job) == lines(undisturbed), "what is deterministic is what it would have been"
+    assert lines(job) == lines(other), "what is deterministic is what it would have been"
     assert seen(found) == [("server-killed", "normal", ""), ("diverged", "serial", "equivalent")]
     assert found["verdict"] == "equivalent"
     last = found["faults"][-1]
@@ -73,3 +82,22 @@ def test_a_count_ends_every_job(start: Start, tmp_path: Path) -> None:
     assert code != 0
     assert found["verdict"] == "diverged"
     assert "it may have decided by that" in job.errors()
+
+
+def test_what_a_rank_puts_into_collectives_is_compared(start: Start, tmp_path: Path) -> None:
+    fault = ("--inject", "server-kill,rank=1,step=1,call=32")
+    code, job, found = start(tmp_path, "sum", *fault, "--divergence", "report", ranks=2)
+    assert code == 0, job.errors()
+    assert seen(found) == [("server-killed", "normal", ""), ("diverged", "serial", "equivalent")]
+    assert "or one before it: rank [1] repeats operation [" in found["faults"][1]["evidence"]
+    assert len(set(lines(job))) * 2 == len(lines(job)), "both ranks have the same"
+
+
+def test_a_cut_that_was_interrupted_is_compared(start: Start, tmp_path: Path) -> None:
+    argv = (sys.executable, TRAIN, *STEPS)
+    code, job, found = start(tmp_path, "", argv=argv, PYFT_FAULT="store.before_publish:3")
+    assert code == 0, job.errors()
+    assert tuple(lines(job)) == undisturbed(TRAIN, 1, STEPS)
+    (fault,) = found["faults"]
+    assert (fault["fault"], fault["verdict"], fault["cut"]) == ("server-killed", "exact", 2)
+    assert fault["compared"] > 30, "each block that the recovery point has"

@@ -1,4 +1,6 @@
 // Captures at cuts and what comes back of them, with a device that is this process's memory.
+#include <sys/wait.h>
+
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -8,6 +10,7 @@
 
 #include "check.h"
 #include "fuzz.h"
+#include "pyft/fault.h"
 #include "recovery/memory.h"
 #include "server/recovery/capture.h"
 #include "server/recovery/restore.h"
@@ -288,6 +291,82 @@ TEST(a_block_that_is_not_what_it_was_is_named) {
   bench.memory.blocks[0][3] = std::byte{99};
   CHECK(server::restore_contents(server.session, *server.store, server.calls)
             .find("other bytes than were written") != std::string::npos);
+}
+
+// Runs in a process of its own; its exit code, or -1 when a signal has ended it.
+template <class Body>
+int apart(Body body) {
+  std::cout.flush();
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// What a step of the program does to memory, the first time and in a replay.
+void step(Memory& memory) {
+  memory.blocks[0][5] = std::byte{5};
+  memory.allocate(3000, 7);
+}
+
+// A server that is killed in the middle of its second cut.
+void die_in_a_cut(Bench& bench, const char* place) {
+  CHECK_EQ(apart([&] {
+             Server server(*bench.channel, bench.object, bench.memory, true);
+             server.cut(1);
+             step(bench.memory);
+             fault::arm(place);
+             server.cut(2);
+           }),
+           -1);
+}
+
+TEST(a_cut_that_is_taken_again_is_compared_with_the_first_time) {
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  bench.memory.allocate(20'000, 2);
+  die_in_a_cut(bench, "store.before_publish:1");
+  ring::ControlPage& page = bench.channel->control();
+  CHECK_EQ(page.decided_cut.load(), 1u);
+  step(bench.memory);
+  bench.memory.blocks[2][9] = std::byte{9};  // nobody had written that: no part of the comparison
+  const auto retake = [&](ring::ReplayMode mode, server::DivergencePolicy policy) {
+    page.replay_mode = static_cast<uint32_t>(mode);
+    page.compared = page.differed = 0;
+    return apart([&] {
+      Server server(*bench.channel, bench.object, bench.memory, true);
+      server.session.recovery().set_policy(policy);
+      fault::arm("cut.before_publish:1");
+      server.cut(2);
+    });
+  };
+  using server::DivergencePolicy;
+  CHECK_EQ(retake(ring::ReplayMode::kNormal, DivergencePolicy::kStrict), -1);  // went on
+  CHECK_EQ(page.compared.load(), 2u);
+  bench.memory.blocks[1][9] = std::byte{9};
+  const auto diverged = ring::kDivergedExit;
+  CHECK_EQ(retake(ring::ReplayMode::kNormal, DivergencePolicy::kReport), diverged);
+  const std::string text = page.fault_text;
+  CHECK(text.starts_with("entry [20] of call [5] gives digest ["));
+  CHECK(text.find("of the block of [20000] bytes at [0x") != std::string::npos);
+  CHECK_EQ(retake(ring::ReplayMode::kSerial, DivergencePolicy::kStrict), diverged);
+  CHECK_EQ(retake(ring::ReplayMode::kSerial, DivergencePolicy::kReport), -1);
+  CHECK_EQ(page.differed.load(), 1u);
+}
+
+TEST(a_cut_whose_server_died_before_it_said_so_is_decided) {
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  die_in_a_cut(bench, "store.after_publish:1");
+  ring::ControlPage& page = bench.channel->control();
+  CHECK_EQ(page.captured_cut.load(), 1u);
+  const Server next(*bench.channel, bench.object, bench.memory, true);
+  CHECK_EQ(page.captured_cut.load(), 2u);
+  CHECK_EQ(page.decided_cut.load(), 2u);
 }
 
 }  // namespace

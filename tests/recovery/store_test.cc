@@ -167,6 +167,13 @@ TEST(a_crash_while_publishing_leaves_one_whole_point) {
     const bool after = std::strstr(place, "after");
     CHECK_EQ(next->point().manifest.cut, after ? 2u : 1u);
     CHECK_EQ(content(*next, 0), after ? "new" : "old");
+    CHECK(next->unfinished().has_value() != after);
+    if (after) continue;
+    CHECK_EQ(next->unfinished()->manifest.cut, 2u);
+    CHECK(next->unfinished()->blocks.at(0).digest == server::digest("new", 3, next->seed()));
+    put(*next, 100, "xyz");
+    CHECK(publish(*next, 2));
+    CHECK(!object.open(&error)->unfinished());  // what is there now is the point before
   }
 }
 

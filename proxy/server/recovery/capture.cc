@@ -10,6 +10,7 @@
 
 #include "pyft/fault.h"
 #include "ring/wait.h"
+#include "server/recovery/cut_comparison.h"
 
 namespace pyft::server {
 
@@ -47,6 +48,9 @@ Capture::Capture(Session& session, Store& store, RecoveryCalls calls, const Capt
       hasher_(store.seed()) {
   every_ = options.every ? options.every : 1;
   if (store.has_point()) last_captured_ = store.point().manifest.cut;
+  // A server that died right after it had made this cut the recovery point has told nobody.
+  if (last_captured_ > session.channel().control().captured_cut.load())
+    decided(last_captured_, true);
   store.header().cut_every.store(every_, std::memory_order_relaxed);
 }
 
@@ -105,6 +109,9 @@ std::string Capture::capture(const ring::CutMark& cut, const ring::EntryHeader& 
     problem = store_block(block, same ? &*old : nullptr);
   }
   if (!problem.empty()) return problem;
+  if (store_.unfinished() && store_.unfinished()->manifest.cut == cut.number)
+    compare_cut(session_.recovery(), header.seq, store_.point(), *store_.unfinished(),
+                store_.open_blocks());
   PYFT_FAULT("cut.before_publish");
   ring::Manifest manifest{};
   manifest.cut = cut.number;

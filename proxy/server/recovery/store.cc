@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -64,13 +65,6 @@ std::byte* write_rows(std::byte* at, const std::vector<Row>& rows) {
   return at + rows.size() * sizeof(Row);
 }
 
-template <class Row>
-const std::byte* read_rows(const std::byte* at, uint64_t count, std::vector<Row>* rows) {
-  rows->resize(count);
-  if (count) std::memcpy(rows->data(), at, count * sizeof(Row));
-  return at + count * sizeof(Row);
-}
-
 bool fits(uint64_t offset, uint64_t area, uint64_t bytes) {
   return offset % ring::kPageBytes == 0 && offset >= ring::kPageBytes && offset <= bytes &&
          area <= bytes - offset;
@@ -129,6 +123,7 @@ std::unique_ptr<Store> Store::open(std::byte* base, uint64_t bytes, int fd, cons
   if (const uint32_t current = header->current.load(std::memory_order_acquire))
     *error = store->read_point(current);
   if (!error->empty()) return nullptr;
+  store->find_unfinished();
   return store;
 }
 
@@ -142,23 +137,44 @@ ring::Digest Store::checksum(const RecoveryPoint& point) const {
   return hasher.digest();
 }
 
-std::string Store::read_point(uint32_t which) {
-  const std::byte* at = base_ + manifest_offset_[which - 1];
-  RecoveryPoint point;
-  std::memcpy(&point.manifest, at, sizeof point.manifest);
-  const uint64_t room = manifest_bytes_ - sizeof point.manifest;
-  const ring::Manifest& m = point.manifest;
+// By pread: a table that nobody has written may have no memory, and must not get any.
+std::string Store::load(uint32_t which, RecoveryPoint* point) const {
+  uint64_t at = manifest_offset_[which - 1];
+  const auto get = [&](void* to, uint64_t bytes) {
+    const ssize_t got = bytes ? pread(fd_, to, bytes, static_cast<off_t>(at)) : 0;
+    at += bytes;
+    return got == static_cast<ssize_t>(bytes);
+  };
+  ring::Manifest& m = point->manifest;
+  if (!get(&m, sizeof m)) return "the recovery point in the store cannot be read";
+  const uint64_t room = manifest_bytes_ - sizeof m;
   if (m.blocks > room / sizeof(ring::ManifestBlock) ||
       m.places > (room - m.blocks * sizeof(ring::ManifestBlock)) / sizeof(ring::ManifestPlace))
     return number("the recovery point in the store is damaged: blocks", m.blocks);
-  at = read_rows(at + sizeof point.manifest, m.blocks, &point.blocks);
-  read_rows(at, m.places, &point.places);
-  if (checksum(point) != m.checksum)
+  point->blocks.resize(m.blocks);
+  point->places.resize(m.places);
+  if (!get(point->blocks.data(), m.blocks * sizeof(ring::ManifestBlock)) ||
+      !get(point->places.data(), m.places * sizeof(ring::ManifestPlace)))
+    return "the recovery point in the store cannot be read";
+  if (checksum(*point) != m.checksum)
     return number("the recovery point in the store is damaged: its table has another checksum, cut",
                   m.cut);
+  return {};
+}
+
+std::string Store::read_point(uint32_t which) {
+  RecoveryPoint point;
+  if (std::string error = load(which, &point); !error.empty()) return error;
   point_ = std::move(point);
   current_ = which;
   return adopt_contents();
+}
+
+// Whatever is wrong with it: it is none.
+void Store::find_unfinished() {
+  RecoveryPoint point;
+  if (load(current_ == 1 ? 2 : 1, &point).empty() && point.manifest.cut > point_.manifest.cut)
+    unfinished_ = std::move(point);
 }
 
 // The heap's parts that the current point names are taken, everything else is free.

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -47,6 +48,9 @@ class Store {
   uint64_t seed() const { return seed_; }
   bool has_point() const { return current_ != 0; }
   const RecoveryPoint& point() const { return point_; }
+  // A later point that an earlier server had written down whole when it died, before it became the
+  // current one. Its contents are gone, its digests are not.
+  const std::optional<RecoveryPoint>& unfinished() const { return unfinished_; }
   std::byte* at(uint64_t heap_offset) const { return heap_base_ + heap_offset; }
 
   // ---- the open recovery point ----
@@ -60,6 +64,7 @@ class Store {
   void give_back(uint64_t offset, uint64_t bytes) { heap_.give(offset, bytes); }
   // The open point becomes the current one, which is dropped. Numbers of blocks are filled in here.
   // False: there is no room for its table, and it is dropped instead.
+  const std::vector<ring::ManifestBlock>& open_blocks() const { return open_; }
   bool publish(ring::Manifest manifest, std::vector<ring::ManifestPlace> places);
   void drop_open();
   const std::string& problem() const { return problem_; }
@@ -76,7 +81,9 @@ class Store {
 
   Store(std::byte* base, int fd, const ring::StoreHeader& header);
   bool write_point(uint32_t which, const RecoveryPoint& point);
+  std::string load(uint32_t which, RecoveryPoint* point) const;
   std::string read_point(uint32_t which);
+  void find_unfinished();
   std::string adopt_contents();
   ring::Digest checksum(const RecoveryPoint& point) const;
   void reference(uint64_t offset, uint64_t bytes, ring::Digest digest);
@@ -92,6 +99,7 @@ class Store {
   Heap heap_;
   uint32_t current_ = 0;
   RecoveryPoint point_;
+  std::optional<RecoveryPoint> unfinished_;
   std::vector<ring::ManifestBlock> open_;
   std::unordered_map<uint64_t, Content> contents_;                    // by offset
   std::unordered_map<ring::Digest, uint64_t, DigestHash> offset_of_;  // of a content

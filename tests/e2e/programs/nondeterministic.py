@@ -2,15 +2,18 @@
 
 What lies there is no part of a recovery point, so that a repetition finds something else.
 --read loss: it changes the last digits of a number that the script prints; count: it decides how
-many elements are found. The training itself does not depend on it.
+many elements are found; sum (under torchrun): it is what a rank puts into a collective. The training
+itself does not depend on it.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 SIZE = 1 << 19  # numbers: a block of the allocator's that the training does not need
@@ -18,16 +21,22 @@ SIZE = 1 << 19  # numbers: a block of the allocator's that the training does not
 
 def read(what: str, loss: torch.Tensor) -> None:
     unset = torch.empty(SIZE, device="cuda")
+    shaken = loss.detach() * (1 + 1e-6 * unset[-1])
     if what == "loss":
-        print("seen", (loss.detach() * (1 + 1e-6 * unset[-1])).item())
+        print("seen", shaken.item())
+    elif what == "sum":
+        dist.all_reduce(shaken)
     else:
         print("seen", len((unset[:64] > 0.05).nonzero()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--read", choices=("loss", "count"), required=True)
+    parser.add_argument("--read", choices=("loss", "count", "sum"), required=True)
     args = parser.parse_args()
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    if args.read == "sum":
+        dist.init_process_group("nccl")
     left = torch.linspace(0.1, 1, 8 * SIZE, device="cuda")
     del left
     torch.manual_seed(7)
@@ -45,6 +54,8 @@ def main() -> None:
     for parameter in model.parameters():
         digest.update(bytes(parameter.detach().cpu().reshape(-1).view(torch.uint8).tolist()))
     print(f"params_sha256={digest.hexdigest()}")
+    if args.read == "sum":
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
