@@ -1,13 +1,8 @@
 #include "client/window.h"
 
+#include "ring/align.h"
+
 namespace pyft::client {
-namespace {
-
-uint64_t round_up(uint64_t value, uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-}  // namespace
 
 RangePool::RangePool(uint64_t base, uint64_t bytes) {
   insert(base, bytes);
@@ -81,7 +76,7 @@ uint64_t Window::carve(uint64_t bytes, uint64_t rounded) {
 uint64_t Window::allocate(uint64_t bytes, Region* map) {
   *map = {};
   if (bytes < small_limit_) {
-    const uint64_t rounded = round_up(bytes, alignment_);
+    const uint64_t rounded = ring::align_up(bytes, alignment_);
     if (const uint64_t address = carve(bytes, rounded)) return address;
     const uint64_t slab = granules_.take(granule_);
     if (!slab) return 0;
@@ -90,7 +85,7 @@ uint64_t Window::allocate(uint64_t bytes, Region* map) {
     return carve(bytes, rounded);
   }
   if (bytes > UINT64_MAX - granule_) return 0;
-  const uint64_t reserved = round_up(bytes, granule_);
+  const uint64_t reserved = ring::align_up(bytes, granule_);
   const uint64_t address = granules_.take(reserved);
   if (!address) return 0;
   blocks_[address] = {bytes, reserved, 0};
@@ -105,7 +100,7 @@ uint64_t Window::reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted) {
   if (bytes > UINT64_MAX - spare) return 0;
   const uint64_t found = granules_.take(bytes + spare);
   if (!found) return 0;
-  const uint64_t address = round_up(found, unit);
+  const uint64_t address = ring::align_up(found, unit);
   const uint64_t tail = found + spare - address;
   if (address > found) granules_.give(found, address - found);
   if (tail) granules_.give(address + bytes, tail);

@@ -8,16 +8,13 @@
 
 #include "pyft/fault.h"
 #include "pyft/handle.h"
+#include "ring/align.h"
 
 namespace pyft::ring {
 
 namespace {
 
 constexpr uint64_t kBackingStep = uint64_t{1} << 20;
-
-uint64_t align_up(uint64_t value, uint64_t to) {
-  return (value + to - 1) / to * to;
-}
 
 // Key of what has been captured for a graph that is not there yet. Of no kind, and no address.
 constexpr uint64_t kOpenCapture = UINT64_MAX;

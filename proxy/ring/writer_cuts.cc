@@ -1,0 +1,136 @@
+// The part of Writer that makes cuts, and frees what is before them once they are captured.
+#include <algorithm>
+
+#include "pyft/fault.h"
+#include "ring/align.h"
+#include "ring/writer.h"
+
+namespace pyft::ring {
+
+bool Writer::captures() const {
+  return channel_.control().protect.load(std::memory_order_relaxed) ==
+         static_cast<uint32_t>(Protect::kCapture);
+}
+
+// A cut ahead of need: the server decides about it while the program goes on.
+void Writer::cut_when_half_full() {
+  if (appended_ - last_cut_ring_ < channel_.ring_bytes() / 2 &&
+      arena_head_ - last_cut_arena_ < channel_.arena_bytes() / 2)
+    return;
+  if (captures()) append_forced_cut();
+}
+
+// Room for this mark is always kept: kCutReserve.
+void Writer::append_forced_cut() {
+  const uint64_t ring_bytes = channel_.ring_bytes();
+  const uint64_t size = align_up(sizeof(EntryHeader) + sizeof(CutMark), kEntryAlign);
+  const uint64_t tail = ring_bytes - appended_ % ring_bytes;
+  const uint64_t begin = appended_ + (tail < size ? tail : 0);
+  if (begin + size > oldest_ + ring_bytes) retire_oldest(begin + size);
+  if (tail < size) pad(tail);
+  std::byte* at = channel_.ring() + begin % ring_bytes;
+  auto* header = reinterpret_cast<EntryHeader*>(at);
+  *header = {static_cast<uint32_t>(size),
+             static_cast<uint16_t>(Mark::kCut),
+             0,
+             next_seq_,
+             thread_index(),
+             kNoSlot,
+             0,
+             0,
+             now_ns()};
+  fill_cut(at + sizeof *header, true);
+  LogHeader& log = channel_.log();
+  log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
+  log.entries_total.fetch_add(1, std::memory_order_relaxed);
+  log.next_seq.store(++next_seq_, std::memory_order_relaxed);
+  appended_ = begin + size;
+  open_cut(appended_);
+  log.appended.store(appended_, std::memory_order_seq_cst);
+  wake_server(channel_.control(), ServerSleep::kAsleep);
+}
+
+// The object log first: what leaves the ring must be there already.
+void Writer::commit(const CommitPoint& point) {
+  LogHeader& log = channel_.log();
+  fold_pending(point.ring);
+  PYFT_FAULT("ring.after_fold");
+  commits_.push_back(point);
+  log.arena_committed.store(point.arena, std::memory_order_release);
+  log.committed.store(point.ring, std::memory_order_release);
+  log.cuts.fetch_add(1, std::memory_order_relaxed);
+  PYFT_FAULT("ring.after_commit");
+}
+
+void Writer::fill_cut(std::byte* body, bool forced) {
+  const LogHeader& log = channel_.log();
+  const CutMark mark{++cuts_, arena_head_, log.object_log_used.load(std::memory_order_relaxed),
+                     forced ? 1u : 0u, 0};
+  std::memcpy(body, &mark, sizeof mark);
+}
+
+// A cut ends before `ring_position`.
+void Writer::open_cut(uint64_t ring_position) {
+  last_cut_ring_ = ring_position;
+  last_cut_arena_ = arena_head_;
+  open_.push_back({ring_position, arena_head_, cuts_});
+}
+
+// All open cuts up to the last one in the store, in one step.
+void Writer::commit_captured() {
+  const uint64_t captured = channel_.control().captured_cut.load(std::memory_order_acquire);
+  if (open_.empty() || open_.front().cut > captured) return;
+  CommitPoint last{};
+  for (; !open_.empty() && open_.front().cut <= captured; open_.pop_front()) last = open_.front();
+  commit(last);
+}
+
+void Writer::fold_pending(uint64_t before) {
+  size_t done = 0;
+  for (; done < folds_.size() && folds_[done].position < before; ++done) {
+    const std::byte* at = channel_.ring() + folds_[done].position % channel_.ring_bytes();
+    const auto& header = *reinterpret_cast<const EntryHeader*>(at);
+    const std::byte* payload = channel_.arena() + header.payload_position % channel_.arena_bytes();
+    object_log_.fold(header, {at + sizeof header, header.size - sizeof header},
+                     {payload, header.payload_bytes});
+  }
+  folds_.erase(folds_.begin(), folds_.begin() + static_cast<ptrdiff_t>(done));
+}
+
+// Payloads before a commit point are free once the server has passed its ring position.
+void Writer::pass_commit_points() {
+  const uint64_t consumed = channel_.control().consumed.load(std::memory_order_acquire);
+  for (; !commits_.empty() && commits_.front().ring <= consumed; commits_.pop_front())
+    arena_free_before_ = commits_.front().arena;
+}
+
+void Writer::forget_creation(uint64_t seq) {
+  if (in_forked_child()) return;
+  std::lock_guard lock(mutex_);
+  for (size_t i = folds_.size(); i-- > 0;)
+    if (folds_[i].seq == seq) {
+      const bool captured = header_at(folds_[i].position).flags & kCaptured;
+      folds_.erase(folds_.begin() + static_cast<ptrdiff_t>(i));
+      if (captured) forget_capture(i);
+      return;
+    }
+  object_log_.forget(seq);
+}
+
+// What was captured for a graph that has not come to be; the first `before` of folds_ are looked
+// at.
+void Writer::forget_capture(size_t before) {
+  object_log_.forget_capture();
+  const auto end = folds_.begin() + static_cast<ptrdiff_t>(before);
+  const auto left = std::remove_if(folds_.begin(), end, [&](const Fold& fold) {
+    const uint16_t flags = header_at(fold.position).flags;
+    return flags & kCaptured && !(flags & kCreates);
+  });
+  folds_.erase(left, end);
+}
+
+const EntryHeader& Writer::header_at(uint64_t position) const {
+  return *reinterpret_cast<const EntryHeader*>(channel_.ring() + position % channel_.ring_bytes());
+}
+
+}  // namespace pyft::ring
