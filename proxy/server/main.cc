@@ -103,7 +103,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
           CUcontext context) {
   const ServerLiveness liveness(attachment.agent.get());
   std::string error;
-  const std::unique_ptr<Store> store = open_store(*attachment.channel, &error);
+  const std::unique_ptr<Store> store = open_store(*attachment.channel, !extras.publish, &error);
   if (!error.empty()) return fail(attachment, kStoreBroken, error);
   const int ordinal = ordinal_of(attachment.channel->device());
   const auto words = stream_words(attachment, table, extras, ordinal);

@@ -14,8 +14,15 @@ namespace pyft::server {
 // Both append.
 void allocated_memory(Session& session, std::vector<MemoryRange>* ranges);
 void accessible_mappings(Session& session, std::vector<MemoryRange>* ranges);
+struct LoadedModule {
+  CUmodule module = nullptr;
+  std::vector<MemoryRange> variables;  // if they are to be known
+};
 // By handle.
-const std::map<uint64_t, CUmodule>& loaded_modules(Session& session);
+const std::map<uint64_t, LoadedModule>& loaded_modules(Session& session);
+// Modules loaded from now on have their variables looked up by name, for a backend that does not
+// tell where they lie.
+void look_up_variables(Session& session);
 // Streams that capture a graph now.
 uint64_t open_captures(Session& session);
 

@@ -1,17 +1,45 @@
+#include <algorithm>
+#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
+#include "server/recovery/module_image.h"
 
 namespace pyft::server {
 namespace {
 
 constexpr size_t kMaxName = 64 << 10;
 
+constexpr uint64_t kMostPadding = 256;  // between variables of one section
+
 struct LoadedModules {
-  std::map<uint64_t, CUmodule> by_handle;
+  std::map<uint64_t, LoadedModule> by_handle;
+  bool by_name = false;
 };
+
+// Where they lie, neighbours made one. What is no variable's memory is not looked at: only padding.
+std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule module, Body image) {
+  std::vector<std::string> names;
+  std::string why;
+  if (!variable_names(image, &names, &why))
+    std::fprintf(stderr, "pyft-server: variables of a module are not captured: %s\n", why.c_str());
+  std::vector<MemoryRange> found, merged;
+  for (const std::string& name : names) {
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (api.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str()) == 0 && bytes)
+      found.push_back({address, bytes});
+  }
+  std::ranges::sort(found, {}, &MemoryRange::address);
+  for (const MemoryRange& one : found)
+    if (!merged.empty() && one.address <= merged.back().end() + kMostPadding)
+      merged.back().bytes = std::max(merged.back().end(), one.end()) - merged.back().address;
+    else
+      merged.push_back(one);
+  return merged;
+}
 
 KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code) {
   KernelInfo info;
@@ -38,8 +66,12 @@ std::string name_of(Body payload) {
 
 }  // namespace
 
-const std::map<uint64_t, CUmodule>& loaded_modules(Session& session) {
+const std::map<uint64_t, LoadedModule>& loaded_modules(Session& session) {
   return session.state<LoadedModules>().by_handle;
+}
+
+void look_up_variables(Session& session) {
+  session.state<LoadedModules>().by_name = true;
 }
 
 Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
@@ -51,7 +83,11 @@ Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
   if (code == 0 && (handle.kind() != HandleKind::kModule ||
                     !session.table(HandleKind::kModule).bind(handle, module)))
     return bad_handle(c.handle);
-  if (code == 0) session.state<LoadedModules>().by_handle[c.handle] = module;
+  if (code == 0) {
+    LoadedModules& all = session.state<LoadedModules>();
+    LoadedModule& made = all.by_handle[c.handle] = {module, {}};
+    if (all.by_name) made.variables = find_variables(session.backend(), module, payload);
+  }
   return finish(session, header, "cuModuleLoadData", Domain::kCuda, code);
 }
 

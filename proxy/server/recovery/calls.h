@@ -40,7 +40,7 @@ struct RecoveryCalls {
   std::function<void(uint64_t cut)> about_to_publish;
   std::function<void(uint64_t cut, uint64_t seq)> published;
   // The next module's variables come to lie here; with owner 0 the heap of kernels does. 0 or an
-  // error.
+  // error. May be empty: then they must come to lie there by themselves.
   std::function<int(const ring::ManifestPlace&)> place;
 };
 

@@ -26,10 +26,12 @@ void add_place(uint64_t address, uint64_t bytes, uint64_t owner,
 void hidden_memory(Session& session, const backend::Extras& extras,
                    std::vector<ring::ManifestPlace>* places) {
   unsigned long long address = 0, bytes = 0;
-  if (extras.module_variables)
-    for (const auto& [handle, module] : loaded_modules(session))
-      if (extras.module_variables(module, &address, &bytes) == 0)
-        add_place(address, bytes, handle, places);
+  for (const auto& [handle, loaded] : loaded_modules(session)) {
+    for (const MemoryRange& range : loaded.variables)
+      add_place(range.address, range.bytes, handle, places);
+    if (extras.module_variables && extras.module_variables(loaded.module, &address, &bytes) == 0)
+      add_place(address, bytes, handle, places);
+  }
   const int device = session.ordinal();
   if (extras.kernel_heap && extras.kernel_heap(device, 0, &address, &bytes) == 0)
     add_place(address, bytes, 0, places);
@@ -77,9 +79,11 @@ RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
     hidden_memory(session, extras, places);
   };
   calls.scratch = [](std::vector<MemoryRange>*) {};
-  calls.place = [&session, &extras](const ring::ManifestPlace& place) {
-    return restore_place(session, extras, place);
-  };
+  if (extras.place)
+    calls.place = [&session, &extras](const ring::ManifestPlace& place) {
+      return restore_place(session, extras, place);
+    };
+  if (!extras.module_variables) look_up_variables(session);
   return calls;
 }
 

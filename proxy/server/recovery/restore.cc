@@ -56,7 +56,8 @@ class ObjectRestorer {
   ObjectRestorer(Session& session, const Store& store, const RecoveryCalls& calls,
                  const DispatchEntry& dispatch)
       : session_(session), calls_(calls), dispatch_(dispatch), until_(store.point().manifest) {
-    for (const ring::ManifestPlace& place : store.point().places) places_[place.owner] = place;
+    for (const ring::ManifestPlace& place : store.point().places)
+      places_.emplace(place.owner, place);
   }
 
   std::string run() {
@@ -93,7 +94,7 @@ class ObjectRestorer {
   std::string dispatch(const ring::EntryHeader& header, std::span<const std::byte> body,
                        std::span<const std::byte> payload) {
     const uint64_t key = ring::object_key(body);
-    const auto place = key ? places_.find(key) : places_.end();
+    const auto place = key && calls_.place ? places_.find(key) : places_.end();
     if (place != places_.end() && header.flags & ring::kCreates)
       if (const int code = calls_.place(place->second))
         return "the device does not take address [" + std::to_string(place->second.address) +
@@ -140,7 +141,7 @@ class ObjectRestorer {
   // Everything the device keeps for itself must lie where it lay.
   std::string check_places() {
     const auto heap = places_.find(0);
-    if (heap != places_.end())
+    if (heap != places_.end() && calls_.place)
       if (const int code = calls_.place(heap->second))
         return "the heap of kernels cannot be made again: code [" + std::to_string(code) + "]";
     std::vector<ring::ManifestPlace> now;
@@ -160,9 +161,9 @@ class ObjectRestorer {
   const RecoveryCalls& calls_;
   const DispatchEntry& dispatch_;
   const ring::Manifest& until_;
-  std::unordered_map<uint64_t, ring::ManifestPlace> places_;  // by owner
-  std::unordered_set<uint64_t> seen_;                         // sequence numbers
-  std::unordered_set<uint64_t> known_;                        // objects
+  std::unordered_multimap<uint64_t, ring::ManifestPlace> places_;  // by owner
+  std::unordered_set<uint64_t> seen_;                              // sequence numbers
+  std::unordered_set<uint64_t> known_;                             // objects
 };
 
 std::string block_text(const ring::ManifestBlock& block, const ring::Manifest& manifest) {

@@ -6,6 +6,8 @@ namespace pyft::server {
 
 namespace {
 
+constexpr uint64_t kLockedJournalBytes = uint64_t{256} << 20;
+
 // A device that fails meanwhile is a reason of its own, and one that another attempt can cure.
 [[noreturn]] void give_up(Session& session, const std::string& why) {
   session.check_device(session.device_status(), "a restore");
@@ -23,10 +25,12 @@ void register_journal(Session& session) {
 
 }  // namespace
 
-std::unique_ptr<Store> open_store(ring::Channel& channel, std::string* error) {
+std::unique_ptr<Store> open_store(ring::Channel& channel, bool locks_pages, std::string* error) {
   error->clear();
   if (!channel.store()) return nullptr;
-  return Store::open(channel.store(), channel.store_bytes(), channel.store_fd(), error);
+  Store::Shape shape;
+  if (locks_pages) shape.journal_bytes = kLockedJournalBytes;
+  return Store::open(channel.store(), channel.store_bytes(), channel.store_fd(), shape, error);
 }
 
 uint64_t prepare_recovery(Session& session, Store* store, const RecoveryCalls& calls,

@@ -12,7 +12,9 @@ namespace pyft::server {
 
 // The store of the channel, laid out or checked; nullptr without one, or with a sentence. Before
 // the session, which has its journal in there.
-std::unique_ptr<Store> open_store(ring::Channel& channel, std::string* error);
+// `locks_pages`: the device reads the journal where it lies, which costs a page-lock of all of it
+// at each start: it is smaller then.
+std::unique_ptr<Store> open_store(ring::Channel& channel, bool locks_pages, std::string* error);
 
 // If an earlier server has worked for the client, puts the device into the state of the last
 // captured cut. Returns the ring position to start from. Ends the process

@@ -1,0 +1,55 @@
+"""Variables of modules are state of the device: a replaced server has them as they were."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from job import Job
+from recovery_run import lines
+from vendor import environment
+
+PROGRAMS = Path(__file__).with_name("programs")
+STEPS = "6"
+
+
+@pytest.fixture
+def fatbin(tmp_path: Path, need: Callable[[str, bool, str], None]) -> Path:
+    nvcc = shutil.which("nvcc")
+    need("nvcc", nvcc is not None, "compiles the module")
+    assert nvcc is not None
+    made = tmp_path / "module.fatbin"
+    source = str(PROGRAMS / "module_counter.cu")
+    subprocess.run([nvcc, "-fatbin", "-arch=sm_75", "-o", str(made), source], check=True)
+    return made
+
+
+def run(folder: Path, fatbin: Path, gpus: str, *options: str) -> tuple[list[str], dict, str]:
+    folder.mkdir()
+    report = folder / "report.json"
+    job = Job(
+        folder,
+        [sys.executable, str(PROGRAMS / "module_counter.py"), str(fatbin), STEPS],
+        options=("--gpus", gpus, *options, "--report", str(report)),
+        environment=environment(folder / "driver"),
+    )
+    try:
+        assert job.wait(120) == 0, job.output() + job.errors()
+        return lines(job), json.loads(report.read_text())["recovery"], job.errors()
+    finally:
+        job.kill_everything()
+
+
+@pytest.mark.parametrize("gpus", ["soft:1", "0"])
+def test_variables_come_back(tmp_path: Path, fatbin: Path, gpus: str) -> None:
+    wanted, _, _ = run(tmp_path / "undisturbed", fatbin, gpus, "--protect", "none")
+    assert "counter=58" in wanted[-1]
+    fault = ("--inject", "server-kill,rank=0,step=4,call=5")
+    got, report, said = run(tmp_path / "disturbed", fatbin, gpus, *fault)
+    assert got == wanted
+    assert (report["recovered"], report["verdict"]) == (1, "exact"), said

@@ -1,0 +1,61 @@
+// Names of variables in images of modules, which come from clients and may be anything.
+#include <algorithm>
+
+#include "check.h"
+#include "server/recovery/module_image.h"
+#include "softgpu/loader/images.h"
+
+using pyft::server::variable_names;
+
+namespace {
+
+struct Found {
+  bool good;
+  std::vector<std::string> names;
+  std::string why;
+};
+
+Found look(const images::Bytes& image) {
+  Found found;
+  found.good = variable_names(std::as_bytes(std::span(image)), &found.names, &found.why);
+  std::ranges::sort(found.names);
+  return found;
+}
+
+const std::vector<std::string> kBoth = {"v", "w"};  // of images::cubin()
+
+}  // namespace
+
+TEST(variables_of_cubins_and_fatbins_are_found) {
+  const images::Bytes cubin = images::cubin();
+  CHECK(look(cubin).names == kBoth);
+  CHECK(look(images::fatbin(cubin)).names == kBoth);
+  CHECK(look(images::fatbin(images::lz4(cubin), 0x2011, cubin.size())).names == kBoth);
+}
+
+TEST(other_code_is_named) {
+  const std::string ptx = ".version 9.0\n.target sm_90\n.address_size 64\n";
+  const Found found = look(images::Bytes(ptx.begin(), ptx.end()));
+  CHECK(!found.good);
+  CHECK_EQ(found.why, "it is no machine code");
+}
+
+TEST(no_image_is_too_broken) {
+  const images::Bytes cubin = images::cubin();
+  const images::Bytes whole[] = {cubin, images::fatbin(cubin),
+                                 images::fatbin(images::lz4(cubin), 0x2011, cubin.size())};
+  for (const images::Bytes& image : whole) {
+    for (size_t bytes = 0; bytes < image.size(); ++bytes)
+      look({image.begin(), image.begin() + static_cast<long>(bytes)});
+    for (size_t at = 0; at < image.size(); ++at) {
+      images::Bytes changed = image;
+      changed[at] ^= 0xff;
+      look(changed);
+    }
+  }
+  const Found huge = look(images::fatbin(images::lz4(cubin), 0x2011, uint64_t{1} << 50));
+  CHECK(!huge.good);
+  CHECK_EQ(huge.why, "the image is damaged");
+}
+
+CHECK_MAIN
