@@ -101,11 +101,9 @@ TABLE = (
     Row("notice", Do.WAIT, Blame.NOBODY, "xid", (45, 63, 68, 92, "any other"),
         "a consequence or a warning: nothing to repair"),
     Row("gpu-lost", Do.OTHER, Blame.NOBODY, "nvml",
-        ("GPU_IS_LOST", "RESET_REQUIRED", "reset", "reboot", "drain and reset",
+        ("GPU_IS_LOST", "RESET_REQUIRED", "reset", "reboot", "drain P2P", "drain and reset",
          "reset of the bus", "any other"),
         "NVML says so, by its error or its recovery action, when a server has died or at Xid 154"),
-    Row("link-error", Do.SAME, Blame.NOBODY, "nvml", ("drain P2P",),
-        "traffic between GPUs must end before a reset; the GPU itself works"),
     Row("device-error", Do.SAME, Blame.SERVER, "nvml", ("none",),
         "the API says that the GPU is lost, NVML that a new process can use it: after a self-test"),
 )  # fmt: skip

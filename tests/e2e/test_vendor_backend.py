@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from vendor import environment
 
 from pyft._native.nvml import driver_gpus
 
+OUT_OF_MEMORY = str(Path(__file__).with_name("programs") / "out_of_memory.py")
 MANY_RANKS = str(Path(__file__).with_name("programs") / "many_ranks.py")
 
 
@@ -103,6 +105,26 @@ def standing_by(job: Job) -> list[int]:
         for pid in job.processes()
         if pid != serving and b"PYFT_STANDBY=0\0" in Path(f"/proc/{pid}/environ").read_bytes()
     ]
+
+
+def test_memory_ends_where_it_ends_without_servers(tmp_path: Path) -> None:
+    said = {}
+    for name, gpus in {"direct": ("soft:1", "--direct"), "server": ("0",)}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        job = Job(
+            folder,
+            [sys.executable, OUT_OF_MEMORY],
+            options=("--gpus", *gpus),
+            environment=environment(folder / "driver") | {"SOFTGPU_MEMORY": str(1 << 30)},
+        )
+        try:
+            assert job.wait(120) == 0, job.errors()
+            said[name] = job.output()
+        finally:
+            job.kill_everything()
+    assert said["server"] == said["direct"]
+    assert "fit=" in said["server"]
 
 
 def test_a_missing_driver_is_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ PAIRS = 5
 RESULT = re.compile(r"loss=|sha256=")
 # NAME:LAYERS:CHANNELS:BLOCK:BATCH:STEPS of the models whose steps are timed, and their bounds.
 TIMED = {"gpt2": ("12:768:256:8:20", 1.01), "tiny": ("2:128:64:8:60", 1.03)}
+TIMED_CAPTURE = {"gpt2": ("12:768:256:8:80", None), "tiny": ("2:128:64:8:400", None)}
 TIMED_SOFT = {"small": ("1:64:32:2:5", None)}
 ENQUEUE = "x.add_(y) of 32 floats, enqueued"
 BURST = "1000 x.add_(y) and one synchronize, each"
@@ -70,7 +71,8 @@ def overhead(machine: Machine) -> list[str]:
     native_ms: dict[str, list[float]] = {name: [] for name in timed}
     for _ in range(PAIRS):
         native = json.loads(machine.run(machine.native_run(program)).splitlines()[-1])
-        proxied = json.loads(machine.run(machine.proxied(program)).splitlines()[-1])
+        without = machine.proxied(program, "--protect", "none")  # captures are measured apart
+        proxied = json.loads(machine.run(without).splitlines()[-1])
         for name in timed:
             base = statistics.median(native[name])
             native_ms[name].append(base * 1e3)
@@ -85,6 +87,21 @@ def overhead(machine: Machine) -> list[str]:
     if wrong:
         raise FailError("; ".join(wrong))
     return texts
+
+
+def capture_cost(machine: Machine) -> list[str]:
+    """Compare the mean step with captures after steps and without: K rises as their cost asks."""
+    timed = TIMED_CAPTURE if machine.gpu else TIMED_SOFT
+    program = machine.python("step_times.py", *(f"{n}:{text}" for n, (text, _) in timed.items()))
+    means = {}
+    for protect in ("none", "capture"):
+        out = machine.run(machine.proxied(program, "--protect", protect)).splitlines()[-1]
+        means[protect] = {name: statistics.mean(times) for name, times in json.loads(out).items()}
+    return [
+        f"{name} {means['none'][name] * 1e3:.2f} ms, capture/none "
+        f"{means['capture'][name] / means['none'][name]:.3f} (means)"
+        for name in timed
+    ]
 
 
 def calls(machine: Machine) -> list[str]:
@@ -133,6 +150,7 @@ CHECKS = (
     Check("examples-bitwise", 120, examples),
     Check("hugging-face-bitwise", 90, hugging_face),
     Check("overhead", 150, overhead),
+    Check("capture-cost", 60, capture_cost),
     Check("call-costs", 60, calls),
     Check("operators", 80, operators),
 )

@@ -141,7 +141,7 @@ def test_what_a_standby_is_told() -> None:
     ("action", "name", "do"),
     [
         ("none", "device-error", classify.Do.SAME),
-        ("drain P2P", "link-error", classify.Do.SAME),
+        ("drain P2P", "gpu-lost", classify.Do.OTHER),
         ("reset", "gpu-lost", classify.Do.OTHER),
         ("action 9", "gpu-lost", classify.Do.OTHER),
     ],
