@@ -3,12 +3,13 @@
 A tiny GPT is trained on four ranks while their servers are killed one after the other, each in the
 middle of a step; the losses must equal those of a run without faults. Beside it the same training
 under plain torchrun, which after each fault restarts all processes from a checkpoint of the step
-before. BENCH_FAULTS (20), BENCH_RESTARTS (3) and BENCH_RANKS (4) change how much is done.
+before. And agents of a job are killed. BENCH_FAULTS (20), BENCH_RESTARTS (3) and BENCH_RANKS (4) change how much is done.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -18,12 +19,15 @@ from pathlib import Path
 
 from training import BIN, spread, train
 
+from pyft.agent import job_folder
+
 FAULTS = int(os.environ.get("BENCH_FAULTS", "20"))
 RESTARTS = int(os.environ.get("BENCH_RESTARTS", "3"))
 RANKS = int(os.environ.get("BENCH_RANKS", "4"))
 GAP = 3  # steps between two faults
 FIRST = 3  # steps before the first one
 PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
+HOLD = "import torch; x = torch.ones(9, device='cuda'); print(x.sum().item(), flush=True); input()"
 RESTART_SCRIPT = str(Path(__file__).with_name("restart_gpt.py"))
 
 
@@ -90,6 +94,30 @@ def restart_seconds() -> list[float]:
     return found
 
 
+def agent_ms() -> list[float]:
+    """Return the milliseconds from the death of an agent until the next one has taken over."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        line = [str(BIN / "pyft"), "run", "--gpus", "soft:1", "--log-dir", folder, "--"]
+        line += [str(BIN / "python"), "-c", HOLD]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        job = subprocess.Popen(line, text=True, **pipes)
+        assert job.stdout is not None
+        job.stdout.readline()
+        for _ in range(FAULTS):
+            agent = job_folder.read_meta(Path(folder))["agent_pid"]
+            began = time.perf_counter()
+            os.kill(agent, signal.SIGKILL)
+            while job_folder.read_meta(Path(folder))["agent_pid"] == agent and job.poll() is None:
+                time.sleep(0.0005)
+            found.append((time.perf_counter() - began) * 1e3)
+            time.sleep(0.1)
+        job.communicate("end\n", timeout=60)
+    if job.returncode:
+        sys.exit(f"bench-recovery: the job whose agents died ended with [{job.returncode}]")
+    return found
+
+
 def main() -> int:
     """Print the table."""
     steps = FIRST + GAP * (FAULTS + 1)
@@ -112,6 +140,7 @@ def main() -> int:
     half = len(next_step) // 2
     growth = statistics.median(next_step[half:]) / statistics.median(next_step[:half])
     print_row("second half of the faults / first half", f"{growth:.2f}", "no growth", None)
+    print_row("an agent's death until the next works, ms", spread(agent_ms()), "", None)
     restart = restart_seconds()
     if restart:
         ratio = statistics.median(restart) / median

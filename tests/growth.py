@@ -47,7 +47,7 @@ def slope(samples: list[Sample], what: str) -> float:
 
 @dataclass
 class Growth:
-    """Samples of client, server, agent and launcher, and of the files of the job."""
+    """Samples of client, server, agent, keeper and launcher, and of the files of the job."""
 
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     files: list[tuple[int, int]] = field(default_factory=list)  # step, files in the job's folder
@@ -75,7 +75,8 @@ def watch(
         step = int(found.group(1))
         meta = json.loads((log_dir / "meta.json").read_text())
         live = meta["live"][0]
-        pids = {"client": live["pid"], "server": live["server_pid"], "agent": meta["agent_pid"]}
+        pids = {"client": live["pid"], "server": live["server_pid"]}
+        pids |= {"agent": meta["agent_pid"], "keeper": meta["keeper_pid"]}
         for who, pid in (pids | {"launcher": process.pid}).items():
             growth.samples.setdefault(who, []).append(sample(pid, step))
         growth.files.append((step, sum(1 for _ in log_dir.rglob("*"))))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,13 +94,28 @@ class Job:
         return found
 
     def victim(self, role: str) -> int:
-        """Return the process id of launcher, agent, or the first client or server."""
+        """Return the process id of launcher, keeper, agent, or the first client or server."""
         if role == "launcher":
             return self.launcher
-        if role == "agent":
-            return self.meta()["agent_pid"]
+        if role in ("keeper", "agent"):
+            return self.meta()[f"{role}_pid"]
         live = self.meta()["live"][0]
         return live["pid"] if role == "client" else live["server_pid"]
+
+    @contextlib.contextmanager
+    def without_agent(self) -> Iterator[None]:
+        """Kill the agent, and let the next one begin only afterwards."""
+        keeper, agent = self.victim("keeper"), self.victim("agent")
+        os.kill(keeper, signal.SIGSTOP)
+        os.kill(agent, signal.SIGKILL)
+        yield
+        os.kill(keeper, signal.SIGCONT)
+
+    def kill_agent(self, seconds: float = 20) -> None:
+        """Kill the agent and wait until the next one has taken over."""
+        old = self.victim("agent")
+        os.kill(old, signal.SIGKILL)
+        wait_for(lambda: self.victim("agent") != old, seconds, f"a new agent: {self.errors()}")
 
     def wait_attached(self, seconds: float = 60) -> None:
         """Wait until a client has a channel."""

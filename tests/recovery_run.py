@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,11 +32,17 @@ def lines(job: Job) -> list[str]:
     )
 
 
-def run(folder: Path, options: tuple[str, ...], argv: list[str]) -> tuple[list[str], dict]:
-    """Return the results of a run that must end well, and its report."""
+def run(
+    folder: Path,
+    options: tuple[str, ...],
+    argv: list[str],
+    meanwhile: Callable[[Job], None] = lambda job: None,
+) -> tuple[list[str], dict]:
+    """Return the results of a run that must end well, and its report; `meanwhile` disturbs it."""
     report = folder / "report.json"
     job = Job(folder, argv, options=(*options, "--report", str(report)))
     try:
+        meanwhile(job)
         assert job.wait(180) == 0, job.errors()
         job.assert_nothing_left()
         return lines(job), json.loads(report.read_text())["recovery"]
@@ -62,12 +69,14 @@ def check(
     program: str = TRAIN,
     arguments: tuple[str, ...] = STEPS,
     recovered: int | None = None,
+    meanwhile: Callable[[Job], None] = lambda job: None,
 ) -> dict:
     """Run with the faults; compare with the run without; return the report."""
     options = ["--gpus", f"soft:{ranks}", "--protect", "capture", "--spares", str(spares)]
     for fault in faults:
         options += ["--inject", fault]
-    got, report = run(folder, tuple(options), command(program, ranks, arguments))
+    argv = command(program, ranks, arguments)
+    got, report = run(folder, tuple(options), argv, meanwhile)
     assert tuple(got) == undisturbed(program, ranks, arguments)
     assert report["recovered"] == (len(faults) if recovered is None else recovered), report
     assert report["verdict"] == "exact", report

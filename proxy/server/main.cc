@@ -142,7 +142,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
 
 int run() {
   leave_client_environment();
-  // The agent asks for this too; a server must not outlive it for even a moment.
+  // The keeper asks for this too; a server must not outlive it for even a moment.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the program; the agent ends servers
   pthread_setname_np(pthread_self(), "pyft-server");

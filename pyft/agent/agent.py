@@ -1,69 +1,60 @@
 """The agent's event loop.
 
-    launcher (`pyft run`)  <-- socket -->  agent  --+-- the user's command and all it starts
-                                                    +-- one server per client and device
+    launcher (`pyft run`) --- keeper --+-- agent
+                                       +-- the user's command and all it starts
+                                       +-- one server per client and device
 
-Launcher and agent watch each other's end of the socket. Whoever is left ends the command's whole
-process tree, saves the traces and says why.
+The keeper holds whatever must outlive this process, and starts another one when it dies, which adopts
+what it finds (adoption.py). When the launcher dies, the agent ends the command's whole process tree,
+saves the traces and says why.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import selectors
 import signal
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyft.agent import job_folder, messages, metrics, process_tree
+from pyft.agent import adoption, job_folder, messages, metrics, process_tree
+from pyft.agent.clients import DRAIN_S, SERVER_END_S, Clients
+from pyft.agent.keeper import COMMAND
+from pyft.agent.keeper_link import KeeperLink, Legacy
 from pyft.agent.member import Member
 from pyft.agent.options import JobOptions, link_for_triton, program_environment
-from pyft.agent.orders import Orders, socket_name
-from pyft.agent.protocol import (
-    MAX_ENVIRONMENT_BYTES,
-    REQUEST,
-    AttachRequest,
-    ChannelStatus,
-    pack_refusal,
-)
+from pyft.agent.orders import Orders
 from pyft.agent.servers import Servers
-from pyft.errors import AttachError, CommandError, PyftError
+from pyft.errors import CommandError, UsageError
 from pyft.recovery import report
 
 # Everything must be gone 5 s after a kill: the sum of the waits below stays under that.
 QUIET_S = 0.5  # helpers of the command (a resource tracker) end by themselves in this time
 GRACE_S = 1.5  # between SIGTERM and SIGKILL
-DRAIN_S = 5.0  # a server finishes what a client that said goodbye has left it
-SERVER_END_S = 1.0  # a server whose socket is closed
 META_S = 0.05  # several clients that come or go in this time are written down together
-_OWN_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU, signal.SIGTERM)
+WORKED_S = 1.0  # an agent that does not crash so long after it has taken over is no failure
 
 
 class Agent:
     """State of one job. Single-threaded; callbacks run from `run`."""
 
-    def __init__(self, options: JobOptions, launcher: socket.socket, launcher_group: int) -> None:
+    def __init__(self, options: JobOptions, keeper: KeeperLink) -> None:
         self._options = options
-        self._launcher = launcher
-        self._launcher_group = launcher_group
+        self._keeper = keeper
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._meta_due = False
-        self._reaped: dict[int, int] = {}
+        self._ended: dict[int, int] = {}  # pid -> status of the keeper's children
         self._command_pid = 0
         self._stop_reason = ""
         self._signalled = False  # the user wants the command to end
-        self._servers = Servers(options, self, self._write_meta)
+        self._servers = Servers(options, self, keeper, self._write_meta)
         self._orders = Orders(self._servers)
-        self._listeners: list[socket.socket] = []
-        self._next_id = 0
-        self._name = f"pyft-{options.job}-{secrets.token_hex(4)}"
+        self._metrics: socket.socket | None = None
         self._meta: dict[str, Any] = {
             "job": options.job,
             "command": list(options.command),
@@ -73,7 +64,6 @@ class Agent:
             "protect": options.protect,
             "direct": options.direct,
             "started": time.time(),
-            "agent_pid": os.getpid(),
             "state": "running",
             "channels": [],
         }
@@ -81,31 +71,69 @@ class Agent:
     # ---- life of the job ----------------------------------------------------------------------
 
     def run(self) -> int:
-        """Run the command to its end; return the exit code of the agent itself."""
-        inherited = {number: signal.getsignal(number) for number in _OWN_SIGNALS}
+        """Run the command to its end, or what is left of that; return the agent's exit code."""
         self._watch_signals()
-        process_tree.become_subreaper()
+        legacy = self._keeper.take_over()
+        assert legacy.launcher is not None
+        self._launcher = legacy.launcher
         job_folder.create(self._options.log_dir)
         link_for_triton(self._options)
-        self._write_meta()
-        if not self._options.direct:
-            self._listen(self._name, self._attach)
-            self._listen(socket_name(self._options.job), self._take_order)
-            if self._options.metrics_port:
-                self._listeners.append(
-                    metrics.serve(self._options.metrics_port, self, self._meters)
-                )
+        self._adopt(legacy)
         self.watch(self._launcher, self._from_launcher)
+        self.watch(self._keeper.socket, self._from_keeper)
+        if legacy.orders:
+            self._take_orders_from(legacy.orders)
         try:
-            self._start_command(inherited)
-        except OSError as error:
-            failure = _start_failure(self._options.command[0], error)
-            messages.send(self._launcher, "failed", text=str(failure), exit_code=failure.exit_code)
+            if self._options.metrics_port and not self._options.direct:
+                self._serve_metrics()
+            if not self._command_pid:
+                self._start_command(legacy.clients_name)
+        except (CommandError, UsageError) as failure:
+            text, code = str(failure), failure.exit_code
+            messages.send(self._launcher, "failed", text=text, exit_code=code)
             self._finish("not started")
-            return failure.exit_code
-        while not self._stop_reason and self._command_pid not in self._reaped:
+            return code
+        self.after(WORKED_S, self._keeper.working)
+        while not self._stop_reason and self._command_pid not in self._ended:
             self._turn()
         return self._end()
+
+    def _adopt(self, legacy: Legacy) -> None:
+        """Go on where the agent before has stopped; for the first one: at the beginning."""
+        kept = legacy.notes.get("job", {})
+        self._meta |= kept.get("meta", {})
+        self._meta |= {"agent_pid": os.getpid(), "keeper_pid": os.getppid()}
+        self._stop_reason = self._stop_reason or kept.get("stop_reason", "")
+        self._signalled = kept.get("signalled", False)
+        self._keep()
+        for process in legacy.processes.values():
+            if process.name == COMMAND:
+                self._command_pid = process.pid
+            if process.status is not None:
+                self._ended[process.pid] = process.status
+        self._clients = Clients(
+            *(self._options, self, self._keeper, self._servers, self._launcher),
+            *(self._write_meta_soon, self._client_saved),
+        )
+        members = adoption.adopt_members(legacy, self._options, self._keeper)
+        adoption.adopt_plan(self._servers, members, legacy)
+        self._clients.adopt(members)
+        adoption.see_deaths(self._servers, members)
+        if members:
+            self._servers.work(members[0])
+        for name, connection in legacy.clients.items():
+            self._clients.accept(name, connection)
+        self._keeper.took_over()
+        self._write_meta()
+        if legacy.restarts:
+            messages.say(
+                f"a new agent [pid {os.getpid()}] has taken over: [{len(members)}] clients, "
+                f"restart [{legacy.restarts}]"
+            )
+
+    def _keep(self) -> None:
+        note = {"meta": self._meta, "stop_reason": self._stop_reason, "signalled": self._signalled}
+        self._keeper.keep("job", note)
 
     def _turn(self) -> None:
         now = time.monotonic()
@@ -117,17 +145,17 @@ class Agent:
         for key, _ in self._selector.select(max(0.0, next_due - now)):
             if key.fd in self._selector.get_map():  # an earlier callback may have closed it
                 key.data()
-        self._reap()
-        self._save_finished_members()
+        self._from_keeper()  # also what came while we waited for another answer
+        self._clients.save_finished()
 
     def _end(self) -> int:
-        for listener in self._listeners:
-            listener.close()
+        self._keep()
         self._servers.end()
         stopped = bool(self._stop_reason)
         signalled, gone = process_tree.end_descendants(
-            spared=self._servers.pids,
-            reap=self._reap,
+            os.getppid(),
+            spared=lambda: {os.getpid(), *self._servers.pids()},
+            reap=self._from_keeper,
             quiet_s=0.0 if stopped else QUIET_S,
             grace_s=GRACE_S,
         )
@@ -137,18 +165,19 @@ class Agent:
             messages.say("some processes of the command could not be ended, even by SIGKILL")
         self._end_servers()
         for member in self._members():
-            self._save(member)
+            self._clients.save(member)
         self._show_report()
         if stopped:
             messages.say(f"{self._stop_reason}: ended the command and its servers")
-        status = self._reaped.get(self._command_pid, signal.SIGKILL)
-        self._finish(self._stop_reason or "ended", messages.exit_code(status))
-        messages.send(self._launcher, "ended", exit_code=messages.exit_code(status))
+        status = self._ended.get(self._command_pid, signal.SIGKILL)
+        code = messages.exit_code(status)
+        self._finish(self._stop_reason or "ended", code)
+        messages.send(self._launcher, "ended", exit_code=code)
         return 0
 
     def _end_servers(self) -> None:
         def alive() -> list[Member]:
-            self._reap()
+            self._from_keeper()
             return [m for m in self._members() if m.server_alive and not m.saved]
 
         drain = 0.0 if self._stop_reason else DRAIN_S
@@ -170,10 +199,13 @@ class Agent:
         found = self._servers.report()
         if found["faults"]:
             messages.say("\n".join(["faults of this job:", *report.table(found)]))
+        elif found["agent_restarts"]:
+            messages.say(report.table(found)[-1])
 
     def _finish(self, state: str, exit_code: int | None = None) -> None:
         self._meta |= {"state": state, "exit_code": exit_code, "ended": time.time()}
         self._write_meta()
+        self._keeper.over()
 
     def _members(self) -> list[Member]:
         return list(self._servers.members.values())
@@ -195,48 +227,36 @@ class Agent:
 
     # ---- processes ----------------------------------------------------------------------------
 
-    def _start_command(self, inherited: dict[int, Any]) -> None:
-        agent = os.getpid()
-        group = self._launcher_group
+    def _start_command(self, clients_name: str) -> None:
+        arguments = self._options.command
+        environment = program_environment(self._options, os.environ, clients_name)
+        try:
+            self._command_pid, _ = self._keeper.start(COMMAND, arguments, environment)
+        except OSError as error:
+            raise _start_failure(arguments[0], error) from None
 
-        def before_exec() -> None:
-            process_tree.die_with_parent(signal.SIGTERM, agent)
-            # In the launcher's process group the command owns the terminal, as without pyft.
-            with contextlib.suppress(OSError):
-                os.setpgid(0, group)
-            for number, handler in inherited.items():
-                ignored = handler is signal.SIG_IGN
-                signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    def _from_keeper(self) -> None:
+        while got := self._keeper.received():
+            message, fds = got
+            if message["kind"] == "ended":
+                self._process_ended(message["pid"], message["status"])
+            elif message["kind"] == "client":
+                self._clients.accept(message["name"], socket.socket(fileno=fds[0]))
 
-        process = subprocess.Popen(
-            self._options.command,
-            env=program_environment(self._options, os.environ, self._name),
-            preexec_fn=before_exec,
-            close_fds=False,  # descriptors the user passes down stay; ours are close-on-exec
-        )
-        process.returncode = 0  # reaped by waitpid(-1) below
-        self._command_pid = process.pid
-        messages.send(self._launcher, "started", pid=process.pid)
-
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            self._reaped[pid] = status
-            self._servers.standby.reaped(pid)
-            for member in self._members():
-                if member.server and member.server.pid == pid and member.server_alive:
-                    member.server.status = status
-                    self._servers.exited(member)
+    def _process_ended(self, pid: int, status: int) -> None:
+        self._ended[pid] = status
+        self._servers.standby.reaped(pid)
+        owners = [m for m in self._members() if m.server and m.server.pid == pid]
+        for member in owners:
+            if member.server and member.server_alive:
+                member.server.status = status
+                self._servers.exited(member)
+        if not owners and pid != self._command_pid:
+            self._keeper.forget(pid)
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_terminate)
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU):
             signal.signal(number, signal.SIG_IGN)
@@ -260,14 +280,7 @@ class Agent:
         """Call `action` once, later."""
         self._timers.append((time.monotonic() + seconds, action))
 
-    def _listen(self, name: str, greet: Callable[[socket.socket, int], None]) -> None:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind("\0" + name)
-        listener.listen(64)
-        self._listeners.append(listener)
-        self.watch(listener, lambda: self._accept(listener, greet))
-
-    # ---- launcher -----------------------------------------------------------------------------
+    # ---- launcher, operators, clients ---------------------------------------------------------
 
     def _from_launcher(self) -> None:
         got = messages.receive(self._launcher)
@@ -275,126 +288,45 @@ class Agent:
             self._stop_reason = "the launcher was killed"
             return
         message, _ = got
-        if message["kind"] == "signal" and self._command_pid not in self._reaped:
+        if message["kind"] == "signal":
             self._signalled = True
-            process_tree.send([self._command_pid], int(message["number"]))
+            self._keep()
+            self._keeper.kill(self._command_pid, int(message["number"]))
 
-    # ---- clients ------------------------------------------------------------------------------
-
-    def _accept(self, listener: socket.socket, greet: Callable[[socket.socket, int], None]) -> None:
-        connection, _ = listener.accept()
-        pid, uid, _ = struct.unpack(
-            "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        )
-        if uid != os.getuid():
-            messages.say(f"refused a connection of another user [uid {uid}]")
-            connection.close()
-            return
-        self.watch(connection, lambda: greet(connection, pid))
-
-    def _take_order(self, connection: socket.socket, _: int) -> None:
-        self.forget(connection)
-        with connection:
-            self._orders.answer(connection)
-
-    def _meters(self) -> str:
-        return metrics.text(self._servers)
-
-    def _attach(self, connection: socket.socket, peer_pid: int) -> None:
-        self.forget(connection)
-        try:
-            message = connection.recv(REQUEST.size + MAX_ENVIRONMENT_BYTES + 1)
-            if not message:
+    def _take_orders_from(self, listener: socket.socket) -> None:
+        def accept() -> None:
+            connection, _ = listener.accept()
+            if _user_of(connection) != os.getuid():
                 connection.close()
                 return
-            request = AttachRequest.parse(message)
-            if request.pid != peer_pid:
-                raise AttachError(f"[pid {peer_pid}] claims to be [pid {request.pid}]", 1)
-            member = Member.create(self._next_id, request, connection, self._options)
-            try:
-                self._servers.attach(member)
-            except BaseException:
-                member.channel.close()
-                raise
-        except PyftError as error:  # also a missing native file or a bad PYFT_* variable
-            messages.say(f"{error}, asked for by [pid {peer_pid}]")
-            with contextlib.suppress(OSError):
-                connection.send(pack_refusal(getattr(error, "errno", 22), str(error)))
-            connection.close()
-            return
-        except OSError:
-            connection.close()
-            return
-        self._next_id += 1
-        member.answer()
-        self.watch(connection, lambda: self._client_spoke(member))
-        self._watch_process(member, peer_pid)
-        messages.send(
-            self._launcher, "channel", fds=(member.channel.log_fd,), name=member.channel.name
-        )
-        self._write_meta_soon()
+            self.watch(connection, lambda: take(connection))
 
-    def _watch_process(self, member: Member, pid: int) -> None:
-        """A forked child may hold the connection open after the client's death."""
+        def take(connection: socket.socket) -> None:
+            self.forget(connection)
+            with connection:
+                self._orders.answer(connection)
+
+        self.watch(listener, accept)
+
+    def _serve_metrics(self) -> None:
+        port = self._options.metrics_port
         try:
-            pidfd = os.pidfd_open(pid)
-        except OSError:
-            member.client_dead = True
-            self._client_ended(member)
-            return
+            self._metrics = metrics.serve(port, self, lambda: metrics.text(self._servers))
+        except OSError as error:
+            why = f"--metrics-port [{port}] cannot be used: {error.strerror}"
+            if not self._command_pid:
+                raise UsageError(why) from None
+            messages.say(why)
 
-        def ended() -> None:
-            self.forget(pidfd)
-            os.close(pidfd)
-            member.client_dead = True
-            self._client_ended(member)
-
-        self.watch(pidfd, ended)
-
-    def _client_spoke(self, member: Member) -> None:
-        try:
-            alive = bool(member.connection.recv(4096))
-        except OSError:
-            alive = False
-        if not alive:
-            self._client_ended(member)
-
-    def _client_ended(self, member: Member) -> None:
-        self.forget(member.connection)
-        if member.client_gone:
-            return
-        member.client_gone = True
-        if not member.client_dead:
-            # The end of the process tells how it ended; but it may live on without a channel.
-            self.after(SERVER_END_S, member.stop_waiting)
-        self._servers.client_gone(member)
-        if member.server_alive:
-            if member.said_goodbye():
-                self.after(DRAIN_S, member.kill_server)
-            else:
-                member.channel.set_status(ChannelStatus.CLIENT_GONE, "the client is gone")
-                self._servers.end_server(member)
-                self.after(SERVER_END_S, member.kill_server)
-
-    def _save_finished_members(self) -> None:
-        for member in self._members():
-            if member.client_gone and member.client_dead and not member.server_alive:
-                self._save(member)
-
-    def _save(self, member: Member) -> None:
-        if member.saved:
-            return
-        self.forget(member.connection)
-        self._servers.incidents.recount(member)
-        entry = member.save(self._options.log_dir)
+    def _client_saved(self, member: Member, entry: dict[str, Any]) -> None:
         self._meta["channels"].append(entry)
-        messages.send(self._launcher, "saved", name=member.channel.name)
+        self._keep()
         self._write_meta_soon()
         if not entry["goodbye"] and not self._stop_reason and not self._signalled:
             self._report_lost_client(member)
 
     def _report_lost_client(self, member: Member) -> None:
-        status = self._reaped.get(member.channel.client_pid)
+        status = self._ended.get(member.channel.client_pid)
         if status is not None and os.WIFEXITED(status):
             return  # it chose to end, by os._exit or after its server's death
         how = messages.status_text(status) if status is not None else "ended without a goodbye"
@@ -404,19 +336,24 @@ class Agent:
         )
 
 
+def _user_of(connection: socket.socket) -> int:
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    uid = struct.unpack("3i", peer)[1]
+    if uid != os.getuid():
+        messages.say(f"refused a connection of another user [uid {uid}]")
+    return uid
+
+
 def _start_failure(program: str, error: OSError) -> CommandError:
     code = 127 if isinstance(error, FileNotFoundError) else 126
     return CommandError(f"cannot start [{program}]: {os.strerror(error.errno or 5)}", code)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Entry of the agent process; the launcher passes everything on the command line."""
-    with contextlib.suppress(OSError):
-        os.setpgid(0, 0)  # so that Ctrl-C reaches the command but not agent and servers
+    """Entry of the agent process; the keeper passes everything on the command line."""
     process_tree.set_name("pyft-agent")
-    options, launcher_fd, launcher_group = JobOptions.from_arguments(arguments)
-    launcher = socket.socket(fileno=launcher_fd)
-    launcher.set_inheritable(False)
-    code = Agent(options, launcher, launcher_group).run()
+    options, keeper_fd = JobOptions.from_arguments(arguments)
+    keeper = socket.socket(fileno=keeper_fd)
+    keeper.set_inheritable(False)
+    code = Agent(options, KeeperLink(keeper)).run()
     messages.flush_and_exit(code)
-    return code

@@ -14,8 +14,9 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pyft import _native, config
 from pyft._native import linux
@@ -114,6 +115,22 @@ class Channel:
         fcntl.fcntl(self.store_fd, fcntl.F_ADD_SEALS, _SEALS)
         self.sizes = replace(self.sizes, store=os.fstat(self.store_fd).st_size)
 
+    @classmethod
+    def adopt(cls, note: Mapping[str, Any], fds: list[int]) -> Channel:
+        """Take over the channel of which an agent before this one made `note` and `fds`."""
+        who = (note[key] for key in ("name", "rank", "client_pid", "device", "epoch"))
+        store = fds[4] if len(fds) > 4 else -1
+        return cls(*who, *fds[:4], store, Sizes(*note["sizes"]))
+
+    def note(self) -> dict[str, Any]:
+        """Return what `adopt` needs beside `fds`."""
+        names = ("name", "rank", "client_pid", "device", "epoch")
+        return {name: getattr(self, name) for name in names} | {"sizes": astuple(self.sizes)}
+
+    def fds(self) -> list[int]:
+        """Return all descriptors that there are."""
+        return [*self.client_fds(), *([self.store_fd] if self.store_fd >= 0 else [])]
+
     def client_fds(self) -> list[int]:
         """Descriptors for the client, in the order of attach.h."""
         return [self.log_fd, self.control_fd, self.bounce_fd, self.pinned_fd]
@@ -123,8 +140,7 @@ class Channel:
         """The same for the server, whose log is read-only."""
         read_only = os.open(f"/proc/self/fd/{self.log_fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fds = [read_only, self.control_fd, self.bounce_fd, self.pinned_fd]
-            yield fds if self.store_fd < 0 else [*fds, self.store_fd]
+            yield [read_only, *self.fds()[1:]]
         finally:
             os.close(read_only)
 

@@ -1,8 +1,10 @@
-"""Writes down what happens to servers, for report and metrics."""
+"""Writes down what happens to servers: for report and metrics, and for the next agent."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from pyft.agent import page
@@ -16,9 +18,12 @@ from pyft.recovery.report import Incident
 class Incidents:
     """All faults of a job. At most one per member is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[dict[str, Any]], None]) -> None:
         self.start = time.monotonic()
+        self.restarts = 0  # of the agent
         self.all: list[Incident] = []
+        self._changed = changed
+        self._members: list[int] = []  # whose incident each of them is
         self._open: dict[int, Incident] = {}
         self._fenced: dict[int, float] = {}
         self._last: dict[int, Incident] = {}
@@ -36,12 +41,14 @@ class Incidents:
         """Note that the plan has a server ended."""
         assert rank.fault is not None
         self._begin(member, rank, rank.fault)
+        self._keep()
 
     def died(self, member: Member, rank: Rank, fault: Fault) -> None:
         """Note that a server's death is confirmed."""
         if member.id not in self._open or member.id in self._fenced:
             self._begin(member, rank, fault)
         self._fenced[member.id] = self.now()
+        self._keep()
 
     def started(self, member: Member, rank: Rank) -> None:
         """Note that a new server is started."""
@@ -50,6 +57,7 @@ class Incidents:
             incident.mode = rank.mode.name.lower()
             where = "the same" if rank.gpu == incident.gpu_from else "another"
             incident.action = f"new server on {where} GPU, {incident.mode} replay"
+            self._keep()
 
     def live(self, member: Member) -> None:
         """Note that the rank works again."""
@@ -66,6 +74,7 @@ class Incidents:
         delivered = incident.mode == "deliver"
         incident.finish("error delivered" if delivered else "recovered", now)
         self._last[member.id] = incident
+        self._keep()
 
     def recount(self, member: Member) -> None:
         """Note what has been compared since a rank works again: its streams may lag behind."""
@@ -85,12 +94,42 @@ class Incidents:
             incident.action = incident.action or "error to the client"
             incident.verdict = "diverged" if incident.fault == "diverged" else ""
             incident.finish(f"given up: {why}", self.now())
+            self._keep()
 
     def client_gone(self, id: int) -> None:
         """Close what is open: nobody waits for it."""
         if incident := self._open.pop(id, None):
             self._fenced.pop(id, None)
             incident.finish("client ended", self.now())
+            self._keep()
+
+    def of(self, id: int) -> list[Incident]:
+        """Return the faults of a member."""
+        return [i for owner, i in zip(self._members, self.all, strict=True) if owner == id]
+
+    def open(self, id: int) -> Incident | None:
+        """Return the fault of a member that is being repaired."""
+        return self._open.get(id)
+
+    def again(self, id: int) -> None:
+        """Note that what was being done about a fault is begun again."""
+        self._fenced.pop(id, None)
+
+    def fenced(self, id: int) -> None:
+        """Note that the server of a member was found dead, whose fault is known."""
+        self._fenced.setdefault(id, self.now())
+
+    def restore(self, note: dict[str, Any]) -> None:
+        """Go on from what the agent before has written down."""
+        self.start = note["start"]
+        self._members = note["members"]
+        self.all = [Incident(**fields) for fields in note["all"]]
+        for id, incident in zip(self._members, self.all, strict=True):
+            if not incident.ended:
+                self._open[id] = incident
+            elif incident.outcome in ("recovered", "error delivered"):
+                self._last[id] = incident
+        self._fenced = {id: at for id, at in note["fenced"] if id in self._open}
 
     def last(self, id: int) -> Incident | None:
         """Return the last fault of a member that was repaired."""
@@ -98,7 +137,14 @@ class Incidents:
 
     def summary(self) -> dict[str, Any]:
         """Return the part of report.json about recovery."""
-        return report.summary(self.all, self.now())
+        return report.summary(self.all, self.now(), self.restarts)
+
+    def _keep(self) -> None:
+        found = [asdict(incident) for incident in self.all]
+        fenced = list(self._fenced.items())
+        self._changed(
+            {"start": self.start, "members": self._members, "all": found, "fenced": fenced}
+        )
 
     def _begin(self, member: Member, rank: Rank, fault: Fault) -> None:
         now = self.now()
@@ -124,6 +170,7 @@ class Incidents:
             epoch_from=rank.epoch,
         )
         self.all.append(incident)
+        self._members.append(member.id)
 
     def _measure(self, incident: Incident, state: page.ControlState) -> None:
         incident.restored_bytes = state.restored_bytes

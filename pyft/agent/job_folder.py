@@ -75,8 +75,8 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 
 def is_live(meta: dict[str, Any]) -> bool:
-    """Say whether the job's agent still runs."""
-    pid = meta.get("agent_pid")
+    """Say whether the job still runs: its keeper does, whichever agent it has."""
+    pid = meta.get("keeper_pid")
     if meta.get("state") != "running" or not isinstance(pid, int):
         return False
     try:

@@ -1,22 +1,20 @@
 """The launcher: the process the user's shell waits for.
 
-It starts the agent, forwards signals, and passes on the command's exit code. When the agent dies,
-the agent's children become the launcher's (it is a subreaper) and the launcher ends them.
+It starts the keeper, which starts the agent, forwards signals, and passes on the command's exit code.
+When the keeper dies, its children become the launcher's (it is a subreaper) and the launcher ends them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
-from pyft.agent import channel, job_folder, messages, process_tree
+from pyft.agent import channel, job_folder, keeper, messages, process_tree
 from pyft.agent.options import JobOptions
 from pyft.errors import AgentLostError, CommandError
 
@@ -29,7 +27,6 @@ _FORWARDED = (
     signal.SIGUSR2,
 )
 _SI_KERNEL = 0x80  # the terminal sent it, to the command's process group as well
-_AGENT_SCRIPT = Path(__file__).with_name("__main__.py")
 _GRACE_S = 1.5
 
 
@@ -39,34 +36,22 @@ class Launcher:
     def __init__(self, options: JobOptions) -> None:
         self._options = options
         self._socket, self._agent_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._agent_pid = 0
-        self._logs: dict[str, int] = {}  # log objects by channel name, to save if the agent dies
+        self._keeper_pid = 0
+        self._why_lost = ""
+        self._logs: dict[str, int] = {}  # log objects by channel name, to save if all else is lost
 
     def run(self) -> int:
         """Return the command's exit code, or raise what kept it from starting or ending."""
         process_tree.become_subreaper()
-        self._start_agent()
+        name = f"pyft-{self._options.job}-{secrets.token_hex(4)}"
+        self._keeper_pid = keeper.fork(self._options, self._agent_end, self._socket, name)
+        self._agent_end.close()
         self._forward_signals()
         code = self._listen()
-        _, status = os.waitpid(self._agent_pid, 0)
+        _, status = os.waitpid(self._keeper_pid, 0)
         if code is None:
-            raise self._clean_up_after_agent(status)
+            raise self._clean_up(status)
         return code
-
-    def _start_agent(self) -> None:
-        fd = self._agent_end.fileno()
-        os.set_inheritable(fd, True)
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-I", str(_AGENT_SCRIPT)),
-                *("--launcher-fd", str(fd), "--launcher-group", str(os.getpgrp())),
-                *self._options.to_arguments(),
-            ],
-            close_fds=False,  # descriptors the user passes down reach the command
-        )
-        process.returncode = 0  # reaped by this class
-        self._agent_pid = process.pid
-        self._agent_end.close()
 
     def _forward_signals(self) -> None:
         ours = {n for n in _FORWARDED if signal.getsignal(n) is not signal.SIG_IGN}
@@ -81,7 +66,7 @@ class Launcher:
         threading.Thread(target=loop, daemon=True).start()
 
     def _listen(self) -> int | None:
-        """Return the exit code, or None when the agent has ended without giving one."""
+        """Return the exit code, or None when keeper and agent have ended without giving one."""
         while True:
             got = messages.receive(self._socket)
             if got is None:
@@ -94,20 +79,22 @@ class Launcher:
                 fd = self._logs.pop(message["name"], -1)
                 if fd >= 0:
                     os.close(fd)
+            elif kind == "lost":
+                self._why_lost = message["text"]
             elif kind == "failed":
                 raise CommandError(message["text"], message["exit_code"])
             elif kind == "ended":
                 return int(message["exit_code"])
 
-    def _clean_up_after_agent(self, status: int) -> AgentLostError:
+    def _clean_up(self, status: int) -> AgentLostError:
         _, gone = process_tree.end_descendants(
-            spared=tuple, reap=_reap_all, quiet_s=0.0, grace_s=_GRACE_S
+            os.getpid(), spared=tuple, reap=_reap_all, quiet_s=0.0, grace_s=_GRACE_S
         )
         saved = self._save_logs()
         where = f"; traces are in [{self._options.log_dir}]" if saved else ""
         what = "ended the command and its servers" if gone else "some processes resist SIGKILL"
-        how = messages.status_text(status)
-        return AgentLostError(f"the agent [pid {self._agent_pid}] {how}: {what}{where}")
+        how = f"the keeper [pid {self._keeper_pid}] {messages.status_text(status)}"
+        return AgentLostError(f"{self._why_lost or how}: {what}{where}")
 
     def _save_logs(self) -> list[str]:
         folder = self._options.log_dir
@@ -122,7 +109,11 @@ class Launcher:
                 meta.setdefault("channels", []).append(entry)
                 saved.append(name)
             os.close(fd)
-        meta |= {"state": "the agent was killed", "ended": time.time(), "live": []}
+        meta |= {
+            "state": self._why_lost or "the keeper was killed",
+            "ended": time.time(),
+            "live": [],
+        }
         with contextlib.suppress(OSError):
             job_folder.write_meta(folder, meta)
         return saved

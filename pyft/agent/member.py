@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import struct
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +41,16 @@ class Member:
     client_dead: bool = False  # its process has ended
     saved: bool = False
     given_up: str = ""  # why no further server is started
-    history: list[dict[str, Any]] = field(default_factory=list)  # servers before this one
+    pidfd: int = -1  # of the client
 
     @classmethod
     def create(
-        cls, id: int, request: AttachRequest, connection: socket.socket, options: JobOptions
+        cls,
+        id: int,
+        request: AttachRequest,
+        connection: socket.socket,
+        options: JobOptions,
+        pidfd: int,
     ) -> Member:
         """Create the channel; raise AttachError with the cause when that is impossible."""
         if request.device >= options.devices:
@@ -58,7 +65,35 @@ class Member:
             except BaseException:
                 channel.close()
                 raise
-        return cls(id, channel, connection, request.environment, options.native_dir)
+        environment = request.environment
+        return cls(id, channel, connection, environment, options.native_dir, pidfd=pidfd)
+
+    @classmethod
+    def adopt(cls, note: Mapping[str, Any], fds: list[int], native_dir: Path) -> Member:
+        """Take over a client of which an agent before this one made `note` and `fds`."""
+        *memory, connection, pidfd = fds
+        channel = Channel.adopt(note["channel"], memory)
+        link = socket.socket(fileno=connection)
+        return cls(note["id"], channel, link, note["environment"], native_dir, pidfd=pidfd)
+
+    def note(self) -> dict[str, Any]:
+        """Return what `adopt` needs beside `fds`."""
+        return {"id": self.id, "environment": self.environment, "channel": self.channel.note()}
+
+    def fds(self) -> list[int]:
+        """Return the descriptors that the next agent needs."""
+        return [*self.channel.fds(), self.connection.fileno(), self.pidfd]
+
+    def server_note(self) -> dict[str, Any]:
+        """Return what the next agent has to know of the server, which changes more often."""
+        server = self.server
+        where = {"pid": server.pid, "epoch": server.epoch, "gpu": server.gpu} if server else {}
+        return {**where, "servers": self.servers, "given_up": self.given_up}
+
+    def adopt_server(self, note: Mapping[str, Any], server: Server) -> None:
+        """Take over the server of which an agent before this one made `note`."""
+        self.server, self.servers, self.given_up = server, note["servers"], note["given_up"]
+        self.channel.epoch = note["epoch"]
 
     def answer(self) -> None:
         """Send the client its memory; its first server has been started."""
@@ -107,6 +142,13 @@ class Member:
         appended = channels.log_header(self.channel.log_fd)["appended"]
         return page.read(self.channel.control_fd).consumed >= appended
 
+    def is_gone(self) -> bool:
+        """Look whether the client has ended."""
+        poller = select.poll()
+        poller.register(self.connection, select.POLLRDHUP)
+        poller.register(self.pidfd, select.POLLIN)
+        return bool(poller.poll(0))
+
     def stop_waiting(self) -> None:
         """Take a client that has closed its connection for dead, even if its process is not."""
         self.client_dead = True
@@ -150,12 +192,15 @@ class Member:
         if self.server:
             self.server.socket.close()
         self.connection.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
         self.saved = True
         return entry
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the member, for meta.json."""
         return {
+            "id": self.id,
             "name": self.channel.name,
             "rank": self.channel.rank,
             "pid": self.channel.client_pid,

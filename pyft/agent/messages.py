@@ -1,4 +1,4 @@
-"""Messages between launcher and agent: one JSON object per SOCK_SEQPACKET message."""
+"""Messages between our own processes: one JSON object per SOCK_SEQPACKET message."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import os
 import signal
 import socket
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 LARGEST = 65536
-MAX_DESCRIPTORS = 4
+MAX_DESCRIPTORS = 16
 
 
 def send(channel: socket.socket, kind: str, fds: tuple[int, ...] = (), **values: Any) -> bool:
@@ -65,7 +65,7 @@ def exit_code(wait_status: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def flush_and_exit(code: int) -> None:
+def flush_and_exit(code: int) -> NoReturn:
     """End without running the exit handlers of libraries."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

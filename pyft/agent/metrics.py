@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pyft.agent import channel as channels
 from pyft.agent import page
 
 if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from pyft.agent.member import Member
     from pyft.agent.servers import Loop, Servers
 
 READ_S = 2.0
@@ -57,54 +60,78 @@ def respond(request: bytes, text: Callable[[], str]) -> bytes:
 
 def text(servers: Servers) -> str:
     """Return all meters of a job."""
-    found = servers.report()
-    lines = []
-    faults = Counter((i["fault"], str(i["rank"])) for i in found["faults"])
-    lines += meter("pyft_faults_total", "counter", "Faults noticed.", [
-        ({"class": name, "rank": rank}, count) for (name, rank), count in sorted(faults.items())
-    ])  # fmt: skip
-    totals = (
-        ("pyft_recoveries_total", "counter", "Faults repaired.", found["recovered"]),
-        ("pyft_given_up_total", "counter", "Faults the client was told of.", found["given_up"]),
-        ("pyft_lost_seconds_total", "counter", "Time without progress.", found["lost_seconds"]),
-        ("pyft_goodput", "gauge", "Share of the time with progress.", found["goodput"]),
-        ("pyft_epoch", "gauge", "Epoch of the newest server.", servers.plan.epoch),
-        ("pyft_gpus_lost", "gauge", "GPUs that are not used any more.", len(servers.gpus.lost)),
-    )
-    for name, kind, meaning, value in totals:
-        lines += meter(name, kind, meaning, [({}, value)])
-    return "\n".join([*lines, *_ranks(servers)]) + "\n"
+    # Here, since agents without --metrics-port need not wait for it (0.1 s).
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry()
+    registry.register(Meters(servers))
+    return generate_latest(registry).decode()
 
 
-def _ranks(servers: Servers) -> list[str]:
-    rows: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for member in servers.members.values():
-        if member.saved:
-            continue
-        labels = {"rank": str(member.channel.rank), "device": str(member.channel.device)}
-        state = page.read(member.channel.control_fd)
-        header = channels.log_header(member.channel.log_fd)
-        values = {
-            "pyft_ring_position_bytes": header["appended"],
-            "pyft_ring_lag_bytes": max(0, header["appended"] - state.consumed),
-            "pyft_captured_cut": state.captured_cut,
-            "pyft_unprotected_cuts": state.unprotected,
-            "pyft_server_alive": int(member.server_alive),
-        }
-        figures = page.store_figures(member.channel.store_fd)
-        values |= {f"pyft_store_{name}": value for name, value in figures.items()}
-        for name, value in values.items():
-            rows.setdefault(name, []).append((labels, value))
-    return [line for name, row in rows.items() for line in meter(name, "gauge", "", row)]
+class Meters:
+    """What prometheus_client calls a collector: all meters of a job, as they are now."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: meters have no names before there are ranks."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return all meters."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        found, plan = self._servers.report(), self._servers.plan
+        faults = CounterMetricFamily("pyft_faults", "Faults noticed.", labels=["class", "rank"])
+        for labels, count in Counter((i["fault"], str(i["rank"])) for i in found["faults"]).items():
+            faults.add_metric(labels, count)
+        yield faults
+        counters = (
+            ("pyft_recoveries", "Faults repaired.", found["recovered"]),
+            ("pyft_given_up", "Faults the client was told of.", found["given_up"]),
+            ("pyft_lost_seconds", "Time without progress.", found["lost_seconds"]),
+            ("pyft_agent_restarts", "Agents that have died.", found["agent_restarts"]),
+        )
+        for name, meaning, value in counters:
+            yield CounterMetricFamily(name, meaning, value)
+        gauges = (
+            ("pyft_goodput", "Share of the time with progress.", found["goodput"]),
+            ("pyft_epoch", "Epoch of the newest server.", plan.epoch),
+            ("pyft_gpus_lost", "GPUs that are not used any more.", len(plan.gpus.lost)),
+        )
+        for name, meaning, value in gauges:
+            yield GaugeMetricFamily(name, meaning, value)
+        families: dict[str, Metric] = {}
+        for labels, values in map(_of_rank, self._servers.members.values()):
+            for name, value in values.items():
+                new = GaugeMetricFamily(name, _MEANINGS.get(name, ""), labels=["rank", "device"])
+                families.setdefault(name, new).add_metric(labels, value)
+        yield from families.values()
 
 
-def meter(
-    name: str, kind: str, meaning: str, rows: Iterable[tuple[dict[str, str], float]]
-) -> list[str]:
-    """Return the lines of one meter."""
-    lines = [f"# HELP {name} {meaning}"] if meaning else []
-    lines.append(f"# TYPE {name} {kind}")
-    for labels, value in rows:
-        inside = ",".join(f'{key}="{label}"' for key, label in labels.items())
-        lines.append(f"{name}{{{inside}}} {value}" if inside else f"{name} {value}")
-    return lines
+_MEANINGS = {
+    "pyft_ring_position_bytes": "Written into the ring so far.",
+    "pyft_ring_lag_bytes": "Written into the ring and not taken out yet.",
+    "pyft_captured_cut": "The last captured cut.",
+    "pyft_unprotected_cuts": "Cuts at which the log was freed without a capture.",
+    "pyft_server_alive": "1: the rank has a server.",
+}
+
+
+def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
+    """Return the labels of a rank and its meters, none when it has ended."""
+    labels = [str(member.channel.rank), str(member.channel.device)]
+    if member.saved:
+        return labels, {}
+    state = page.read(member.channel.control_fd)
+    header = channels.log_header(member.channel.log_fd)
+    values: dict[str, float] = {
+        "pyft_ring_position_bytes": header["appended"],
+        "pyft_ring_lag_bytes": max(0, header["appended"] - state.consumed),
+        "pyft_captured_cut": state.captured_cut,
+        "pyft_unprotected_cuts": state.unprotected,
+        "pyft_server_alive": int(member.server_alive),
+    }
+    figures = page.store_figures(member.channel.store_fd)
+    return labels, values | {f"pyft_store_{name}": value for name, value in figures.items()}

@@ -1,4 +1,4 @@
-"""What the launcher tells the agent, as its command line, and the environments both make."""
+"""What the launcher tells the agent, as its command line, and the environments of what it starts."""
 
 from __future__ import annotations
 
@@ -95,15 +95,14 @@ class JobOptions:
         ]
 
     @classmethod
-    def from_arguments(cls, arguments: Sequence[str]) -> tuple[JobOptions, int, int]:
-        """Return the options, the launcher's socket and its process group."""
+    def from_arguments(cls, arguments: Sequence[str]) -> tuple[JobOptions, int]:
+        """Return the options and the socket to the keeper."""
         end = arguments.index("--")
         parser = argparse.ArgumentParser(prog="pyft.agent")
         texts = ("--job", "--log-dir", "--native-dir", "--protect", "--on-no-spare", "--standby")
         for name in (*texts, "--divergence"):
             parser.add_argument(name, required=True)
-        numbers = ("--devices", "--spares", "--metrics-port", "--launcher-fd", "--launcher-group")
-        for name in numbers:
+        for name in ("--devices", "--spares", "--metrics-port", "--keeper-fd"):
             parser.add_argument(name, type=int, required=True)
         parser.add_argument("--inject", action="append", default=[])
         parser.add_argument("--real-gpu", action="append", default=[])
@@ -127,7 +126,7 @@ class JobOptions:
             metrics_port=got.metrics_port,
             real_gpus=tuple(got.real_gpu),
         )
-        return options, got.launcher_fd, got.launcher_group
+        return options, got.keeper_fd
 
     def check_native_files(self) -> None:
         """Raise NativeMissingError naming the first file the job would miss."""

@@ -1,7 +1,7 @@
 """Linux process supervision: subreaper, parent-death signal, the tree below a process.
 
 A *child subreaper* adopts orphans of its descendants, so nothing a job starts can leave the tree
-below launcher and agent, not even by double fork or setsid.
+below launcher and keeper, not even by double fork or setsid.
 """
 
 from __future__ import annotations
@@ -72,18 +72,18 @@ def send(pids: Collection[int], signal_number: int) -> None:
 
 
 def end_descendants(
+    root: int,
     spared: Callable[[], Collection[int]],
     reap: Callable[[], None],
     quiet_s: float,
     grace_s: float,
     give_up_s: float = 1.5,
 ) -> tuple[list[int], bool]:
-    """End everything below this process: wait `quiet_s`, SIGTERM, wait `grace_s`, SIGKILL.
+    """End everything below process `root`: wait `quiet_s`, SIGTERM, wait `grace_s`, SIGKILL.
 
     Returns the processes that had to be signalled, and whether all are gone now (a process in an
     uninterruptible system call may outlive even SIGKILL).
     """
-    me = os.getpid()
     signalled: set[int] = set()
 
     def wait(seconds: float, signal_number: int | None) -> bool:
@@ -91,7 +91,7 @@ def end_descendants(
         told: set[int] = set()
         while True:
             reap()
-            left = descendants(me, spared())
+            left = descendants(root, spared())
             if not left:
                 return True
             if signal_number is not None:

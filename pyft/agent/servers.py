@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from pyft import config
 from pyft.agent import messages, nvml, page, standby
 from pyft.agent.incidents import Incidents
+from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.member import Member
 from pyft.agent.options import MAX_DEVICES, JobOptions, server_environment
 from pyft.agent.protocol import ChannelStatus
@@ -18,7 +19,7 @@ from pyft.agent.server import Server
 from pyft.agent.standby import Standby
 from pyft.agent.watch import Watch
 from pyft.errors import AttachError
-from pyft.recovery import classify, events, inject, report
+from pyft.recovery import classify, events, facts, inject, report
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan
 
@@ -43,34 +44,42 @@ class Loop(Protocol):
 class Servers:
     """All servers of a job. Single-threaded: callbacks run from the agent's loop."""
 
-    def __init__(self, options: JobOptions, loop: Loop, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, options: JobOptions, loop: Loop, keeper: KeeperLink, changed: Callable[[], None]
+    ) -> None:
         self._options = options
+        self._keeper = keeper
         self._loop = loop
         self._changed = changed  # meta.json is out of date
         self.members: dict[int, Member] = {}
+        self.next_id = 0
         self.gpus = Gpus(options.devices, options.spares)
         protect = options.protect != "none"
         self.plan = Plan(self.gpus, protect, options.on_no_spare == "wait")
-        self.incidents = Incidents()
+        self.incidents = Incidents(lambda note: keeper.keep("faults", note))
         self.injections = [inject.parse(text) for text in options.inject]
         self._program = options.native_dir / "pyft-server"
-        self.standby = Standby(self._program)
-        self._watch = Watch(self)
+        self.standby = Standby(keeper, self._program)
+        self.watch = Watch(self)
         real = options.backend != "soft"
         self._nvml = nvml.load(options.real_gpus) if real else None
         self._ending = False
+
+    def begin(self) -> None:
+        """Begin a job: let the faults come that were asked for."""
         for injection in self.injections:
             if not injection.by_server:
-                self._watch.inject_later(injection)
+                self.watch.inject_later(injection)
 
     # ---- members ------------------------------------------------------------------------------
 
     def attach(self, member: Member) -> None:
         """Start the first server of a client; raise AttachError when that is impossible."""
         self.members[member.id] = member
+        self.next_id = member.id + 1
         channel = member.channel
         event = events.Attached(member.id, channel.rank, channel.device)
-        for action in self.plan.handle(event):
+        for action in self._decide(event):
             if isinstance(action, events.Refuse):
                 del self.members[member.id]
                 raise AttachError(action.text, 19)
@@ -78,12 +87,16 @@ class Servers:
                 self._start(action)
             except OSError as error:
                 del self.members[member.id]
-                self.plan.handle(events.ClientGone(member.id))
+                self._decide(events.ClientGone(member.id))
                 code = error.errno or 5
                 raise AttachError(f"the server cannot be started: {error}", code) from None
         if len(self.members) == 1:
-            self._watch.begin(self._loop)
-            self._loop.after(STANDBY_AFTER_S, lambda: self._fill_standby(member))
+            self.work(member)
+
+    def work(self, first: Member) -> None:
+        """Watch the servers from now on, and have others stand by soon."""
+        self.watch.begin(self._loop)
+        self._loop.after(STANDBY_AFTER_S, lambda: self._fill_standby(first))
 
     def _fill_standby(self, member: Member) -> None:
         """Not while a client or a recovery waits for the processor."""
@@ -120,7 +133,7 @@ class Servers:
     def client_gone(self, member: Member) -> None:
         """Nobody needs the server of this member any more: its death will be no fault."""
         self.incidents.client_gone(member.id)
-        self._perform(self.plan.handle(events.ClientGone(member.id)))
+        self.perform(self._decide(events.ClientGone(member.id)))
 
     def end_server(self, member: Member) -> None:
         """Ask a server to end."""
@@ -134,7 +147,7 @@ class Servers:
         self.standby.end()
         for member in self.members.values():
             if not member.client_gone:
-                self.plan.handle(events.ClientGone(member.id))
+                self._decide(events.ClientGone(member.id))
             self.incidents.client_gone(member.id)
 
     def pids(self) -> set[int]:
@@ -146,7 +159,7 @@ class Servers:
         server = member.server
         assert server is not None
         assert server.status is not None
-        while self._read(member, server):  # what it said before it died
+        while self.read(member, server):  # what it said before it died
             pass
         self._loop.forget(server.socket)
         rank = self.plan.ranks.get(member.id)
@@ -154,7 +167,7 @@ class Servers:
             return
         fault = self._fault_of(member, server)
         self.incidents.died(member, rank, fault)
-        self._perform(self.plan.handle(events.Exited(member.id, server.epoch, fault)))
+        self.perform(self._decide(events.Exited(member.id, server.epoch, fault)))
 
     def _fault_of(self, member: Member, server: Server) -> classify.Fault:
         last = page.read(member.channel.control_fd)
@@ -177,13 +190,28 @@ class Servers:
 
     def event(self, event: events.Event) -> list[str]:
         """Take an order or a suspicion; return why an order is refused."""
-        actions = self.plan.handle(event)
-        self._perform(actions)
+        actions = self._decide(event)
+        self.perform(actions)
         return [action.text for action in actions if isinstance(action, events.Refuse)]
+
+    def _decide(self, event: events.Event) -> list[events.Action]:
+        """Ask the plan. What it has decided is kept before anything of it is done."""
+        actions = self.plan.handle(event)
+        self.keep()
+        return actions
+
+    def keep(self) -> None:
+        """Keep for the next agent what cannot be seen."""
+        servers = {id: m.server_note() for id, m in self.members.items() if not m.saved}
+        waiting = [str(injection) for injection in self.watch.waiting]
+        plan = facts.of_plan(self.plan)
+        note = {"next_id": self.next_id, "plan": plan, "servers": servers, "waiting": waiting}
+        self._keeper.keep("servers", note)
 
     # ---- actions ------------------------------------------------------------------------------
 
-    def _perform(self, actions: list[events.Action]) -> None:
+    def perform(self, actions: list[events.Action]) -> None:
+        """Do what has been decided."""
         for action in actions:
             if isinstance(action, events.Timer):
                 due = events.Due(action.what)
@@ -229,11 +257,19 @@ class Servers:
         environment |= inject.lost_gpus(channel.device, action.gpu, self.gpus.lost)
         if member.is_main():
             environment |= inject.server_variables(self.injections, channel.rank, member.servers)
-        server = self.standby.take(environment, action.epoch, action.gpu)
-        server = server or Server.spawn(self._program, environment, action.epoch, action.gpu)
-        member.server = server
-        self._loop.watch(server.socket, lambda: self._read(member, server))
+        where = (action.epoch, action.gpu)
+        server = self.standby.take(environment, *where)
+        server = server or Server.spawn(self._keeper, self._program, environment, *where)
+        before, member.server = member.server, server
+        self.keep()  # who has memory of the job is known to every later agent
+        if before:
+            self._keeper.forget(before.pid)
+        self.listen(member, server)
         server.introduce(channel)
+
+    def listen(self, member: Member, server: Server) -> None:
+        """Take what a server says from now on."""
+        self._loop.watch(server.socket, lambda: self.read(member, server))
 
     def _replace(self, member: Member, action: events.Start) -> None:
         rank = self.plan.ranks[action.id]
@@ -257,6 +293,7 @@ class Servers:
 
     def _give_up(self, member: Member, why: str) -> None:
         member.given_up = why
+        self.keep()
         sentence = member.death_sentence()
         if self.plan.protect:
             sentence = f"{sentence}; it is not replaced: {why}"
@@ -281,7 +318,7 @@ class Servers:
 
     # ---- messages of servers ------------------------------------------------------------------
 
-    def _read(self, member: Member, server: Server) -> bool:
+    def read(self, member: Member, server: Server) -> bool:
         """Take one message; say whether there may be another one."""
         try:
             event = server.receive(member.id)
@@ -290,10 +327,12 @@ class Servers:
             return False
         except ValueError as error:
             messages.say(f"{error}, from the server [pid {server.pid}] of {member.who}")
+            server.taken()
             return True
         if event is None:
             return False
-        self._perform(self.plan.handle(event))
+        self.perform(self._decide(event))
+        server.taken()
         return True
 
     # ---- orders of operators ------------------------------------------------------------------
@@ -305,13 +344,15 @@ class Servers:
         if not mine:
             return f"rank [{injection.rank}] has no server"
         if injection.has_place:
-            self._watch.inject_later(replace(injection, server=mine[0].servers))
+            self.watch.inject_later(replace(injection, server=mine[0].servers))
+            self.keep()
             return ""
         return self.inject_now(injection, mine[0])
 
     def inject_now(self, injection: inject.Injection, member: Member) -> str:
         """Let a fault happen; return why that is impossible."""
         assert member.server is not None
+        self.keep()  # it happens once, whoever dies
         messages.say(f"injects fault [{injection}]")
         if injection.kind not in ("slow", "bitflip"):
             self.incidents.injected(member)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyft.agent import protocol
+from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.server import Server
 
 # Variables by which the ranks of a job differ, and which mean nothing to a server.
@@ -28,7 +29,8 @@ ANY, NOBODYS = -1, -2  # GPUs of servers that are for whichever, or killed
 class Standby:
     """A pool of servers without a member, each for one GPU or, with ANY, for whichever."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, keeper: KeeperLink, program: Path) -> None:
+        self._keeper = keeper
         self._program = program
         self._ended = False
         self._environment: dict[str, str] = {}
@@ -59,7 +61,7 @@ class Standby:
         for gpu in missing:
             try:
                 env = self._environment | dict(variables(gpu))
-                self._pool.append(Server.spawn(self._program, env, 0, gpu))
+                self._pool.append(Server.spawn(self._keeper, self._program, env, 0, gpu))
             except OSError:
                 return  # a replacement is started when it is needed, and says what is wrong
 
@@ -79,6 +81,7 @@ class Standby:
         for server in self._pool:
             if server.pid == pid:
                 server.socket.close()
+                self._keeper.forget(pid)
         self._pool = [server for server in self._pool if server.pid != pid]
 
     def end(self) -> None:

@@ -41,7 +41,7 @@ class Watch:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
-        self._waiting: list[Injection] = []
+        self.waiting: list[Injection] = []  # faults whose place has not come
         self._places: dict[Injection, int] = {}  # entry at which the step began
         self._progress: dict[int, Progress] = {}
         self._work: dict[int, Progress] = {}
@@ -49,7 +49,7 @@ class Watch:
 
     def inject_later(self, injection: Injection) -> None:
         """Let a fault happen when its rank has come to its place; without one: when it works."""
-        self._waiting.append(injection)
+        self.waiting.append(injection)
 
     def begin(self, loop: Loop) -> None:
         """Look from now on."""
@@ -57,7 +57,7 @@ class Watch:
         def again() -> None:
             self.look()
             states = {rank.state for rank in self._servers.plan.ranks.values()}
-            quick = self._waiting or State.RECOVERING in states
+            quick = self.waiting or State.RECOVERING in states
             loop.after(QUICK_S if quick else PERIOD_S, again)
 
         again()
@@ -81,12 +81,12 @@ class Watch:
         self._inject()
 
     def _inject(self) -> None:
-        for injection in list(self._waiting):
+        for injection in list(self.waiting):
             for member in self._servers.members.values():
                 who = (member.channel.rank, member.servers)
                 mine = who == (injection.rank, injection.server) and member.is_main()
                 if mine and self._is_there(injection, member):
-                    self._waiting.remove(injection)
+                    self.waiting.remove(injection)
                     self._places.pop(injection, None)
                     self._servers.inject_now(injection, member)
                     break

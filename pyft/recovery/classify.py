@@ -88,6 +88,8 @@ TABLE = (
         "a recovery made no progress in time"),
     Row("ordered", Do.SAME, Blame.NOBODY, "agent", ("replace", "drain"),
         "an operator wants the rank on a new server or elsewhere"),
+    Row("interrupted", Do.SAME, Blame.NOBODY, "agent", ("adopted",),
+        "the agent died while the rank was recovered: the new agent begins that again"),
     Row("gpu-lost", Do.OTHER, Blame.NOBODY, "agent", ("gpu",),
         "another rank's server has lost the GPU that both use"),
     Row("memory-contained", Do.SAME, Blame.NOBODY, "xid", (94,), "contained memory error"),
@@ -134,6 +136,11 @@ def row_of(source: str, sign: int | str) -> Row:
     rows = [row for row in TABLE if row.source == source]
     named = [row for row in rows if sign in row.signs]
     return named[0] if named else next(row for row in rows if "any other" in row.signs)
+
+
+def row_named(name: str) -> Row:
+    """Return a row of a class, for a fault whose sign was not written down."""
+    return next(row for row in TABLE if row.name == name)
 
 
 def of_exit(

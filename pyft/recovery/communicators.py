@@ -62,7 +62,7 @@ class Communicators:
     def __init__(self, lives: Callable[[int, int], bool]) -> None:
         self._lives = lives
         self.groups: dict[int, Group] = {}
-        self._number = 0
+        self.number = 0  # of the last repair
 
     def server_of(self, key: int, rank: int) -> Server | None:
         """Return the server that holds a place."""
@@ -117,8 +117,8 @@ class Communicators:
     def _next(self, key: int, group: Group, actions: list[Action]) -> None:
         while group.queue and group.repair is None:
             server, rank = group.queue.pop(0)
-            self._number += 1
-            group.repair = Repair(self._number, server, rank)
+            self.number += 1
+            group.repair = Repair(self.number, server, rank)
             self._ask_for_export(key, group, group.repair, actions)
 
     def _candidates(self, group: Group, rank: int) -> list[Server]:

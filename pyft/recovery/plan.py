@@ -113,11 +113,14 @@ class Plan:
             return self._fence(rank, event.fault)
         return self._received(rank, event)
 
-    def adopt(self, id: int, rank: int, device: int, gpu: int, epoch: int) -> None:
-        """Take over a rank whose server has died with the agent before; `Exited` comes next."""
-        self.ranks[id] = Rank(id, rank, device, gpu, epoch)
-        self.gpus.behind[device] = gpu
-        self.epoch = max(self.epoch, epoch)
+    def adopt(self, rank: Rank) -> list[Action]:
+        """Take over a rank from the agent before, in the state that can be seen.
+
+        FENCING: its server lives and shall not. The death of one that has died comes next, as ever.
+        """
+        self.ranks[rank.id] = rank
+        self.epoch = max(self.epoch, rank.epoch)
+        return self._end_server(rank) if rank.state is State.FENCING else []
 
     def in_use(self) -> set[int]:
         """Return the GPUs on which servers are."""
@@ -146,7 +149,8 @@ class Plan:
         if not self.protect or fault.row.do is Do.GIVE_UP:
             return [*died, *self._give_up(rank, fault.evidence)]
         others = self._lose_gpu(rank, fault) if fault.row.do is Do.OTHER else []
-        verdict = rank.history.judge(fault, rank.mode)
+        interrupted = fault.name == "interrupted"  # no new fault: the same recovery, again
+        verdict = Verdict(rank.mode) if interrupted else rank.history.judge(fault, rank.mode)
         if verdict.give_up:
             return [*died, *others, *self._give_up(rank, verdict.give_up)]
         return [*died, *others, *self._restart(rank, verdict)]
@@ -210,8 +214,10 @@ class Plan:
         rank.state = State.FENCING
         rank.fault = fault
         died = self._died(rank)  # it takes part in nothing from now on
-        timer = Timer(("fence", rank.id, rank.epoch))
-        return [Kill(rank.id, rank.epoch), timer, *died]
+        return [*self._end_server(rank), *died]
+
+    def _end_server(self, rank: Rank) -> list[Action]:
+        return [Kill(rank.id, rank.epoch), Timer(("fence", rank.id, rank.epoch))]
 
     def _suspect(self, server: tuple[int, int], why: str) -> list[Action]:
         rank = self.ranks.get(server[0])

@@ -87,7 +87,7 @@ def lost_seconds(incidents: list[Incident], now: float) -> float:
     return lost
 
 
-def summary(incidents: list[Incident], seconds: float) -> dict[str, Any]:
+def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dict[str, Any]:
     """Return the part of report.json about recovery."""
     lost = lost_seconds(incidents, seconds)
     verdicts = {i.verdict for i in incidents if i.verdict}
@@ -99,6 +99,7 @@ def summary(incidents: list[Incident], seconds: float) -> dict[str, Any]:
         "lost_seconds": round(lost, 6),
         "goodput": round(1 - lost / seconds, 6) if seconds > 0 else 1.0,
         "verdict": worst,
+        "agent_restarts": restarts,
     }
 
 
@@ -120,7 +121,9 @@ def table(found: dict[str, Any]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
     goodput = f"goodput {found['goodput']:.4f}, {found['lost_seconds']:.3f} s lost"
-    return [*lines, f"{found['recovered']} of {len(found['faults'])} recovered, {goodput}"]
+    restarts = found["agent_restarts"]
+    agent = f", agent restarted [{restarts}] times" if restarts else ""
+    return [*lines, f"{found['recovered']} of {len(found['faults'])} recovered, {goodput}{agent}"]
 
 
 def _row(fault: dict[str, Any]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ def test_many_steps_take_no_more_memory(tmp_path: Path) -> None:
     program = [sys.executable, str(ROOT / "bench" / "mlp.py"), "--steps", str(STEPS)]
     growth = watch(PYFT, program, tmp_path / "log")
     measured = growth.after(WARM_UP)
-    assert set(measured) == {"client", "server", "agent", "launcher"}
+    assert set(measured) == {"client", "server", "agent", "keeper", "launcher"}
     for who, samples in measured.items():
         assert len(samples) >= 20
         assert slope(samples, "kilobytes") < KILOBYTES, (who, lines(growth, WARM_UP))

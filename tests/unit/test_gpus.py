@@ -119,8 +119,8 @@ def test_options_survive_the_way_to_the_agent() -> None:
     job = options(real=tuple(UUIDS))
     arguments = job.to_arguments()
     end = arguments.index("--")
-    ends = ["--launcher-fd", "3", "--launcher-group", "4"]
-    assert JobOptions.from_arguments([*arguments[:end], *ends, *arguments[end:]])[0] == job
+    line = [*arguments[:end], "--keeper-fd", "3", *arguments[end:]]
+    assert JobOptions.from_arguments(line) == (job, 3)
 
 
 def test_a_server_sees_real_gpus_in_the_order_of_the_job() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,32 @@ from pyft.agent.standby import ANY, Standby
 ENVIRONMENT = {"PATH": os.environ["PATH"], "A": "1"}
 
 
+class Parent:
+    """What a pool uses of its keeper: here the test is the servers' parent."""
+
+    def start(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[int, socket.socket]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = subprocess.Popen(arguments, env=dict(environment))
+        process.returncode = 0  # reaped by the test
+        return process.pid, ours
+
+    def kill(self, pid: int, number: int) -> None:
+        os.kill(pid, number)
+
+    def forget(self, pid: int) -> None:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[Standby]:
     program = tmp_path / "server"
     program.write_text('#!/bin/sh\nexec sleep "1000$PYFT_STANDBY"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    made = Standby(program)
+    made = Standby(Parent(), program)
     yield made
     made.end()
     for pid in made.pids:

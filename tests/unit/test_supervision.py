@@ -1,10 +1,11 @@
-"""Launcher and agent, with a server and a client that only speak the attach protocol."""
+"""Launcher, keeper and agent, with a server and a client that only speak the attach protocol."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -142,6 +143,15 @@ def test_unusable_folder_is_refused_before_the_run(
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_port_that_is_taken_is_refused(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        job = start("true", options=["--gpus", "soft:1", "--metrics-port", str(port)])
+        assert job.wait() == 2
+    assert f"pyft: --metrics-port [{port}] cannot be used: Address already in use" in job.errors()
+    job.assert_nothing_left()
+
+
 def test_environment(start: Start) -> None:
     program = "import os; print(os.environ['LD_PRELOAD'], os.environ['PYTHONPATH'])"
     environment = {"LD_PRELOAD": "libc.so.6", "PYTHONPATH": "/mine"}
@@ -163,7 +173,7 @@ def test_signals_are_forwarded_once(start: Start, signal_number: int) -> None:
     job.assert_nothing_left()
 
 
-@pytest.mark.parametrize("victim", ["launcher", "agent", "client"])
+@pytest.mark.parametrize("victim", ["launcher", "keeper", "client"])
 def test_kill_leaves_nothing(start: Start, victim: str) -> None:
     job = start("sh", "-c", ESCAPING + '"$@"', "sh", *client())
     job.wait_attached()
@@ -172,11 +182,36 @@ def test_kill_leaves_nothing(start: Start, victim: str) -> None:
     job.assert_nothing_left(5)
     sentence = {
         "launcher": "the launcher was killed: ended the command and its servers",
-        "agent": "] was killed by signal [9 SIGKILL]: ended the command and its servers",
+        "keeper": "] was killed by signal [9 SIGKILL]: ended the command and its servers",
         "client": "rank 0] was killed by signal [9 SIGKILL]; its server [pid",
     }[victim]
     assert sentence in job.errors()
     assert list(job.log_dir.glob("rank0-pid*-dev0.ring"))
+
+
+@pytest.mark.parametrize("how", [["--protect", "none"], ["--direct"]])
+def test_a_command_outlives_its_agents(start: Start, how: list[str], tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"trap 'echo got' USR1; echo ready; until [ -e {go} ]; do sleep 0.05; done; exit 7"
+    job = start("sh", "-c", ESCAPING.replace("exec", script), options=["--gpus", "soft:1", *how])
+    wait_for(lambda: "ready" in job.output(), 10, "the command starts")
+    with job.without_agent():
+        job.send(signal.SIGUSR1)
+    wait_for(lambda: "got" in job.output(), 10, "what no agent has taken reaches the next one")
+    with job.without_agent():
+        go.touch()
+    assert job.wait(10) == 7
+    job.assert_nothing_left()
+    assert "ended what it left running" in job.errors()
+
+
+def test_a_server_that_dies_without_an_agent_and_protection_is_an_error(start: Start) -> None:
+    job = start(*client(), options=["--gpus", "soft:1", "--protect", "none"])
+    job.wait_attached()
+    with job.without_agent():
+        os.kill(job.victim("server"), signal.SIGKILL)
+    assert job.wait(10) == 46
+    assert "was killed by signal [9 SIGKILL]" in job.output()
 
 
 def test_killed_server_is_reported_to_client_and_user(start: Start) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pyft.recovery import events as ev
+from pyft.recovery import facts
 from pyft.recovery.classify import Fault, of_agent, of_exit, row_of
 from pyft.recovery.gpus import Gpus
-from pyft.recovery.plan import Plan, State
+from pyft.recovery.plan import Plan, Rank, State
 
 KILLED = of_exit(9)
 LOST = Fault(row_of("api", 999), "API code [999]")
@@ -33,7 +34,10 @@ class Server:
 class World:
     """A job in which each rank has one communicator with all others."""
 
-    def __init__(self, ranks: int, spares: int, faults: int, kinds: tuple[str, ...]) -> None:
+    def __init__(
+        self, ranks: int, spares: int, faults: int, kinds: tuple[str, ...], agents: int = 1
+    ) -> None:
+        self.agents = agents
         self.plan = Plan(Gpus(ranks, spares))
         self.servers: dict[int, Server] = {}
         self.epochs: set[int] = set()
@@ -86,6 +90,16 @@ class World:
 
     def next_steps(self) -> Iterator[tuple[str, int]]:
         """Return the names of everything that may happen now."""
+        happens = list(self.servers_steps())
+        yield from happens
+        if self.agents > 1 and happens:
+            yield "agent", -1
+            for kind, id in happens:
+                if kind in ("deliver", "exit"):  # it dies after so many actions that follow
+                    yield from ((f"{kind}/{done}", id) for done in range(3))
+
+    def servers_steps(self) -> Iterator[tuple[str, int]]:
+        """Return what may happen to servers."""
         for id, server in self.servers.items():
             if server.outbox:
                 yield "deliver", id
@@ -107,6 +121,12 @@ class World:
     def do(self, step: tuple[str, int]) -> None:
         """Let one thing happen."""
         kind, id = step
+        if kind == "agent":
+            self.next_agent()
+            return
+        if "/" in kind:
+            self.interrupted(kind, id)
+            return
         server = self.servers[id]
         if kind == "deliver":
             self.apply(self.plan.handle(server.outbox.pop(0)))
@@ -124,6 +144,51 @@ class World:
                 server.mute = True
             else:
                 server.dying = {"kill": KILLED, "lost": LOST}[kind]
+
+    # ---- the agent dies -----------------------------------------------------------------------
+
+    def interrupted(self, step: str, id: int) -> None:
+        """Let the agent decide something, and die when it has done a part of it."""
+        kind, _, done = step.partition("/")
+        server = self.servers[id]
+        if kind == "deliver":
+            event = server.outbox[0]  # it is taken out when all is done
+        else:
+            event = ev.Exited(id, server.epoch, server.dying or KILLED)
+            del self.servers[id]
+        self.apply(self.plan.handle(event)[: int(done)])
+        self.next_agent()
+
+    def next_agent(self) -> None:
+        """Let the agent die, and another one take over."""
+        self.agents -= 1
+        before, self.plan = self.plan, Plan(Gpus(1, 0))
+        facts.restore(self.plan, facts.of_plan(before))
+        dead = []
+        for id, rank in before.ranks.items():
+            server = self.servers.get(id)
+            epoch = server.epoch if server else rank.epoch
+            gpu = rank.gpu
+            seen = Rank(id, rank.rank, rank.device, gpu, epoch, self.seen_state(id), rank.mode)
+            seen.fault = of_agent("adopted", "")
+            self.apply(self.plan.adopt(seen))
+            if server is None and id not in self.gave_up:
+                dead.append((id, epoch))
+        for server in list(self.servers.values()):  # what they said comes before who has died
+            while server.outbox:
+                self.apply(self.plan.handle(server.outbox.pop(0)))
+        for id, epoch in dead:
+            self.apply(self.plan.handle(ev.Exited(id, epoch, KILLED)))
+
+    def seen_state(self, id: int) -> State:
+        """Return what the new agent sees of a rank."""
+        server = self.servers.get(id)
+        if id in self.gave_up:
+            return State.GIVEN_UP
+        if server and server.stage != "live":
+            return State.FENCING
+        waits = server and any(m.kind is ev.Message.LIVE for m in server.outbox)
+        return State.RECOVERING if waits else State.RUNNING
 
     def work(self, server: Server) -> None:
         """Let a server take a message or go one stage on."""

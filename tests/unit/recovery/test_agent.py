@@ -2,159 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-from job import PYFT, Job, wait_for
-
-from pyft import _native
-
-Start = Callable[..., Job]
-# Beats, says what it was given, and does what the variable ACTS says of its epoch.
-SERVER = f"""#!{sys.executable} -I
-import json, os, select, socket, struct, time
-agent = socket.socket(fileno=int(os.environ["PYFT_SERVER_FD"]))
-started = time.monotonic()
-reply, fds, _, _ = socket.recv_fds(agent, 4096, 5)
-control, epoch = fds[1], struct.unpack_from("<I", reply, 24)[0]
-put = lambda at, form, *values: os.pwrite(control, struct.pack(form, *values), at)
-text = reply[72:].partition(b"\\0")[0].decode()
-for name, _, value in (line.partition("=") for line in text.splitlines()):
-    os.environ[name] = value
-names = ("CUDA_VISIBLE_DEVICES", "PYFT_KILL_AT", "SOFTGPU_FAULT", "PYFT_FAULT", "PYFT_DIVERGENCE")
-given = {{name: os.environ[name] for name in names if name in os.environ}}
-given |= {{"waited": started < time.monotonic() - 0.3}}
-given |= {{"epoch": epoch, "fds": len(fds), "page": struct.unpack("<I", os.pread(control, 4, 24))[0]}}
-given |= {{"mode": struct.unpack("<I", os.pread(control, 4, 772))[0]}}
-with open(os.environ["GIVEN"], "a") as file:
-    file.write(json.dumps(given) + "\\n")
-act = os.environ.get("ACTS", "").split(",")[epoch - 1 : epoch]
-def fail(code):
-    put(540, "<Ii", 1, code)
-    put(560, "16s", b"the last words")
-    os._exit(75)
-if act == ["die"]:
-    os._exit(3)
-if act == ["differ"]:
-    put(540, "<Ii", 3, 0)
-    put(560, "16s", b"one entry")
-    os._exit(77)
-if act and act[0].isdigit():
-    fail(int(act[0]))
-put(856, "<QQQ", 12, 5, 0)
-now = time.monotonic_ns()
-put(776, "<8Q", now, now, now, now, now, now, 0, 0)
-put(320, "<Q", 64)
-put(32, "<I", 1)
-agent.send(struct.pack("<IIQQQII", 0x4D544650, 1, 0, 0, 0, 0, 0))
-if act == ["stuck"]:  # but at first it waits for other ranks
-    put(1024, "<QII", 5, 1, 1)
-while True:
-    if act == ["late"] and time.monotonic() > started + 0.5:
-        put(872, "<QQ", 2, 33)  # a stream has come to something that differs
-    if act == ["stuck"] and time.monotonic() > started + 2.5:
-        put(1036, "<I", 0)
-    if act != ["mute"]:
-        put(336, "<Q", time.monotonic_ns())
-    if select.select([agent], [], [], 0.05)[0]:
-        words = agent.recv(4096)[40:].decode()
-        if not words:
-            os._exit(0)
-        fail(999 if words.startswith("lost") else 700)
-"""
-# Ends when it has seen a server of the epoch WANTED, or that there will be none.
-CLIENT = """
-import os, socket, struct, time
-agent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-agent.connect("\\0" + os.environ["PYFT_AGENT"])
-env = b"".join(k.encode() + b"=" + v.encode() + b"\\0" for k, v in os.environ.items())
-agent.send(struct.pack("<6I", 0x41544650, 2, os.getpid(), 0, len(env), 0) + env)
-message, fds, _, _ = socket.recv_fds(agent, 4096, 5)
-assert len(fds) == 4, "the store is the server's"
-seen, deadline = [], time.monotonic() + 20
-while time.monotonic() < deadline:
-    page = os.pread(fds[1], 4096, 0)
-    status, epoch = struct.unpack_from("<I", page, 32)[0], struct.unpack_from("<I", page, 24)[0]
-    text = page[40:296].partition(b"\\0")[0].decode()
-    if seen[-1:] != [(status, text)]:
-        seen.append((status, text))
-        print("status", status, text, flush=True)
-    if status == 2:
-        raise SystemExit(46)
-    if status == 1 and epoch == int(os.environ["WANTED"]):
-        break
-    time.sleep(0.002)
-else:
-    raise SystemExit(47)
-time.sleep(float(os.environ.get("AFTER_S", "0.1")))
-"""
-
-
-@pytest.fixture
-def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of native files in which only libpyft_native.so is real."""
-    folder = tmp_path / "native"
-    folder.mkdir()
-    compiler = shutil.which("cc") or pytest.skip("no C compiler")
-    empty = folder / "libpyft_shim.so"
-    subprocess.run([compiler, "-shared", "-x", "c", "/dev/null", "-o", str(empty)], check=True)
-    for name in ("pyft_nvml", "softgpu", "softgpu_nvml", "pyft_collectives", "flexccl"):
-        shutil.copy(empty, folder / f"lib{name}.so")
-    (folder / "pyft-server").write_text(SERVER)
-    (folder / "pyft-server").chmod(0o755)
-    (folder / "libpyft_native.so").symlink_to(_native.native_dir() / "libpyft_native.so")
-    monkeypatch.setenv("PYFT_NATIVE_DIR", str(folder))
-    return folder
-
-
-@pytest.fixture
-def start(tmp_path: Path, native: Path) -> Iterator[Start]:
-    jobs = []
-
-    def run(wanted: int, *options: str, gpus: str = "soft:1", **variables: str) -> Job:
-        environment = {"WANTED": str(wanted), "GIVEN": str(tmp_path / "given"), **variables}
-        line = ("--gpus", gpus, "--protect", "capture", "--report", str(tmp_path / "r"), *options)
-        command = (sys.executable, "-c", CLIENT)
-        jobs.append(Job(tmp_path, command, options=line, environment=environment))
-        return jobs[-1]
-
-    yield run
-    for job in jobs:
-        job.kill_everything()
-
-
-def given(folder: Path) -> list[dict]:
-    """Return what each server was given."""
-    file = folder / "given"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def faults(folder: Path) -> list[dict]:
-    """Return the faults in the report."""
-    return json.loads((folder / "r").read_text())["recovery"]["faults"]
-
-
-def order(job: Job, *words: str) -> subprocess.CompletedProcess[str]:
-    """Give an order to a job."""
-    line = [PYFT, *words, "--job", str(job.log_dir)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=20)
-
-
-def wait_serving(job: Job, servers: int) -> None:
-    """Wait until the n-th server serves."""
-    job.wait_attached()
-    log = job.log_dir.parent
-    wait_for(lambda: len(given(log)) == servers, 20, f"{servers} servers")
-    wait_for(lambda: job.output().rstrip().split("\n")[-1].startswith("status 1"), 20, "it serves")
+from job import PYFT, wait_for
+from stand_ins import Start, faults, free_port, given, order, scrape, wait_serving
 
 
 def test_a_killed_server_is_replaced(start: Start, tmp_path: Path) -> None:
@@ -246,10 +101,8 @@ def test_a_stuck_device_is_not_one_that_waits_for_others(start: Start, tmp_path:
 
 
 def test_orders(start: Start, tmp_path: Path) -> None:
-    port = socket.create_server(("127.0.0.1", 0))
-    number = port.getsockname()[1]
-    port.close()
-    job = start(4, "--spares", "1", "--metrics-port", str(number))
+    port = free_port()
+    job = start(4, "--spares", "1", "--metrics-port", str(port))
     wait_serving(job, 1)
     assert (
         "no job is running"
@@ -262,11 +115,10 @@ def test_orders(start: Start, tmp_path: Path) -> None:
     assert order(job, "drain", "--gpu", "0").returncode == 0
     wait_serving(job, 3)
     assert "no spare" in order(job, "drain", "--gpu", "1").stderr
-    with socket.create_connection(("127.0.0.1", number), timeout=5) as connection:
-        connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        answer = connection.makefile().read()
-    assert 'pyft_faults_total{class="ordered",rank="0"} 2' in answer
-    assert 'pyft_server_alive{rank="0",device="0"} 1' in answer
+    answer = scrape(port)
+    assert 'pyft_faults_total{class="ordered",rank="0"} 2.0' in answer
+    assert "# TYPE pyft_faults_total counter" in answer
+    assert 'pyft_server_alive{device="0",rank="0"} 1.0' in answer
     assert order(job, "inject", "--rank", "0", "--fault", "server-kill").returncode == 0
     assert job.wait(30) == 0
     assert [fault["fault"] for fault in faults(tmp_path)] == ["ordered", "ordered", "server-killed"]
@@ -275,7 +127,7 @@ def test_orders(start: Start, tmp_path: Path) -> None:
 def test_a_server_that_stood_by_takes_over(start: Start, tmp_path: Path) -> None:
     job = start(3, "--spares", "1", ACTS=",die")
     wait_serving(job, 1)
-    wait_for(lambda: len(job.processes()) == 5, 20, "a server stands by")
+    wait_for(lambda: len(job.processes()) == 6, 20, "a server stands by")
     time.sleep(0.5)
     assert order(job, "inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
     assert job.wait(30) == 0

@@ -11,9 +11,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import model  # noqa: E402
 
 from pyft.recovery import events as ev  # noqa: E402
+from pyft.recovery import facts  # noqa: E402
 from pyft.recovery.communicators import Communicators  # noqa: E402
 from pyft.recovery.gpus import Gpus  # noqa: E402
-from pyft.recovery.plan import Plan  # noqa: E402
+from pyft.recovery.plan import Plan, Rank, State  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,41 @@ from pyft.recovery.plan import Plan  # noqa: E402
 )
 def test_all_orders(ranks: int, spares: int, faults: int, kinds: tuple[str, ...]) -> None:
     assert model.explore(model.World(ranks, spares, faults, kinds), limit=200_000) > 100
+
+
+@pytest.mark.parametrize(
+    ("ranks", "spares", "faults", "kinds", "agents"),
+    [
+        (2, 0, 2, ("kill",), 2),
+        (2, 1, 2, ("kill", "lost"), 2),
+        (2, 0, 1, ("mute",), 3),
+        (3, 0, 1, ("kill",), 3),
+    ],
+)
+def test_all_orders_with_agents_that_die(
+    ranks: int, spares: int, faults: int, kinds: tuple[str, ...], agents: int
+) -> None:
+    world = model.World(ranks, spares, faults, kinds, agents)
+    assert model.explore(world, limit=200_000) > 100
+
+
+def test_the_model_finds_a_forgetful_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(plan: Plan, kept: dict) -> None:
+        facts._restore_gpus(plan.gpus, kept)  # but no communicators, and no epoch
+
+    monkeypatch.setattr(facts, "restore", nothing)
+    with pytest.raises(AssertionError):
+        model.explore(model.World(2, 0, 1, ("kill",), 2), limit=10_000)
+
+
+def test_the_model_finds_a_server_that_is_not_ended_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Plan, rank: Rank) -> list[ev.Action]:
+        self.ranks[rank.id] = rank
+        return self._start(rank) if rank.state is State.FENCING else []
+
+    monkeypatch.setattr(Plan, "adopt", hasty)
+    with pytest.raises(AssertionError, match="two servers"):
+        model.explore(model.World(2, 0, 1, ("kill",), 2), limit=10_000)
 
 
 def test_the_model_finds_a_second_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from pyft.recovery import events as ev
+from pyft.recovery import facts
 from pyft.recovery.blame import ATTEMPTS, NOTICED_WITHIN, REPEATS
 from pyft.recovery.classify import Fault, of_agent, of_exit, row_of
 from pyft.recovery.gpus import Gpus
-from pyft.recovery.plan import Plan, State
+from pyft.recovery.plan import Plan, Rank, State
+from pyft.recovery.report import Incident
 
 KILL = 9
 SEGV = 11
@@ -195,14 +199,52 @@ def test_a_client_that_ends_frees_its_gpu() -> None:
     assert plan.ranks[1].state is State.WAITING, "GPU 0 still is the program's device 0"
 
 
-def test_the_state_can_be_made_anew_from_the_members() -> None:
-    plan = started(devices=2, spares=1)
-    die(plan, device(999), 1)
-    again = Plan(Gpus(2, 1))
+def taken_over(plan: Plan, states: dict[int, State]) -> tuple[Plan, list[ev.Action]]:
+    """Return a new coordinator that sees the ranks in these states, and what it does at once."""
+    again = Plan(Gpus(1, 0))
+    facts.restore(again, json.loads(json.dumps(facts.of_plan(plan))))
+    actions = []
     for rank in plan.ranks.values():
-        again.adopt(rank.id, rank.rank, rank.device, rank.gpu, rank.epoch)
+        seen = Rank(rank.id, rank.rank, rank.device, rank.gpu, rank.epoch, states[rank.id])
+        seen.fault = of_agent("adopted", "")
+        seen.mode = rank.mode
+        actions += again.adopt(seen)
+    return again, actions
+
+
+def test_a_new_coordinator_goes_on_where_servers_work_and_begins_again_where_not() -> None:
+    plan = started(devices=2, spares=2)
+    for id in (0, 1):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
+    die(plan, device(999), 1)
+    again, actions = taken_over(plan, {0: State.RUNNING, 1: State.FENCING})
+    assert [type(action) for action in actions] == [ev.Kill, ev.Timer]
+    assert again.handle(ev.Received(1, plan.epoch, ev.Message.LIVE)) == [], "it is being ended"
     start = one(ev.Start, die(again, killed(), 1))
-    assert (start.epoch, start.gpu) == (plan.epoch + 1, 2)
+    assert start == ev.Start(1, plan.epoch + 1, 2, ev.Mode.NORMAL), "GPU 1 stays lost"
+    want = ev.Received(1, start.epoch, ev.Message.WANT_EXPORT, 7, 1)
+    assert one(ev.Send, again.handle(want)).id == 0, "who is in the communicator is known"
+
+
+def test_an_interrupted_recovery_is_no_new_fault() -> None:
+    plan = started(spares=1)
+    die(plan, device(710))
+    die(plan, device(710))
+    assert plan.ranks[0].mode is ev.Mode.SERIAL
+    again, _ = taken_over(plan, {0: State.FENCING})
+    assert one(ev.Start, die(again, killed())).mode is ev.Mode.SERIAL
+    assert again.ranks[0].history.attempts == 0
+
+
+def test_the_past_of_a_rank_follows_from_its_faults() -> None:
+    plan = started()
+    faults = [device(710), killed(), device(710)]
+    for fault in faults:
+        die(plan, fault)
+    told = [Incident(0, 0, f.name, f.evidence, 0, 0, f.seq, f.cut) for f in faults]
+    assert facts.history_of(told) == plan.ranks[0].history
+    told[-1].finish("recovered", 1.0)
+    assert facts.history_of(told).attempts == 0
 
 
 def test_every_code_has_a_class() -> None:

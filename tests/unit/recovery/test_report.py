@@ -86,8 +86,6 @@ def test_metrics_are_answered() -> None:
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert answer.endswith(b"Content-Length: 4\r\nConnection: close\r\n\r\na 1\n")
     assert metrics.respond(b"GET / HTTP/1.1\r\n\r\n", str).startswith(b"HTTP/1.1 404 ")
-    lines = metrics.meter("m", "gauge", "M.", [({"rank": "1"}, 2), ({}, 3)])
-    assert lines == ["# HELP m M.", "# TYPE m gauge", 'm{rank="1"} 2', "m 3"]
 
 
 class FakeNvml:

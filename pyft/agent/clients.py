@@ -1,0 +1,184 @@
+"""The clients of a job: from attach until their traces are saved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from pyft.agent import channel as channels
+from pyft.agent import messages
+from pyft.agent.keeper_link import KeeperLink
+from pyft.agent.member import Member
+from pyft.agent.options import JobOptions
+from pyft.agent.protocol import (
+    MAX_ENVIRONMENT_BYTES,
+    REQUEST,
+    AttachRequest,
+    ChannelStatus,
+    pack_refusal,
+)
+from pyft.agent.servers import Loop, Servers
+from pyft.errors import AttachError, PyftError
+
+DRAIN_S = 5.0  # a server finishes what a client that said goodbye has left it
+SERVER_END_S = 1.0  # a server whose socket is closed
+
+
+class Clients:
+    """All clients of a job. `saved` is called with the meta.json entry of each that has ended."""
+
+    def __init__(
+        self,
+        options: JobOptions,
+        loop: Loop,
+        keeper: KeeperLink,
+        servers: Servers,
+        launcher: socket.socket,
+        changed: Callable[[], None],
+        saved: Callable[[Member, dict[str, Any]], None],
+    ) -> None:
+        self._options = options
+        self._loop = loop
+        self._keeper = keeper
+        self._servers = servers
+        self._launcher = launcher
+        self._changed = changed
+        self._saved = saved
+
+    def accept(self, name: str, connection: socket.socket) -> None:
+        """Answer a new client, whose connection the keeper holds under this name."""
+        pid, uid, _ = struct.unpack(
+            "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        )
+        if uid != os.getuid():
+            messages.say(f"refused a connection of another user [uid {uid}]")
+            self._close(name, connection)
+            return
+        self._loop.watch(connection, lambda: self._attach(name, connection, pid))
+
+    def adopt(self, members: list[Member]) -> None:
+        """Go on with the clients of the agent before."""
+        for member in members:
+            if not channels.log_header(member.channel.log_fd)["appended"]:
+                member.answer()  # perhaps it has not got its answer; a second one is not read
+            self._tell_launcher(member)
+            self._watch(member)
+            if member.is_gone():
+                self._ended(member)
+
+    def save_finished(self) -> None:
+        """Save the traces of clients that are gone, and whose servers are."""
+        for member in list(self._servers.members.values()):
+            if member.client_gone and member.client_dead and not member.server_alive:
+                self.save(member)
+
+    def save(self, member: Member) -> None:
+        """Save the trace of a client, and forget it."""
+        if member.saved:
+            return
+        self._loop.forget(member.connection)
+        self._loop.forget(member.pidfd)
+        self._servers.incidents.recount(member)
+        self._saved(member, member.save(self._options.log_dir))
+        self._servers.keep()
+        self._keeper.drop(f"client-{member.id}")
+        self._keeper.forget(member.server_pid)
+        messages.send(self._launcher, "saved", name=member.channel.name)
+
+    # ---- attach -------------------------------------------------------------------------------
+
+    def _attach(self, name: str, connection: socket.socket, peer_pid: int) -> None:
+        """The request stays in the socket until it is answered: the next agent would find it."""
+        self._loop.forget(connection)
+        try:
+            message = connection.recv(REQUEST.size + MAX_ENVIRONMENT_BYTES + 1, socket.MSG_PEEK)
+            if not message:
+                self._close(name, connection)
+                return
+            member = self._make_member(message, connection, peer_pid)
+        except PyftError as error:  # also a missing native file or a bad PYFT_* variable
+            messages.say(f"{error}, asked for by [pid {peer_pid}]")
+            with contextlib.suppress(OSError):
+                connection.send(pack_refusal(getattr(error, "errno", 22), str(error)))
+                connection.recv(1)  # or the peer would get a reset instead of the answer
+            self._close(name, connection)
+            return
+        except OSError:
+            self._close(name, connection)
+            return
+        self._keeper.keep(f"client-{member.id}", member.note(), member.fds())
+        self._keeper.drop(name)
+        member.answer()
+        connection.recv(1)
+        self._watch(member)
+        self._tell_launcher(member)
+        self._changed()
+
+    def _make_member(self, message: bytes, connection: socket.socket, peer_pid: int) -> Member:
+        request = AttachRequest.parse(message)
+        if request.pid != peer_pid:
+            raise AttachError(f"[pid {peer_pid}] claims to be [pid {request.pid}]", 1)
+        pidfd = os.pidfd_open(peer_pid)
+        try:
+            id = self._servers.next_id
+            member = Member.create(id, request, connection, self._options, pidfd)
+            try:
+                self._servers.attach(member)
+            except BaseException:
+                member.channel.close()
+                raise
+        except BaseException:
+            os.close(pidfd)
+            raise
+        return member
+
+    def _close(self, name: str, connection: socket.socket) -> None:
+        self._loop.forget(connection)
+        self._keeper.drop(name)
+        connection.close()
+
+    # ---- while it lives, and its end ----------------------------------------------------------
+
+    def _watch(self, member: Member) -> None:
+        """A forked child may hold the connection open after the client's death: look at both."""
+
+        def died() -> None:
+            self._loop.forget(member.pidfd)
+            member.client_dead = True
+            self._ended(member)
+
+        self._loop.watch(member.connection, lambda: self._spoke(member))
+        self._loop.watch(member.pidfd, died)
+
+    def _tell_launcher(self, member: Member) -> None:
+        fds = (member.channel.log_fd,)
+        messages.send(self._launcher, "channel", fds=fds, name=member.channel.name)
+
+    def _spoke(self, member: Member) -> None:
+        try:
+            alive = bool(member.connection.recv(4096))
+        except OSError:
+            alive = False
+        if not alive:
+            self._ended(member)
+
+    def _ended(self, member: Member) -> None:
+        self._loop.forget(member.connection)
+        if member.client_gone:
+            return
+        member.client_gone = True
+        if not member.client_dead:
+            # The end of the process tells how it ended; but it may live on without a channel.
+            self._loop.after(SERVER_END_S, member.stop_waiting)
+        self._servers.client_gone(member)
+        if member.server_alive:
+            if member.said_goodbye():
+                self._loop.after(DRAIN_S, member.kill_server)
+            else:
+                member.channel.set_status(ChannelStatus.CLIENT_GONE, "the client is gone")
+                self._servers.end_server(member)
+                self._loop.after(SERVER_END_S, member.kill_server)

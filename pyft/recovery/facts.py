@@ -1,0 +1,78 @@
+"""What a coordinator leaves to the next one, in plain values (A21).
+
+Kept are facts: which GPUs may be used, who has a place in which communicator, the epoch. What is
+under way is not: a rank whose new server does not work yet begins again, and so does a repair. Until
+its new rank decides, a repair of a communicator changes nothing, so it can be begun again as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyft.recovery.blame import History
+from pyft.recovery.classify import Fault, row_named
+from pyft.recovery.communicators import Communicators, Group
+from pyft.recovery.gpus import Gpus
+from pyft.recovery.plan import Plan
+from pyft.recovery.report import Incident
+
+
+def of_plan(plan: Plan) -> dict[str, Any]:
+    """Return what has to be kept before the actions of a decision are carried out."""
+    gpus = plan.gpus
+    return {
+        "epoch": plan.epoch,
+        "behind": sorted(gpus.behind.items()),
+        "known": sorted(gpus.known),
+        "lost": sorted(gpus.lost.items()),
+        "drained": sorted(gpus.drained),
+        "communicators": [
+            [key, _members(group)] for key, group in plan.communicators.groups.items()
+        ],
+    }
+
+
+def restore(plan: Plan, facts: dict[str, Any]) -> None:
+    """Give a new plan what the one before has left."""
+    plan.epoch = int(facts["epoch"])
+    _restore_gpus(plan.gpus, facts)
+    _restore_communicators(plan.communicators, facts)
+
+
+def history_of(incidents: Iterable[Incident]) -> History:
+    """Return what the faults of a rank tell about the next one."""
+    history = History()
+    for incident in incidents:
+        history.judge(fault_of(incident))
+        if incident.outcome in ("recovered", "error delivered"):
+            history.lived()
+    return history
+
+
+def fault_of(incident: Incident) -> Fault:
+    """Return the fault that an incident tells of."""
+    return Fault(row_named(incident.fault), incident.evidence, incident.seq, incident.cut)
+
+
+def _members(group: Group) -> list[list[int]]:
+    return [
+        [rank, id, epoch, group.repaired.get(rank, 0)]
+        for rank, (id, epoch) in group.members.items()
+    ]
+
+
+def _restore_gpus(gpus: Gpus, facts: dict[str, Any]) -> None:
+    gpus.behind = dict(facts["behind"])
+    gpus.known = set(facts["known"])
+    gpus.lost = dict(facts["lost"])
+    gpus.drained = set(facts["drained"])
+
+
+def _restore_communicators(communicators: Communicators, facts: dict[str, Any]) -> None:
+    for key, members in facts["communicators"]:
+        group = communicators.groups[key] = Group()
+        for rank, id, epoch, repaired in members:
+            group.members[rank] = (id, epoch)
+            group.repaired[rank] = repaired
+            communicators.number = max(communicators.number, repaired)
