@@ -16,10 +16,13 @@ _FUTEX_WAKE = 1
 _EVERYBODY = 1 << 30
 _MAP_FIXED_NOREPLACE = 0x100000
 _MAP_NORESERVE = 0x4000
+_ASK_PERSONALITY = 0xFFFFFFFF
+_ADDR_NO_RANDOMIZE = 0x0040000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
+_libc.personality.argtypes = (ctypes.c_ulong,)
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
@@ -28,6 +31,15 @@ def prctl(option: int, value: int | bytes) -> None:
     argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
     if _libc.prctl(option, argument, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl [{option}] failed")
+
+
+def same_addresses() -> bool:
+    """Have programs that this process executes lie where they lay; say whether the kernel agrees.
+
+    For use between fork and exec. Some containers forbid it.
+    """
+    present = _libc.personality(_ASK_PERSONALITY)
+    return present >= 0 and _libc.personality(present | _ADDR_NO_RANDOMIZE) >= 0
 
 
 def futex_wake(memory: mmap.mmap, offset: int) -> None:

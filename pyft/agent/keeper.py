@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyft._native import linux
 from pyft.agent import fault, messages, process_tree
 from pyft.agent.notes import read_note
 from pyft.agent.options import JobOptions
@@ -232,13 +233,21 @@ class Keeper:
     def _start_server(self, name: str, arguments: list[str], environment: dict[str, str]) -> Child:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         keeper, fd = os.getpid(), theirs.fileno()
+        # A driver puts modules where there is room in the process (design-cuda.md, C6).
+        real = environment.get("PYFT_BACKEND_LIBRARY") == "cuda"
+
+        def before_exec() -> None:
+            process_tree.die_with_parent(signal.SIGKILL, keeper)
+            if real:
+                linux.same_addresses()
+
         try:
             process = subprocess.Popen(
                 arguments,
                 env={**environment, "PYFT_SERVER_FD": str(fd)},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(fd,),
-                preexec_fn=lambda: process_tree.die_with_parent(signal.SIGKILL, keeper),
+                preexec_fn=before_exec,
             )
         except OSError:
             ours.close()

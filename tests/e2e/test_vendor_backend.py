@@ -86,6 +86,8 @@ def test_a_server_that_stood_by_takes_over(tmp_path: Path) -> None:
         job.wait_attached()
         wait_for(lambda: standing_by(job), 30, "a server stands by")
         (pid,) = standing_by(job)
+        persona = int(Path(f"/proc/{pid}/personality").read_text(), 16)
+        assert persona & 0x0040000, "it lies where other servers lie: ADDR_NO_RANDOMIZE"
         os.kill(job.victim("server"), signal.SIGKILL)
         wait_for(lambda: job.victim("server") == pid, 30, "it takes over")
         assert job.wait(120) == 0, job.errors()

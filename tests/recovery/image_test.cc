@@ -33,6 +33,15 @@ TEST(variables_of_cubins_and_fatbins_are_found) {
   CHECK(look(images::fatbin(images::lz4(cubin), 0x2011, cubin.size())).names == kBoth);
 }
 
+TEST(empty_objects_have_no_state) {
+  using pyft::server::is_empty_object;
+  CHECK(is_empty_object("_ZN6thrust12placeholders2_1E", 1));
+  CHECK(is_empty_object("_ZN50_INTERNAL_8c9bd06e_4_k_cu_a94cuda3std3__45__cpo5beginE", 1));
+  CHECK(!is_empty_object("_ZN6thrust12placeholders2_1E", 4));
+  CHECK(!is_empty_object("_ZN2at6native4flagE", 1));
+  CHECK(!is_empty_object("v6thrust", 1));
+}
+
 TEST(other_code_is_named) {
   const std::string ptx = ".version 9.0\n.target sm_90\n.address_size 64\n";
   const Found found = look(images::Bytes(ptx.begin(), ptx.end()));

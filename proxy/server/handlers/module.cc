@@ -29,7 +29,8 @@ std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule modu
   for (const std::string& name : names) {
     CUdeviceptr address = 0;
     size_t bytes = 0;
-    if (api.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str()) == 0 && bytes)
+    if (api.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str()) == 0 && bytes &&
+        !is_empty_object(name, bytes))
       found.push_back({address, bytes});
   }
   std::ranges::sort(found, {}, &MemoryRange::address);

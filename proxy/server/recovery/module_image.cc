@@ -150,6 +150,14 @@ bool read_entry(Bytes fatbin, uint64_t at, const Entry& entry, std::vector<std::
 
 }  // namespace
 
+bool is_empty_object(std::string_view name, uint64_t bytes) {
+  if (bytes != 1 || !name.starts_with("_ZN")) return false;
+  // Lengths and names of namespaces, mangled.
+  for (const std::string_view space : {"6thrust", "3cub", "4cuda3std"})
+    if (name.find(space) != std::string_view::npos) return true;
+  return false;
+}
+
 bool variable_names(Bytes image, std::vector<std::string>* names, std::string* why) {
   *why = "the image is damaged";
   FatbinHeader header{};

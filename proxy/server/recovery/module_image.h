@@ -4,8 +4,10 @@
 #define PYFT_SERVER_RECOVERY_MODULE_IMAGE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pyft::server {
@@ -15,6 +17,11 @@ namespace pyft::server {
 // damaged; the image comes from a client.
 bool variable_names(std::span<const std::byte> image, std::vector<std::string>* names,
                     std::string* why);
+
+// Whether a variable is an object of an empty class of thrust, cub or libcu++, such as
+// thrust::placeholders::_1. They are all but two of the variables in PyTorch's wheel, have no
+// state, and may lie elsewhere in a new server.
+bool is_empty_object(std::string_view name, uint64_t bytes);
 
 }  // namespace pyft::server
 
