@@ -17,6 +17,7 @@ import typer
 
 from pyft import _native
 from pyft._native import linux
+from pyft._native.nvml import driver_gpus
 from pyft.agent.options import DIRECT_LIBRARIES, PROXY_LIBRARIES, SERVER_FILES
 
 TORCH_VERSION = "2.11.0"
@@ -192,13 +193,19 @@ def check_memory() -> Finding:
 
 
 def check_nvidia_driver() -> Finding:
-    version = Path("/proc/driver/nvidia/version")
-    if version.exists():
+    found = driver_gpus()
+    if found:
         return warn(
             "NVIDIA driver",
-            version.read_text().splitlines()[0],
-            "--gpus auto has not been tried on a real GPU yet; --gpus soft:N needs no driver",
+            f"{len(found)} GPUs",
+            "pyft has not been tried on a real one yet: tools/gpu/check.sh does; "
+            "--gpus soft:N needs no driver",
         )
+    if found is not None:
+        return warn("NVIDIA driver", "no GPU", "say --gpus soft:N: a software GPU needs no driver")
+    if Path("/proc/driver/nvidia/version").exists():
+        remedy = "see what nvidia-smi says; --gpus soft:N needs no driver"
+        return warn("NVIDIA driver", "libnvidia-ml.so.1 does not answer", remedy)
     return warn("NVIDIA driver", "none", "say --gpus soft:N: a software GPU needs no driver")
 
 
