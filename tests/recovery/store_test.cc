@@ -1,8 +1,11 @@
 // The store: what it keeps, what it shares, and what it says about one that is damaged or full.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "check.h"
 #include "fuzz.h"
@@ -43,6 +46,26 @@ bool publish(server::Store& store, uint64_t cut) {
   manifest.seq = 10 * cut;
   manifest.position = 1000 * cut;
   return store.publish(manifest, {{4096, 64, 7}});
+}
+
+// By whatever instructions, in one piece or in many: a digest is compared with one that another
+// server has made. The numbers are those of the library's code for any processor.
+TEST(a_digest_does_not_depend_on_how_it_is_made) {
+  std::vector<unsigned char> data(100'000);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i * 7 + i / 256);
+  const std::pair<size_t, ring::Digest> known[] = {
+      {100, {0x5d5809f1b86385e0u, 0x2cf8aa65749c6b28u}},
+      {100000, {0xed782088fc9c16b3u, 0x8343ce40d19a0721u}}};
+  for (const auto& [bytes, wanted] : known) {
+    CHECK(server::digest(data.data(), bytes, 5) == wanted);
+    std::vector<unsigned char> copy(bytes);
+    CHECK(server::copy_and_digest(copy.data(), data.data(), bytes, 5) == wanted);
+    CHECK(std::equal(copy.begin(), copy.end(), data.begin()));
+    server::Hasher hasher(5);
+    for (size_t at = 0; at < bytes; at += 700)
+      hasher.add(data.data() + at, std::min<size_t>(700, bytes - at));
+    CHECK(hasher.digest() == wanted);
+  }
 }
 
 TEST(a_new_server_finds_the_point_of_the_old_one) {

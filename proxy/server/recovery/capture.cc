@@ -215,13 +215,8 @@ std::string Capture::read(const MemoryRange& block, std::byte* copy, ring::Diges
   if (calls_.view) {
     const std::byte* at = calls_.view(block.address, block.bytes);
     if (!at) return failed(block, 1);
-    if (!copy) {
-      *out = digest(at, block.bytes, store_.seed());
-      return {};
-    }
-    hasher_.restart();
-    hasher_.add_copy(copy, at, block.bytes);
-    *out = hasher_.digest();
+    *out = copy ? copy_and_digest(copy, at, block.bytes, store_.seed())
+                : digest(at, block.bytes, store_.seed());
     return {};
   }
   if (!copy) staging_.resize(kStagingBytes);

@@ -19,19 +19,29 @@ int XXH3_freeState(void* state);
 int XXH3_128bits_reset_withSeed(void* state, uint64_t seed);
 int XXH3_128bits_update(void* state, const void* data, size_t bytes);
 XXH128Hash XXH3_128bits_digest(const void* state);
+// The same by the widest vectors that the processor has: up to eight times as fast. Libraries that
+// are built for one kind of processor lack them.
+[[gnu::weak]] XXH128Hash XXH3_128bits_withSeed_dispatch(const void* data, size_t bytes,
+                                                        uint64_t seed);
+[[gnu::weak]] int XXH3_128bits_update_dispatch(void* state, const void* data, size_t bytes);
 }
 
 namespace pyft::server {
 
 namespace {
-// Fits the first-level cache twice: what has been copied is hashed from there.
-constexpr uint64_t kChunk = 16 << 10;
 constexpr uint64_t kZeros = 64 << 10;
 }  // namespace
 
 ring::Digest digest(const void* data, uint64_t bytes, uint64_t seed) {
-  const XXH128Hash hash = XXH3_128bits_withSeed(data, bytes, seed);
-  return {hash.low, hash.high};
+  static const auto hash =
+      XXH3_128bits_withSeed_dispatch ? XXH3_128bits_withSeed_dispatch : XXH3_128bits_withSeed;
+  const XXH128Hash found = hash(data, bytes, seed);
+  return {found.low, found.high};
+}
+
+ring::Digest copy_and_digest(void* to, const void* from, uint64_t bytes, uint64_t seed) {
+  std::memcpy(to, from, bytes);
+  return digest(to, bytes, seed);
 }
 
 ring::Digest zero_digest(uint64_t bytes, uint64_t seed) {
@@ -63,17 +73,9 @@ void Hasher::restart() {
 }
 
 void Hasher::add(const void* data, uint64_t bytes) {
-  XXH3_128bits_update(state_.get(), data, bytes);
-}
-
-void Hasher::add_copy(void* to, const void* from, uint64_t bytes) {
-  auto* out = static_cast<std::byte*>(to);
-  const auto* in = static_cast<const std::byte*>(from);
-  for (uint64_t at = 0; at < bytes; at += kChunk) {
-    const uint64_t part = std::min(kChunk, bytes - at);
-    std::memcpy(out + at, in + at, part);
-    add(in + at, part);
-  }
+  static const auto update =
+      XXH3_128bits_update_dispatch ? XXH3_128bits_update_dispatch : XXH3_128bits_update;
+  update(state_.get(), data, bytes);
 }
 
 ring::Digest Hasher::digest() const {

@@ -14,17 +14,19 @@ namespace pyft::server {
 
 ring::Digest digest(const void* data, uint64_t bytes, uint64_t seed);
 
+// Copies, and returns the digest of the copy.
+ring::Digest copy_and_digest(void* to, const void* from, uint64_t bytes, uint64_t seed);
+
 // Of so many zeros; cheap from the second time on. Not thread-safe.
 ring::Digest zero_digest(uint64_t bytes, uint64_t seed);
 
-// A digest made in pieces.
+// A digest made in pieces. Where the library has no code for the machine's widest vectors this
+// takes several times as long as digest().
 class Hasher {
  public:
   explicit Hasher(uint64_t seed);
   void restart();
   void add(const void* data, uint64_t bytes);
-  // Copies from `from` to `to` and adds the bytes: both at the price of reading them once.
-  void add_copy(void* to, const void* from, uint64_t bytes);
   ring::Digest digest() const;
 
  private:
