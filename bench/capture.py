@@ -2,8 +2,9 @@
 
     python bench/capture.py [--steps 30] [--pairs 5]
 
-The ratio has a target for each of the four examples. Beside it stands what a captured cut hashes and
-copies, and the share of each class of memory.
+The ratio has a target for each of the four examples. Beside it stands that of the processor time of
+client and server, which depends less on what else the machine does; for how long a capture keeps the
+program's commands waiting; what it hashes and copies; and the share of each class of memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ MB = 1e6
 
 def run(script: str, steps: int, protect: str) -> Training:
     done = train(
-        "proxied", ["--steps", str(steps)], ranks=0, script=script, options=["--protect", protect]
+        "proxied",
+        ["--steps", str(steps)],
+        ranks=0,
+        script=script,
+        options=["--protect", protect],
+        processor_time=True,
     )
     if done.exit_code:
         raise BenchError(f"[{script}] with --protect {protect} ended with [{done.exit_code}]")
@@ -48,13 +54,22 @@ def shares(store: dict[str, int]) -> str:
 def per_step(name: str, store: dict[str, int], steps: int) -> list[Figure]:
     """Return what a step hashes and copies, and how often a cut is captured."""
     captures = max(store["captures"], 1)
-    spent = (store["cut_ns"] - store["join_ns"]) / captures / 1e6
+
+    def ms(nanoseconds: int) -> list[float]:
+        return [nanoseconds / captures / 1e6]
+
+    waiting = store["cut_ns"] - store["join_ns"] + store["gate_ns"]
     return [
         Figure(f"{name}: copied per step", [store["copied_bytes"] / steps / MB], "MB"),
+        Figure(f"{name}: of that behind the cut", [store["later_bytes"] / steps / MB], "MB"),
         Figure(f"{name}: hashed per step", [store["hashed_bytes"] / steps / MB], "MB"),
         Figure(f"{name}: live at a cut", [store["live_bytes"] / MB], "MB"),
-        Figure(f"{name}: work at a captured cut", [spent], "ms"),
+        Figure(f"{name}: a capture keeps commands waiting", ms(waiting), "ms"),
+        Figure(f"{name}: hashing, at the cut", ms(store["hash_ns"]), "ms"),
+        Figure(f"{name}: copying, at the cut", ms(store["copy_ns"]), "ms"),
+        Figure(f"{name}: copying behind it", ms(store["later_ns"]), "ms"),
         Figure(f"{name}: cuts for one capture", [store["cut_every"]], digits=0),
+        Figure(f"{name}: cancelled cuts", [store["cancelled"]], digits=0),
     ]
 
 
@@ -62,15 +77,19 @@ def capture_cost(steps: int, pairs: int) -> list[Figure]:
     """Compare each example with and without captures; losses and parameters must be equal."""
     figures: list[Figure] = []
     for name, script in MODELS.items():
-        ratios = []
-        for _ in range(pairs):
-            bare, kept = run(script, steps, "none"), run(script, steps, "capture")
+        ratios, processor = [], []
+        for pair in range(pairs):
+            order = ("none", "capture") if pair % 2 == 0 else ("capture", "none")
+            done = {protect: run(script, steps, protect) for protect in order}
+            bare, kept = done["none"], done["capture"]
             if bare.losses != kept.losses or bare.parameters != kept.parameters:
                 raise BenchError(f"[{script}] computes something else when it is protected")
             times = [statistics.median(one.step_seconds()) for one in (kept, bare)]
             ratios.append(times[0] / times[1])
+            processor.append(kept.step_processor_seconds() / bare.step_processor_seconds())
         store = store_of(kept)
         figures.append(Figure(f"{name}: capture / none", ratios, digits=3, at_most=TARGET))
+        figures.append(Figure(f"{name}: the same, processor time", processor, digits=3))
         figures += per_step(name, store, steps)
         print(f"  {name}: {shares(store)}", flush=True)
     return figures

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from processor_time import used
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PYFT = os.environ.get("BENCH_PYFT", str(BIN / "pyft"))
@@ -34,9 +36,15 @@ class Training:
     mode: str
     losses: list[str] = field(default_factory=list)  # as printed: repr of a float
     times: list[float] = field(default_factory=list)
+    used: list[float] = field(default_factory=list)  # processor seconds so far, at each step
     parameters: dict[int, str] = field(default_factory=dict)  # rank -> hash
     report: dict[str, Any] = field(default_factory=dict)
     exit_code: int = 0
+
+    def step_processor_seconds(self) -> float:
+        """Return what a step after the warm-up takes of the processors, client and servers."""
+        after = self.used[WARM_UP_STEPS - 1 :]
+        return (after[-1] - after[0]) / (len(after) - 1)
 
     def step_seconds(self) -> list[float]:
         """Return the time of each step after the warm-up."""
@@ -72,6 +80,7 @@ def train(
     script: str = "train_gpt.py",
     environment: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
+    processor_time: bool = False,
 ) -> Training:
     """Run to the end; `on_step` is called as the steps are printed. `options`: of `pyft run`."""
     result = Training(mode)
@@ -94,6 +103,8 @@ def train(
             if step := _STEP.match(line):
                 result.losses.append(step.group(2))
                 result.times.append(time.perf_counter())
+                if processor_time:
+                    result.used.append(used(process.pid, script))
                 on_step(int(step.group(1)))
             elif parameters := _HASH.match(line):
                 result.parameters[int(parameters.group(1))] = parameters.group(2)

@@ -44,7 +44,9 @@ struct StoreHeader {
   alignas(64) std::atomic<uint64_t> captures, cancelled;
   std::atomic<uint64_t> live_blocks, live_bytes;     // of the last cut
   std::atomic<uint64_t> hashed_bytes, copied_bytes;  // sums
-  std::atomic<uint64_t> join_ns, hash_ns, copy_ns;   // sums
+  // Sums, at cuts: waiting for the streams; looking at what is not copied then; copying, with
+  // digests.
+  std::atomic<uint64_t> join_ns, hash_ns, copy_ns;
   std::atomic<uint64_t> heap_used, heap_backed;
   // What the first captured cut protects, by size: blocks that an allocator has handed out, other
   // memory of the program, variables and heaps of kernels, and what is left out as scratch.
@@ -54,6 +56,9 @@ struct StoreHeader {
   std::atomic<uint64_t> unchanged_bytes;  // sum: hashed and found in the store
   std::atomic<uint64_t> cut_ns;           // sum: all of the work at captured cuts
   uint64_t seed;                          // of the digests
+  // Sums: what was copied behind cuts, also part of copied_bytes; the time that took, in any
+  // thread; and how long commands were kept waiting for it.
+  std::atomic<uint64_t> later_bytes, later_ns, gate_ns;
 };
 static_assert(sizeof(StoreHeader) <= kPageBytes);
 

@@ -176,10 +176,7 @@ Status Loop::cut(const ring::EntryView& entry) {
   if (entry.body.size() < sizeof body) return Status::broken("a cut is too short");
   std::memcpy(&body, entry.body.data(), sizeof body);
   if (!on_cut_ || body.number <= page.decided_cut.load()) return Status::good();
-  const Status status = on_cut_(entry);
-  if (page.captured_cut.load() >= body.number)
-    session_.recovery().journal().release_before(entry.header.seq);
-  return status;
+  return on_cut_(entry);
 }
 
 void Loop::consumed() {

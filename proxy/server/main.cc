@@ -127,12 +127,15 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   Loop loop(session, dispatch, prepare_recovery(session, store.get(), calls, dispatch));
   loop.set_on_live([&] { agent.send(ring::MessageKind::kLive); });
   if (session.recovery().repairs()) {
-    calls.about_to_publish = [&](uint64_t cut) { communicators.at_cut(cut); };
+    calls.at_cut = [&](uint64_t cut) {
+      communicators.at_cut(cut, store->has_point() ? store->point().manifest.cut : 0);
+    };
     calls.published = [&](uint64_t cut, uint64_t seq) { communicators.captured(cut, seq); };
     capture.emplace(session, *store, calls, capture_options());
     loop.set_on_cut([&](const ring::EntryView& cut) {
       return capture->take(cut.header, cut.body, cut.payload, cut.position + cut.header.size);
     });
+    loop.set_on_gate([&](const ring::EntryView&) { return capture->gate(); });
   }
   if (loop.run() != Loop::End::kProtocolError) return kGood;
   fail(attachment, kProtocolBroken, loop.error());

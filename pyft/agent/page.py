@@ -64,6 +64,9 @@ STORE_FIELDS = {
     "skipped": 376,
     "unchanged_bytes": 384,
     "cut_ns": 392,
+    "later_bytes": 408,
+    "later_ns": 416,
+    "gate_ns": 424,
 }
 _PAGE = 4096
 

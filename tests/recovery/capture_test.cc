@@ -5,64 +5,17 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <optional>
 #include <thread>
 
 #include "check.h"
 #include "fuzz.h"
 #include "pyft/fault.h"
-#include "recovery/memory.h"
-#include "server/recovery/capture.h"
+#include "recovery/server.h"
 #include "server/recovery/restore.h"
 
 namespace {
 
 using namespace recovery_test;  // NOLINT: a test
-
-constexpr uint64_t kRoom = uint64_t{64} << 20;
-
-struct AlwaysAlive : ring::Liveness {
-  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
-};
-
-// One server's life: store, session, capture. The memory object and the channel outlive it.
-struct Server {
-  Server(ring::Channel& channel, const Object& object, Memory& memory, bool views,
-         server::CaptureOptions options = {50'000'000, 1, 0.02})
-      : session(channel, nullptr, alive, memory.device()), calls(memory.calls(views)) {
-    std::string error;
-    store = object.open(&error);
-    CHECK_EQ(error, "");
-    capture.emplace(session, *store, calls, options);
-  }
-  // True: captured.
-  bool cut(uint64_t number, const std::vector<std::byte>& scope = {}, bool forced = false) {
-    ring::CutMark mark{number, 0, 0, forced ? 1u : 0u, 0};
-    ring::EntryHeader header{};
-    header.seq = number * 10;
-    CHECK(capture->take(header, std::as_bytes(std::span(&mark, 1)), scope, number * 100).ok());
-    const ring::ControlPage& page = session.channel().control();
-    CHECK(page.decided_cut >= number);
-    return page.captured_cut == number;
-  }
-  AlwaysAlive alive;
-  server::Session session;
-  server::RecoveryCalls calls;
-  std::unique_ptr<server::Store> store;
-  std::optional<server::Capture> capture;
-};
-
-struct Bench {
-  Bench() : object(kBeforeHeap + kRoom) {
-    ring::ChannelShape shape;
-    shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
-    std::string error;
-    channel = ring::Channel::create(shape, &error);
-  }
-  Object object;
-  Memory memory;
-  std::unique_ptr<ring::Channel> channel;
-};
 
 std::vector<std::byte> scope_of(const std::vector<ring::AllocMark>& pools,
                                 const std::vector<ring::AllocMark>& blocks) {
@@ -274,6 +227,25 @@ TEST(k_is_raised_until_the_cost_is_in_budget) {
   for (uint64_t cut = 1; cut < 200; ++cut) server.cut(cut);
   CHECK(server.store->header().cut_every > 20u);
   CHECK(server.store->header().captures < 40u);
+}
+
+// Copying at the cut costs the program nothing but time: as long as that is little, it is done.
+TEST(copies_are_made_behind_cuts_when_they_cost_much) {
+  using server::Late;
+  for (const Late late : {Late::kNever, Late::kAsCostSays, Late::kAlways}) {
+    server::Pace pace(1, 0.02, late);
+    uint64_t now = 1'000'000'000;
+    const auto captures = [&](uint64_t spent_ns) {
+      for (int i = 0; i < 20; ++i) pace.captured(1, now += 100'000'000, spent_ns);
+    };
+    CHECK_EQ(pace.late(), late == Late::kAlways);
+    captures(800'000);
+    CHECK_EQ(pace.late(), late == Late::kAlways);
+    captures(1'500'000);
+    CHECK_EQ(pace.late(), late != Late::kNever);
+    captures(100'000);
+    CHECK_EQ(pace.late(), late != Late::kNever);
+  }
 }
 
 TEST(a_block_that_is_not_what_it_was_is_named) {

@@ -7,11 +7,13 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "server/recovery/calls.h"
+#include "server/recovery/copier.h"
 #include "server/recovery/store.h"
 #include "server/session.h"
 
@@ -49,6 +51,9 @@ struct Memory {
   bool capturing = false, gets_on = false;  // at every look, it has done something
   uint64_t progress = 0;
   std::vector<ring::ManifestPlace> hidden;
+  std::vector<server::MemoryRange> foreign;  // mapped as well, by the test itself
+  bool peeks = false;                        // also beside the device's work
+  std::function<void()> on_peek;             // called first; in any thread
 
   uint64_t allocate(uint64_t bytes, int value) {
     blocks.emplace_back(bytes, static_cast<std::byte>(value));
@@ -75,11 +80,17 @@ struct Memory {
         ++looks;
         return reinterpret_cast<const std::byte*>(address);
       };
+    if (peeks)
+      calls.peek = [this](uint64_t address, std::byte* to, uint64_t bytes) {
+        if (on_peek) on_peek();
+        return server::peek_own_memory(address, to, bytes);
+      };
     calls.idle = [this] { return idle.load(); };
     calls.capturing = [this] { return capturing; };
     calls.mapped = [this](std::vector<server::MemoryRange>* ranges) {
       for (const auto& block : blocks)
         ranges->push_back({reinterpret_cast<uint64_t>(block.data()), block.size()});
+      ranges->insert(ranges->end(), foreign.begin(), foreign.end());
     };
     calls.hidden = [this](std::vector<ring::ManifestPlace>* places) { *places = hidden; };
     calls.scratch = [](std::vector<server::MemoryRange>*) {};

@@ -25,6 +25,9 @@ struct RecoveryCalls {
   std::function<const std::byte*(uint64_t address, uint64_t bytes)> view;
   // True: all zeros, and looking at it would cost pages. May be empty.
   std::function<bool(uint64_t address, uint64_t bytes)> untouched;
+  // Copies device memory beside the device's work, torn or not; false where nothing is mapped any
+  // more. Any thread. Empty: whatever is copied is copied at cuts.
+  std::function<bool(uint64_t address, std::byte* to, uint64_t bytes)> peek;
   // 0: all streams have come to their ends; 600: not yet; else the device's error.
   std::function<int()> idle;
   // Whether a stream captures a graph: nothing may be asked of the device then.
@@ -35,9 +38,10 @@ struct RecoveryCalls {
   std::function<void(std::vector<ring::ManifestPlace>*)> hidden;
   // Work areas of libraries: their contents matter to nobody between two calls.
   std::function<void(std::vector<MemoryRange>*)> scratch;
-  // The cut is about to become the recovery point: all streams have come to their ends. May be
+  // All streams have come to their ends at this cut, which may become the recovery point. May be
   // empty, as may be the next.
-  std::function<void(uint64_t cut)> about_to_publish;
+  std::function<void(uint64_t cut)> at_cut;
+  // It is the recovery point. Any thread.
   std::function<void(uint64_t cut, uint64_t seq)> published;
   // The next module's variables come to lie here; with owner 0 the heap of kernels does. 0 or an
   // error. May be empty: then they must come to lie there by themselves.

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "pyft/fault.h"
 #include "ring/wait.h"
@@ -17,18 +17,18 @@ namespace pyft::server {
 namespace {
 
 constexpr int kNotReady = 600;
-constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
-constexpr uint64_t kLarge = 64 << 10;
-constexpr uint64_t kMaxEvery = 64;
-constexpr uint64_t kUnweighed = 3;  // captures whose cost is that of new memory
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
 }
 
-std::string failed(const MemoryRange& block, int code) {
-  return "reading [" + std::to_string(block.bytes) + "] bytes at [" +
-         std::to_string(block.address) + "] fails with code [" + std::to_string(code) + "]";
+void note(const LiveSet& live, bool first, ring::StoreHeader* figures) {
+  figures->live_blocks.store(live.blocks.size(), std::memory_order_relaxed);
+  if (!first) return;
+  figures->block_bytes.store(live.block_bytes, std::memory_order_relaxed);
+  figures->mapped_bytes.store(live.mapped_bytes, std::memory_order_relaxed);
+  figures->hidden_bytes.store(live.hidden_bytes, std::memory_order_relaxed);
+  figures->scratch_bytes.store(live.scratch_bytes, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -37,6 +37,9 @@ CaptureOptions capture_options() {
   CaptureOptions options;
   if (const char* every = std::getenv("PYFT_CUT_EVERY"))
     options.every = std::strtoull(every, nullptr, 10);
+  const char* const late = std::getenv("PYFT_LATE_COPIES");
+  if (late && !std::strcmp(late, "never")) options.late = Late::kNever;
+  if (late && !std::strcmp(late, "always")) options.late = Late::kAlways;
   return options;
 }
 
@@ -45,13 +48,14 @@ Capture::Capture(Session& session, Store& store, RecoveryCalls calls, const Capt
       store_(store),
       calls_(std::move(calls)),
       options_(options),
-      hasher_(store.seed()) {
-  every_ = options.every ? options.every : 1;
+      stage_(store, calls_),
+      pace_(options.every, options.budget, options.late) {
   if (store.has_point()) last_captured_ = store.point().manifest.cut;
   // A server that died right after it had made this cut the recovery point has told nobody.
   if (last_captured_ > session.channel().control().captured_cut.load())
     decided(last_captured_, true);
-  store.header().cut_every.store(every_, std::memory_order_relaxed);
+  store.header().cut_every.store(pace_.every(), std::memory_order_relaxed);
+  if (calls_.peek && options.late != Late::kNever) copier_.emplace(store.seed(), calls_.peek);
 }
 
 Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte> body,
@@ -59,6 +63,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   ring::CutMark cut{};
   if (body.size() < sizeof cut) return Status::broken("a cut is too short");
   std::memcpy(&cut, body.data(), sizeof cut);
+  settle();
   // In a replay: an earlier server has decided.
   if (cut.number <= last_captured_) return Status::good();
   if (!is_due(cut)) {
@@ -66,73 +71,63 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
     decided(cut.number, false);
     return Status::good();
   }
-  const uint64_t began = ring::now_ns();
-  const std::string problem = capture(cut, header, payload, position);
-  if (problem.empty()) {
-    last_captured_ = cut.number;
-    add(store_.header().captures, 1);
-    add(store_.header().cut_ns, ring::now_ns() - began);
-  } else {
-    store_.drop_open();
-    cancelled(problem);
+  open_.emplace();
+  open_->manifest.cut = cut.number;
+  open_->cuts = cut.number - last_captured_;
+  open_->began_ns = ring::now_ns();
+  std::string problem = begin(cut, header, payload, position);
+  std::vector<CopyJob> later = stage_.take_later();
+  if (problem.empty() && !later.empty()) {
+    for (const CopyJob& job : later) open_->later_bytes += job.bytes;
+    PYFT_FAULT("cut.after_stage");
+    copier_->start(std::move(later), [this](const Copier::Outcome& outcome) { copied(outcome); });
+    PYFT_FAULT("cut.after_release");
+    return Status::good();
   }
-  decided(cut.number, problem.empty());
+  const uint64_t began = ring::now_ns();
+  if (problem.empty()) problem = publish();
+  close(problem);
+  open_->spent_ns += ring::now_ns() - began;
+  settle();
+  return Status::good();
+}
+
+Status Capture::gate() {
+  settle();
+  stage_.gate();
   return Status::good();
 }
 
 // A cut for want of space is not left out: the client waits for it.
 bool Capture::is_due(const ring::CutMark& cut) {
-  return cut.forced || cut.number >= last_captured_ + every_ || !store_.has_point();
+  return cut.forced || cut.number >= last_captured_ + pace_.every() || !store_.has_point();
 }
 
-std::string Capture::capture(const ring::CutMark& cut, const ring::EntryHeader& header,
-                             std::span<const std::byte> scope, uint64_t position) {
+// Everything that has to be done before later commands may run.
+std::string Capture::begin(const ring::CutMark& cut, const ring::EntryHeader& header,
+                           std::span<const std::byte> scope, uint64_t position) {
   if (calls_.capturing()) return "a stream captures a graph";
-  const uint64_t began = ring::now_ns();
   if (std::string problem = join(); !problem.empty()) return problem;
   PYFT_FAULT("cut.after_join");
   const uint64_t joined = ring::now_ns();
   std::vector<MemoryRange> mapped, scratch;
-  std::vector<ring::ManifestPlace> hidden;
   calls_.mapped(&mapped);
-  calls_.hidden(&hidden);
+  calls_.hidden(&open_->places);
   calls_.scratch(&scratch);
-  LiveSet live;
-  std::string problem = find_live(scope, std::move(mapped), std::move(scratch), hidden, &live);
-  const auto& before = store_.point().blocks;
-  auto old = before.begin();
-  for (const MemoryRange& block : live.blocks) {
-    if (!problem.empty()) return problem;
-    while (old != before.end() && old->address < block.address) ++old;
-    const bool same =
-        old != before.end() && old->address == block.address && old->bytes == block.bytes;
-    problem = store_block(block, same ? &*old : nullptr);
-  }
+  std::string problem =
+      find_live(scope, std::move(mapped), std::move(scratch), open_->places, &open_->live);
+  // Somebody may wait for a forced one.
+  const bool late = copier_ && pace_.late() && !cut.forced;
+  if (problem.empty()) problem = stage_.add(open_->live.blocks, late);
   if (!problem.empty()) return problem;
   if (store_.unfinished() && store_.unfinished()->manifest.cut == cut.number)
     compare_cut(session_.recovery(), header.seq, store_.point(), *store_.unfinished(),
                 store_.open_blocks());
-  PYFT_FAULT("cut.before_publish");
-  ring::Manifest manifest{};
-  manifest.cut = cut.number;
-  manifest.seq = header.seq;
-  manifest.position = position;
-  const bool first = !store_.has_point();
-  if (calls_.about_to_publish) calls_.about_to_publish(cut.number);
-  if (!store_.publish(manifest, std::move(hidden))) return store_.problem();
-  if (calls_.published) calls_.published(cut.number, header.seq);
-  const uint64_t done = ring::now_ns();
-  ring::StoreHeader& figures = store_.header();
-  add(figures.join_ns, joined - began);
-  figures.live_blocks.store(live.blocks.size(), std::memory_order_relaxed);
-  figures.live_bytes.store(store_.point().manifest.bytes, std::memory_order_relaxed);
-  if (first) {
-    figures.block_bytes.store(live.block_bytes, std::memory_order_relaxed);
-    figures.mapped_bytes.store(live.mapped_bytes, std::memory_order_relaxed);
-    figures.hidden_bytes.store(live.hidden_bytes, std::memory_order_relaxed);
-    figures.scratch_bytes.store(live.scratch_bytes, std::memory_order_relaxed);
-  }
-  weigh(cut.number, began, done - joined);
+  open_->manifest.seq = header.seq;
+  open_->manifest.position = position;
+  if (calls_.at_cut) calls_.at_cut(cut.number);
+  open_->join_ns = joined - open_->began_ns;
+  open_->spent_ns = ring::now_ns() - joined;
   return {};
 }
 
@@ -164,71 +159,59 @@ std::string Capture::join() {
   }
 }
 
-// Blocks that do not change are read once and not written; those that do are read once as well.
-std::string Capture::store_block(const MemoryRange& block, const ring::ManifestBlock* before) {
-  if (add_untouched(block)) return {};
-  if (!before || volatile_.contains(block.address)) return copy_block(block, before);
-  ring::Digest digest{};
-  if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
-  if (store_.add_known(block.address, block.bytes, digest)) {
-    add(store_.header().unchanged_bytes, block.bytes);
-    return {};
-  }
-  return copy_block(block, before);
+// In the copier's thread: all that the open cut lacks has been copied, or is not what it was.
+void Capture::copied(const Copier::Outcome& outcome) {
+  ring::StoreHeader& figures = store_.header();
+  add(figures.copied_bytes, open_->later_bytes);
+  add(figures.later_bytes, open_->later_bytes);
+  add(figures.later_ns, outcome.spent_ns);
+  for (const CopyJob& job : outcome.changed) stage_.changed(job);
+  close(outcome.changed.empty()
+            ? publish()
+            : "[" + std::to_string(outcome.changed.size()) +
+                  "] blocks have changed while they were copied: their changes are announced by no "
+                  "optimizer step");
 }
 
-// Work areas that a library has got and not used yet are large and need no look.
-bool Capture::add_untouched(const MemoryRange& block) {
-  if (block.bytes < kLarge || !calls_.untouched || !calls_.untouched(block.address, block.bytes))
-    return false;
-  const ring::Digest zeros = zero_digest(block.bytes, store_.seed());
-  if (!store_.add_known(block.address, block.bytes, zeros)) {
-    const uint64_t offset = store_.reserve(block.bytes);
-    if (offset == Heap::kNone) return false;  // so will the next step say, and why
-    std::memset(store_.at(offset), 0, block.bytes);
-    store_.add_stored(block.address, block.bytes, zeros, offset);
-  }
-  volatile_.erase(block.address);
-  add(store_.header().unchanged_bytes, block.bytes);
-  return true;
-}
-
-std::string Capture::copy_block(const MemoryRange& block, const ring::ManifestBlock* before) {
-  const uint64_t offset = store_.reserve(block.bytes);
-  if (offset == Heap::kNone) return store_.problem();
-  ring::Digest digest{};
-  if (std::string problem = read(block, store_.at(offset), &digest); !problem.empty()) {
-    store_.give_back(offset, block.bytes);
-    return problem;
-  }
-  add(store_.header().copied_bytes, block.bytes);
-  store_.add_stored(block.address, block.bytes, digest, offset);
-  if (before && before->digest == digest)
-    volatile_.erase(block.address);
-  else if (before)
-    volatile_.insert(block.address);
+// The open cut becomes the recovery point.
+std::string Capture::publish() {
+  PYFT_FAULT("cut.before_publish");
+  const bool first = !store_.has_point();
+  if (!store_.publish(open_->manifest, std::move(open_->places))) return store_.problem();
+  const ring::Manifest& manifest = store_.point().manifest;
+  if (calls_.published) calls_.published(manifest.cut, manifest.seq);
+  store_.header().live_bytes.store(manifest.bytes, std::memory_order_relaxed);
+  note(open_->live, first, &store_.header());
   return {};
 }
 
-std::string Capture::read(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
-  add(store_.header().hashed_bytes, block.bytes);
-  if (calls_.view) {
-    const std::byte* at = calls_.view(block.address, block.bytes);
-    if (!at) return failed(block, 1);
-    *out = copy ? copy_and_digest(copy, at, block.bytes, store_.seed())
-                : digest(at, block.bytes, store_.seed());
-    return {};
+void Capture::close(const std::string& problem) {
+  open_->captured = problem.empty();
+  if (open_->captured) {
+    last_captured_ = open_->manifest.cut;
+    add(store_.header().captures, 1);
+  } else {
+    store_.drop_open();
+    cancelled(problem);
   }
-  if (!copy) staging_.resize(kStagingBytes);
-  hasher_.restart();
-  for (uint64_t at = 0; at < block.bytes; at += kStagingBytes) {
-    const uint64_t part = std::min(kStagingBytes, block.bytes - at);
-    std::byte* to = copy ? copy + at : staging_.data();
-    if (const int code = calls_.read(block.address + at, to, part)) return failed(block, code);
-    hasher_.add(to, part);
+  decided(open_->manifest.cut, open_->captured);
+}
+
+// Waits for the copies of an open cut, and does what only this thread may do about its end.
+void Capture::settle() {
+  if (!open_) return;
+  const uint64_t began = ring::now_ns();
+  if (copier_) copier_->finish();
+  const uint64_t waited = ring::now_ns() - began;
+  add(store_.header().gate_ns, waited);
+  if (open_->captured) {
+    add(store_.header().join_ns, open_->join_ns);
+    add(store_.header().cut_ns, open_->join_ns + open_->spent_ns);
+    session_.recovery().journal().release_before(open_->manifest.seq);
+    pace_.captured(open_->cuts, open_->began_ns, open_->spent_ns + waited);
+    store_.header().cut_every.store(pace_.every(), std::memory_order_relaxed);
   }
-  *out = hasher_.digest();
-  return {};
+  open_.reset();
 }
 
 // In a replay a cut may be taken that an earlier server has already decided about: numbers only
@@ -247,24 +230,6 @@ void Capture::cancelled(const std::string& why) {
   if (std::exchange(said_, true)) return;
   std::fprintf(stderr, "pyft-server: device [%u]: a cut is not captured: %s\n", session_.device(),
                why.c_str());
-}
-
-// How many cuts lie between two captures follows from what one costs. Both numbers are averages
-// over some captures, and the interval becomes shorter only when that is clear.
-void Capture::weigh(uint64_t cut, uint64_t began_ns, uint64_t spent_ns) {
-  const uint64_t cuts = std::max<uint64_t>(1, cut - last_captured_);
-  const auto period = static_cast<double>(began_ns - last_began_ns_) / static_cast<double>(cuts);
-  const auto average = [](double* value, double next) {
-    *value = *value > 0 ? 0.75 * *value + 0.25 * next : next;
-  };
-  last_began_ns_ = began_ns;
-  if (options_.every || ++weighed_ <= kUnweighed) return;
-  average(&cost_ns_, static_cast<double>(spent_ns));
-  average(&period_ns_, period);
-  const double wanted = std::min<double>(kMaxEvery, cost_ns_ / (options_.budget * period_ns_));
-  if (wanted > static_cast<double>(every_) || wanted < 0.7 * static_cast<double>(every_ - 1))
-    every_ = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(wanted)));
-  store_.header().cut_every.store(every_, std::memory_order_relaxed);
 }
 
 }  // namespace pyft::server

@@ -197,18 +197,18 @@ void LastingCommunicators::let_go(uint64_t handle) {
     usleep(1000);
 }
 
-void LastingCommunicators::at_cut(uint64_t cut) {
+void LastingCommunicators::at_cut(uint64_t cut, uint64_t current) {
   if (!active()) return;
   const std::lock_guard lock(mutex_);
   for (auto& [handle, live] : live_) {
     ring::StoredCommunicator* const entry = entry_of(table(), handle);
     backend::CommunicatorState state;
     if (!entry || !repair_->state(live.comm, &state)) continue;
-    // The line of the present recovery point stays until this cut takes its place.
-    const int older = entry->line_cut[0] <= entry->line_cut[1] ? 0 : 1;
-    entry->line_cut[older] = 0;
-    entry->line_operation[older] = state.operation;
-    entry->line_cut[older] = cut;
+    // The line of the present recovery point stays until this cut takes its place, if it ever does.
+    const int other = current && entry->line_cut[0] == current ? 1 : 0;
+    entry->line_cut[other] = 0;
+    entry->line_operation[other] = state.operation;
+    entry->line_cut[other] = cut;
     live.uncommitted.push_back({cut, state.operation, state.done});
   }
 }

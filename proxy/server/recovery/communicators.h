@@ -38,9 +38,10 @@ class LastingCommunicators : public CommunicatorKeeper {
   void ended(uint64_t handle, uint64_t seq) override;
   void let_go(uint64_t handle) override;
 
-  // All streams have come to their ends at this cut, which is about to become the recovery point.
-  void at_cut(uint64_t cut);
-  // It is the recovery point: `seq` is the entry of the cut.
+  // All streams have come to their ends at this cut, which may become the recovery point; `current`
+  // is the cut that is it now, 0: none.
+  void at_cut(uint64_t cut, uint64_t current);
+  // It is the recovery point: `seq` is the entry of the cut. Any thread.
   void captured(uint64_t cut, uint64_t seq);
 
   // Orders of the agent that concern communicators; false: it is none.

@@ -1,6 +1,7 @@
 #include "server/recovery/device_memory.h"
 
 #include "server/handlers/live_objects.h"
+#include "server/recovery/copier.h"
 
 namespace pyft::server {
 
@@ -65,6 +66,7 @@ RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
     calls.view = [view = extras.view](uint64_t address, uint64_t bytes) {
       return static_cast<const std::byte*>(view(address, bytes));
     };
+  if (extras.view && can_peek_own_memory()) calls.peek = peek_own_memory;
   if (extras.untouched)
     calls.untouched = [untouched = extras.untouched](uint64_t address, uint64_t bytes) {
       return untouched(address, bytes) != 0;

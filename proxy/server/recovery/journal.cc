@@ -112,7 +112,8 @@ void Journal::release_before(uint64_t seq) {
     begin += record->size;
   }
   header_->journal_begin.store(begin, std::memory_order_release);
-  header_->journal_lost.store(0);
+  // A cut is captured some time after it was made: what found no room since is still lost.
+  if (header_->journal_lost.load() < seq) header_->journal_lost.store(0);
   std::erase_if(old_, [seq](const auto& one) { return one.second->seq < seq; });
 }
 

@@ -1,0 +1,74 @@
+// Copies of a cut's contents that are made while the device goes on (design-recovery.md, "Cut",
+// step 3): a thread of low priority that nobody waits for unless somebody has to.
+//
+// The device may change what is being copied. So every copy is compared with the digest which the
+// block had at the cut, and a copy that differs says so: it is never taken for the block.
+#ifndef PYFT_SERVER_RECOVERY_COPIER_H_
+#define PYFT_SERVER_RECOVERY_COPIER_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "ring/store_layout.h"
+
+namespace pyft::server {
+
+struct CopyJob {
+  uint64_t address, bytes;
+  std::byte* to;
+  ring::Digest digest;  // at the cut
+};
+
+class Copier {
+ public:
+  // Copies device memory as it is now; false where nothing is mapped (any more). Any thread.
+  using Peek = std::function<bool(uint64_t address, std::byte* to, uint64_t bytes)>;
+  // Jobs whose copies are not what was there at the cut, and the time that all copies took.
+  struct Outcome {
+    std::vector<CopyJob> changed;
+    uint64_t spent_ns = 0;
+  };
+
+  Copier(uint64_t seed, Peek peek);
+  ~Copier();  // what has been started is finished first
+  Copier(const Copier&) = delete;
+
+  // Begins; `done` is called once, in the copier's thread. Precondition: nothing is under way.
+  void start(std::vector<CopyJob> jobs, std::function<void(const Outcome&)> done);
+  // Returns when `done` has returned, at once if nothing is under way. Takes part in the copying,
+  // so that a thread of low priority keeps nobody waiting for longer than one block takes it.
+  void finish();
+
+ private:
+  void run(const std::stop_token& stop);
+  void copy_some();
+  bool copy(const CopyJob& job) const;
+
+  uint64_t seed_;
+  Peek peek_;
+  std::vector<CopyJob> jobs_;
+  std::atomic<size_t> next_{0};  // job
+  std::mutex mutex_;             // guards what follows
+  std::condition_variable_any begun_;
+  std::condition_variable copied_, ended_;
+  size_t left_ = 0;
+  bool busy_ = false;
+  Outcome outcome_;
+  std::function<void(const Outcome&)> done_;
+  std::jthread thread_;
+};
+
+// Peek for memory that this process can look at itself.
+bool peek_own_memory(uint64_t address, std::byte* to, uint64_t bytes);
+// Whether the system lets it.
+bool can_peek_own_memory();
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_COPIER_H_

@@ -1,0 +1,42 @@
+// What captures may cost the program, and what follows from what they do cost: whether their copies
+// are made behind its back, and how many cuts lie between two of them.
+#ifndef PYFT_SERVER_RECOVERY_PACE_H_
+#define PYFT_SERVER_RECOVERY_PACE_H_
+
+#include <cstdint>
+
+namespace pyft::server {
+
+// Copies that are made while the program goes on.
+enum class Late { kNever, kAsCostSays, kAlways };
+
+class Pace {
+ public:
+  // Each `fixed`-th cut; 0: as the cost allows. `budget`: share of the time.
+  Pace(uint64_t fixed, double budget, Late late)
+      : fixed_(fixed), budget_(budget), every_(fixed ? fixed : 1), may_(late) {
+    late_ = late == Late::kAlways;
+  }
+
+  uint64_t every() const { return every_; }
+  // Copying behind the cut is more work in all, and a death meanwhile means a longer replay: it is
+  // done when captures that copy at the cut take much of the budget, and then for good.
+  bool late() const { return late_; }
+  // A cut that was captured, `cuts` after the last one that was. `spent_ns`: for how long the
+  // program's commands were kept waiting for it.
+  void captured(uint64_t cuts, uint64_t began_ns, uint64_t spent_ns);
+
+ private:
+  uint64_t fixed_;
+  double budget_;
+  uint64_t every_;
+  Late may_;
+  bool late_;
+  uint64_t last_began_ns_ = 0;
+  uint64_t weighed_ = 0;                // captures
+  double period_ns_ = 0, cost_ns_ = 0;  // of a cut and of a capture; averages
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_PACE_H_

@@ -1,0 +1,167 @@
+#include "server/recovery/stage.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ring/wait.h"
+
+namespace pyft::server {
+
+namespace {
+
+constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
+constexpr uint64_t kLarge = 64 << 10;     // worth asking whether anybody has touched it
+constexpr uint64_t kSmall = 16 << 10;     // copied sooner than handed over
+constexpr uint64_t kForgotten = 1 << 12;  // habits more than live blocks before some are dropped
+constexpr uint32_t kSure = 3;             // gates at which a block was what it had been at the cut
+
+void add_to(std::atomic<uint64_t>& sum, uint64_t value) {
+  sum.fetch_add(value, std::memory_order_relaxed);
+}
+
+std::string failed(const MemoryRange& block, int code) {
+  return "reading [" + std::to_string(block.bytes) + "] bytes at [" +
+         std::to_string(block.address) + "] fails with code [" + std::to_string(code) + "]";
+}
+
+}  // namespace
+
+Stage::Stage(Store& store, const RecoveryCalls& calls)
+    : store_(store), calls_(calls), hasher_(store.seed()) {}
+
+std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late) {
+  ++cut_;
+  late_ = late;
+  later_.clear();
+  unsure_.clear();
+  const auto& before = store_.point().blocks;
+  auto old = before.begin();
+  for (const MemoryRange& block : blocks) {
+    while (old != before.end() && old->address < block.address) ++old;
+    const bool same =
+        old != before.end() && old->address == block.address && old->bytes == block.bytes;
+    if (std::string problem = add_block(block, same ? &*old : nullptr); !problem.empty())
+      return problem;
+  }
+  if (habits_.size() > 2 * blocks.size() + kForgotten)
+    std::erase_if(habits_, [this](const auto& one) { return one.second.cut != cut_; });
+  return {};
+}
+
+std::vector<CopyJob> Stage::take_later() {
+  return std::exchange(later_, {});
+}
+
+Stage::Habit& Stage::habit_of(const MemoryRange& block, bool known) {
+  Habit& habit = habits_[block.address];
+  if (habit.bytes != block.bytes) habit = {block.bytes, false, false, 0, 0};
+  if (!known) habit.same_gates = 0;  // it may be another tensor's by now
+  habit.cut = cut_;
+  return habit;
+}
+
+// Blocks that do not change are read once and not written; those that do and are copied now are
+// read once as well.
+std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock* before) {
+  Habit& habit = habit_of(block, before);
+  if (add_untouched(block, habit)) return {};
+  const bool later =
+      late_ && block.bytes >= kSmall && !habit.before_gate && habit.same_gates >= kSure;
+  if (!later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
+  ring::Digest digest{};
+  if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
+  habit.between_cuts = before->digest != digest;
+  if (store_.add_known(block.address, block.bytes, digest)) {
+    add_to(store_.header().unchanged_bytes, block.bytes);
+    return {};
+  }
+  return later ? copy_later(block, digest) : copy_now(block, before, habit);
+}
+
+// Work areas that a library has got and not used yet are large and need no look.
+bool Stage::add_untouched(const MemoryRange& block, Habit& habit) {
+  if (block.bytes < kLarge || !calls_.untouched || !calls_.untouched(block.address, block.bytes))
+    return false;
+  const ring::Digest zeros = zero_digest(block.bytes, store_.seed());
+  if (!store_.add_known(block.address, block.bytes, zeros)) {
+    const uint64_t offset = store_.reserve(block.bytes);
+    if (offset == Heap::kNone) return false;  // so will the next step say, and why
+    std::memset(store_.at(offset), 0, block.bytes);
+    store_.add_stored(block.address, block.bytes, zeros, offset);
+  }
+  habit.between_cuts = false;
+  add_to(store_.header().unchanged_bytes, block.bytes);
+  return true;
+}
+
+std::string Stage::copy_now(const MemoryRange& block, const ring::ManifestBlock* before,
+                            Habit& habit) {
+  const uint64_t offset = store_.reserve(block.bytes);
+  if (offset == Heap::kNone) return store_.problem();
+  ring::Digest digest{};
+  if (std::string problem = read(block, store_.at(offset), &digest); !problem.empty()) {
+    store_.give_back(offset, block.bytes);
+    return problem;
+  }
+  add_to(store_.header().copied_bytes, block.bytes);
+  store_.add_stored(block.address, block.bytes, digest, offset);
+  habit.between_cuts = before && before->digest != digest;
+  if (late_ && block.bytes >= kSmall && !habit.before_gate && habit.same_gates < kSure)
+    unsure_.push_back({block, digest});
+  return {};
+}
+
+std::string Stage::copy_later(const MemoryRange& block, ring::Digest digest) {
+  const uint64_t offset = store_.reserve(block.bytes);
+  if (offset == Heap::kNone) return store_.problem();
+  store_.add_stored(block.address, block.bytes, digest, offset);
+  later_.push_back({block.address, block.bytes, store_.at(offset), digest});
+  return {};
+}
+
+void Stage::gate() {
+  for (const auto& [block, digest] : std::exchange(unsure_, {})) {
+    ring::Digest now{};
+    const bool same = read(block, nullptr, &now).empty() && now == digest;
+    Habit& habit = habits_[block.address];
+    habit.before_gate = !same;
+    ++habit.same_gates;
+  }
+}
+
+void Stage::changed(const CopyJob& job) {
+  habits_[job.address].before_gate = true;
+}
+
+std::string Stage::read(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
+  const uint64_t began = ring::now_ns();
+  const int code = calls_.view ? look(block, copy, out) : fetch(block, copy, out);
+  ring::StoreHeader& figures = store_.header();
+  add_to(figures.hashed_bytes, block.bytes);
+  add_to(copy ? figures.copy_ns : figures.hash_ns, ring::now_ns() - began);
+  return code ? failed(block, code) : std::string();
+}
+
+int Stage::look(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
+  const std::byte* at = calls_.view(block.address, block.bytes);
+  if (!at) return 1;
+  *out = copy ? copy_and_digest(copy, at, block.bytes, store_.seed())
+              : digest(at, block.bytes, store_.seed());
+  return 0;
+}
+
+int Stage::fetch(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
+  if (!copy) staging_.resize(kStagingBytes);
+  hasher_.restart();
+  for (uint64_t at = 0; at < block.bytes; at += kStagingBytes) {
+    const uint64_t part = std::min(kStagingBytes, block.bytes - at);
+    std::byte* to = copy ? copy + at : staging_.data();
+    if (const int code = calls_.read(block.address + at, to, part)) return code;
+    hasher_.add(to, part);
+  }
+  *out = hasher_.digest();
+  return 0;
+}
+
+}  // namespace pyft::server

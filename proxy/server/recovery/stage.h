@@ -1,0 +1,72 @@
+// What a cut does with each live block: known already, copied now, or left to be copied behind the
+// program's back (design-recovery.md, "Cut", steps 2 and 3).
+//
+// Every block is hashed at the cut, or the store knows otherwise what it contains. A block that
+// changes between cuts is copied later if it stays as it is until the optimizer begins (the GATE
+// mark), as parameters do; if it does not, or has not been seen often enough, it is copied at once.
+// Which is which is learned, and only a hint: a late copy that is not what was hashed cancels the
+// cut. Dispatch thread only, or nobody else meanwhile.
+#ifndef PYFT_SERVER_RECOVERY_STAGE_H_
+#define PYFT_SERVER_RECOVERY_STAGE_H_
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "server/recovery/calls.h"
+#include "server/recovery/copier.h"
+#include "server/recovery/digest.h"
+#include "server/recovery/store.h"
+
+namespace pyft::server {
+
+class Stage {
+ public:
+  // `calls` must outlive this.
+  Stage(Store& store, const RecoveryCalls& calls);
+
+  // Adds the blocks, sorted by address, to the store's open point. `now`: nothing is left for
+  // later. Empty, or why it cannot be done.
+  std::string add(const std::vector<MemoryRange>& blocks, bool now);
+  // What add() has left: the copies that the open point needs before it counts.
+  std::vector<CopyJob> take_later();
+  // The optimizer is about to begin: which blocks have stayed as they were since the cut?
+  void gate();
+  // A late copy was not what it should be.
+  void changed(const CopyJob& job);
+
+ private:
+  struct Habit {
+    uint64_t bytes;
+    bool between_cuts;    // it was another content at the last cut
+    bool before_gate;     // it has been seen to change between a cut and the gate behind it
+    uint32_t same_gates;  // how often it has been seen not to
+    uint64_t cut;         // at which it was live last
+  };
+  struct Copied {
+    MemoryRange block;
+    ring::Digest digest;
+  };
+  Habit& habit_of(const MemoryRange& block, bool known);
+  std::string add_block(const MemoryRange& block, const ring::ManifestBlock* before);
+  bool add_untouched(const MemoryRange& block, Habit& habit);
+  std::string copy_now(const MemoryRange& block, const ring::ManifestBlock* before, Habit& habit);
+  std::string copy_later(const MemoryRange& block, ring::Digest digest);
+  std::string read(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
+  int look(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
+  int fetch(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
+
+  Store& store_;
+  const RecoveryCalls& calls_;
+  Hasher hasher_;
+  std::vector<std::byte> staging_;
+  std::unordered_map<uint64_t, Habit> habits_;  // by address
+  uint64_t cut_ = 0;
+  bool late_ = false;  // at this cut
+  std::vector<CopyJob> later_;
+  std::vector<Copied> unsure_;  // copied at the last cut, and the gate has not been yet
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_STAGE_H_
