@@ -14,6 +14,7 @@ FAULT_EXIT = 75
 UNRECOVERABLE_EXIT = 76
 DIVERGED_EXIT = 77
 SELF_TEST_EXIT = 78
+NO_PLACE_EXIT = 79
 KIND_DEVICE, KIND_UNRECOVERABLE, KIND_DIVERGED = 1, 2, 3
 
 
@@ -59,6 +60,8 @@ TABLE = (
         "the server could not use its memory or its device"),
     Row("self-test", Do.OTHER, Blame.NOBODY, "exit", (SELF_TEST_EXIT,),
         "a new server has found that its GPU forgets, or multiplies wrongly"),
+    Row("communicator", Do.SAME, Blame.NOBODY, "exit", (NO_PLACE_EXIT,),
+        "a new server did not get its place in a communicator"),
     Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "exit", (72,),
         "the client has written what no client writes: a replay would meet it again"),
     Row("unrecoverable", Do.SAME, Blame.REPLAY, "exit", (UNRECOVERABLE_EXIT,),

@@ -7,9 +7,12 @@
     FRESH        ----->
                         DO_REPLACE -------------> all of them
                  <----- JOIN       <------------- REPLACED
+    MADE         ----->
 
-One repair per communicator at a time: the next dead member waits for the one before. A member that
+One repair per communicator at a time: the next dead member waits until the one before has its place,
+since two steps to the same epoch exclude each other. A member that
 dies in between is counted out; a new server that dies ends its repair, and the next one asks again.
+Orders have the number of their repair, and answers repeat it: one to a repair that is over counts for nothing.
 When all members are dead, the first one that asks takes its place alone, from its records (MADE),
 and the others join it.
 """
@@ -40,7 +43,7 @@ class Repair:
     number: int
     new: Server
     rank: int
-    stage: str = "export"  # export, fresh, replace; alone: until it says MADE
+    stage: str = "export"  # export, fresh, replace; join, alone: until it says MADE
     exporter: Server = (-1, 0)
     pending: list[Server] = field(default_factory=list)
 
@@ -76,7 +79,8 @@ class Communicators:
         if event.kind is Message.MADE:
             group.members[event.rank] = server
             repair = group.repair
-            if repair and (repair.stage, repair.new) == ("alone", server):
+            if repair and repair.new == server and repair.stage in ("alone", "join"):
+                group.repaired[repair.rank] = repair.number
                 group.repair = None
         elif event.kind is Message.ENDED:
             if group.members.get(event.rank) == server:
@@ -133,7 +137,7 @@ class Communicators:
         left = self._candidates(group, repair.rank)
         if left:
             repair.exporter = left[0]
-            actions.append(Send(*left[0], Message.DO_EXPORT, key, repair.rank))
+            actions.append(Send(*left[0], Message.DO_EXPORT, key, repair.rank, repair.number))
             actions.append(Timer(("repair", key, repair.number, "export")))
             return
         others = [r for r in group.members if r != repair.rank]
@@ -144,17 +148,21 @@ class Communicators:
 
     def _step(self, group: Group, repair: Repair, event: Received, actions: list[Action]) -> Silent:
         server = (event.id, event.epoch)
-        if event.kind is Message.EXPORTED and repair.stage == "export":
-            if server == repair.exporter and event.code:
-                yield server, f"cannot export communicator [{event.key:#x}]: [{event.code}]"
+        number, code = event.code >> 32, event.code & 0xFFFFFFFF
+        mine = number == repair.number
+        if event.kind is Message.EXPORTED and repair.stage == "export" and mine:
+            if server == repair.exporter and code:
+                yield server, f"cannot export communicator [{event.key:#x}]: [{code}]"
             elif server == repair.exporter:
                 self._exported(repair, event, actions)
         elif event.kind is Message.FRESH and repair.stage == "fresh" and server == repair.new:
             self._replace(group, repair, event, actions)
-        elif event.kind is Message.REPLACED and server in repair.pending:
+        elif event.kind is Message.REPLACED and server in repair.pending and mine:
             repair.pending.remove(server)
-            if event.code:
-                yield server, f"a repair of communicator [{event.key:#x}] failed [{event.code}]"
+            if code:
+                # The new server knows less than this member, or is not there any more: it is begun
+                # again with one that is. A member that is healthy is not to pay for that.
+                yield repair.new, f"a repair of communicator [{event.key:#x}] failed [{code}]"
             self._join_if_ready(event.key, group, actions)
 
     def _exported(self, repair: Repair, event: Received, actions: list[Action]) -> None:
@@ -173,7 +181,10 @@ class Communicators:
         group.repaired |= {r: repair.number for r, s in group.members.items() if s in asked}
         for server in repair.pending:
             actions.append(
-                Send(*server, Message.DO_REPLACE, event.key, repair.rank, 0, event.payload)
+                Send(
+                    *server,
+                    *(Message.DO_REPLACE, event.key, repair.rank, repair.number, event.payload),
+                )
             )
         actions.append(Timer(("repair", event.key, repair.number, "replace")))
         self._join_if_ready(event.key, group, actions)
@@ -182,7 +193,6 @@ class Communicators:
         repair = group.repair
         if repair is None or repair.stage != "replace" or repair.pending:
             return
-        group.members[repair.rank] = repair.new
-        group.repaired[repair.rank] = repair.number
-        group.repair = None
+        repair.stage = "join"
         actions.append(Send(*repair.new, Message.JOIN, key, repair.rank))
+        actions.append(Timer(("repair", key, repair.number, "join")))

@@ -96,9 +96,10 @@ std::string LastingCommunicators::rejoin_one(ring::StoredCommunicator& entry, ui
               head.epoch);
   const auto exported = link_->wait(ring::MessageKind::kExport, entry.key, kAgentAnswersMs);
   if (!exported) return "the agent does not say who else has " + named(entry.key);
-  if (exported->c == 0) return take_place(head, base, operation, *exported);
-  // Everybody else has ended it, or is dead as well and will ask here.
-  if (std::string problem = adopt(entry, operation); !problem.empty()) return problem;
+  // Otherwise everybody else has ended it, or is dead as well and will ask here.
+  const std::string problem =
+      exported->c == 0 ? take_place(head, base, operation, *exported) : adopt(entry, operation);
+  if (!problem.empty()) return problem;
   link_->send(ring::MessageKind::kMade, entry.key, static_cast<uint64_t>(entry.rank),
               static_cast<uint64_t>(entry.size));
   return {};
@@ -112,19 +113,20 @@ std::string LastingCommunicators::adopt(const ring::StoredCommunicator& entry, u
 
 std::string LastingCommunicators::take_place(const backend::RegionHead& head, std::byte* base,
                                              uint64_t operation, const AgentMessage& exported) {
-  const auto failed = [&](const char* what) {
-    return named(head.key) + ": " + what + ": " + repair_->last_error();
+  const auto refused = [&](const char* what) {
+    recovery_.no_place(named(head.key) + ": " + what + ": " + repair_->last_error());
   };
   void* comm = nullptr;
   backend::InfoBytes fresh;
   if (repair_->init_new(&comm, exported.payload, head.slot, &fresh))
-    return failed("the new rank is refused");
+    refused("the new rank is refused");
   if (repair_->replay(comm, base, region_bytes(), operation))
-    return failed("the records cannot be replayed");
+    return named(head.key) + ": the records cannot be replayed: " + repair_->last_error();
   link_->send(ring::MessageKind::kFresh, head.key, static_cast<uint64_t>(head.slot), 0, fresh);
   const auto join = link_->wait(ring::MessageKind::kJoin, head.key, kAgentAnswersMs);
-  if (!join) return "the members of " + named(head.key) + " do not take the new rank";
-  return repair_->setup(comm) ? failed("the new rank does not get its place") : std::string();
+  if (!join) recovery_.no_place("the members of " + named(head.key) + " do not take the new rank");
+  if (repair_->setup(comm)) refused("the new rank does not get its place");
+  return {};
 }
 
 void* LastingCommunicators::made_before(uint64_t handle, uint64_t seq) {
@@ -243,19 +245,23 @@ void LastingCommunicators::free_entry(ring::StoredCommunicator& entry) {
             static_cast<off_t>(region_bytes()));
 }
 
+// The result code, below the number of the repair for which the agent has asked.
+static uint64_t answer(const AgentMessage& message, int code) {
+  return message.c << 32 | static_cast<uint32_t>(code);
+}
+
 bool LastingCommunicators::order(const AgentMessage& message) {
   if (!active()) return false;
   const auto rank = static_cast<int>(message.b);
   if (message.kind == ring::MessageKind::kDoExport) {
     backend::InfoBytes info;
     const int code = repair_->export_info(message.a, rank, &info);
-    link_->send(ring::MessageKind::kExported, message.a, message.b, static_cast<uint64_t>(code),
-                info);
+    link_->send(ring::MessageKind::kExported, message.a, message.b, answer(message, code), info);
     return true;
   }
   if (message.kind == ring::MessageKind::kDoReplace) {
     const int code = repair_->replace(message.a, rank, message.payload);
-    link_->send(ring::MessageKind::kReplaced, message.a, message.b, static_cast<uint64_t>(code));
+    link_->send(ring::MessageKind::kReplaced, message.a, message.b, answer(message, code));
     return true;
   }
   return false;

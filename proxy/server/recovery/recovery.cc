@@ -65,8 +65,7 @@ void Recovery::enter(ring::Phase phase) {
   page.phase.store(static_cast<uint32_t>(phase), std::memory_order_release);
 }
 
-void Recovery::fail(ring::FaultKind kind, int code, const std::string& text, uint64_t seq) {
-  const std::lock_guard once(mutex_);  // never given back: other threads wait for the end here
+void Recovery::leave_word(ring::FaultKind kind, int code, const std::string& text, uint64_t seq) {
   ring::ControlPage& page = channel_.control();
   page.fault_code = code;
   page.fault_seq = seq ? seq : dispatching();
@@ -74,6 +73,17 @@ void Recovery::fail(ring::FaultKind kind, int code, const std::string& text, uin
   std::strncpy(page.fault_text, text.c_str(), sizeof page.fault_text - 1);
   page.fault_kind.store(static_cast<uint32_t>(kind), std::memory_order_release);
   std::fflush(nullptr);
+}
+
+void Recovery::no_place(const std::string& text) {
+  const std::lock_guard once(mutex_);
+  leave_word(ring::FaultKind::kNone, 0, text, 0);
+  _exit(kNoPlaceExit);
+}
+
+void Recovery::fail(ring::FaultKind kind, int code, const std::string& text, uint64_t seq) {
+  const std::lock_guard once(mutex_);  // never given back: other threads wait for the end here
+  leave_word(kind, code, text, seq);
   switch (kind) {
     case ring::FaultKind::kUnrecoverable:
       _exit(ring::kUnrecoverableExit);

@@ -17,6 +17,10 @@
 
 namespace pyft::server {
 
+// Exit code of a new server that the others have not let into a communicator: they have changed
+// meanwhile, or another one has died, so the next attempt may go better.
+inline constexpr int kNoPlaceExit = 79;
+
 // Whether a CUDA error code means that the context or the device is lost. Everything else is an
 // answer to a call (out of memory, invalid value…).
 bool is_device_fault(int code);
@@ -65,6 +69,8 @@ class Recovery {
   // client has seen nothing. `seq`: the entry, 0 for the one being dispatched. Any thread.
   [[noreturn]] void fail(ring::FaultKind kind, int code, const std::string& text, uint64_t seq = 0);
 
+  [[noreturn]] void no_place(const std::string& text);  // likewise, with kNoPlaceExit
+
   // A value handed out earlier has been computed again and is equal, or not. The first that is not
   // ends the process, so that the next one replays entry by entry; what becomes of one that is not
   // equal there either is up to the policy. Any thread.
@@ -90,6 +96,7 @@ class Recovery {
   std::vector<std::byte*> garbage();
 
  private:
+  void leave_word(ring::FaultKind kind, int code, const std::string& text, uint64_t seq);
   std::string sentence(const Difference& difference) const;
 
   struct Word {

@@ -211,10 +211,11 @@ class World:
         """Let a server act on a message of the agent."""
         if message.kind is ev.Message.DO_EXPORT:
             view = pickle.dumps(server.view | {server.id: server.epoch})
-            self.say(server, ev.Message.EXPORTED, rank=message.rank, payload=view)
+            code = message.code << 32
+            self.say(server, ev.Message.EXPORTED, rank=message.rank, code=code, payload=view)
         elif message.kind is ev.Message.DO_REPLACE:
             server.view[message.rank] = pickle.loads(message.payload)
-            self.say(server, ev.Message.REPLACED, rank=message.rank)
+            self.say(server, ev.Message.REPLACED, rank=message.rank, code=message.code << 32)
         elif message.kind is ev.Message.EXPORT and message.code == 0:
             server.view = pickle.loads(message.payload)
             server.view.pop(server.id, None)
@@ -225,6 +226,7 @@ class World:
         elif message.kind is ev.Message.JOIN:
             assert server.stage == "joining"
             server.stage = "joined"
+            self.say(server, ev.Message.MADE)
 
     # ---- what must hold -----------------------------------------------------------------------
 

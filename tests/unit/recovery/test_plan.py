@@ -274,7 +274,7 @@ def test_a_member_that_cannot_export_is_replaced_as_well() -> None:
         plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
     die(plan, killed(), 1)
     plan.handle(ev.Received(1, plan.ranks[1].epoch, ev.Message.WANT_EXPORT, 7, 1))
-    failed = ev.Received(0, plan.ranks[0].epoch, ev.Message.EXPORTED, 7, 1, code=5)
+    failed = ev.Received(0, plan.ranks[0].epoch, ev.Message.EXPORTED, 7, 1, code=1 << 32 | 5)
     actions = plan.handle(failed)
     assert one(ev.Kill, actions).id == 0
     assert one(ev.Send, actions).code == ev.NOBODY_LIVES, "the other one is told to begin alone"
