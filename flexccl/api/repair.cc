@@ -15,12 +15,17 @@ std::shared_ptr<Communicator> healthy(ncclComm_t comm) {
   return communicator;
 }
 
-// A rank that is itself new may not know the addresses yet.
+// A rank that is itself new may not know the addresses yet. Where nobody does any more, as when all
+// ranks have died and come back one by one, the neighbour is dead, and the new rank passes it over.
 Membership knowing_neighbours(Communicator& communicator, int slot) {
   Membership self = communicator.runner().newest();
   const auto [before, after] = neighbours(self, slot);
-  for (const int neighbour : {before, after})
-    self.addresses.set(static_cast<std::size_t>(neighbour), Runner::find_address(self, neighbour));
+  for (const int neighbour : {before, after}) try {
+      self.addresses.set(static_cast<std::size_t>(neighbour),
+                         Runner::find_address(self, neighbour));
+    } catch (const Error& error) {
+      if (error.code != ncclRemoteError) throw;
+    }
   return self;
 }
 

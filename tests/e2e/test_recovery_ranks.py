@@ -31,6 +31,13 @@ def test_both_ranks_die_in_one_step(tmp_path: Path) -> None:
     check(tmp_path, faults, ranks=2, arguments=(*STEPS, "--parallel", "ddp"))
 
 
+def test_four_ranks_die_one_after_the_other(tmp_path: Path) -> None:
+    """Each of them while others are being replaced; the first that comes back is alone."""
+    calls = {0: 43, 3: 115, 1: 93, 2: 92}
+    faults = tuple(f"server-kill,rank={rank},step=2,call={call}" for rank, call in calls.items())
+    check(tmp_path, faults, ranks=4, arguments=(*STEPS, "--parallel", "ddp"))
+
+
 def test_a_rank_of_sharded_training_dies(tmp_path: Path) -> None:
     arguments = (*STEPS, "--parallel", "fsdp")
     check(tmp_path, ("server-kill,rank=1,step=2,call=70",), ranks=2, arguments=arguments)

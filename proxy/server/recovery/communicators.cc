@@ -246,7 +246,11 @@ void LastingCommunicators::free_entry(ring::StoredCommunicator& entry) {
 }
 
 // The result code, below the number of the repair for which the agent has asked.
-static uint64_t answer(const AgentMessage& message, int code) {
+uint64_t LastingCommunicators::answer(const AgentMessage& message, int code) const {
+  if (code)
+    std::fprintf(stderr, "pyft-server: device [%u]: %s: no part in the repair of rank [%llu]: %s\n",
+                 channel_.device(), named(message.a).c_str(),
+                 static_cast<unsigned long long>(message.b), repair_->last_error());
   return message.c << 32 | static_cast<uint32_t>(code);
 }
 

@@ -62,6 +62,7 @@ class LastingCommunicators : public CommunicatorKeeper {
   std::string rejoin_one(ring::StoredCommunicator& entry, uint64_t cut);
   // From the records alone, where nobody else has it.
   std::string adopt(const ring::StoredCommunicator& entry, uint64_t operation);
+  uint64_t answer(const AgentMessage& message, int code) const;
   std::string take_place(const backend::RegionHead& head, std::byte* base, uint64_t operation,
                          const AgentMessage& exported);
   void free_entry(ring::StoredCommunicator& entry);

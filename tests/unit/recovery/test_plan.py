@@ -280,6 +280,45 @@ def test_a_member_that_cannot_export_is_replaced_as_well() -> None:
     assert one(ev.Send, actions).code == ev.NOBODY_LIVES, "the other one is told to begin alone"
 
 
+def repairing(ranks: int, dead: tuple[int, ...]) -> Plan:
+    """Return a plan in which the first of the dead is about to join communicator 7."""
+    plan = started(devices=ranks)
+    for id in range(ranks):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
+    for id in dead:
+        die(plan, killed(), id)
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.WANT_EXPORT, 7, id))
+    new = dead[0]
+    number = plan.communicators.number
+    exporter = plan.communicators.groups[7].repair.exporter
+    plan.handle(ev.Received(*exporter, ev.Message.EXPORTED, 7, new, number << 32, b"info"))
+    plan.handle(ev.Received(new, plan.ranks[new].epoch, ev.Message.FRESH, 7, new, 0, b"fresh"))
+    return plan
+
+
+def test_a_repair_waits_until_the_one_before_has_its_place() -> None:
+    plan = repairing(3, (1, 2))
+    joined = ev.Received(0, plan.ranks[0].epoch, ev.Message.REPLACED, 7, 1, 1 << 32)
+    assert one(ev.Send, plan.handle(joined)).kind is ev.Message.JOIN
+    assert plan.communicators.groups[7].repair.new[0] == 1, "it has not said that it is there"
+    made = ev.Received(1, plan.ranks[1].epoch, ev.Message.MADE, 7, 1)
+    assert one(ev.Send, plan.handle(made)).kind is ev.Message.DO_EXPORT
+    assert plan.communicators.groups[7].repair.new[0] == 2
+
+
+def test_an_answer_to_a_repair_that_is_over_counts_for_nothing() -> None:
+    plan = repairing(2, (1,))
+    late = ev.Received(0, plan.ranks[0].epoch, ev.Message.REPLACED, 7, 1, (9 << 32) | 6)
+    assert plan.handle(late) == []
+    assert plan.communicators.groups[7].repair.pending == [(0, plan.ranks[0].epoch)]
+
+
+def test_who_is_refused_begins_again_and_who_refuses_goes_on() -> None:
+    plan = repairing(2, (1,))
+    refused = ev.Received(0, plan.ranks[0].epoch, ev.Message.REPLACED, 7, 1, (1 << 32) | 5)
+    assert one(ev.Kill, plan.handle(refused)).id == 1
+
+
 def test_a_communicator_all_others_have_ended() -> None:
     plan = started(devices=2)
     for id in (0, 1):
