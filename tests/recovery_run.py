@@ -37,10 +37,11 @@ def run(
     options: tuple[str, ...],
     argv: list[str],
     meanwhile: Callable[[Job], None] = lambda job: None,
+    **environment: str,
 ) -> tuple[list[str], dict]:
     """Return the results of a run that must end well, and its report; `meanwhile` disturbs it."""
     report = folder / "report.json"
-    job = Job(folder, argv, options=(*options, "--report", str(report)))
+    job = Job(folder, argv, options=(*options, "--report", str(report)), environment=environment)
     try:
         meanwhile(job)
         assert job.wait(180) == 0, job.errors()

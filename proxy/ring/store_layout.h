@@ -55,10 +55,16 @@ struct StoreHeader {
   std::atomic<uint64_t> skipped;          // cuts that were not captured because of that
   std::atomic<uint64_t> unchanged_bytes;  // sum: hashed and found in the store
   std::atomic<uint64_t> cut_ns;           // sum: all of the work at captured cuts
-  uint64_t seed;                          // of the digests
+  // Of the digests; the agent sets it before the first server comes, the same for all of a job.
+  uint64_t seed;
   // Sums: what was copied behind cuts, also part of copied_bytes; the time that took, in any
   // thread; and how long commands were kept waiting for it.
   std::atomic<uint64_t> later_bytes, later_ns, gate_ns;
+  // Agent: other ranks may have the same contents, so that a point waits for their comparison.
+  std::atomic<uint32_t> compares;
+  uint32_t reserved1;
+  std::atomic<uint64_t> compared_cuts;   // captured cuts that the agent has compared
+  std::atomic<uint64_t> unchecked_cuts;  // published without waiting any longer
 };
 static_assert(sizeof(StoreHeader) <= kPageBytes);
 

@@ -48,12 +48,14 @@ Loop::End Loop::run() {
         }
         if (!live_) replayed();
         consumed();
+        if (on_turn_) on_turn_();
         if (count_ % kEntriesPerPieceOfWork == 0) session_.work();
         break;
       }
       case ring::Reader::Next::kEmpty:
         if (goodbye_) return End::kGoodbye;
         if (session_.work()) break;  // one piece, then the ring again
+        if (on_turn_) on_turn_();
         if (!wait_for_entries()) return End::kAgentGone;
         break;
       case ring::Reader::Next::kDamaged:
@@ -203,6 +205,7 @@ bool Loop::wait_for_entries() {
     page.server_sleeping.store(static_cast<uint32_t>(how), std::memory_order_seq_cst);
     if (more()) break;
     ring::futex_wait(page.doorbell, seen, nap ? kNapNs : ring::kWaitSliceNs);
+    if (on_turn_) on_turn_();
     if (!nap && !more() && session_.liveness().check() != ring::WaitStatus::kOk) return false;
   }
   page.server_sleeping.store(0, std::memory_order_relaxed);

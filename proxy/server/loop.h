@@ -26,6 +26,8 @@ class Loop {
   using OnMark = std::function<Status(const ring::EntryView&)>;
   void set_on_cut(OnMark on_cut) { on_cut_ = std::move(on_cut); }
   void set_on_gate(OnMark on_gate) { on_gate_ = std::move(on_gate); }
+  // Called after each entry, and when the doorbell of an empty ring has been rung.
+  void set_on_turn(std::function<void()> on_turn) { on_turn_ = std::move(on_turn); }
   // Called once, when there is nothing (more) to replay.
   void set_on_live(std::function<void()> on_live) { on_live_ = std::move(on_live); }
   // Until the client says goodbye and everything before it is dispatched, the agent's connection
@@ -55,7 +57,7 @@ class Loop {
   Dispatch dispatch_;
   ring::Reader reader_;
   OnMark on_cut_, on_gate_;
-  std::function<void()> on_live_;
+  std::function<void()> on_live_, on_turn_;
   bool live_ = false, goodbye_ = false;
   uint64_t cuts_seen_ = 0, entries_since_cut_ = 0;  // for PYFT_KILL_AT
   std::string error_;

@@ -89,6 +89,25 @@ bool inject(const AgentMessage& message) {
   return true;
 }
 
+// Other ranks' contents have been compared with those of a cut. The dispatch thread may sleep.
+bool settle(ring::Channel& channel, const AgentMessage& message, std::atomic<uint64_t>* settled) {
+  if (message.kind != ring::MessageKind::kSettled) return false;
+  settled->store(message.a, std::memory_order_release);
+  channel.control().doorbell.fetch_add(1, std::memory_order_seq_cst);
+  ring::futex_wake(channel.control().doorbell);
+  return true;
+}
+
+// What the agent learns of captures, for the sake of other ranks.
+void tell_of_cuts(AgentLink& agent, RecoveryCalls* calls) {
+  calls->captured = [&agent](uint64_t cut, uint64_t offset) {
+    agent.send(ring::MessageKind::kCaptured, cut, offset);
+  };
+  calls->arbitrated = [&agent](uint64_t cut, uint64_t differ, uint64_t address) {
+    agent.send(ring::MessageKind::kArbitrated, cut, differ, address);
+  };
+}
+
 // A soft GPU calls functions in its streams at no cost; a real one writes words.
 std::unique_ptr<StreamWords> stream_words(const Attachment& attachment, const backend::Table& table,
                                           const backend::Extras& extras, int ordinal) {
@@ -114,8 +133,10 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   const StreamWords::Watch watch(words.get(), [&] { session.enter_device(); });
   const Heartbeat heartbeat(session, [&] { session.enter_device(); });
   LastingCommunicators communicators(*attachment.channel, session.recovery());
+  std::atomic<uint64_t> settled{0};
   AgentLink agent(attachment.agent.get(), [&](const AgentMessage& message) {
-    return communicators.order(message) || inject(message);
+    return communicators.order(message) || inject(message) ||
+           settle(*attachment.channel, message, &settled);
   });
   communicators.start(&agent);
   session.recovery().communicators = &communicators;
@@ -131,7 +152,12 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
       communicators.at_cut(cut, store->has_point() ? store->point().manifest.cut : 0);
     };
     calls.published = [&](uint64_t cut, uint64_t seq) { communicators.captured(cut, seq); };
-    capture.emplace(session, *store, calls, capture_options());
+    tell_of_cuts(agent, &calls);
+    CaptureOptions options = capture_options();
+    options.settled = &settled;
+    capture.emplace(session, *store, calls, options);
+    loop.set_on_turn([&] { capture->go_on(); });
+    session.recovery().set_hold_back([&] { capture->hold_back(); });
     loop.set_on_cut([&](const ring::EntryView& cut) {
       return capture->take(cut.header, cut.body, cut.payload, cut.position + cut.header.size);
     });

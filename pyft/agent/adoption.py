@@ -69,6 +69,7 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
         servers.members[member.id] = member
         seen = page.read(member.channel.control_fd).epoch
         servers.plan.epoch = max(servers.plan.epoch, seen)
+    adopt_comparison(servers, members, legacy)
     for member in members:
         rank = rank_of(member, servers.incidents)
         for action in servers.plan.adopt(rank):
@@ -78,6 +79,14 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
             else:
                 servers.perform([action])
     servers.keep()
+
+
+def adopt_comparison(servers: Servers, members: list[Member], legacy: Legacy) -> None:
+    """Compare contents as before: by digests of the same key, which is in each store."""
+    stores = [member.channel.store_fd for member in members if member.channel.store_fd >= 0]
+    if stores:
+        servers.seed = page.read_seed(stores[0])
+    servers.comparison.adopt(legacy.notes.get("comparison"), members)
 
 
 def rank_of(member: Member, incidents: Incidents) -> Rank:
@@ -123,9 +132,11 @@ def see_deaths(servers: Servers, members: list[Member]) -> None:
             continue
         if fault and _ends(fault, server) and not member.said_goodbye():
             servers.incidents.fenced(member.id)  # the agent before knew of it
+            servers.comparison.restarted(member)
             servers.event(events.Exited(member.id, server.epoch, facts.fault_of(fault)))
         else:
             servers.exited(member)
+    servers.comparison.resume()
 
 
 def _ends(fault: Any, server: Server) -> bool:

@@ -67,7 +67,12 @@ STORE_FIELDS = {
     "later_bytes": 408,
     "later_ns": 416,
     "gate_ns": 424,
+    "compared_cuts": 440,
+    "unchecked_cuts": 448,
 }
+# Written by the agent: name -> offset and format.
+STORE_SETTINGS = {"seed": (400, "<Q"), "compares": (432, "<I")}
+MANIFEST_BYTES = 64 << 20
 _PAGE = 4096
 
 
@@ -149,6 +154,19 @@ def prepare_for_next_server(control_fd: int, epoch: int, mode: int) -> None:
     write(control_fd, device_progress=0, fences_open=0, collectives_waiting=0)
     write(control_fd, fault_kind=0, fault_code=0, fault_seq=0, heartbeat_ns=time.monotonic_ns())
     write(control_fd, phase=Phase.STARTING, replay_mode=mode, epoch=epoch)
+
+
+def write_store(store_fd: int, **values: int) -> None:
+    """Set what the agent decides about a store."""
+    for name, value in values.items():
+        offset, form = STORE_SETTINGS[name]
+        os.pwrite(store_fd, struct.pack(form, value), offset)
+
+
+def read_seed(store_fd: int) -> int:
+    """Return the key of a store's digests."""
+    offset, form = STORE_SETTINGS["seed"]
+    return struct.unpack(form, os.pread(store_fd, struct.calcsize(form), offset))[0]
 
 
 def store_figures(store_fd: int) -> dict[str, int]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
 from pyft import config
 from pyft.agent import messages, nvml, page, standby
+from pyft.agent.comparison import Comparison
 from pyft.agent.incidents import Incidents
 from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.member import Member
@@ -57,6 +59,10 @@ class Servers:
         protect = options.protect != "none"
         self.plan = Plan(self.gpus, protect, options.on_no_spare == "wait")
         self.incidents = Incidents(lambda note: keeper.keep("faults", note))
+        self.comparison = Comparison(
+            self.members, self.event, lambda note: keeper.keep("comparison", note)
+        )
+        self.seed = secrets.randbits(64) | 1  # of all digests: ranks compare them
         self.injections = [inject.parse(text) for text in options.inject]
         self._program = options.native_dir / "pyft-server"
         self.standby = Standby(keeper, self._program)
@@ -78,6 +84,8 @@ class Servers:
         self.members[member.id] = member
         self.next_id = member.id + 1
         channel = member.channel
+        if channel.store_fd >= 0:
+            page.write_store(channel.store_fd, seed=self.seed)
         event = events.Attached(member.id, channel.rank, channel.device)
         for action in self._decide(event):
             if isinstance(action, events.Refuse):
@@ -90,6 +98,7 @@ class Servers:
                 self._decide(events.ClientGone(member.id))
                 code = error.errno or 5
                 raise AttachError(f"the server cannot be started: {error}", code) from None
+        self.comparison.joined(member)
         if len(self.members) == 1:
             self.work(member)
 
@@ -133,6 +142,7 @@ class Servers:
     def client_gone(self, member: Member) -> None:
         """Nobody needs the server of this member any more: its death will be no fault."""
         self.incidents.client_gone(member.id)
+        self.comparison.gone(member)
         self.perform(self._decide(events.ClientGone(member.id)))
 
     def end_server(self, member: Member) -> None:
@@ -167,6 +177,7 @@ class Servers:
             return
         fault = self._fault_of(member, server)
         self.incidents.died(member, rank, fault)
+        self.comparison.restarted(member)
         self.perform(self._decide(events.Exited(member.id, server.epoch, fault)))
 
     def _fault_of(self, member: Member, server: Server) -> classify.Fault:
@@ -255,6 +266,8 @@ class Servers:
             if self._options.real_gpus:
                 environment["PYFT_SELF_TEST"] = "1"
         environment |= inject.lost_gpus(channel.device, action.gpu, self.gpus.lost)
+        if cut := self.comparison.arbitrates(member):
+            environment["PYFT_ARBITRATE"] = str(cut)
         if member.is_main():
             environment |= inject.server_variables(self.injections, channel.rank, member.servers)
         where = (action.epoch, action.gpu)
@@ -294,6 +307,7 @@ class Servers:
     def _give_up(self, member: Member, why: str) -> None:
         member.given_up = why
         self.keep()
+        self.comparison.gone(member)
         sentence = member.death_sentence()
         if self.plan.protect:
             sentence = f"{sentence}; it is not replaced: {why}"
@@ -331,7 +345,10 @@ class Servers:
             return True
         if event is None:
             return False
-        self.perform(self._decide(event))
+        if event.kind in (events.Message.CAPTURED, events.Message.ARBITRATED):
+            self.comparison.received(member, event)
+        else:
+            self.perform(self._decide(event))
         server.taken()
         return True
 
@@ -377,7 +394,7 @@ class Servers:
 
     def report(self) -> dict[str, Any]:
         """Return the faults so far."""
-        return self.incidents.summary()
+        return self.incidents.summary() | {"corruptions": self.comparison.found}
 
     def heartbeat_timeout(self, member: Member) -> float:
         """Return after how many seconds of silence a server counts as dead."""

@@ -64,6 +64,8 @@ class History:
             return Verdict(give_up=fault.evidence) if times > 1 else Verdict(Mode.SERIAL)
         if times > REPEATS:
             return Verdict(give_up=self._repeated(fault, times))
+        if fault.row.blame is Blame.REPLICA:
+            return Verdict(leave=True)
         if fault.row.blame is Blame.NOBODY or times == 1:
             return Verdict()
         if times == 2:

@@ -34,6 +34,7 @@ class Blame(enum.Enum):
     SERVER = "again: entry by entry, on a spare; again: the error is the client's"
     REPLAY = "again: the client's calls return an error"  # the first time: entry by entry
     ORDER = "again, entry by entry: the client's calls return an error"
+    REPLICA = "the same, 16 times at one cut"
     PROGRAM = "again: entry by entry, on a spare; again: the program gets its own error"
 
 
@@ -95,6 +96,8 @@ TABLE = (
         "the agent died while the rank was recovered: the new agent begins that again"),
     Row("gpu-lost", Do.OTHER, Blame.NOBODY, "agent", ("gpu",),
         "another rank's server has lost the GPU that both use"),
+    Row("replica", Do.SAME, Blame.REPLICA, "agent", ("replica",),
+        "its memory is no longer that of its replicas: its replay, on a spare if there is one, says who is right"),
     Row("memory-contained", Do.SAME, Blame.NOBODY, "xid", (94,), "contained memory error"),
     Row("context-lost", Do.SAME, Blame.PROGRAM, "xid", (13, 31, 43, 69),
         "the program's kernel did something forbidden"),

@@ -31,11 +31,14 @@ class Message(enum.IntEnum):
     MADE = 6
     ENDED = 7
     SUSPECT = 8
+    CAPTURED = 9
+    ARBITRATED = 10
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103
     JOIN = 104
     INJECT = 105
+    SETTLED = 106
 
 
 # In the place of a result code, for EXPORT.

@@ -341,6 +341,73 @@ TEST(a_cut_whose_server_died_before_it_said_so_is_decided) {
   CHECK_EQ(page.decided_cut.load(), 2u);
 }
 
+TEST(a_cut_waits_for_its_comparison_and_the_next_is_left_out) {
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  HeldServer server(bench);
+  const ring::ControlPage& page = bench.channel->control();
+  const auto take = [&](uint64_t cut, bool forced) { server.take(cut, {}, forced); };
+  take(1, false);
+  CHECK(server.told.back().first == 1 && server.told.back().second);
+  take(2, false);
+  CHECK(server.told.back() == std::pair(uint64_t{2}, uint64_t{0}));
+  server.capture->hold_back();  // not for ever
+  server.capture->go_on();
+  CHECK(!server.store->has_point());
+  CHECK_EQ(page.decided_cut.load(), 0u);  // a replay comes to the first cut again
+  server.settled = 1;
+  server.capture->go_on();
+  CHECK_EQ(page.captured_cut.load(), 1u);
+  CHECK_EQ(page.decided_cut.load(), 1u);
+  take(3, false);
+  server.settled = 3;
+  server.capture->hold_back();
+  CHECK_EQ(page.captured_cut.load(), 3u);
+  CHECK_EQ(server.store->header().compared_cuts.load(), 2u);
+  take(4, false);
+  take(5, true);  // the client waits for space
+  CHECK(server.told.back() == std::pair(uint64_t{5}, uint64_t{0}));
+  CHECK_EQ(page.captured_cut.load(), 5u);
+  CHECK_EQ(server.store->header().unchecked_cuts.load(), 1u);
+  CHECK_EQ(server.store->header().skipped.load(), 1u);
+}
+
+TEST(a_replay_decides_whether_a_cut_was_right) {
+  for (const bool wrong : {false, true}) {
+    Bench bench;
+    bench.memory.allocate(10'000, 1);
+    const uint64_t at = bench.memory.allocate(20'000, 2);
+    CHECK_EQ(apart([&] {
+               HeldServer server(bench);
+               server.settled = 1;
+               server.cut(1);
+               server.capture->go_on();
+               if (wrong) bench.memory.blocks[1][9] ^= std::byte{1};
+               server.cut(2);  // and waits
+             }),
+             0);
+    HeldServer next(bench, 2);
+    CHECK_EQ(next.store->point().manifest.cut, 1u);
+    next.cut(2);
+    CHECK(next.arbitrated ==
+          (wrong ? std::vector<uint64_t>{2, 1, at} : std::vector<uint64_t>{2, 0, 0}));
+    CHECK_EQ(bench.channel->control().compared.load(), 0u);
+  }
+}
+
+TEST(ranks_capture_multiples_of_powers_of_two) {
+  Bench bench;
+  bench.memory.allocate(4'000'000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true, {50'000'000, 0, 0.02});
+  uint64_t k = 1;
+  for (uint64_t cut = 1; cut < 200; ++cut) {
+    const bool due = cut == 1 || cut % k == 0;
+    CHECK_EQ(server.cut(cut), due);
+    k = server.store->header().cut_every;
+    CHECK_EQ(k & (k - 1), 0u);
+  }
+}
+
 }  // namespace
 
 CHECK_MAIN

@@ -42,6 +42,7 @@ struct Training : Bench {
     server.take(1);
     for (uint64_t cut = 2; cut <= kLearned; ++cut) step(server, cut);
     CHECK(server.capture->gate().ok());
+    server.capture->go_on();
     CHECK(server.captured(kLearned));
   }
   void restore(Server& server) {
@@ -169,6 +170,59 @@ TEST(memory_that_is_unmapped_while_it_is_copied_cancels_the_cut) {
   CHECK(!server.captured(7));
   CHECK(server.cut(8));
   CHECK_EQ(server.store->point().blocks.size(), 0u);
+}
+
+// The comparison needs digests only; the cut counts when it is both copied and compared.
+TEST(a_cut_is_compared_while_it_is_copied) {
+  for (const bool copied_first : {true, false}) {
+    Training training;
+    HeldServer server(training, 0, server::Late::kAlways);
+    server.settled = kLearned;
+    training.learn(server);
+    std::latch go(1);
+    training.memory.on_peek = [&] { go.wait(); };
+    training.step(server, 7);
+    CHECK(server.told.back().first == 7 && server.told.back().second);
+    if (copied_first) {
+      go.count_down();
+      CHECK(server.capture->gate().ok());
+      server.capture->go_on();
+      CHECK_EQ(server.store->point().manifest.cut, kLearned);
+      server.settled = 7;
+    } else {
+      server.settled = 7;
+      server.capture->hold_back();  // not for the copies
+      CHECK_EQ(training.channel->control().captured_cut.load(), kLearned);
+      go.count_down();
+      CHECK(server.capture->gate().ok());
+    }
+    server.capture->go_on();
+    CHECK(server.captured(7));
+    CHECK_EQ(server.store->header().compared_cuts.load(), 7u);
+    const auto wanted = training.memory.blocks;
+    training.restore(server);
+    CHECK(training.memory.blocks == wanted);
+  }
+}
+
+TEST(a_cut_that_is_compared_and_cannot_be_copied_is_cancelled) {
+  Training training;
+  HeldServer server(training, 0, server::Late::kAlways);
+  server.settled = 100;
+  training.learn(server);
+  std::latch go(1);
+  training.memory.on_peek = [&] { go.wait(); };
+  training.step(server, 7);
+  training.parameter(kBytes - 1) = std::byte{51};  // no gate
+  go.count_down();
+  CHECK(server.capture->gate().ok());
+  server.capture->go_on();
+  CHECK(!server.captured(7));
+  CHECK(!server.store->waiting());
+  CHECK_EQ(server.store->point().manifest.cut, kLearned);
+  server.take(8);
+  server.capture->go_on();
+  CHECK(server.captured(8));
 }
 
 // Whoever dies, and where: the store has one whole point, the last or the one before.

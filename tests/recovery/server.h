@@ -2,8 +2,10 @@
 #ifndef PYFT_TESTS_RECOVERY_SERVER_H_
 #define PYFT_TESTS_RECOVERY_SERVER_H_
 
+#include <atomic>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -41,7 +43,7 @@ struct Server {
   // True: captured.
   bool captured(uint64_t number) const {
     const ring::ControlPage& page = channel.control();
-    CHECK(page.decided_cut >= number);
+    CHECK(store->waiting() || page.decided_cut >= number);
     return page.captured_cut == number;
   }
   bool cut(uint64_t number, const std::vector<std::byte>& scope = {}, bool forced = false) {
@@ -66,6 +68,30 @@ struct Bench {
   Object object;
   Memory memory;
   std::unique_ptr<ring::Channel> channel;
+};
+
+// Cuts that wait until the agent has compared them with those of other ranks.
+struct HeldServer : Server {
+  explicit HeldServer(Bench& bench, uint64_t arbitrates = 0,
+                      server::Late late = server::Late::kNever)
+      : Server(*bench.channel, bench.object, bench.memory, true) {
+    calls.captured = [this](uint64_t cut, uint64_t offset) { told.push_back({cut, offset}); };
+    calls.arbitrated = [this](uint64_t cut, uint64_t differ, uint64_t address) {
+      arbitrated = {cut, differ, address};
+    };
+    server::CaptureOptions options;
+    options.join_timeout_ns = 50'000'000;
+    options.every = 1;
+    options.late = late;
+    options.hold_ns = 1'000'000;
+    options.arbitrates = arbitrates;
+    options.settled = &settled;
+    capture.emplace(session, *store, calls, options);
+    store->header().compares = 1;
+  }
+  std::atomic<uint64_t> settled{0};
+  std::vector<std::pair<uint64_t, uint64_t>> told;
+  std::vector<uint64_t> arbitrated;
 };
 
 }  // namespace recovery_test

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft.agent import member, page, protocol
+from pyft.agent import comparison, member, page, protocol
 from pyft.errors import AttachError
 from pyft.recovery import classify, events
 
@@ -68,6 +68,13 @@ int main() {
   SHOW("exit.fault", kFaultExit);
   SHOW("exit.unrecoverable", kUnrecoverableExit);
   SHOW("exit.diverged", kDivergedExit);
+  SHOW("manifest", sizeof(Manifest));
+  SHOW("manifest.blocks", offsetof(Manifest, blocks));
+  SHOW("manifest_bytes", kManifestBytes);
+  SHOW("block", sizeof(ManifestBlock));
+  SHOW("block.digest", offsetof(ManifestBlock, digest));
+  SHOW("window", kDeviceWindowBase);
+  SHOW("window_bytes", kDeviceWindowBytes);
   @ENUMS@
   @LOG_FIELDS@
 }
@@ -79,7 +86,8 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     folder = tmp_path_factory.mktemp("protocol")
     shows = [f'SHOW("log.{name}", offsetof(LogHeader, {name}));' for name in protocol.LOG_FIELDS]
     shows += [f'SHOW("control.{n}", offsetof(ControlPage, {n}));' for n in page.FIELDS]
-    shows += [f'SHOW("store.{n}", offsetof(StoreHeader, {n}));' for n in page.STORE_FIELDS]
+    stores = (*page.STORE_FIELDS, *page.STORE_SETTINGS)
+    shows += [f'SHOW("store.{n}", offsetof(StoreHeader, {n}));' for n in stores]
     enums = [
         f'SHOW("{ours.__name__}.{value.name}", {theirs}::k{value.name.title().replace("_", "")});'
         for ours, theirs in ENUMS.items()
@@ -150,6 +158,18 @@ def test_recovery_part_matches_the_header(header: dict[str, int]) -> None:
     assert header["exit.fault"] == classify.FAULT_EXIT
     assert header["exit.unrecoverable"] == classify.UNRECOVERABLE_EXIT
     assert header["exit.diverged"] == classify.DIVERGED_EXIT
+
+
+def test_tables_of_cuts_match_the_header(header: dict[str, int]) -> None:
+    for name, (offset, _) in page.STORE_SETTINGS.items():
+        assert header[f"store.{name}"] == offset, name
+    assert header["manifest_bytes"] == page.MANIFEST_BYTES
+    assert header["manifest"] == comparison.MANIFEST.size
+    assert header["manifest.blocks"] == 3 * 8
+    assert header["block"] == comparison.BLOCK.size
+    assert header["block.digest"] == 2 * 8
+    assert header["window"] == comparison.WINDOW_BASE
+    assert header["window_bytes"] == comparison.WINDOW_BYTES
 
 
 def test_messages_of_servers() -> None:

@@ -66,6 +66,7 @@ Status resolve(Session& session, const Command& c, Factors factors, Operation* o
 template <class Command, class Run>
 Status collective(Session& session, const EntryHeader& header, const Command& c, const char* name,
                   Factors factors, Run run) {
+  session.recovery().hold_back();
   Operation operation{};
   if (Status status = resolve(session, c, factors, &operation); !status.ok()) return status;
   const int code = run(operation);

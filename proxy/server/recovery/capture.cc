@@ -17,6 +17,7 @@ namespace pyft::server {
 namespace {
 
 constexpr int kNotReady = 600;
+constexpr uint64_t kHoldRange = 1024;
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
@@ -40,6 +41,8 @@ CaptureOptions capture_options() {
   const char* const late = std::getenv("PYFT_LATE_COPIES");
   if (late && !std::strcmp(late, "never")) options.late = Late::kNever;
   if (late && !std::strcmp(late, "always")) options.late = Late::kAlways;
+  if (const char* cut = std::getenv("PYFT_ARBITRATE"))
+    options.arbitrates = std::strtoull(cut, nullptr, 10);
   return options;
 }
 
@@ -49,7 +52,8 @@ Capture::Capture(Session& session, Store& store, RecoveryCalls calls, const Capt
       calls_(std::move(calls)),
       options_(options),
       stage_(store, calls_),
-      pace_(options.every, options.budget, options.late) {
+      pace_(options.every, options.budget, options.late),
+      hold_ns_(options.hold_ns) {
   if (store.has_point()) last_captured_ = store.point().manifest.cut;
   // A server that died right after it had made this cut the recovery point has told nobody.
   if (last_captured_ > session.channel().control().captured_cut.load())
@@ -64,11 +68,11 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   if (body.size() < sizeof cut) return Status::broken("a cut is too short");
   std::memcpy(&cut, body.data(), sizeof cut);
   settle();
+  go_on();
   // In a replay: an earlier server has decided.
   if (cut.number <= last_captured_) return Status::good();
-  if (!is_due(cut)) {
-    add(store_.header().skipped, 1);
-    decided(cut.number, false);
+  if (!is_due(cut) || !gives_way(cut)) {
+    leave_out(cut.number);
     return Status::good();
   }
   open_.emplace();
@@ -77,6 +81,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   open_->began_ns = ring::now_ns();
   std::string problem = begin(cut, header, payload, position);
   std::vector<CopyJob> later = stage_.take_later();
+  if (compares()) calls_.captured(cut.number, problem.empty() ? ask(cut) : 0);
   if (problem.empty() && !later.empty()) {
     for (const CopyJob& job : later) open_->later_bytes += job.bytes;
     PYFT_FAULT("cut.after_stage");
@@ -85,7 +90,6 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
     return Status::good();
   }
   const uint64_t began = ring::now_ns();
-  if (problem.empty()) problem = publish();
   close(problem);
   open_->spent_ns += ring::now_ns() - began;
   settle();
@@ -98,9 +102,60 @@ Status Capture::gate() {
   return Status::good();
 }
 
-// A cut for want of space is not left out: the client waits for it.
+// A cut for want of space is not left out: the client waits for it. Otherwise multiples of K are
+// captured, and K is a power of two: ranks whose captures cost differently have cuts in common.
 bool Capture::is_due(const ring::CutMark& cut) {
-  return cut.forced || cut.number >= last_captured_ + pace_.every() || !store_.has_point();
+  return cut.forced || cut.number % pace_.every() == 0 || !store_.has_point();
+}
+
+// The store has room for two points: while one waits for its comparison the next cut is left out.
+bool Capture::gives_way(const ring::CutMark& cut) {
+  if (!waits_) return true;
+  if (!cut.forced) return false;
+  if (!is_settled()) add(store_.header().unchecked_cuts, 1);
+  publish_waiting();
+  return true;
+}
+
+void Capture::leave_out(uint64_t cut) {
+  add(store_.header().skipped, 1);
+  if (compares()) calls_.captured(cut, 0);
+  // A cut that waits is decided first: until then a replay must come to it again.
+  if (!waits_) decided(cut, false);
+}
+
+// Returns where the digests of the open cut are. They are all there is to compare, so that the
+// copies may still be under way. A client that waits for space does not wait for other ranks.
+uint64_t Capture::ask(const ring::CutMark& cut) {
+  if (cut.forced) return 0;
+  open_->compared = true;
+  asked_ = cut.number;
+  asked_ns_ = ring::now_ns();
+  return store_.waiting_offset();
+}
+
+// A replay gives nothing away; what it finishes with others was begun before the fault.
+void Capture::hold_back() {
+  if (held_ == asked_ || session_.recovery().replaying()) return;
+  while (!is_settled() && ring::now_ns() < asked_ns_ + hold_ns_) {
+    if (session_.liveness().check() != ring::WaitStatus::kOk) return;
+    if (!session_.work()) usleep(50);
+  }
+  held_ = asked_;
+  hold_ns_ = is_settled() ? std::min(hold_ns_ * 2, options_.hold_ns)
+                          : std::max(hold_ns_ / 2, options_.hold_ns / kHoldRange);
+  go_on();
+}
+
+// An earlier server had come to this cut as well.
+void Capture::compare_again(uint64_t cut, uint64_t seq) {
+  if (!store_.unfinished() || store_.unfinished()->manifest.cut != cut) return;
+  const CutComparison found =
+      compare_cut(store_.point(), *store_.unfinished(), store_.open_blocks());
+  if (options_.arbitrates != cut || !calls_.arbitrated)
+    return judge_cut(session_.recovery(), seq, found);
+  calls_.arbitrated(cut, found.others.size(),
+                    found.others.empty() ? 0 : found.others.front().now.address);
 }
 
 // Everything that has to be done before later commands may run.
@@ -120,12 +175,12 @@ std::string Capture::begin(const ring::CutMark& cut, const ring::EntryHeader& he
   const bool late = copier_ && pace_.late() && !cut.forced;
   if (problem.empty()) problem = stage_.add(open_->live.blocks, late);
   if (!problem.empty()) return problem;
-  if (store_.unfinished() && store_.unfinished()->manifest.cut == cut.number)
-    compare_cut(session_.recovery(), header.seq, store_.point(), *store_.unfinished(),
-                store_.open_blocks());
+  compare_again(cut.number, header.seq);
   open_->manifest.seq = header.seq;
   open_->manifest.position = position;
   if (calls_.at_cut) calls_.at_cut(cut.number);
+  if (!store_.write(open_->manifest, std::move(open_->places))) return store_.problem();
+  note(open_->live, !store_.has_point(), &store_.header());
   open_->join_ns = joined - open_->began_ns;
   open_->spent_ns = ring::now_ns() - joined;
   return {};
@@ -167,34 +222,45 @@ void Capture::copied(const Copier::Outcome& outcome) {
   add(figures.later_ns, outcome.spent_ns);
   for (const CopyJob& job : outcome.changed) stage_.changed(job);
   close(outcome.changed.empty()
-            ? publish()
+            ? std::string()
             : "[" + std::to_string(outcome.changed.size()) +
                   "] blocks have changed while they were copied: their changes are announced by no "
                   "optimizer step");
 }
 
-// The open cut becomes the recovery point.
-std::string Capture::publish() {
+// The cut that is whole in the store becomes the recovery point. Whose thread the store is.
+void Capture::publish() {
   PYFT_FAULT("cut.before_publish");
-  const bool first = !store_.has_point();
-  if (!store_.publish(open_->manifest, std::move(open_->places))) return store_.problem();
+  store_.promote();
   const ring::Manifest& manifest = store_.point().manifest;
   if (calls_.published) calls_.published(manifest.cut, manifest.seq);
   store_.header().live_bytes.store(manifest.bytes, std::memory_order_relaxed);
-  note(open_->live, first, &store_.header());
-  return {};
+  decided(manifest.cut, true);
+}
+
+// Compared, or not waited for any longer.
+void Capture::publish_waiting() {
+  waits_ = false;
+  if (is_settled()) add(store_.header().compared_cuts, 1);
+  publish();
+  session_.recovery().journal().release_before(store_.point().manifest.seq);
+  held_ = asked_;
 }
 
 void Capture::close(const std::string& problem) {
   open_->captured = problem.empty();
-  if (open_->captured) {
-    last_captured_ = open_->manifest.cut;
-    add(store_.header().captures, 1);
-  } else {
+  if (!open_->captured) {
     store_.drop_open();
     cancelled(problem);
+    return decided(open_->manifest.cut, false);
   }
-  decided(open_->manifest.cut, open_->captured);
+  last_captured_ = open_->manifest.cut;
+  add(store_.header().captures, 1);
+  if (!open_->compared) return publish();
+  ring::ControlPage& page = session_.channel().control();
+  waits_.store(true, std::memory_order_release);
+  page.doorbell.fetch_add(1, std::memory_order_seq_cst);  // the dispatch thread may sleep
+  ring::futex_wake(page.doorbell);
 }
 
 // Waits for the copies of an open cut, and does what only this thread may do about its end.
@@ -207,7 +273,7 @@ void Capture::settle() {
   if (open_->captured) {
     add(store_.header().join_ns, open_->join_ns);
     add(store_.header().cut_ns, open_->join_ns + open_->spent_ns);
-    session_.recovery().journal().release_before(open_->manifest.seq);
+    if (!open_->compared) session_.recovery().journal().release_before(open_->manifest.seq);
     pace_.captured(open_->cuts, open_->began_ns, open_->spent_ns + waited);
     store_.header().cut_every.store(pace_.every(), std::memory_order_relaxed);
   }

@@ -4,13 +4,16 @@
 // after all entries before the cut (design-recovery.md, A11). Then every live block is hashed, and
 // what is known to stay as it is until the next optimizer step is copied while the program goes on
 // (stage.h); the cut is the recovery point when that is done. A cut that cannot be captured is
-// cancelled, which is always safe: the log before it stays until a later one is captured.
+// cancelled, which is always safe: the log before it stays until a later one is captured. Where
+// other ranks may have the same contents, the agent compares digests meanwhile, and the cut waits
+// for that as well.
 //
 // Dispatch thread, unless it says otherwise. While copies are under way the store and what is open
 // here belong to the copier's thread.
 #ifndef PYFT_SERVER_RECOVERY_CAPTURE_H_
 #define PYFT_SERVER_RECOVERY_CAPTURE_H_
 
+#include <atomic>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,8 +35,12 @@ struct CaptureOptions {
   double budget = 0.02;                      // of the time between two cuts
   uint64_t join_limit_ns = 60'000'000'000;   // with progress
   Late late = Late::kAsCostSays;
+  uint64_t hold_ns = 1'000'000'000;  // collectives wait so long for a comparison
+  uint64_t arbitrates = 0;           // cut about which this server's replay has to decide; 0: none
+  // The last cut that the agent has compared with those of other ranks; nullptr: it does not.
+  const std::atomic<uint64_t>* settled = nullptr;
 };
-// PYFT_CUT_EVERY, PYFT_LATE_COPIES
+// PYFT_CUT_EVERY, PYFT_LATE_COPIES, PYFT_ARBITRATE
 CaptureOptions capture_options();
 
 class Capture {
@@ -42,11 +49,21 @@ class Capture {
 
   // The entry is a cut; `position` is the ring position after it. The cut is decided about
   // (captured or cancelled), which is published and wakes who waits for it: before this returns, or
-  // when its copies are made. Broken: the entry is no cut.
+  // when its copies are made and it is compared with other ranks'. Broken: the entry is no cut.
   Status take(const ring::EntryHeader& header, std::span<const std::byte> body,
               std::span<const std::byte> payload, uint64_t position);
   // The entry is a gate: what follows may change what is being copied. Returns when it is not.
   Status gate();
+
+  // A cut that was compared becomes the recovery point. Often: it costs next to nothing.
+  void go_on() {
+    if (waits_.load(std::memory_order_acquire) && is_settled() && !session_.recovery().replaying())
+      publish_waiting();
+  }
+  // Before something of this rank goes to others: waits for the comparison. Not for long, since
+  // that may wait for a rank that waits for this one; half as long after each wait that was in
+  // vain.
+  void hold_back();
 
  private:
   // A cut that is neither captured nor cancelled.
@@ -58,13 +75,23 @@ class Capture {
     uint64_t later_bytes = 0;
     uint64_t began_ns = 0, join_ns = 0, spent_ns = 0;  // spent: at the cut, without waiting
     bool captured = false;
+    bool compared = false;  // by the agent, and not the recovery point before it is
   };
   bool is_due(const ring::CutMark& cut);
   std::string begin(const ring::CutMark& cut, const ring::EntryHeader& header,
                     std::span<const std::byte> scope, uint64_t position);
+  void compare_again(uint64_t cut, uint64_t seq);
   std::string join();
+  bool compares() const { return options_.settled && store_.header().compares.load(); }
+  bool is_settled() const {
+    return options_.settled && options_.settled->load(std::memory_order_acquire) >= asked_;
+  }
+  uint64_t ask(const ring::CutMark& cut);
+  bool gives_way(const ring::CutMark& cut);
+  void leave_out(uint64_t cut);
   void copied(const Copier::Outcome& outcome);
-  std::string publish();
+  void publish();
+  void publish_waiting();
   void close(const std::string& problem);
   void settle();
   void decided(uint64_t cut, bool captured);
@@ -76,8 +103,13 @@ class Capture {
   CaptureOptions options_;
   Stage stage_;
   Pace pace_;
-  uint64_t last_captured_ = 0;  // cut
+  uint64_t last_captured_ = 0;  // cut; it may wait in the store
   std::optional<Open> open_;
+  uint64_t asked_ = 0, asked_ns_ = 0;  // the cut that the agent compares, and since when
+  uint64_t held_ = 0;                  // the last one that something was held back for
+  uint64_t hold_ns_;                   // at most so long
+  // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet.
+  std::atomic<bool> waits_{false};
   bool said_ = false;
   std::optional<Copier> copier_;  // last: its thread ends first
 };

@@ -30,18 +30,25 @@ std::string text(const ring::ManifestBlock& block, const ring::Digest& before) {
 
 }  // namespace
 
-void compare_cut(Recovery& recovery, uint64_t seq, const RecoveryPoint& from,
-                 const RecoveryPoint& before, std::span<const ring::ManifestBlock> now) {
+CutComparison compare_cut(const RecoveryPoint& from, const RecoveryPoint& before,
+                          std::span<const ring::ManifestBlock> now) {
+  CutComparison result;
   const auto defined = digests_of(from), then = digests_of(before);
   for (const ring::ManifestBlock& block : now) {
     const Place place{block.address, block.bytes};
     const auto old = then.find(place);
     if (old == then.end() || !defined.contains(place)) continue;
-    if (old->second == block.digest)
-      recovery.agreed();
-    else
-      recovery.differed({seq, static_cast<uint16_t>(ring::Mark::kCut), text(block, old->second)});
+    ++result.compared;
+    if (old->second != block.digest) result.others.push_back({block, old->second});
   }
+  return result;
+}
+
+void judge_cut(Recovery& recovery, uint64_t seq, const CutComparison& comparison) {
+  for (uint64_t i = comparison.others.size(); i < comparison.compared; ++i) recovery.agreed();
+  for (const OtherContent& other : comparison.others)
+    recovery.differed(
+        {seq, static_cast<uint16_t>(ring::Mark::kCut), text(other.now, other.before)});
 }
 
 }  // namespace pyft::server

@@ -5,16 +5,31 @@
 
 #include <span>
 
+#include <vector>
+
 #include "server/recovery/recovery.h"
 #include "server/recovery/store.h"
 
 namespace pyft::server {
 
-// Compares the blocks of the cut of entry `seq` with those of `before`, the same cut. Only blocks
-// that `from`, the recovery point of the replay, has as well: all of their bytes were defined then.
-// One that was allocated since may have bytes that nobody has written, which no program relies on.
-void compare_cut(Recovery& recovery, uint64_t seq, const RecoveryPoint& from,
-                 const RecoveryPoint& before, std::span<const ring::ManifestBlock> now);
+// One that has other contents.
+struct OtherContent {
+  ring::ManifestBlock now;
+  ring::Digest before;
+};
+struct CutComparison {
+  uint64_t compared = 0;
+  std::vector<OtherContent> others;
+};
+
+// Compares the blocks of a cut with those of `before`, the same cut. Only blocks that `from`, the
+// recovery point of the replay, has as well: all of their bytes were defined then. One that was
+// allocated since may have bytes that nobody has written, which no program relies on.
+CutComparison compare_cut(const RecoveryPoint& from, const RecoveryPoint& before,
+                          std::span<const ring::ManifestBlock> now);
+
+// Counts it, and does about what differs what is to be done. `seq`: the cut's entry.
+void judge_cut(Recovery& recovery, uint64_t seq, const CutComparison& comparison);
 
 }  // namespace pyft::server
 

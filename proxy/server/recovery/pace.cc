@@ -1,6 +1,7 @@
 #include "server/recovery/pace.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace pyft::server {
@@ -31,7 +32,7 @@ void Pace::captured(uint64_t cuts, uint64_t began_ns, uint64_t spent_ns) {
   if (fixed_) return;
   const double wanted = std::min<double>(kMaxEvery, cost_ns_ / allowed);
   if (wanted > static_cast<double>(every_) || wanted < 0.7 * static_cast<double>(every_ - 1))
-    every_ = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(wanted)));
+    every_ = std::bit_ceil(std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(wanted))));
 }
 
 }  // namespace pyft::server

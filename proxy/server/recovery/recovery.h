@@ -7,6 +7,7 @@
 #define PYFT_SERVER_RECOVERY_RECOVERY_H_
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -85,6 +86,12 @@ class Recovery {
   void comparison_ends() { comparing_.fetch_sub(1); }
   bool comparing() const { return comparing_.load() != 0; }
 
+  // Something of this rank is about to go to other ranks.
+  void hold_back() {
+    if (hold_back_) hold_back_();
+  }
+  void set_hold_back(std::function<void()> hold_back) { hold_back_ = std::move(hold_back); }
+
   // Completion words in a replay: published again, in the same order as the first time. An
   // OBSERVED mark holds when what was sent for its word up to there has been reached again.
   void word_sent(uint32_t word, uint64_t value);
@@ -107,6 +114,7 @@ class Recovery {
   uint64_t until_;
   std::atomic<bool> replaying_{false}, said_{false};
   std::atomic<uint64_t> comparing_{0};
+  std::function<void()> hold_back_;
   DivergencePolicy policy_ = DivergencePolicy::kStrict;
   const char* (*call_name_)(uint16_t call) = nullptr;
   std::mutex mutex_;

@@ -52,7 +52,7 @@ std::string format(std::byte* base, uint64_t bytes, int fd, const Store::Shape& 
   header->heap_offset = heap;
   header->heap_bytes = bytes - heap;
   header->version = ring::kStoreVersion;
-  if (getrandom(&header->seed, sizeof header->seed, 0) != sizeof header->seed)
+  if (!header->seed && getrandom(&header->seed, sizeof header->seed, 0) != sizeof header->seed)
     return "the kernel gives no random number for the store's digests";
   std::atomic_thread_fence(std::memory_order_release);
   std::atomic_ref(header->magic).store(ring::kStoreMagic, std::memory_order_release);
@@ -247,7 +247,7 @@ bool Store::add_stored(uint64_t address, uint64_t bytes, ring::Digest digest, ui
   return false;
 }
 
-bool Store::publish(ring::Manifest manifest, std::vector<ring::ManifestPlace> places) {
+bool Store::write(ring::Manifest manifest, std::vector<ring::ManifestPlace> places) {
   RecoveryPoint next;
   next.manifest = manifest;
   next.blocks = std::move(open_);
@@ -259,21 +259,26 @@ bool Store::publish(ring::Manifest manifest, std::vector<ring::ManifestPlace> pl
   next.manifest.bytes = 0;
   for (const ring::ManifestBlock& block : next.blocks) next.manifest.bytes += block.bytes;
   next.manifest.checksum = checksum(next);
-  const uint32_t which = current_ == 1 ? 2 : 1;
-  if (!write_point(which, next)) {
+  if (!write_point(current_ == 1 ? 2 : 1, next)) {
     open_ = std::move(next.blocks);
     drop_open();
     return false;
   }
+  waiting_ = std::move(next);
+  return true;
+}
+
+void Store::promote() {
+  const uint32_t which = current_ == 1 ? 2 : 1;
   PYFT_FAULT("store.before_publish");
   header_->current.store(which, std::memory_order_release);
   PYFT_FAULT("store.after_publish");
   current_ = which;
-  std::swap(point_, next);
-  for (const ring::ManifestBlock& block : next.blocks) release(block);
+  std::swap(point_, *waiting_);
+  for (const ring::ManifestBlock& block : waiting_->blocks) release(block);
+  waiting_.reset();
   heap_.trim();
   note_figures();
-  return true;
 }
 
 bool Store::write_point(uint32_t which, const RecoveryPoint& point) {
@@ -296,6 +301,9 @@ bool Store::write_point(uint32_t which, const RecoveryPoint& point) {
 void Store::drop_open() {
   for (const ring::ManifestBlock& block : open_) release(block);
   open_.clear();
+  if (waiting_)
+    for (const ring::ManifestBlock& block : waiting_->blocks) release(block);
+  waiting_.reset();
   note_figures();
 }
 

@@ -62,10 +62,21 @@ class Store {
   // A block whose content is stored already; false if it is not.
   bool add_known(uint64_t address, uint64_t bytes, ring::Digest digest);
   void give_back(uint64_t offset, uint64_t bytes) { heap_.give(offset, bytes); }
-  // The open point becomes the current one, which is dropped. Numbers of blocks are filled in here.
-  // False: there is no room for its table, and it is dropped instead.
+  // The open point is whole: its table is written down. Numbers of blocks are filled in here.
+  // False: there is no room for its table, and it is dropped instead. It waits for promote().
+  bool write(ring::Manifest manifest, std::vector<ring::ManifestPlace> places);
+  // The one that waits becomes the current one, which is dropped.
+  void promote();
+  const std::optional<RecoveryPoint>& waiting() const { return waiting_; }
+  uint64_t waiting_offset() const { return manifest_offset_[current_ == 1 ? 1 : 0]; }
   const std::vector<ring::ManifestBlock>& open_blocks() const { return open_; }
-  bool publish(ring::Manifest manifest, std::vector<ring::ManifestPlace> places);
+  // Both at once.
+  bool publish(ring::Manifest manifest, std::vector<ring::ManifestPlace> places) {
+    if (!write(manifest, std::move(places))) return false;
+    promote();
+    return true;
+  }
+  // The open point, and one that waits.
   void drop_open();
   const std::string& problem() const { return problem_; }
 
@@ -99,7 +110,7 @@ class Store {
   Heap heap_;
   uint32_t current_ = 0;
   RecoveryPoint point_;
-  std::optional<RecoveryPoint> unfinished_;
+  std::optional<RecoveryPoint> unfinished_, waiting_;
   std::vector<ring::ManifestBlock> open_;
   std::unordered_map<uint64_t, Content> contents_;                    // by offset
   std::unordered_map<ring::Digest, uint64_t, DigestHash> offset_of_;  // of a content

@@ -288,6 +288,26 @@ def post_local(models: list[nn.Module]) -> Step:
     return step
 
 
+def drift(models: list[nn.Module]) -> Step:
+    """Replicated for three steps, then each rank goes its own way; the loss is always averaged."""
+    model = mlp()
+    models.append(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+
+    def step(number: int) -> Tensor:
+        loss = plain_loss(model, number)
+        loss.backward()
+        shared = [p.grad for p in model.parameters()] if number <= 3 else []
+        for tensor in (*shared, loss.detach()) if WORLD > 1 else ():
+            dist.all_reduce(tensor)
+            tensor.div_(WORLD)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
 def collectives(models: list[nn.Module]) -> Step:
     """All kinds of collectives between two steps, some of them not waited for."""
     model = mlp()
@@ -328,7 +348,7 @@ CASES: dict[str, Callable[[list[nn.Module]], Step]] = {
     case.__name__: case
     for case in (
         accumulate, scaler, ema, two_optimizers, lbfgs, in_backward, offload, evaluation, graph,
-        record_stream, post_local, collectives,
+        record_stream, post_local, drift, collectives,
     )
 }  # fmt: skip
 

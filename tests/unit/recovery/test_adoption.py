@@ -115,6 +115,8 @@ def test_a_client_that_comes_while_no_agent_lives(start: Start, tmp_path: Path) 
         wait_for(asked.exists, 20, "the late client has asked")
     assert job.wait(30) == 0, job.errors()
     assert [server["epoch"] for server in given(tmp_path)] == [1, 2], "each has an epoch of its own"
+    first, second = (server["seed"] for server in given(tmp_path))
+    assert first == second != 0, "their contents can be compared"
     assert len(job.meta()["channels"]) == 2
 
 

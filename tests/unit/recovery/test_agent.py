@@ -23,6 +23,7 @@ def test_a_killed_server_is_replaced(start: Start, tmp_path: Path) -> None:
     assert (first["fds"], first["epoch"], first["PYFT_FAULT"]) == (5, 1, "nothing")
     plain = {"epoch": 2, "fds": 5, "page": 2, "mode": 0, "waited": False}
     plain |= {"PYFT_DIVERGENCE": "strict"}
+    plain |= {"seed": first["seed"]}
     assert second == plain, "no fault comes twice"
     (fault,) = faults(tmp_path)
     assert fault["fault"] == "server-killed"

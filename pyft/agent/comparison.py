@@ -1,0 +1,179 @@
+"""Compares the captures of ranks that have the same contents, and acts on what comes of it."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from pyft.agent import messages, page
+from pyft.agent.member import Member
+from pyft.recovery import events
+from pyft.recovery.classify import of_agent
+from pyft.recovery.events import Message
+from pyft.recovery.replicas import Disagree, Judged, Key, Outcome, Replicas, Settled, Table
+
+MANIFEST = struct.Struct("<6Q16s")  # cut, entry, position, blocks, places, bytes, checksum
+BLOCK = struct.Struct("<QQ16sQ")  # address, bytes, digest, place in the heap
+WINDOW_BASE, WINDOW_BYTES = 0x7000_0000_0000, 1 << 40  # of device 0; the next ones follow
+
+
+def read_table(store_fd: int, offset: int, device: int) -> Table | None:
+    """Return the digests of a cut that waits in a store; None if it does not lie there whole."""
+    head = os.pread(store_fd, MANIFEST.size, offset)
+    if len(head) < MANIFEST.size:
+        return None
+    blocks = MANIFEST.unpack(head)[3]
+    if blocks > page.MANIFEST_BYTES // BLOCK.size:
+        return None
+    rows = os.pread(store_fd, blocks * BLOCK.size, offset + MANIFEST.size)
+    if len(rows) < blocks * BLOCK.size:
+        return None
+    base = WINDOW_BASE + device * WINDOW_BYTES
+    return {
+        (address - base, size): digest
+        for address, size, digest, _ in BLOCK.iter_unpack(rows)
+        if 0 <= address - base < WINDOW_BYTES
+    }
+
+
+class Comparison:
+    """Between the servers, which say what they have captured, and `Replicas`, which judges."""
+
+    def __init__(
+        self,
+        members: dict[int, Member],
+        event: Callable[[events.Event], list[str]],
+        keep: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._members = members
+        self._event = event
+        self._keep = keep  # for the next agent
+        self._replicas = Replicas()
+        self._compared: set[int] = set()
+        self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
+        self._said = False
+        self.found: list[dict[str, Any]] = []  # for the report
+
+    def joined(self, member: Member) -> None:
+        """Compare the captures of a member from now on, if there are others."""
+        if member.channel.store_fd >= 0:
+            self._compared.add(member.id)
+            self._tell_servers()
+
+    def gone(self, member: Member) -> None:
+        """Do without a member, whose client has ended or gets an error."""
+        if member.id in self._compared:
+            self._compared.discard(member.id)
+            self._act(self._replicas.gone(member.id))
+            self._tell_servers()
+
+    def restarted(self, member: Member) -> None:
+        """Note that a member's server has ended."""
+        if member.id in self._compared:
+            self._act(self._replicas.restarted(member.id))
+            if self._replicas.case:
+                self._note()
+
+    def adopt(self, note: dict[str, Any] | None, members: list[Member]) -> None:
+        """Go on for an agent before this one."""
+        if note:
+            self._replicas.restore(note["replicas"])
+            self._gpus = dict(note["gpus"])
+            self._said, self.found = note["said"], note["found"]
+        for member in members:
+            if not member.given_up:
+                self.joined(member)
+
+    def resume(self) -> None:
+        """Suspect again whom the agent before had no time to have replaced."""
+        if (case := self._replicas.case) and (ids := self._replicas.unheeded()):
+            self._replace(Disagree(case.cut, case.key, ids))
+
+    def _note(self) -> None:
+        replicas, gpus = self._replicas.note(), sorted(self._gpus.items())
+        note = {"replicas": replicas, "gpus": gpus, "said": self._said, "found": self.found}
+        self._keep(note)
+
+    def arbitrates(self, member: Member) -> int:
+        """Return the cut about which the next server's replay has to decide; 0: none."""
+        return self._replicas.arbitrates(member.id)
+
+    def received(self, member: Member, event: events.Received) -> None:
+        """Take what a server says of its cuts."""
+        if event.kind is Message.ARBITRATED:
+            self._act(self._replicas.arbitrated(member.id, event.key, event.rank > 0))
+            self._note()
+        elif member.id in self._compared:
+            fd, device = member.channel.store_fd, member.channel.device
+            table = read_table(fd, event.rank, device) if event.rank else None
+            self._act(self._replicas.captured(member.id, event.key, table))
+
+    def _tell_servers(self) -> None:
+        """Let captures wait only where there is somebody to compare them with."""
+        for id in self._compared:
+            fd = self._members[id].channel.store_fd
+            page.write_store(fd, compares=int(len(self._compared) > 1))
+
+    # ---- outcomes -----------------------------------------------------------------------------
+
+    def _act(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Settled):
+                server = self._members[outcome.id].server
+                if server and server.alive:
+                    message = events.Send(
+                        outcome.id, server.epoch, Message.SETTLED, key=outcome.cut
+                    )
+                    server.send(message)
+            elif isinstance(outcome, Disagree):
+                self._suspect(outcome)
+            else:
+                self._judge(outcome)
+
+    def _suspect(self, outcome: Disagree) -> None:
+        messages.say(f"{self._why(outcome)}, for the first time: replays tell who is right")
+        self._replace(outcome)
+
+    def _why(self, outcome: Disagree) -> str:
+        block = _block(outcome.key, outcome.cut)
+        return f"{self._ranks(outcome.suspects)}: other contents than a replica's in {block}"
+
+    def _replace(self, outcome: Disagree) -> None:
+        servers = {id: self._members[id].server for id in outcome.suspects}
+        self._gpus |= {id: server.gpu for id, server in servers.items() if server}
+        self._note()  # before anything of it is done
+        for id, server in servers.items():
+            if server and server.alive:
+                fault = of_agent("replica", self._why(outcome), cut=outcome.cut)
+                self._event(events.Suspected(id, server.epoch, fault))
+
+    def _judge(self, outcome: Judged) -> None:
+        block = _block(outcome.key, outcome.cut)
+        for id in outcome.culprits:
+            rank, gpu = self._members[id].channel.rank, self._gpus.get(id, -1)
+            messages.say(
+                f"rank [{rank}] on GPU [{gpu}] had something else in {block} than its replay "
+                "gives: it was changed silently. The rank has been replaced"
+            )
+            offset, size = outcome.key
+            where = {"offset": offset, "bytes": size, "cut": outcome.cut}
+            self.found.append({"rank": rank, "gpu": gpu, **where})
+        if not outcome.culprits and not self._said:
+            self._said = True
+            messages.say(
+                f"{self._ranks(outcome.suspects)}: no replay says that the contents of {block} were "
+                "changed silently, so the program lets them differ. Such blocks are not compared "
+                "any more"
+            )
+        self._note()
+
+    def _ranks(self, ids: tuple[int, ...]) -> str:
+        ranks = sorted(self._members[id].channel.rank for id in ids)
+        numbers = ", ".join(str(rank) for rank in ranks)
+        return f"rank [{numbers}]" if len(ids) == 1 else f"ranks [{numbers}]"
+
+
+def _block(key: Key, cut: int) -> str:
+    return f"the block of [{key[1]}] bytes at [{key[0]:#x}] of the device's window, at cut [{cut}]"

@@ -1,0 +1,262 @@
+"""Do ranks whose device memory was equal still agree? Compares the digests of their cuts.
+
+    captured (all partners) --equal--> settled: the cut may become the recovery point
+                            --differ-> suspects are replaced; their replays say who was right
+
+Blocks are known by their place in the device's window and their size. Two ranks are partners when
+they have a block whose contents were the same at the last two cuts or more, and at each one since
+both have it. Only cuts of the same number are compared. Without input or output; pyft/agent/comparison.py acts on the outcomes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+STREAK = 2  # cuts with the same contents make a replica
+UNEQUAL = -1
+Key = tuple[int, int]  # offset in the window, bytes
+Table = dict[Key, bytes]  # digests
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The cut of a rank may become its recovery point."""
+
+    id: int
+    cut: int
+
+
+@dataclass(frozen=True)
+class Disagree:
+    """Ranks that agreed so far have different contents; the suspects have to replay."""
+
+    cut: int
+    key: Key
+    suspects: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The suspects have replayed: who had what his replay does not give. Nobody: it is the program."""
+
+    cut: int
+    key: Key
+    culprits: tuple[int, ...]
+    suspects: tuple[int, ...]
+
+
+Outcome = Settled | Disagree | Judged
+
+
+@dataclass
+class Standing:
+    """What is known of a rank's cuts."""
+
+    cut: int = 0  # the last that was settled
+    table: Table = field(default_factory=dict)  # of it
+    passed: int = 0  # it has come to this cut, with a table or not
+    held: int = 0  # waits to be settled
+    held_table: Table = field(default_factory=dict)
+    # By other rank: at how many cuts in a row a block was the same. UNEQUAL: not at each one.
+    equal: dict[int, dict[Key, int]] = field(default_factory=dict)
+    replicas: dict[int, set[Key]] = field(default_factory=dict)  # of these, what is compared
+
+    def table_at(self, cut: int) -> Table | None:
+        """Return the table of a cut if there is one."""
+        if cut == self.held:
+            return self.held_table
+        return self.table if cut == self.cut else None
+
+
+@dataclass
+class Case:
+    """A disagreement that replays decide."""
+
+    cut: int
+    key: Key
+    suspects: tuple[int, ...]
+    keys: set[Key]  # all that differ
+    replaying: set[int] = field(default_factory=set)  # by a server started for this
+    answers: dict[int, bool | None] = field(default_factory=dict)  # True: it had other contents
+
+
+class Replicas:
+    """All ranks of a job, by id."""
+
+    def __init__(self) -> None:
+        self.ranks: dict[int, Standing] = {}
+        self.case: Case | None = None
+        self.own: set[Key] = set()  # the program makes them differ
+        self.judged: set[int] = set()  # cuts
+
+    def captured(self, id: int, cut: int, table: Table | None) -> list[Outcome]:
+        """Take note of a cut; None: the rank has passed it over.
+
+        One that waits although nothing is held here, since an agent has died, may wait no longer.
+        """
+        rank = self.ranks.setdefault(id, Standing())
+        rank.passed = max(rank.passed, cut)
+        forgotten = [] if rank.held or table is not None else [Settled(id, cut)]
+        if table is not None:
+            rank.held, rank.held_table = cut, table
+        case = self.case
+        silent = (
+            case and id in case.replaying and cut >= case.cut
+        )  # an answer would have come first
+        return [*forgotten, *(self.arbitrated(id, 0, None) if silent else ()), *self._go_on()]
+
+    def restarted(self, id: int) -> list[Outcome]:
+        """Note that a rank's server has ended: what it held comes again."""
+        rank = self.ranks.setdefault(id, Standing())
+        rank.passed, rank.held, rank.held_table = rank.cut, 0, {}
+        if self.case and id in self.case.suspects:
+            self.case.replaying.add(id)
+        return self._go_on()
+
+    def gone(self, id: int) -> list[Outcome]:
+        """Note that there will be no further cut of a rank."""
+        self.ranks.pop(id, None)
+        for rank in self.ranks.values():
+            rank.equal.pop(id, None)
+            rank.replicas.pop(id, None)
+        return [*self.arbitrated(id, 0, None), *self._go_on()]
+
+    def arbitrates(self, id: int) -> int:
+        """Return the cut about which the replay of a rank decides; 0: none."""
+        open_case = self.case and id in self.case.suspects and id not in self.case.answers
+        return self.case.cut if self.case and open_case else 0
+
+    def arbitrated(self, id: int, cut: int, differs: bool | None) -> list[Outcome]:
+        """Take what a replay says about the first time; None: it says nothing."""
+        case = self.case
+        if case is None or id not in case.suspects or (differs is not None and cut != case.cut):
+            return []
+        case.answers.setdefault(id, differs)
+        if len(case.answers) < len(case.suspects):
+            return []
+        culprits = tuple(one for one in case.suspects if case.answers[one])
+        if len(culprits) == len(case.suspects) > 1:
+            culprits = ()  # where no replay gives what was there, kernels are not deterministic
+        self.case = None
+        self.judged.add(case.cut)
+        if not culprits:
+            self.own |= case.keys
+        return [Judged(case.cut, case.key, culprits, case.suspects), *self._go_on()]
+
+    # ---- for the next agent -------------------------------------------------------------------
+
+    def note(self) -> dict[str, Any]:
+        """Return what is decided or about to be. What ranks have in common is learned again."""
+        case = self.case
+        return {
+            "own": sorted(self.own),
+            "judged": sorted(self.judged),
+            "case": case
+            and {
+                "cut": case.cut,
+                "key": case.key,
+                "suspects": case.suspects,
+                "keys": sorted(case.keys),
+                "replaying": sorted(case.replaying),
+                "answers": sorted(case.answers.items()),
+            },
+        }
+
+    def restore(self, note: dict[str, Any]) -> None:
+        """Go on from the note of an agent before this one."""
+        self.own = _keys(note["own"])
+        self.judged = set(note["judged"])
+        if case := note["case"]:
+            (key,) = _keys([case["key"]])
+            suspects, answers = tuple(case["suspects"]), dict(case["answers"])
+            replaying = set(case["replaying"])
+            self.case = Case(case["cut"], key, suspects, _keys(case["keys"]), replaying, answers)
+
+    def unheeded(self) -> tuple[int, ...]:
+        """Return the suspects whose servers nobody has ended yet."""
+        case = self.case
+        done = case.replaying | set(case.answers) if case else set()
+        return tuple(id for id in case.suspects if id not in done) if case else ()
+
+    # ---- comparing ----------------------------------------------------------------------------
+
+    def _go_on(self) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for id in list(self.ranks):
+            outcomes += self._look(id)
+        return outcomes
+
+    def _look(self, id: int) -> Iterator[Outcome]:
+        rank = self.ranks[id]
+        if not rank.held:
+            return
+        if rank.held > rank.cut:  # otherwise its server has died before it heard of that
+            partners = [other for other, keys in rank.replicas.items() if keys - self.own]
+            if any(self.ranks[other].passed < rank.held for other in partners):
+                return
+            if differing := self._differing(id, partners):
+                if self.case is None and rank.held not in self.judged:
+                    yield self._open(rank.held, differing)
+                if rank.held not in self.judged:
+                    return
+                self.own |= set(differing)  # decided, and it differs again: not by accident
+        cut = rank.held
+        self._settle(id, rank)
+        yield Settled(id, cut)
+
+    def _differing(self, id: int, partners: list[int]) -> dict[Key, dict[int, bytes]]:
+        """Return who has what in the blocks about which a rank and its partners disagree."""
+        rank, found = self.ranks[id], {}
+        for other in partners:
+            theirs = self.ranks[other].table_at(rank.held)
+            for key in rank.replicas[other] - self.own if theirs is not None else ():
+                mine, other_one = rank.held_table.get(key), (theirs or {}).get(key)
+                if mine and other_one and mine != other_one:
+                    found.setdefault(key, {id: mine})
+        for key, contents in found.items():
+            for other in partners:
+                theirs = self.ranks[other].table_at(rank.held) or {}
+                if key in rank.replicas[other] and key in theirs:
+                    contents[other] = theirs[key]
+        return found
+
+    def _open(self, cut: int, differing: dict[Key, dict[int, bytes]]) -> Disagree:
+        """Suspect whoever is not in the majority: everybody where there is none."""
+        suspects: set[int] = set()
+        for contents in differing.values():
+            digest, votes = Counter(contents.values()).most_common(1)[0]
+            majority = votes * 2 > len(contents)
+            suspects |= {one for one in contents if not majority or contents[one] != digest}
+        key = min(differing)
+        self.case = Case(cut, key, tuple(sorted(suspects)), set(differing))
+        return Disagree(cut, key, self.case.suspects)
+
+    def _settle(self, id: int, rank: Standing) -> None:
+        if rank.held >= rank.cut:
+            rank.cut, rank.table = rank.held, rank.held_table
+        rank.held, rank.held_table = 0, {}
+        for other, standing in self.ranks.items():
+            if other == id or standing.held == rank.cut or standing.passed < rank.cut:
+                continue  # it will come to this cut, and this is done then
+            before = rank.equal.get(other, {}) if standing.cut == rank.cut else {}
+            equal = _count(before, rank.table, standing.table if standing.cut == rank.cut else {})
+            rank.equal[other] = standing.equal[id] = equal
+            replicas = {key for key, times in equal.items() if times >= STREAK}
+            rank.replicas[other] = standing.replicas[id] = replicas
+
+
+def _keys(pairs: Iterable[Sequence[int]]) -> set[Key]:
+    return {(offset, size) for offset, size in pairs}
+
+
+def _count(before: dict[Key, int], one: Table, other: Table) -> dict[Key, int]:
+    """Go on counting cuts at which the blocks that both have are the same."""
+    counts = {}
+    for key, digest in one.items():
+        if (theirs := other.get(key)) is not None:
+            times = before.get(key, 0)
+            counts[key] = times + 1 if times >= 0 and theirs == digest else UNEQUAL
+    return counts

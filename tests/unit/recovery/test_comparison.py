@@ -1,0 +1,163 @@
+"""From tables in stores to what servers are told."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from pyft.agent import comparison, page
+from pyft.agent.comparison import BLOCK, MANIFEST, WINDOW_BASE, WINDOW_BYTES, Comparison
+from pyft.recovery import events as ev
+from pyft.recovery.events import Message
+
+AT = 8192
+
+
+class Server(SimpleNamespace):
+    """Remembers what it was told."""
+
+    def send(self, message: ev.Send) -> bool:
+        self.told.append((message.kind, message.key))
+        return True
+
+
+def member(id: int) -> SimpleNamespace:
+    fd = os.memfd_create("store")
+    os.ftruncate(fd, 1 << 20)
+    channel = SimpleNamespace(store_fd=fd, device=id, rank=10 + id)
+    server = Server(told=[], alive=True, epoch=5 + id, gpu=id)
+    return SimpleNamespace(id=id, channel=channel, server=server, given_up="")
+
+
+def write(one: SimpleNamespace, cut: int, content: bytes) -> None:
+    """Put the table of a cut into a store."""
+    base = WINDOW_BASE + one.id * WINDOW_BYTES
+    outside = BLOCK.pack(4096, 8, b"x" * 16, 0)
+    rows = BLOCK.pack(base + 512, 100, content.ljust(16), 0) + outside
+    os.pwrite(one.channel.store_fd, MANIFEST.pack(cut, 1, 2, 2, 0, 108, b"") + rows, AT)
+
+
+@pytest.fixture
+def members() -> Iterator[dict[int, SimpleNamespace]]:
+    made = {id: member(id) for id in (0, 1)}
+    yield made
+    for one in made.values():
+        os.close(one.channel.store_fd)
+
+
+def test_a_table_is_read_only_when_it_is_whole(members: dict) -> None:
+    write(members[1], 3, b"same")
+    fd = members[1].channel.store_fd
+    assert comparison.read_table(fd, AT, 1) == {(512, 100): b"same".ljust(16)}
+    assert comparison.read_table(fd, 1 << 20, 1) is None
+    os.pwrite(fd, MANIFEST.pack(3, 1, 2, 1 << 60, 0, 0, b""), AT)
+    assert comparison.read_table(fd, AT, 1) is None
+
+
+def agent(members: dict, suspected: list[ev.Suspected], notes: list[dict]) -> Comparison:
+    """Return what an agent has; what it keeps for the next one can be read again."""
+    return Comparison(
+        members,
+        lambda event: suspected.append(event) or [],
+        lambda note: notes.append(json.loads(json.dumps(note))),
+    )
+
+
+def captured(compared: Comparison, one: SimpleNamespace, cut: int, content: bytes) -> None:
+    write(one, cut, content)
+    epoch = one.server.epoch
+    compared.received(one, ev.Received(one.id, epoch, Message.CAPTURED, cut, AT))
+
+
+def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(comparison.messages, "say", said.append)
+    suspected: list[ev.Suspected] = []
+    notes: list[dict] = []
+    first = agent(members, suspected, notes)
+    for one in members.values():
+        first.joined(one)
+    for cut, (id, one) in itertools.product((1, 2, 3), members.items()):
+        captured(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+    first.restarted(members[0])
+    suspected.clear()
+    second = agent(members, suspected, notes)
+    second.adopt(notes[-1], list(members.values()))
+    assert [second.arbitrates(one) for one in members.values()] == [3, 3]
+    second.resume()
+    assert [one.id for one in suspected] == [1], "rank 0 has a new server already"
+    second.received(members[0], ev.Received(0, 5, Message.ARBITRATED, 3, 0))
+    second.restarted(members[1])
+    third = agent(members, suspected, notes)
+    third.adopt(notes[-1], list(members.values()))
+    assert [third.arbitrates(one) for one in members.values()] == [0, 3]
+    third.received(members[1], ev.Received(1, 6, Message.ARBITRATED, 3, 1))
+    assert "rank [11] on GPU [1] had something else in" in said[-1]
+    fourth = agent(members, suspected, notes)
+    fourth.adopt(notes[-1], list(members.values()))
+    assert [one["rank"] for one in fourth.found] == [11], "in the report of every later agent"
+    suspected.clear()
+    fourth.resume()
+    assert suspected == []
+
+
+def test_a_cut_of_which_no_agent_knows_any_more(members: dict) -> None:
+    first = agent(members, [], [])
+    for one in members.values():
+        first.joined(one)
+    for cut, one in itertools.product((1, 2), members.values()):
+        captured(first, one, cut, b"same")
+    captured(first, members[0], 3, b"same")  # waits for the other
+    assert members[0].server.told[-1] == (Message.SETTLED, 2)
+    second = agent(members, [], [])
+    second.adopt(None, list(members.values()))
+    second.received(members[0], ev.Received(0, 5, Message.CAPTURED, 4, 0))
+    assert members[0].server.told[-1] == (Message.SETTLED, 4), "cut 3 need not wait"
+
+
+def test_servers_are_told_suspected_and_named(
+    members: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(comparison.messages, "say", said.append)
+    suspected: list[ev.Suspected] = []
+    notes: list[dict] = []
+    compared = agent(members, suspected, notes)
+
+    def say(id: int, kind: Message, cut: int, second: int) -> None:
+        server = members[id].server
+        compared.received(members[id], ev.Received(id, server.epoch, kind, cut, second))
+
+    compared.joined(members[0])
+    fd = members[0].channel.store_fd
+    offset, _ = page.STORE_SETTINGS["compares"]
+    assert os.pread(fd, 1, offset) == b"\0", "there is nobody else"
+    compared.joined(members[1])
+    assert os.pread(fd, 1, offset) == b"\1"
+    for cut in (1, 2, 3):
+        for id, one in members.items():
+            write(one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+            say(id, Message.CAPTURED, cut, AT)
+    for one in members.values():
+        assert one.server.told == [(Message.SETTLED, 1), (Message.SETTLED, 2)]
+    assert [(s.id, s.epoch, s.fault.name) for s in suspected] == [
+        (0, 5, "replica"),
+        (1, 6, "replica"),
+    ]
+    for one in members.values():
+        compared.restarted(one)
+        assert compared.arbitrates(one) == 3
+    say(0, Message.ARBITRATED, 3, 0)
+    assert compared.arbitrates(members[0]) == 0
+    say(1, Message.ARBITRATED, 3, 1)
+    assert "rank [11] on GPU [1] had something else in" in said[-1]
+    assert compared.found == [{"rank": 11, "gpu": 1, "offset": 512, "bytes": 100, "cut": 3}]
+    compared.gone(members[1])
+    say(0, Message.CAPTURED, 3, AT)
+    assert members[0].server.told[-1] == (Message.SETTLED, 3), "nobody is left to wait for"
+    assert os.pread(fd, 1, offset) == b"\0"

@@ -1,0 +1,241 @@
+"""Who is suspected of silent corruption, who is found guilty, and that nobody waits for ever."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import random
+from dataclasses import dataclass, field
+
+from pyft.recovery.replicas import STREAK, Disagree, Judged, Outcome, Replicas, Settled
+
+SAME, OWN = (0, 64), (64, 64)  # a block that all have, and one in which they differ
+GOOD, BAD = b"good", b"bad"
+
+
+def table(rank: int, cut: int, same: bytes = GOOD) -> dict:
+    return {SAME: same + bytes([cut]), OWN: b"own" + bytes([rank, cut])}
+
+
+def cuts(replicas: Replicas, ranks: int, last: int) -> None:
+    """Let all ranks come to cuts 1 to `last` in good order."""
+    for cut, rank in itertools.product(range(1, last + 1), range(ranks)):
+        replicas.captured(rank, cut, table(rank, cut))
+    assert all(standing.cut == last for standing in replicas.ranks.values())
+
+
+def test_ranks_without_replicas_wait_for_nobody() -> None:
+    replicas = Replicas()
+    for cut in range(1, 5):
+        assert replicas.captured(0, cut, table(0, cut)) == [Settled(0, cut)]
+    own = {OWN: b"another"}
+    assert replicas.captured(1, 4, own) == [Settled(1, 4)]
+    assert replicas.captured(0, 5, table(0, 5)) == [Settled(0, 5)]
+
+
+def test_replicas_are_settled_together() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, STREAK)
+    cut = STREAK + 1
+    assert replicas.captured(0, cut, table(0, cut)) == []
+    assert replicas.captured(1, cut, table(1, cut)) == [Settled(0, cut), Settled(1, cut)]
+    assert replicas.captured(1, cut + 1, table(1, cut + 1)) == []
+    passed_over = replicas.captured(0, cut + 1, None)
+    assert passed_over == [Settled(0, cut + 1), Settled(1, cut + 1)]
+    assert replicas.captured(0, cut + 2, table(0, cut + 2)) == [Settled(0, cut + 2)], (
+        "no replica now"
+    )
+
+
+def test_a_cut_that_is_forgotten_waits_no_longer() -> None:
+    replicas = Replicas()  # of a new agent
+    assert replicas.captured(0, 8, None) == [Settled(0, 8)]
+    cuts(replicas, 2, STREAK)
+    cut = STREAK + 1
+    replicas.captured(0, cut, table(0, cut))
+    assert replicas.captured(0, cut + 1, None) == [], "one that is held does wait"
+
+
+def test_who_is_not_in_the_majority_is_suspected() -> None:
+    replicas = Replicas()
+    cuts(replicas, 3, 3)
+    replicas.captured(0, 4, table(0, 4))
+    replicas.captured(2, 4, table(2, 4))
+    assert replicas.captured(1, 4, table(1, 4, BAD)) == [Disagree(4, SAME, (1,))]
+    assert (replicas.arbitrates(1), replicas.arbitrates(0)) == (4, 0)
+    assert replicas.restarted(1) == []
+    assert replicas.arbitrated(1, 3, True) == [], "another cut"
+    assert replicas.arbitrated(1, 4, True) == [Judged(4, SAME, (1,), (1,))]
+    settled = replicas.captured(1, 4, table(1, 4))
+    assert settled == [Settled(0, 4), Settled(1, 4), Settled(2, 4)]
+
+
+def test_of_two_both_are_suspected() -> None:
+    for guilty in (0, 1):
+        replicas = Replicas()
+        cuts(replicas, 2, 2)
+        replicas.captured(guilty, 3, table(guilty, 3, BAD))
+        assert replicas.captured(1 - guilty, 3, table(1 - guilty, 3)) == [Disagree(3, SAME, (0, 1))]
+        for rank in (0, 1):
+            assert replicas.restarted(rank) == []
+        assert replicas.arbitrated(0, 3, guilty == 0) == []
+        assert replicas.captured(0, 3, table(0, 3)) == [], "the other one has not replayed"
+        assert replicas.arbitrated(1, 3, guilty == 1) == [Judged(3, SAME, (guilty,), (0, 1))]
+        assert len(replicas.captured(1, 3, table(1, 3))) == 2
+
+
+def test_a_program_that_makes_them_differ_is_left_alone() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, 2)
+    for rank in (0, 1):
+        replicas.captured(rank, 3, table(rank, 3, bytes([rank])))
+    for rank in (0, 1):
+        replicas.restarted(rank)
+        found = replicas.arbitrated(rank, 3, False)
+    assert found == [Judged(3, SAME, (), (0, 1))]
+    for cut in (
+        3,
+        4,
+        5,
+        6,
+        7,
+    ):  # later they are the same for a while, as with averages now and then
+        same = GOOD if cut in (4, 5, 6) else None
+        for rank in (0, 1):
+            found = replicas.captured(rank, cut, table(rank, cut, same or bytes([rank])))
+            assert found == [Settled(rank, cut)]
+
+
+def test_nobody_is_guilty_where_no_replay_gives_what_was_there() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, 2)
+    for rank in (0, 1):
+        replicas.captured(rank, 3, table(rank, 3, bytes([rank])))
+    assert replicas.arbitrated(0, 3, True) == []
+    assert replicas.arbitrated(1, 3, True)[0] == Judged(3, SAME, (), (0, 1))
+    assert replicas.captured(0, 4, table(0, 4)) == [Settled(0, 4)]
+
+
+def test_blocks_that_once_differed_are_no_replicas() -> None:
+    replicas = Replicas()
+    for cut in range(1, 6):
+        for rank in (0, 1):
+            same = bytes([rank]) if cut in (1, 5) else GOOD
+            assert replicas.captured(rank, cut, table(rank, cut, same)) == [Settled(rank, cut)]
+
+
+def test_a_suspect_that_ends_or_says_nothing_is_not_waited_for() -> None:
+    for end in ("gone", "silent"):
+        replicas = Replicas()
+        cuts(replicas, 2, 2)
+        replicas.captured(0, 3, table(0, 3, BAD))
+        replicas.captured(1, 3, table(1, 3))
+        replicas.restarted(0)
+        replicas.arbitrated(0, 3, True)
+        assert replicas.captured(1, 4, None) == [], "the server before has said that"
+        replicas.restarted(1)
+        found = replicas.gone(1) if end == "gone" else replicas.captured(1, 3, table(1, 3))
+        assert found[0] == Judged(3, SAME, (0,), (0, 1))
+
+
+@dataclass
+class World:
+    """Two or three ranks, one of which is corrupted at one cut, and servers that die."""
+
+    ranks: int
+    last: int
+    guilty: int
+    bad_cut: int
+    deaths: int
+    replicas: Replicas = field(default_factory=Replicas)
+    at: list[int] = field(default_factory=list)  # cut that waits in each rank's store
+    point: list[int] = field(default_factory=list)  # recovery point
+    first: list[bool] = field(default_factory=list)  # it has not replayed the bad cut yet
+    found: list[Judged] = field(default_factory=list)
+    doomed: set[int] = field(default_factory=set)
+
+    def steps(self) -> list[tuple[str, int]]:
+        """Return all that can happen."""
+        able = [r for r in range(self.ranks) if r not in self.doomed]
+        found = [("cut", r) for r in able if self.at[r] == self.point[r] < self.last]
+        found += [("die", r) for r in (range(self.ranks) if self.deaths else ())]
+        return found + [("exit", r) for r in sorted(self.doomed)]
+
+    def do(self, step: tuple[str, int]) -> None:
+        """Let one thing happen."""
+        kind, rank = step
+        if kind == "cut":
+            self.at[rank] += 1
+            cut = self.at[rank]
+            if self.replicas.arbitrates(rank) == cut:
+                guilty = rank == self.guilty
+                self.act(self.replicas.arbitrated(rank, cut, guilty))
+            bad = (rank, cut) == (self.guilty, self.bad_cut) and self.first[rank]
+            self.act(self.replicas.captured(rank, cut, table(rank, cut, BAD if bad else GOOD)))
+            return
+        self.deaths -= kind == "die"
+        self.doomed.discard(rank)
+        self.first[rank] &= self.at[rank] < self.bad_cut
+        self.at[rank] = self.point[rank]
+        self.act(self.replicas.restarted(rank))
+
+    def act(self, outcomes: list[Outcome]) -> None:
+        """Do what the agent does."""
+        for outcome in outcomes:
+            if isinstance(outcome, Settled):
+                if outcome.id not in self.doomed and self.at[outcome.id] == outcome.cut:
+                    self.point[outcome.id] = outcome.cut
+            elif isinstance(outcome, Disagree):
+                self.doomed |= set(outcome.suspects)
+            else:
+                self.found.append(outcome)
+
+    def check(self) -> None:
+        """Nothing can happen any more."""
+        assert self.point == [self.last] * self.ranks, self
+        assert {one for judged in self.found for one in judged.culprits} <= {self.guilty}
+
+
+def explore(world: World, limit: int) -> tuple[int, int]:
+    """Visit every state; return their number, and how many ends named the culprit."""
+    todo, seen, named = [pickle.dumps(world)], set(), 0
+    while todo:
+        state = todo.pop()
+        now: World = pickle.loads(state)
+        steps = now.steps()
+        if not [step for step in steps if step[0] != "die"]:
+            now.check()
+            named += any(judged.culprits for judged in now.found)
+        for step in steps:
+            after: World = pickle.loads(state)
+            after.do(step)
+            frozen = pickle.dumps(after)
+            if hash(frozen) not in seen:
+                seen.add(hash(frozen))
+                assert len(seen) < limit
+                todo.append(frozen)
+    return len(seen), named
+
+
+def world(ranks: int, last: int, guilty: int, bad_cut: int, deaths: int) -> World:
+    made = World(ranks, last, guilty, bad_cut, deaths)
+    made.at, made.point, made.first = [0] * ranks, [0] * ranks, [True] * ranks
+    return made
+
+
+def test_every_order_ends_with_all_cuts_settled() -> None:
+    states, named = explore(world(2, 4, 1, 3, 0), 100_000)
+    assert named
+    more, _ = explore(world(2, 4, 0, 3, 1), 400_000)
+    assert more > states
+
+
+def test_random_orders_of_three_ranks() -> None:
+    for seed in range(300):
+        choose = random.Random(seed)
+        now = world(3, 5, choose.randrange(3), choose.choice((3, 4, 9)), choose.randrange(3))
+        while steps := [s for s in now.steps() if s[0] != "die" or choose.random() < 0.1]:
+            now.do(choose.choice(steps))
+        now.check()
+        if now.bad_cut == 9:
+            assert not now.found
