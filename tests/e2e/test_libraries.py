@@ -23,7 +23,10 @@ NVML = """
 int nvmlInit_v2(void) { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { *h = (void *)(i + 1ul); return 0; }
-int nvmlDeviceGetUUID(void *h, char *text, unsigned n) { text[0] = 'G'; text[1] = 0; return 0; }
+int nvmlDeviceGetUUID(void *h, char *text, unsigned n) {
+  text[0] = 'G', text[1] = '0' + (char)(long)h, text[2] = 0;
+  return 0;
+}
 """
 ASK = (
     "import ctypes; p = ctypes.c_void_p(); print(ctypes.CDLL(None).cudaMalloc(ctypes.byref(p), 64))"
