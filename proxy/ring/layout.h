@@ -163,8 +163,8 @@ struct ControlPage {
   std::atomic<uint64_t> dispatching_seq;  // entry being executed by the dispatch thread
   std::atomic<uint64_t> bounce_written;   // server: position after the last bounce byte
   std::atomic<uint32_t> bounce_written_futex;
-  alignas(64) std::atomic<uint32_t> doorbell;  // client bumps when the server may sleep
-  std::atomic<uint32_t> server_sleeping;
+  alignas(64) std::atomic<uint32_t> doorbell;     // client bumps when the server may sleep
+  std::atomic<uint32_t> server_sleeping;          // ServerSleep (wait.h)
   alignas(64) std::atomic<uint64_t> bounce_read;  // client: bounce bytes read so far
   std::atomic<uint32_t> bounce_futex;
   std::atomic<uint32_t> bounce_writer_waiting;  // server: asleep on bounce_futex
