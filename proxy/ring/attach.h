@@ -44,16 +44,16 @@ inline constexpr uint32_t kMaxMessagePayload = 60 * 1024;
 
 enum class MessageKind : uint32_t {
   // server to agent
-  kLive = 1,         // replay is over, or there was none
-  kWantExport = 2,   // a communicator is made again: a = key, b = rank; answered by kExport
-  kFresh = 3,        // a = key, b = rank, payload: flexcclInfo_t for every other member
-  kExported = 4,     // answer to kDoExport: a = key, b = rank, c = ncclResult_t, payload: info
-  kReplaced = 5,     // answer to kDoReplace: a = key, b = rank, c = ncclResult_t
-  kMade = 6,         // a = key, b = rank, c = size: a communicator exists here now
-  kEnded = 7,        // a = key, b = rank
-  kSuspect = 8,      // a = key, b = rank whose connections are broken, c = own rank
-  kCaptured = 9,     // a = cut, b = offset of its table in the store; 0: passed over, no table
-  kArbitrated = 10,  // a = cut, b = blocks a replay has other contents of, c = address of the first
+  kLive = 1,        // replay is over, or there was none
+  kWantExport = 2,  // a communicator is made again: a = key, b = rank; answered by kExport
+  kFresh = 3,       // a = key, b = rank, payload: flexcclInfo_t for every other member
+  kExported = 4,    // answer to kDoExport: a = key, b = rank, c = ncclResult_t, payload: info
+  kReplaced = 5,    // answer to kDoReplace: a = key, b = rank, c = ncclResult_t
+  kMade = 6,        // a = key, b = rank, c = size: a communicator exists here now
+  kEnded = 7,       // a = key, b = rank
+  kSuspect = 8,     // a = key, b = rank whose connections are broken, c = own rank
+  // a = step of a cut, b = offset of its table in the store, c = its entry; b 0: passed over
+  kCaptured = 9,
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one

@@ -262,7 +262,7 @@ struct CutMark {
   uint64_t arena_head;
   uint64_t object_log_used;
   uint32_t forced;  // made because the log was full
-  uint32_t reserved;
+  uint32_t step;    // cuts that are not forced so far: the same in all ranks of a program
 };
 // Payload of a cut: `pools` ranges of memory that an allocator hands out in blocks, then the
 // `blocks` that are in use; both AllocMark. What lies in a pool but in no block is not live.

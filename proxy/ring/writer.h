@@ -160,6 +160,7 @@ class Writer {
   uint64_t appended_ = 0, arena_head_ = 0, next_seq_ = 1, oldest_ = 0, bounce_head_ = 0;
   uint64_t arena_free_before_ = 0;
   uint64_t cuts_ = 0;                                // appended
+  uint32_t steps_ = 0;                               // of these, not forced
   uint64_t last_cut_ring_ = 0, last_cut_arena_ = 0;  // where the last one was made
   std::deque<CommitPoint> open_;                     // cuts that are not committed
   std::deque<CommitPoint> commits_;                  // committed, payloads not yet known to be free

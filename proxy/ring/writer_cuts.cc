@@ -64,8 +64,9 @@ void Writer::commit(const CommitPoint& point) {
 
 void Writer::fill_cut(std::byte* body, bool forced) {
   const LogHeader& log = channel_.log();
+  steps_ += !forced;
   const CutMark mark{++cuts_, arena_head_, log.object_log_used.load(std::memory_order_relaxed),
-                     forced ? 1u : 0u, 0};
+                     forced ? 1u : 0u, steps_};
   std::memcpy(body, &mark, sizeof mark);
 }
 

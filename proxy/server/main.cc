@@ -100,11 +100,8 @@ bool settle(ring::Channel& channel, const AgentMessage& message, std::atomic<uin
 
 // What the agent learns of captures, for the sake of other ranks.
 void tell_of_cuts(AgentLink& agent, RecoveryCalls* calls) {
-  calls->captured = [&agent](uint64_t cut, uint64_t offset) {
-    agent.send(ring::MessageKind::kCaptured, cut, offset);
-  };
-  calls->arbitrated = [&agent](uint64_t cut, uint64_t differ, uint64_t address) {
-    agent.send(ring::MessageKind::kArbitrated, cut, differ, address);
+  calls->captured = [&agent](uint64_t step, uint64_t offset, uint64_t seq) {
+    agent.send(ring::MessageKind::kCaptured, step, offset, seq);
   };
 }
 

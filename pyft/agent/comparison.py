@@ -19,16 +19,20 @@ BLOCK = struct.Struct("<QQ16sQ")  # address, bytes, digest, place in the heap
 WINDOW_BASE, WINDOW_BYTES = 0x7000_0000_0000, 1 << 40  # of device 0; the next ones follow
 
 
-def read_table(store_fd: int, offset: int, device: int) -> Table | None:
-    """Return the digests of a cut that waits in a store; None if it does not lie there whole."""
+def read_table(store_fd: int, offset: int, device: int, entry: int) -> Table | None:
+    """Return the digests of the cut with that number of its entry, which waits in a store.
+
+    None if it does not lie there whole. That may be any longer: a cut is dropped when its copies
+    turn out to be of other contents, and then the next one takes its place.
+    """
     head = os.pread(store_fd, MANIFEST.size, offset)
     if len(head) < MANIFEST.size:
         return None
-    blocks = MANIFEST.unpack(head)[3]
-    if blocks > page.MANIFEST_BYTES // BLOCK.size:
+    _, seq, _, blocks, *_ = MANIFEST.unpack(head)
+    if seq != entry or blocks > page.MANIFEST_BYTES // BLOCK.size:
         return None
     rows = os.pread(store_fd, blocks * BLOCK.size, offset + MANIFEST.size)
-    if len(rows) < blocks * BLOCK.size:
+    if len(rows) < blocks * BLOCK.size or os.pread(store_fd, len(head), offset) != head:
         return None
     base = WINDOW_BASE + device * WINDOW_BYTES
     return {
@@ -102,13 +106,14 @@ class Comparison:
 
     def received(self, member: Member, event: events.Received) -> None:
         """Take what a server says of its cuts."""
-        if event.kind is Message.ARBITRATED:
-            self._act(self._replicas.arbitrated(member.id, event.key, event.rank > 0))
-            self._note()
-        elif member.id in self._compared:
-            fd, device = member.channel.store_fd, member.channel.device
-            table = read_table(fd, event.rank, device) if event.rank else None
-            self._act(self._replicas.captured(member.id, event.key, table))
+        if member.id not in self._compared:
+            return
+        fd, device = member.channel.store_fd, member.channel.device
+        table = read_table(fd, event.rank, device, event.code) if event.rank else None
+        open_case = self._replicas.case
+        self._act(self._replicas.captured(member.id, event.key, table))
+        if open_case:
+            self._note()  # it may be an answer
 
     def _tell_servers(self) -> None:
         """Let captures wait only where there is somebody to compare them with."""
@@ -160,7 +165,12 @@ class Comparison:
             offset, size = outcome.key
             where = {"offset": offset, "bytes": size, "cut": outcome.cut}
             self.found.append({"rank": rank, "gpu": gpu, **where})
-        if not outcome.culprits and not self._said:
+        if not outcome.told:
+            messages.say(
+                f"{self._ranks(outcome.suspects)}: who had other contents in {block} cannot be "
+                "told, since not every replay has come to that cut"
+            )
+        elif not outcome.culprits and not self._said:
             self._said = True
             messages.say(
                 f"{self._ranks(outcome.suspects)}: no replay says that the contents of {block} were "

@@ -345,8 +345,9 @@ class Servers:
             return True
         if event is None:
             return False
-        if event.kind in (events.Message.CAPTURED, events.Message.ARBITRATED):
-            self.comparison.received(member, event)
+        if event.kind is events.Message.CAPTURED:
+            if server is member.server:  # what one before it had is not in the store any more
+                self.comparison.received(member, event)
         else:
             self.perform(self._decide(event))
         server.taken()

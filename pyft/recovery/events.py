@@ -32,7 +32,6 @@ class Message(enum.IntEnum):
     ENDED = 7
     SUSPECT = 8
     CAPTURED = 9
-    ARBITRATED = 10
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103

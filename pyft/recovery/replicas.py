@@ -5,7 +5,8 @@
 
 Blocks are known by their place in the device's window and their size. Two ranks are partners when
 they have a block whose contents were the same at the last two cuts or more, and at each one since
-both have it. Only cuts of the same number are compared. Without input or output; pyft/agent/comparison.py acts on the outcomes.
+both have it. Only cuts of the same number are compared: those for want of space are not counted.
+Without input or output; pyft/agent/comparison.py acts on the outcomes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from typing import Any
 
 STREAK = 2  # cuts with the same contents make a replica
 UNEQUAL = -1
+UNDECIDED = (
+    3  # so many cases in which no replay says anything, and blocks are not compared any more
+)
 Key = tuple[int, int]  # offset in the window, bytes
 Table = dict[Key, bytes]  # digests
 
@@ -40,12 +44,16 @@ class Disagree:
 
 @dataclass(frozen=True)
 class Judged:
-    """The suspects have replayed: who had what his replay does not give. Nobody: it is the program."""
+    """The suspects have replayed: who had what his replay does not give. Nobody: it is the program.
+
+    Or it cannot be told, since a suspect has not come to that cut again.
+    """
 
     cut: int
     key: Key
     culprits: tuple[int, ...]
     suspects: tuple[int, ...]
+    told: bool = True
 
 
 Outcome = Settled | Disagree | Judged
@@ -79,6 +87,7 @@ class Case:
     key: Key
     suspects: tuple[int, ...]
     keys: set[Key]  # all that differ
+    first: dict[int, Table]  # what each suspect had there
     replaying: set[int] = field(default_factory=set)  # by a server started for this
     answers: dict[int, bool | None] = field(default_factory=dict)  # True: it had other contents
 
@@ -91,6 +100,7 @@ class Replicas:
         self.case: Case | None = None
         self.own: set[Key] = set()  # the program makes them differ
         self.judged: set[int] = set()  # cuts
+        self.undecided = 0
 
     def captured(self, id: int, cut: int, table: Table | None) -> list[Outcome]:
         """Take note of a cut; None: the rank has passed it over.
@@ -102,11 +112,10 @@ class Replicas:
         forgotten = [] if rank.held or table is not None else [Settled(id, cut)]
         if table is not None:
             rank.held, rank.held_table = cut, table
-        case = self.case
-        silent = (
-            case and id in case.replaying and cut >= case.cut
-        )  # an answer would have come first
-        return [*forgotten, *(self.arbitrated(id, 0, None) if silent else ()), *self._go_on()]
+        answered: list[Outcome] = []
+        if self.case and id in self.case.replaying and cut >= self.case.cut:
+            answered = self._answer(id, (table if cut == self.case.cut else None) or {})
+        return [*forgotten, *answered, *self._go_on()]
 
     def restarted(self, id: int) -> list[Outcome]:
         """Note that a rank's server has ended: what it held comes again."""
@@ -122,29 +131,35 @@ class Replicas:
         for rank in self.ranks.values():
             rank.equal.pop(id, None)
             rank.replicas.pop(id, None)
-        return [*self.arbitrated(id, 0, None), *self._go_on()]
+        return [*self._answer(id, {}), *self._go_on()]
 
     def arbitrates(self, id: int) -> int:
         """Return the cut about which the replay of a rank decides; 0: none."""
         open_case = self.case and id in self.case.suspects and id not in self.case.answers
         return self.case.cut if self.case and open_case else 0
 
-    def arbitrated(self, id: int, cut: int, differs: bool | None) -> list[Outcome]:
-        """Take what a replay says about the first time; None: it says nothing."""
+    def _answer(self, id: int, table: Table) -> list[Outcome]:
+        """Take what a suspect's replay gives; blocks that are not in the table say nothing."""
         case = self.case
-        if case is None or id not in case.suspects or (differs is not None and cut != case.cut):
+        if case is None or id not in case.suspects or id in case.answers:
             return []
-        case.answers.setdefault(id, differs)
+        differs = [table[key] != was for key, was in case.first[id].items() if key in table]
+        case.answers[id] = any(differs) if differs else None
         if len(case.answers) < len(case.suspects):
             return []
+        return [self._decide(case), *self._go_on()]
+
+    def _decide(self, case: Case) -> Judged:
         culprits = tuple(one for one in case.suspects if case.answers[one])
+        told = bool(culprits) or None not in case.answers.values()
         if len(culprits) == len(case.suspects) > 1:
             culprits = ()  # where no replay gives what was there, kernels are not deterministic
         self.case = None
         self.judged.add(case.cut)
-        if not culprits:
+        self.undecided += not told
+        if not culprits and (told or self.undecided >= UNDECIDED):
             self.own |= case.keys
-        return [Judged(case.cut, case.key, culprits, case.suspects), *self._go_on()]
+        return Judged(case.cut, case.key, culprits, case.suspects, told)
 
     # ---- for the next agent -------------------------------------------------------------------
 
@@ -154,12 +169,17 @@ class Replicas:
         return {
             "own": sorted(self.own),
             "judged": sorted(self.judged),
+            "undecided": self.undecided,
             "case": case
             and {
                 "cut": case.cut,
                 "key": case.key,
                 "suspects": case.suspects,
                 "keys": sorted(case.keys),
+                "first": [
+                    [id, [[*key, digest.hex()] for key, digest in sorted(table.items())]]
+                    for id, table in sorted(case.first.items())
+                ],
                 "replaying": sorted(case.replaying),
                 "answers": sorted(case.answers.items()),
             },
@@ -169,11 +189,21 @@ class Replicas:
         """Go on from the note of an agent before this one."""
         self.own = _keys(note["own"])
         self.judged = set(note["judged"])
+        self.undecided = note["undecided"]
         if case := note["case"]:
             (key,) = _keys([case["key"]])
-            suspects, answers = tuple(case["suspects"]), dict(case["answers"])
-            replaying = set(case["replaying"])
-            self.case = Case(case["cut"], key, suspects, _keys(case["keys"]), replaying, answers)
+            self.case = Case(
+                case["cut"],
+                key,
+                tuple(case["suspects"]),
+                _keys(case["keys"]),
+                {
+                    id: {(offset, size): bytes.fromhex(text) for offset, size, text in rows}
+                    for id, rows in case["first"]
+                },
+                set(case["replaying"]),
+                dict(case["answers"]),
+            )
 
     def unheeded(self) -> tuple[int, ...]:
         """Return the suspects whose servers nobody has ended yet."""
@@ -231,7 +261,11 @@ class Replicas:
             majority = votes * 2 > len(contents)
             suspects |= {one for one in contents if not majority or contents[one] != digest}
         key = min(differing)
-        self.case = Case(cut, key, tuple(sorted(suspects)), set(differing))
+        first = {
+            one: {key: contents[one] for key, contents in differing.items() if one in contents}
+            for one in suspects
+        }
+        self.case = Case(cut, key, tuple(sorted(suspects)), set(differing), first)
         return Disagree(cut, key, self.case.suspects)
 
     def _settle(self, id: int, rank: Standing) -> None:

@@ -11,8 +11,8 @@ from recovery_run import check, command, run, undisturbed
 
 ARGUMENTS = ("--steps", "4", "--parallel", "ddp")
 CASES = str(Path(__file__).parent / "programs" / "recovery_cases.py")
-# One bit of what the optimizer has written at rank 1, after its third step.
-FLIP = "flip result=changed kernel=multi_tensor device=1 in=36"
+# One bit of the parameters that the optimizer has written at rank 1 in its third step.
+FLIP = "flip result=changed kernel=PointwiseOpScalarList device=1 in=3"
 
 
 def flipped(
@@ -53,7 +53,7 @@ def test_a_suspect_goes_to_a_spare(tmp_path: Path) -> None:
 
 
 def test_a_cut_is_compared_while_it_is_copied(tmp_path: Path) -> None:
-    later = FLIP.replace("in=36", "in=72")  # when it is known what may be copied behind a cut
+    later = FLIP.replace("in=3", "in=6")  # when it is known what may be copied behind a cut
     always = {"PYFT_LATE_COPIES": "always", "PYFT_CUT_EVERY": "1"}
     found = flipped(tmp_path, steps=8, **always, SOFTGPU_FAULT=later)
     assert [one["rank"] for one in found["corruptions"]] == [1]

@@ -35,7 +35,7 @@ struct Server {
   }
   // The cut may be undecided when this returns.
   void take(uint64_t number, const std::vector<std::byte>& scope = {}, bool forced = false) {
-    ring::CutMark mark{number, 0, 0, forced ? 1u : 0u, 0};
+    ring::CutMark mark{number, 0, 0, forced ? 1u : 0u, static_cast<uint32_t>(number)};
     ring::EntryHeader header{};
     header.seq = number * 10;
     CHECK(capture->take(header, std::as_bytes(std::span(&mark, 1)), scope, number * 100).ok());
@@ -75,9 +75,8 @@ struct HeldServer : Server {
   explicit HeldServer(Bench& bench, uint64_t arbitrates = 0,
                       server::Late late = server::Late::kNever)
       : Server(*bench.channel, bench.object, bench.memory, true) {
-    calls.captured = [this](uint64_t cut, uint64_t offset) { told.push_back({cut, offset}); };
-    calls.arbitrated = [this](uint64_t cut, uint64_t differ, uint64_t address) {
-      arbitrated = {cut, differ, address};
+    calls.captured = [this](uint64_t step, uint64_t offset, uint64_t) {
+      told.push_back({step, offset});
     };
     server::CaptureOptions options;
     options.join_timeout_ns = 50'000'000;
@@ -91,7 +90,6 @@ struct HeldServer : Server {
   }
   std::atomic<uint64_t> settled{0};
   std::vector<std::pair<uint64_t, uint64_t>> told;
-  std::vector<uint64_t> arbitrated;
 };
 
 }  // namespace recovery_test

@@ -43,11 +43,9 @@ struct RecoveryCalls {
   std::function<void(uint64_t cut)> at_cut;
   // It is the recovery point. Any thread.
   std::function<void(uint64_t cut, uint64_t seq)> published;
-  // The table of a cut that waits lies here in the store; 0: the cut is passed over. May be empty.
-  std::function<void(uint64_t cut, uint64_t offset)> captured;
-  // Contents at a cut that a replay has come to again were compared for the sake of other ranks:
-  // how many blocks differ, and the address of the first. May be empty.
-  std::function<void(uint64_t cut, uint64_t differ, uint64_t address)> arbitrated;
+  // The table of the cut of this step, its entry is `seq`, lies here in the store; 0: the cut is
+  // passed over. May be empty.
+  std::function<void(uint64_t step, uint64_t offset, uint64_t seq)> captured;
   // The next module's variables come to lie here; with owner 0 the heap of kernels does. 0 or an
   // error. May be empty: then they must come to lie there by themselves.
   std::function<int(const ring::ManifestPlace&)> place;

@@ -72,7 +72,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   // In a replay: an earlier server has decided.
   if (cut.number <= last_captured_) return Status::good();
   if (!is_due(cut) || !gives_way(cut)) {
-    leave_out(cut.number);
+    leave_out(cut);
     return Status::good();
   }
   open_.emplace();
@@ -81,7 +81,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   open_->began_ns = ring::now_ns();
   std::string problem = begin(cut, header, payload, position);
   std::vector<CopyJob> later = stage_.take_later();
-  if (compares()) calls_.captured(cut.number, problem.empty() ? ask(cut) : 0);
+  if (compares() && !cut.forced) tell(cut, problem.empty());
   if (problem.empty() && !later.empty()) {
     for (const CopyJob& job : later) open_->later_bytes += job.bytes;
     PYFT_FAULT("cut.after_stage");
@@ -102,10 +102,10 @@ Status Capture::gate() {
   return Status::good();
 }
 
-// A cut for want of space is not left out: the client waits for it. Otherwise multiples of K are
-// captured, and K is a power of two: ranks whose captures cost differently have cuts in common.
+// A cut for want of space is not left out: the client waits for it. Of the others, multiples of K
+// are captured, and K is a power of two: ranks whose captures cost differently have cuts in common.
 bool Capture::is_due(const ring::CutMark& cut) {
-  return cut.forced || cut.number % pace_.every() == 0 || !store_.has_point();
+  return cut.forced || cut.step % pace_.every() == 0 || !store_.has_point();
 }
 
 // The store has room for two points: while one waits for its comparison the next cut is left out.
@@ -117,21 +117,22 @@ bool Capture::gives_way(const ring::CutMark& cut) {
   return true;
 }
 
-void Capture::leave_out(uint64_t cut) {
+void Capture::leave_out(const ring::CutMark& cut) {
   add(store_.header().skipped, 1);
-  if (compares()) calls_.captured(cut, 0);
+  if (compares() && !cut.forced) calls_.captured(cut.step, 0, 0);
   // A cut that waits is decided first: until then a replay must come to it again.
-  if (!waits_) decided(cut, false);
+  if (!waits_) decided(cut.number, false);
 }
 
-// Returns where the digests of the open cut are. They are all there is to compare, so that the
-// copies may still be under way. A client that waits for space does not wait for other ranks.
-uint64_t Capture::ask(const ring::CutMark& cut) {
-  if (cut.forced) return 0;
-  open_->compared = true;
-  asked_ = cut.number;
+// Says where the digests of the open cut are. They are all there is to compare, so that the copies
+// may still be under way. Not for a forced cut: a client that waits for space does not wait for
+// other ranks, which may have no such cut.
+void Capture::tell(const ring::CutMark& cut, bool whole) {
+  open_->compared = whole;
+  if (!whole) return calls_.captured(cut.step, 0, 0);
+  asked_ = cut.step;
   asked_ns_ = ring::now_ns();
-  return store_.waiting_offset();
+  calls_.captured(cut.step, store_.waiting_offset(), open_->manifest.seq);
 }
 
 // A replay gives nothing away; what it finishes with others was begun before the fault.
@@ -147,15 +148,13 @@ void Capture::hold_back() {
   go_on();
 }
 
-// An earlier server had come to this cut as well.
-void Capture::compare_again(uint64_t cut, uint64_t seq) {
-  if (!store_.unfinished() || store_.unfinished()->manifest.cut != cut) return;
-  const CutComparison found =
-      compare_cut(store_.point(), *store_.unfinished(), store_.open_blocks());
-  if (options_.arbitrates != cut || !calls_.arbitrated)
-    return judge_cut(session_.recovery(), seq, found);
-  calls_.arbitrated(cut, found.others.size(),
-                    found.others.empty() ? 0 : found.others.front().now.address);
+// An earlier server had come to this cut as well. If it is the one about which ranks disagree, the
+// agent compares.
+void Capture::compare_again(const ring::CutMark& cut, uint64_t seq) {
+  if (!store_.unfinished() || store_.unfinished()->manifest.cut != cut.number) return;
+  if (options_.arbitrates && options_.arbitrates == cut.step && !cut.forced) return;
+  judge_cut(session_.recovery(), seq,
+            compare_cut(store_.point(), *store_.unfinished(), store_.open_blocks()));
 }
 
 // Everything that has to be done before later commands may run.
@@ -175,7 +174,7 @@ std::string Capture::begin(const ring::CutMark& cut, const ring::EntryHeader& he
   const bool late = copier_ && pace_.late() && !cut.forced;
   if (problem.empty()) problem = stage_.add(open_->live.blocks, late);
   if (!problem.empty()) return problem;
-  compare_again(cut.number, header.seq);
+  compare_again(cut, header.seq);
   open_->manifest.seq = header.seq;
   open_->manifest.position = position;
   if (calls_.at_cut) calls_.at_cut(cut.number);

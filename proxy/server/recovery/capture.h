@@ -36,8 +36,8 @@ struct CaptureOptions {
   uint64_t join_limit_ns = 60'000'000'000;   // with progress
   Late late = Late::kAsCostSays;
   uint64_t hold_ns = 1'000'000'000;  // collectives wait so long for a comparison
-  uint64_t arbitrates = 0;           // cut about which this server's replay has to decide; 0: none
-  // The last cut that the agent has compared with those of other ranks; nullptr: it does not.
+  uint64_t arbitrates = 0;           // step about whose cut this server's replay decides; 0: none
+  // The step of the last cut that the agent has compared with other ranks'; nullptr: it does not.
   const std::atomic<uint64_t>* settled = nullptr;
 };
 // PYFT_CUT_EVERY, PYFT_LATE_COPIES, PYFT_ARBITRATE
@@ -80,15 +80,15 @@ class Capture {
   bool is_due(const ring::CutMark& cut);
   std::string begin(const ring::CutMark& cut, const ring::EntryHeader& header,
                     std::span<const std::byte> scope, uint64_t position);
-  void compare_again(uint64_t cut, uint64_t seq);
+  void compare_again(const ring::CutMark& cut, uint64_t seq);
   std::string join();
   bool compares() const { return options_.settled && store_.header().compares.load(); }
   bool is_settled() const {
     return options_.settled && options_.settled->load(std::memory_order_acquire) >= asked_;
   }
-  uint64_t ask(const ring::CutMark& cut);
+  void tell(const ring::CutMark& cut, bool whole);
   bool gives_way(const ring::CutMark& cut);
-  void leave_out(uint64_t cut);
+  void leave_out(const ring::CutMark& cut);
   void copied(const Copier::Outcome& outcome);
   void publish();
   void publish_waiting();
@@ -105,7 +105,7 @@ class Capture {
   Pace pace_;
   uint64_t last_captured_ = 0;  // cut; it may wait in the store
   std::optional<Open> open_;
-  uint64_t asked_ = 0, asked_ns_ = 0;  // the cut that the agent compares, and since when
+  uint64_t asked_ = 0, asked_ns_ = 0;  // the step whose cut the agent compares, and since when
   uint64_t held_ = 0;                  // the last one that something was held back for
   uint64_t hold_ns_;                   // at most so long
   // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet.

@@ -39,7 +39,7 @@ def write(one: SimpleNamespace, cut: int, content: bytes) -> None:
     base = WINDOW_BASE + one.id * WINDOW_BYTES
     outside = BLOCK.pack(4096, 8, b"x" * 16, 0)
     rows = BLOCK.pack(base + 512, 100, content.ljust(16), 0) + outside
-    os.pwrite(one.channel.store_fd, MANIFEST.pack(cut, 1, 2, 2, 0, 108, b"") + rows, AT)
+    os.pwrite(one.channel.store_fd, MANIFEST.pack(cut, 10 * cut, 2, 2, 0, 108, b"") + rows, AT)
 
 
 @pytest.fixture
@@ -53,10 +53,11 @@ def members() -> Iterator[dict[int, SimpleNamespace]]:
 def test_a_table_is_read_only_when_it_is_whole(members: dict) -> None:
     write(members[1], 3, b"same")
     fd = members[1].channel.store_fd
-    assert comparison.read_table(fd, AT, 1) == {(512, 100): b"same".ljust(16)}
-    assert comparison.read_table(fd, 1 << 20, 1) is None
-    os.pwrite(fd, MANIFEST.pack(3, 1, 2, 1 << 60, 0, 0, b""), AT)
-    assert comparison.read_table(fd, AT, 1) is None
+    assert comparison.read_table(fd, AT, 1, 30) == {(512, 100): b"same".ljust(16)}
+    assert comparison.read_table(fd, 1 << 20, 1, 30) is None
+    assert comparison.read_table(fd, AT, 1, 20) is None, "that cut was dropped"
+    os.pwrite(fd, MANIFEST.pack(3, 30, 2, 1 << 60, 0, 0, b""), AT)
+    assert comparison.read_table(fd, AT, 1, 30) is None
 
 
 def agent(members: dict, suspected: list[ev.Suspected], notes: list[dict]) -> Comparison:
@@ -71,7 +72,7 @@ def agent(members: dict, suspected: list[ev.Suspected], notes: list[dict]) -> Co
 def captured(compared: Comparison, one: SimpleNamespace, cut: int, content: bytes) -> None:
     write(one, cut, content)
     epoch = one.server.epoch
-    compared.received(one, ev.Received(one.id, epoch, Message.CAPTURED, cut, AT))
+    compared.received(one, ev.Received(one.id, epoch, Message.CAPTURED, cut, AT, 10 * cut))
 
 
 def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,12 +92,12 @@ def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) 
     assert [second.arbitrates(one) for one in members.values()] == [3, 3]
     second.resume()
     assert [one.id for one in suspected] == [1], "rank 0 has a new server already"
-    second.received(members[0], ev.Received(0, 5, Message.ARBITRATED, 3, 0))
+    captured(second, members[0], 3, b"same")
     second.restarted(members[1])
     third = agent(members, suspected, notes)
     third.adopt(notes[-1], list(members.values()))
     assert [third.arbitrates(one) for one in members.values()] == [0, 3]
-    third.received(members[1], ev.Received(1, 6, Message.ARBITRATED, 3, 1))
+    captured(third, members[1], 3, b"same")
     assert "rank [11] on GPU [1] had something else in" in said[-1]
     fourth = agent(members, suspected, notes)
     fourth.adopt(notes[-1], list(members.values()))
@@ -129,10 +130,6 @@ def test_servers_are_told_suspected_and_named(
     notes: list[dict] = []
     compared = agent(members, suspected, notes)
 
-    def say(id: int, kind: Message, cut: int, second: int) -> None:
-        server = members[id].server
-        compared.received(members[id], ev.Received(id, server.epoch, kind, cut, second))
-
     compared.joined(members[0])
     fd = members[0].channel.store_fd
     offset, _ = page.STORE_SETTINGS["compares"]
@@ -141,8 +138,7 @@ def test_servers_are_told_suspected_and_named(
     assert os.pread(fd, 1, offset) == b"\1"
     for cut in (1, 2, 3):
         for id, one in members.items():
-            write(one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
-            say(id, Message.CAPTURED, cut, AT)
+            captured(compared, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
     for one in members.values():
         assert one.server.told == [(Message.SETTLED, 1), (Message.SETTLED, 2)]
     assert [(s.id, s.epoch, s.fault.name) for s in suspected] == [
@@ -152,12 +148,12 @@ def test_servers_are_told_suspected_and_named(
     for one in members.values():
         compared.restarted(one)
         assert compared.arbitrates(one) == 3
-    say(0, Message.ARBITRATED, 3, 0)
+    captured(compared, members[0], 3, b"same")
     assert compared.arbitrates(members[0]) == 0
-    say(1, Message.ARBITRATED, 3, 1)
+    captured(compared, members[1], 3, b"same")
     assert "rank [11] on GPU [1] had something else in" in said[-1]
     assert compared.found == [{"rank": 11, "gpu": 1, "offset": 512, "bytes": 100, "cut": 3}]
     compared.gone(members[1])
-    say(0, Message.CAPTURED, 3, AT)
+    captured(compared, members[0], 3, b"same")
     assert members[0].server.told[-1] == (Message.SETTLED, 3), "nobody is left to wait for"
     assert os.pread(fd, 1, offset) == b"\0"

@@ -7,7 +7,15 @@ import pickle
 import random
 from dataclasses import dataclass, field
 
-from pyft.recovery.replicas import STREAK, Disagree, Judged, Outcome, Replicas, Settled
+from pyft.recovery.replicas import (
+    STREAK,
+    UNDECIDED,
+    Disagree,
+    Judged,
+    Outcome,
+    Replicas,
+    Settled,
+)
 
 SAME, OWN = (0, 64), (64, 64)  # a block that all have, and one in which they differ
 GOOD, BAD = b"good", b"bad"
@@ -64,10 +72,9 @@ def test_who_is_not_in_the_majority_is_suspected() -> None:
     assert replicas.captured(1, 4, table(1, 4, BAD)) == [Disagree(4, SAME, (1,))]
     assert (replicas.arbitrates(1), replicas.arbitrates(0)) == (4, 0)
     assert replicas.restarted(1) == []
-    assert replicas.arbitrated(1, 3, True) == [], "another cut"
-    assert replicas.arbitrated(1, 4, True) == [Judged(4, SAME, (1,), (1,))]
     settled = replicas.captured(1, 4, table(1, 4))
-    assert settled == [Settled(0, 4), Settled(1, 4), Settled(2, 4)]
+    judged = Judged(4, SAME, (1,), (1,))
+    assert settled == [judged, Settled(0, 4), Settled(1, 4), Settled(2, 4)]
 
 
 def test_of_two_both_are_suspected() -> None:
@@ -78,10 +85,9 @@ def test_of_two_both_are_suspected() -> None:
         assert replicas.captured(1 - guilty, 3, table(1 - guilty, 3)) == [Disagree(3, SAME, (0, 1))]
         for rank in (0, 1):
             assert replicas.restarted(rank) == []
-        assert replicas.arbitrated(0, 3, guilty == 0) == []
         assert replicas.captured(0, 3, table(0, 3)) == [], "the other one has not replayed"
-        assert replicas.arbitrated(1, 3, guilty == 1) == [Judged(3, SAME, (guilty,), (0, 1))]
-        assert len(replicas.captured(1, 3, table(1, 3))) == 2
+        judged = Judged(3, SAME, (guilty,), (0, 1))
+        assert replicas.captured(1, 3, table(1, 3)) == [judged, Settled(0, 3), Settled(1, 3)]
 
 
 def test_a_program_that_makes_them_differ_is_left_alone() -> None:
@@ -91,15 +97,9 @@ def test_a_program_that_makes_them_differ_is_left_alone() -> None:
         replicas.captured(rank, 3, table(rank, 3, bytes([rank])))
     for rank in (0, 1):
         replicas.restarted(rank)
-        found = replicas.arbitrated(rank, 3, False)
-    assert found == [Judged(3, SAME, (), (0, 1))]
-    for cut in (
-        3,
-        4,
-        5,
-        6,
-        7,
-    ):  # later they are the same for a while, as with averages now and then
+        found = replicas.captured(rank, 3, table(rank, 3, bytes([rank])))
+    assert found == [Judged(3, SAME, (), (0, 1)), Settled(0, 3), Settled(1, 3)]
+    for cut in (4, 5, 6, 7):  # the same for a while, as with averages now and then
         same = GOOD if cut in (4, 5, 6) else None
         for rank in (0, 1):
             found = replicas.captured(rank, cut, table(rank, cut, same or bytes([rank])))
@@ -111,8 +111,10 @@ def test_nobody_is_guilty_where_no_replay_gives_what_was_there() -> None:
     cuts(replicas, 2, 2)
     for rank in (0, 1):
         replicas.captured(rank, 3, table(rank, 3, bytes([rank])))
-    assert replicas.arbitrated(0, 3, True) == []
-    assert replicas.arbitrated(1, 3, True)[0] == Judged(3, SAME, (), (0, 1))
+    for rank in (0, 1):
+        replicas.restarted(rank)
+        found = replicas.captured(rank, 3, table(rank, 3, b"third" + bytes([rank])))
+    assert found[0] == Judged(3, SAME, (), (0, 1))
     assert replicas.captured(0, 4, table(0, 4)) == [Settled(0, 4)]
 
 
@@ -131,11 +133,29 @@ def test_a_suspect_that_ends_or_says_nothing_is_not_waited_for() -> None:
         replicas.captured(0, 3, table(0, 3, BAD))
         replicas.captured(1, 3, table(1, 3))
         replicas.restarted(0)
-        replicas.arbitrated(0, 3, True)
-        assert replicas.captured(1, 4, None) == [], "the server before has said that"
+        replicas.captured(0, 3, table(0, 3))
+        assert replicas.case
+        replicas.captured(1, 4, None)
+        assert replicas.case.answers == {0: True}, "it was the server before that has said this"
         replicas.restarted(1)
-        found = replicas.gone(1) if end == "gone" else replicas.captured(1, 3, table(1, 3))
-        assert found[0] == Judged(3, SAME, (0,), (0, 1))
+        found = replicas.gone(1) if end == "gone" else replicas.captured(1, 4, None)
+        assert Judged(3, SAME, (0,), (0, 1)) in found
+
+
+def test_what_cannot_be_told_is_not_blamed_on_the_program_at_once() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, 2)
+    for cut in range(3, 3 + UNDECIDED):
+        assert SAME not in replicas.own
+        for rank in (0, 1):
+            found = replicas.captured(rank, cut, table(rank, cut, bytes([rank])))
+        assert found == [Disagree(cut, SAME, (0, 1))]
+        for rank in (0, 1):
+            replicas.restarted(rank)
+        for rank in (0, 1):
+            found = replicas.captured(rank, cut, None)
+        assert Judged(cut, SAME, (), (0, 1), told=False) in found
+    assert SAME in replicas.own
 
 
 @dataclass
@@ -167,9 +187,6 @@ class World:
         if kind == "cut":
             self.at[rank] += 1
             cut = self.at[rank]
-            if self.replicas.arbitrates(rank) == cut:
-                guilty = rank == self.guilty
-                self.act(self.replicas.arbitrated(rank, cut, guilty))
             bad = (rank, cut) == (self.guilty, self.bad_cut) and self.first[rank]
             self.act(self.replicas.captured(rank, cut, table(rank, cut, BAD if bad else GOOD)))
             return
