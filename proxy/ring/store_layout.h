@@ -65,6 +65,9 @@ struct StoreHeader {
   uint32_t reserved1;
   std::atomic<uint64_t> compared_cuts;   // captured cuts that the agent has compared
   std::atomic<uint64_t> unchecked_cuts;  // published without waiting any longer
+  // Agent: the step of the last cut that it knows of, since when (CLOCK_MONOTONIC), and the step of
+  // the cut about which replays decide, 0 for none.
+  std::atomic<uint64_t> taken_step, taken_ns, disputed_step;
 };
 static_assert(sizeof(StoreHeader) <= kPageBytes);
 

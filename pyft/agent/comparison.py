@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyft.agent import messages, page
@@ -86,9 +87,11 @@ class Comparison:
             self._replicas.restore(note["replicas"])
             self._gpus = dict(note["gpus"])
             self._said, self.found = note["said"], note["found"]
+        case = self._replicas.case
         for member in members:
             if not member.given_up:
                 self.joined(member)
+                self._dispute([member.id], case.cut if case and member.id in case.suspects else 0)
 
     def resume(self) -> None:
         """Suspect again whom the agent before had no time to have replaced."""
@@ -114,6 +117,7 @@ class Comparison:
         self._act(self._replicas.captured(member.id, event.key, table))
         if open_case:
             self._note()  # it may be an answer
+        page.write_store(fd, taken_ns=time.monotonic_ns(), taken_step=event.key)
 
     def _tell_servers(self) -> None:
         """Let captures wait only where there is somebody to compare them with."""
@@ -138,23 +142,32 @@ class Comparison:
                 self._judge(outcome)
 
     def _suspect(self, outcome: Disagree) -> None:
+        servers = {id: self._members[id].server for id in outcome.suspects}
+        self._gpus |= {id: server.gpu for id, server in servers.items() if server}
+        self._dispute(outcome.suspects, outcome.cut)
+        self._note()  # before anything of it is done
         messages.say(f"{self._why(outcome)}, for the first time: replays tell who is right")
         self._replace(outcome)
+
+    def _dispute(self, ids: Iterable[int], cut: int) -> None:
+        """Let nothing of these ranks go to others before it is decided who is right; 0: it is."""
+        for id in ids:
+            if id in self._members and (fd := self._members[id].channel.store_fd) >= 0:
+                page.write_store(fd, disputed_step=cut)
 
     def _why(self, outcome: Disagree) -> str:
         block = _block(outcome.key, outcome.cut)
         return f"{self._ranks(outcome.suspects)}: other contents than a replica's in {block}"
 
     def _replace(self, outcome: Disagree) -> None:
-        servers = {id: self._members[id].server for id in outcome.suspects}
-        self._gpus |= {id: server.gpu for id, server in servers.items() if server}
-        self._note()  # before anything of it is done
-        for id, server in servers.items():
+        for id in outcome.suspects:
+            server = self._members[id].server
             if server and server.alive:
                 fault = of_agent("replica", self._why(outcome), cut=outcome.cut)
                 self._event(events.Suspected(id, server.epoch, fault))
 
     def _judge(self, outcome: Judged) -> None:
+        self._dispute(outcome.suspects, 0)
         block = _block(outcome.key, outcome.cut)
         for id in outcome.culprits:
             rank, gpu = self._members[id].channel.rank, self._gpus.get(id, -1)

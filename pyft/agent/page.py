@@ -71,7 +71,13 @@ STORE_FIELDS = {
     "unchecked_cuts": 448,
 }
 # Written by the agent: name -> offset and format.
-STORE_SETTINGS = {"seed": (400, "<Q"), "compares": (432, "<I")}
+STORE_SETTINGS = {
+    "seed": (400, "<Q"),
+    "compares": (432, "<I"),
+    "taken_step": (456, "<Q"),
+    "taken_ns": (464, "<Q"),
+    "disputed_step": (472, "<Q"),
+}
 MANIFEST_BYTES = 64 << 20
 _PAGE = 4096
 

@@ -87,6 +87,7 @@ struct HeldServer : Server {
     options.settled = &settled;
     capture.emplace(session, *store, calls, options);
     store->header().compares = 1;
+    store->header().taken_step = UINT64_MAX;
   }
   std::atomic<uint64_t> settled{0};
   std::vector<std::pair<uint64_t, uint64_t>> told;

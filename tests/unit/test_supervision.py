@@ -178,8 +178,8 @@ def test_kill_leaves_nothing(start: Start, victim: str) -> None:
     job = start("sh", "-c", ESCAPING + '"$@"', "sh", *client())
     job.wait_attached()
     os.kill(job.victim(victim), signal.SIGKILL)
-    job.wait(5)
-    job.assert_nothing_left(5)
+    job.wait(20)
+    job.assert_nothing_left(20)
     sentence = {
         "launcher": "the launcher was killed: ended the command and its servers",
         "keeper": "] was killed by signal [9 SIGKILL]: ended the command and its servers",
@@ -219,7 +219,7 @@ def test_killed_server_is_reported_to_client_and_user(start: Start) -> None:
     job.wait_attached()
     server = job.victim("server")
     os.kill(server, signal.SIGKILL)
-    assert job.wait(5) == 46
+    assert job.wait(20) == 46
     sentence = f"the server [pid {server}] of device [0] was killed by signal [9 SIGKILL]"
     assert sentence in job.errors()
     assert sentence in job.output()

@@ -135,10 +135,18 @@ void Capture::tell(const ring::CutMark& cut, bool whole) {
   calls_.captured(cut.step, store_.waiting_offset(), open_->manifest.seq);
 }
 
+bool Capture::is_patient() const {
+  const ring::StoreHeader& agent = store_.header();
+  const uint64_t now = ring::now_ns();
+  if (now >= asked_ns_ + options_.hold_limit_ns) return false;
+  if (agent.disputed_step.load() == asked_ || agent.taken_step.load() < asked_) return true;
+  return now < std::max(asked_ns_, agent.taken_ns.load()) + hold_ns_;
+}
+
 // A replay gives nothing away; what it finishes with others was begun before the fault.
 void Capture::hold_back() {
   if (held_ == asked_ || session_.recovery().replaying()) return;
-  while (!is_settled() && ring::now_ns() < asked_ns_ + hold_ns_) {
+  while (!is_settled() && is_patient()) {
     if (session_.liveness().check() != ring::WaitStatus::kOk) return;
     if (!session_.work()) usleep(50);
   }

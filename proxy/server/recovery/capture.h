@@ -35,8 +35,9 @@ struct CaptureOptions {
   double budget = 0.02;                      // of the time between two cuts
   uint64_t join_limit_ns = 60'000'000'000;   // with progress
   Late late = Late::kAsCostSays;
-  uint64_t hold_ns = 1'000'000'000;  // collectives wait so long for a comparison
-  uint64_t arbitrates = 0;           // step about whose cut this server's replay decides; 0: none
+  uint64_t hold_ns = 1'000'000'000;         // collectives wait so long for a comparison
+  uint64_t hold_limit_ns = 60'000'000'000;  // with an agent that is busy, or ends meanwhile
+  uint64_t arbitrates = 0;  // step about whose cut this server's replay decides; 0: none
   // The step of the last cut that the agent has compared with other ranks'; nullptr: it does not.
   const std::atomic<uint64_t>* settled = nullptr;
 };
@@ -60,9 +61,9 @@ class Capture {
     if (waits_.load(std::memory_order_acquire) && is_settled() && !session_.recovery().replaying())
       publish_waiting();
   }
-  // Before something of this rank goes to others: waits for the comparison. Not for long, since
-  // that may wait for a rank that waits for this one; half as long after each wait that was in
-  // vain.
+  // Before something of this rank goes to others: waits for the comparison. Not for long once the
+  // agent knows of the cut, since that may wait for a rank that waits for this one; half as long
+  // after each wait that was in vain. Longer when it has found a difference.
   void hold_back();
 
  private:
@@ -87,6 +88,7 @@ class Capture {
     return options_.settled && options_.settled->load(std::memory_order_acquire) >= asked_;
   }
   void tell(const ring::CutMark& cut, bool whole);
+  bool is_patient() const;
   bool gives_way(const ring::CutMark& cut);
   void leave_out(const ring::CutMark& cut);
   void copied(const Copier::Outcome& outcome);

@@ -189,7 +189,7 @@ def test_agents_that_never_work_end_the_job(start: Start, number: signal.Signals
         return not job.processes()
 
     wait_for(ended, 20, "the job ends")
-    assert job.wait(5) == 1
+    assert job.wait(20) == 1
     text = "[3] agents in a row have ended before they worked, the last one was killed by signal"
     assert (
         f"{text} [{number.value} {number.name}]: ended the command and its servers" in job.errors()
@@ -207,8 +207,8 @@ def test_all_ends_as_ever_after_an_adoption(start: Start, who: str) -> None:
         job.send(signal.SIGTERM)
     else:
         os.kill(job.victim(who), signal.SIGKILL)
-    assert job.wait(5) == {"launcher": -9, "keeper": 1, "command": 143}[who]
-    job.assert_nothing_left(5)
+    assert job.wait(20) == {"launcher": -9, "keeper": 1, "command": 143}[who]
+    job.assert_nothing_left(20)
     sentences = {
         "launcher": "the launcher was killed: ended the command and its servers",
         "keeper": "] was killed by signal [9 SIGKILL]: ended the command and its servers",
