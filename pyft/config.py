@@ -58,6 +58,7 @@ KNOBS = (
     Knob("PYFT_STANDBY", "", "the CUDA ordinal a server gets ready that stands by", internal=True),
     Knob("PYFT_SELF_TEST", "", "1: a server tests its GPU before it uses it", internal=True),
     Knob("PYFT_SERVER_FD", 0, "a server's socket to the agent", internal=True),
+    Knob("PYFT_KEEPER_PID", 0, "the process without which a server ends", internal=True),
     Knob("PYFT_KILL_AT", "", "cut:S,entry:C: where a server kills itself", internal=True),
     Knob("PYFT_ARBITRATE", 0, "step about whose cut a server's replay decides", internal=True),
     Knob("PYFT_DIVERGENCE", "", "strict, report: value of --divergence", internal=True),

@@ -43,8 +43,9 @@ std::string check_control(const ControlPage& page, uint64_t bytes) {
   return {};
 }
 
-// Of ring and arena, at a time: a millisecond. All at once at attach they would take 30 ms.
-constexpr uint64_t kBackBytes = uint64_t{4} << 20;
+// Of ring and arena, at a time: a millisecond. All at once at attach they would take 30 ms. The
+// first step is a smaller one, because the program's first call waits for it.
+constexpr uint64_t kBackBytes = uint64_t{4} << 20, kFirstBytes = uint64_t{1} << 20;
 
 // Faults the pages in now, so that the first pass over the ring costs what every pass costs.
 void populate(std::byte* begin, uint64_t bytes) {
@@ -216,7 +217,8 @@ std::atomic<uint64_t>& Channel::call_counter(size_t index) const {
 }
 
 int Channel::back(const std::byte* area, uint64_t area_bytes, uint64_t bytes, uint64_t* backed) {
-  const uint64_t steps = (bytes - *backed + kBackBytes - 1) / kBackBytes * kBackBytes;
+  const uint64_t step = *backed ? kBackBytes : kFirstBytes;
+  const uint64_t steps = (bytes - *backed + step - 1) / step * step;
   const uint64_t more = std::min(steps, area_bytes - *backed);
   const auto offset = static_cast<uint64_t>(area - log_.data()) + *backed;
   if (const int failed = allocate(fds_.log.get(), offset, more)) return failed;

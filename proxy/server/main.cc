@@ -166,10 +166,18 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   return kProtocolBroken;
 }
 
+// A server must not outlive its keeper for even a moment. False: the keeper is dead already.
+bool die_with_keeper() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const char* keeper = std::getenv("PYFT_KEEPER_PID");
+  const bool alive = !keeper || std::atoi(keeper) == getppid();
+  unsetenv("PYFT_KEEPER_PID");
+  return alive;
+}
+
 int run() {
   leave_client_environment();
-  // The keeper asks for this too; a server must not outlive it for even a moment.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!die_with_keeper()) return kAttachFailed;
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the program; the agent ends servers
   pthread_setname_np(pthread_self(), "pyft-server");
   Attachment attachment;

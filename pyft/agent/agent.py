@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyft.agent import adoption, job_folder, messages, metrics, process_tree
+from pyft.agent import adoption, channel, job_folder, messages, metrics, process_tree
 from pyft.agent.clients import DRAIN_S, SERVER_END_S, Clients
 from pyft.agent.keeper import COMMAND
 from pyft.agent.keeper_link import KeeperLink, Legacy
@@ -94,6 +94,8 @@ class Agent:
             self._finish("not started")
             return code
         self.after(WORKED_S, self._keeper.working)
+        if not self._options.direct:
+            self.after(0.0, channel.get_ready)  # while the command starts
         while not self._stop_reason and self._command_pid not in self._ended:
             self._turn()
         return self._end()

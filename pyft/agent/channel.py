@@ -33,7 +33,7 @@ from pyft.agent.protocol import (
     ChannelStatus,
     Sizes,
 )
-from pyft.errors import AttachError
+from pyft.errors import AttachError, PyftError
 
 MIB = 1 << 20
 PAGE = 4096
@@ -186,6 +186,12 @@ class Channel:
             if fd >= 0:
                 os.close(fd)
                 setattr(self, f"{part}_fd", -1)
+
+
+def get_ready() -> None:
+    """Load what the first client would wait for; if it cannot be loaded, that client is told."""
+    with contextlib.suppress(PyftError):
+        _native.library()
 
 
 def log_header(log_fd: int) -> dict[str, int]:

@@ -232,22 +232,19 @@ class Keeper:
 
     def _start_server(self, name: str, arguments: list[str], environment: dict[str, str]) -> Child:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        keeper, fd = os.getpid(), theirs.fileno()
+        fd = theirs.fileno()
         # A driver puts modules where there is room in the process (design-cuda.md, C6).
         real = environment.get("PYFT_BACKEND_LIBRARY") == "cuda"
-
-        def before_exec() -> None:
-            process_tree.die_with_parent(signal.SIGKILL, keeper)
-            if real:
-                linux.same_addresses()
-
+        # The server asks for its parent-death signal itself, and looks whether it came too late.
+        # Without a function before exec() the keeper's memory is shared until then, not copied.
+        own = {"PYFT_SERVER_FD": str(fd), "PYFT_KEEPER_PID": str(os.getpid())}
         try:
             process = subprocess.Popen(
                 arguments,
-                env={**environment, "PYFT_SERVER_FD": str(fd)},
+                env={**environment, **own},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(fd,),
-                preexec_fn=before_exec,
+                preexec_fn=linux.same_addresses if real else None,
             )
         except OSError:
             ours.close()

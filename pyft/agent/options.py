@@ -206,6 +206,9 @@ def server_environment(
     else:
         environment["PYFT_BACKEND_LIBRARY"] = str(options.native_dir / "libsoftgpu.so")
         environment["SOFTGPU_DEVICES"] = str(gpus)
+        # Or the BLAS starts a thread per core when it is loaded, which spin for 30 ms: 32 servers
+        # that start at once keep two cores busy for half a second. SOFTGPU_BLAS_THREADS adds some.
+        environment["OPENBLAS_NUM_THREADS"] = "1"
         if gpu != device:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(g) for g in order)
     if options.protect != "none":

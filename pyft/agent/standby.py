@@ -20,7 +20,7 @@ RANK_VARIABLES = frozenset(
     {
         *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_PORT"),
         *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE"),
-        *("PYFT_SERVER_FD", "PYFT_DEVICE", "PYFT_STANDBY"),
+        *("PYFT_SERVER_FD", "PYFT_KEEPER_PID", "PYFT_DEVICE", "PYFT_STANDBY"),
     }
 )
 ANY, NOBODYS = -1, -2  # GPUs of servers that are for whichever, or killed

@@ -137,6 +137,13 @@ def test_a_server_sees_real_gpus_in_the_order_of_the_job() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in server_environment(options(), client, 1, 1, 3)
 
 
+def test_the_blas_of_a_soft_gpu_starts_no_threads_of_its_own_accord() -> None:
+    client = {"OPENBLAS_NUM_THREADS": "64"}
+    assert server_environment(options(), client, 0, 0, 1)["OPENBLAS_NUM_THREADS"] == "1"
+    got = server_environment(options(real=tuple(UUIDS)), client, 0, 0, 3)
+    assert got["OPENBLAS_NUM_THREADS"] == "64"
+
+
 def test_programs_see_real_gpus_by_their_names() -> None:
     proxied = program_environment(options(real=tuple(UUIDS)), {}, "agent")
     assert proxied["PYFT_GPUS"] == "GPU-aa,GPU-bb"

@@ -151,3 +151,11 @@ def test_started_by_hand() -> None:
     )
     assert result.returncode == 70
     assert "started by the pyft agent" in result.stderr
+
+
+def test_a_server_whose_keeper_is_dead_ends_at_once() -> None:
+    environment = {"PYFT_BACKEND_LIBRARY": str(LIBRARY), "PYFT_KEEPER_PID": str(os.getppid())}
+    result = subprocess.run(
+        [str(SERVER)], env=environment, capture_output=True, text=True, timeout=20
+    )
+    assert (result.returncode, result.stderr) == (70, "")
