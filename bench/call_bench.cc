@@ -1,6 +1,10 @@
 // What single CUDA calls cost the program that makes them: run it by `pyft run`, with or without
 // --direct. Prints one JSON object: name -> list of numbers.
 //
+//   call_bench                       all calls
+//   call_bench rounds N launches M   N times M launches; before each round, and at the end, it
+//                                    prints a line and waits for one, so that others can look
+//
 // The calls are those that compilers and PyTorch make: a launch is push, pop and __cudaLaunchKernel
 // of a kernel that does nothing, with 256 bytes of parameters.
 #include <cuda_runtime_api.h>
@@ -177,6 +181,23 @@ void large_copies() {
   print("64 MiB to the host", to_host, true);
 }
 
+// Waits for the device as often as a step of the GPT does, for its number of ring entries.
+void rounds_of_launches(int rounds, int launches) {
+  constexpr int kStep = 118;
+  Launcher launch;
+  auto& wait = CUDA(cudaStreamSynchronize);
+  for (int round = 0; round <= rounds; ++round) {
+    std::puts("round");
+    std::fflush(stdout);
+    for (int c = std::getchar(); c != '\n' && c != EOF;) c = std::getchar();
+    for (int i = 0; i < launches && round < rounds; ++i) {
+      check(launch(), "launch");
+      if (i % kStep == kStep - 1) check(wait(nullptr), "cudaStreamSynchronize");
+    }
+    check(wait(nullptr), "cudaStreamSynchronize");
+  }
+}
+
 void small_calls(double clock_ns) {
   cudaEvent_t event = nullptr;
   check(CUDA(cudaEventCreateWithFlags)(&event, cudaEventDisableTiming), "cudaEventCreate");
@@ -194,10 +215,7 @@ void small_calls(double clock_ns) {
   print("cudaMemGetInfo", trips);
 }
 
-}  // namespace
-
-int main() {
-  check(CUDA(cudaFree)(nullptr), "cudaFree");
+void all_calls() {
   Launcher launch;
   auto& wait = CUDA(cudaStreamSynchronize);
   for (int i = 0; i < 1000; ++i) check(launch(), "launch");
@@ -220,4 +238,14 @@ int main() {
   small_calls(clock_ns);
   large_copies();
   std::printf("}\n");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  check(CUDA(cudaFree)(nullptr), "cudaFree");
+  if (count == 5)
+    rounds_of_launches(std::atoi(arguments[2]), std::atoi(arguments[4]));
+  else
+    all_calls();
 }

@@ -33,14 +33,18 @@ def _seconds(pid: int) -> float:
 
 
 def used(launcher: int, script: str) -> float:
-    """Return the seconds that the script and the servers of this `pyft run` have used so far."""
+    """Return the seconds that a script, or program, and its servers have used so far.
+
+    `launcher`: the process of `pyft run`.
+    """
     children, todo, total = _children(), [launcher], 0.0
     while todo:
         pid = todo.pop()
         todo += children.get(pid, [])
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            is_script = len(words) > 1 and words[1].endswith(b"/" + script.encode())
+            program = b"/" + script.encode()
+            is_script = any(word.endswith(program) for word in words[:2])
             if is_script or words[0].endswith(b"pyft-server"):
                 total += _seconds(pid)
         except OSError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from figures import Figure, quantile
 from training import PYFT, ROOT, Training, train
@@ -109,12 +111,21 @@ def step_ratios(a: Sequence[Training], b: Sequence[Training]) -> list[float]:
     ]
 
 
-def run_model(script: str, mode: str, steps: int, **environment: str) -> Training:
+def run_model(
+    script: str, mode: str, steps: int, processor_time: bool = False, **environment: str
+) -> Training:
     """Train once; the environment is for this run only."""
     # What captures cost is measured apart (capture.py).
     options = ("--protect", "none") if mode == "proxied" else ()
     arguments = ["--steps", str(steps)]
-    run = train(mode, arguments, ranks=0, script=script, environment=environment, options=options)
+    run = train(
+        *(mode, arguments),
+        ranks=0,
+        script=script,
+        environment=environment,
+        options=options,
+        processor_time=processor_time,
+    )
     if run.exit_code:
         raise BenchError(f"[{script}], {mode}, ended with [{run.exit_code}]")
     return run
@@ -137,55 +148,53 @@ def models(steps: int, pairs: int) -> list[Figure]:
     return found
 
 
-def ring_bytes(run: Training, steps: int) -> list[Figure]:
-    """Return what the log takes, of the difference between a long and a short run."""
-    short = run_model(MODELS["GPT"], "proxied", steps // 2)
+def per_step(run: Training, short: Training, steps: int) -> dict[str, float]:
+    """Return what a step adds to the channels' counters; `short` has had half the steps."""
 
     def count(training: Training, what: str) -> float:
         return float(sum(channel[what] for channel in training.report["channels"]))
 
+    names = ("entries_total", "appended", "arena_head")
+    return {n: (count(run, n) - count(short, n)) / (steps - steps // 2) for n in names}
+
+
+def ring_bytes(run: Training, steps: int) -> list[Figure]:
+    """Return what the log takes, of the difference between a long and a short run."""
+    found = per_step(run, run_model(MODELS["GPT"], "proxied", steps // 2), steps)
     names = {"entries_total": "entries", "appended": "bytes of ring", "arena_head": "payload bytes"}
-    return [
-        Figure(f"GPT step: {name}", [(count(run, key) - count(short, key)) / (steps - steps // 2)],
-               digits=0)
-        for key, name in names.items()
-    ]  # fmt: skip
+    return [Figure(f"GPT step: {name}", [found[key]], digits=0) for key, name in names.items()]
 
 
-def kept_log(steps: int, pairs: int) -> list[Figure]:
-    """Return keeping the log / discarding it: rings of 64 and of 1 MiB, arenas of 256 and 8 MiB."""
-    small = {"PYFT_RING_MB": "1", "PYFT_ARENA_MB": "8"}
-    keep, discard = [], []
-    for _ in range(pairs):
-        keep.append(run_model(MODELS["GPT"], "proxied", steps))
-        discard.append(run_model(MODELS["GPT"], "proxied", steps, **small))
-    launches = [
-        statistics.median(call_times()["launch, enqueued"])
-        / statistics.median(call_times(environment=small)["launch, enqueued"])
-        for _ in range(pairs)
-    ]
-    return [
-        Figure(
-            "GPT step, log kept / discarded", step_ratios(keep, discard), digits=3, at_most=1.02
-        ),
-        Figure("launch enqueued, log kept / discarded", launches, digits=2),
-    ]
+def first_calls(programs: int, how: str) -> dict[str, Any]:
+    """Return milliseconds of each first call and of all together; `used` of the whole job."""
+
+    def used() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return 1e3 * (children.ru_utime + children.ru_stime)
+
+    before = used()
+    found: dict[str, Any] = json.loads(under_pyft([built("start_bench"), str(programs), how]))
+    return found | {"used": used() - before}
 
 
 def starts(rounds: int) -> list[Figure]:
-    """Return what the first call takes: of one program, and of 32 that start at once."""
+    """Return what the first call takes: of one program, and of 32 at once or one after the other."""
     many = 32
-    alone = [json.loads(under_pyft([built("start_bench"), "1"]))[0] for _ in range(2 * rounds)]
-    crowds = [json.loads(under_pyft([built("start_bench"), str(many)])) for _ in range(rounds)]
-    each = [crowd[-1] / many for crowd in crowds]
+    alone = [first_calls(1, "in-turn") for _ in range(3 * rounds)]
+    at_once, in_turn = [], []
+    for _ in range(2 * rounds):
+        at_once.append(first_calls(many, "at-once"))
+        in_turn.append(first_calls(many, "in-turn"))
+    job = statistics.median(one["used"] for one in alone)
+    ratios = [a["total"] / b["total"] for a, b in zip(at_once, in_turn, strict=True)]
+    totals = [[one["total"] for one in runs] for runs in (alone, at_once, in_turn)]
+    more = [(one["used"] - job) / (many - 1) for one in at_once]
     return [
-        Figure("first call of a program", alone, "ms", 1),
-        Figure(f"first call, {many} programs at once: slowest", [c[-1] for c in crowds], "ms", 0),
-        Figure(
-            f"the same / {many} programs one after the other",
-            [one / statistics.median(alone) for one in each],
-            at_most=1.0,
-        ),
+        Figure("first call of a program", totals[0], "ms", 1),
+        Figure(f"first calls of {many} programs at once, until the last", totals[1], "ms", 0),
+        Figure("the same, one after the other", totals[2], "ms", 0),
+        Figure("at once / one after the other", ratios, at_most=1.0),
+        Figure("processor time of one more program, its start and end included", more, "ms", 1),
     ]
 
 

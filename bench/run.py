@@ -18,8 +18,9 @@ from pathlib import Path
 
 from capture import capture_cost
 from figures import Figure, print_table
+from kept_log import kept_log
 from leaks import leaks
-from programs import BenchError, built, calls, imports, kept_log, models, starts, under_pyft
+from programs import BenchError, built, calls, imports, models, starts, under_pyft
 from training import PYFT, TRAIN, Training, spread, train
 
 NATIVE_BENCHES = ("ring_bench", "exec_bench")
@@ -127,7 +128,7 @@ TARGETS: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
     "calls": lambda a: calls(a.rounds),
     "models": lambda a: models(max(a.steps, 8), a.pairs),
     "capture": lambda a: capture_cost(max(a.steps, 30), a.pairs),
-    "log": lambda a: kept_log(max(a.steps, 8), a.pairs),
+    "log": lambda a: kept_log(max(a.steps, 24), a.pairs),
     "import": lambda a: imports(a.pairs),
     "starts": lambda a: starts(a.rounds),
     "leaks": lambda a: leaks(a.leak_steps),
