@@ -1,4 +1,4 @@
-# make demo | test | bench | bench-ccl | bench-recovery | ccl-matrix | ops | test-wheels | build | lint | clean. Everything is installed into .venv/ only.
+# make demo | test | bench | bench-ccl | bench-recovery | ccl-matrix | kill-sweep | ops | test-wheels | build | lint | clean. Everything is installed into .venv/ only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SOURCES := $(shell find pyft proxy shim softgpu flexccl tools bench tests -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo test bench bench-ccl bench-recovery ccl-matrix ops test-wheels build lint format clean
+.PHONY: demo test bench bench-ccl bench-recovery ccl-matrix kill-sweep ops test-wheels build lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
@@ -30,6 +30,9 @@ bench-recovery: build
 ccl-matrix: build  # every collective in every way, half an hour; some of it: make ccl-matrix CASES=50 SEED=7
 	$(BIN)/ninja -C build/meson tests/flexccl/flexccl_matrix_full
 	build/meson/tests/flexccl/flexccl_matrix_full $(or $(CASES),0) $(or $(SEED),1)
+
+kill-sweep: build  # faults at many places; options: make kill-sweep SWEEP="--case gpt --rank 1 --stride 5"
+	$(BIN)/python tests/sweep/run.py $(SWEEP)
 
 ops: build  # options: make ops OPS="--dtype float16 --ops '^conv'"
 	$(BIN)/python tests/ops/run.py $(OPS)

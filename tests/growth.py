@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,35 +52,66 @@ class Growth:
 
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     files: list[tuple[int, int]] = field(default_factory=list)  # step, files in the job's folder
+    processes: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # step, with those not waited for
+    output: list[str] = field(default_factory=list)
 
     def after(self, step: int) -> dict[str, list[Sample]]:
         """Return the samples behind a warm-up."""
         return {who: [s for s in all_ if s.step > step] for who, all_ in self.samples.items()}
 
 
+def below(pid: int) -> set[int]:
+    """Return a process and all that it or its children have started, dead ones included."""
+    parents: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            fields = Path(f"/proc/{int(name)}/stat").read_text().rpartition(")")[2].split()
+            parents.setdefault(int(fields[1]), []).append(int(name))
+    found, new = {pid}, [pid]
+    while new:
+        new = [child for parent in new for child in parents.get(parent, ())]
+        found |= set(new)
+    return found
+
+
+def roles(meta: Mapping, launcher: int) -> dict[str, int]:
+    """Return the processes of a job by their names; those of further ranks have a number."""
+    pids = {"agent": meta["agent_pid"], "keeper": meta["keeper_pid"], "launcher": launcher}
+    for live in meta["live"]:
+        number = f" {live['rank']}" if live["rank"] else ""
+        pids |= {f"client{number}": live["pid"], f"server{number}": live["server_pid"]}
+    return pids
+
+
 def watch(
-    pyft: str, program: list[str], log_dir: Path, environment: Mapping[str, str] | None = None
+    pyft: str,
+    program: Sequence[str],
+    log_dir: Path,
+    environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = ("--gpus", "soft:1"),
 ) -> Growth:
     """Run a program that prints "step=N …" under pyft and sample its processes at each line."""
     growth = Growth()
     process = subprocess.Popen(
-        [pyft, "run", "--gpus", "soft:1", "--log-dir", str(log_dir), "--", *program],
+        [pyft, "run", *options, "--log-dir", str(log_dir), "--", *program],
         env=os.environ | SMALL_RING | dict(environment or {}),
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
     for line in process.stdout:
+        growth.output.append(line)
         if not (found := _STEP.match(line)):
             continue
         step = int(found.group(1))
         meta = json.loads((log_dir / "meta.json").read_text())
-        live = meta["live"][0]
-        pids = {"client": live["pid"], "server": live["server_pid"]}
-        pids |= {"agent": meta["agent_pid"], "keeper": meta["keeper_pid"]}
-        for who, pid in (pids | {"launcher": process.pid}).items():
-            growth.samples.setdefault(who, []).append(sample(pid, step))
+        for who, pid in roles(meta, process.pid).items():
+            with contextlib.suppress(OSError):  # a server that is being replaced
+                growth.samples.setdefault(who, []).append(sample(pid, step))
         growth.files.append((step, sum(1 for _ in log_dir.rglob("*"))))
+        growth.processes.append((step, len(below(process.pid))))
     assert process.wait(60) == 0, f"the program ended with [{process.returncode}]"
     return growth
 
@@ -94,8 +126,9 @@ def lines(growth: Growth, warm_up: int) -> list[str]:
             f"steps; {samples[-1].shared / 1024:6.1f} MB shared; "
             f"{samples[-1].descriptors:3d} descriptors, {descriptors:+.3f} per 1000 steps"
         )
-    first, last = growth.files[0][1], growth.files[-1][1]
-    text.append(f"files of the job: {first} at first, {last} at the end")
+    for what, counts in (("files", growth.files), ("processes", growth.processes)):
+        first, last = (count for _, count in (counts[0], counts[-1]))
+        text.append(f"{what} of the job: {first} at first, {last} at the end")
     return text
 
 

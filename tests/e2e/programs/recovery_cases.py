@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 Step = Callable[[int], Tensor]
@@ -353,9 +354,10 @@ CASES: dict[str, Callable[[list[nn.Module]], Step]] = {
 }  # fmt: skip
 
 
-def main() -> None:
+def main(cases: dict[str, Callable[[list[nn.Module]], Step]]) -> None:
+    """Train the case that the command line names."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--case", choices=CASES, required=True)
+    parser.add_argument("--case", choices=cases, required=True)
     parser.add_argument("--steps", type=int, default=4)
     args = parser.parse_args()
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -363,13 +365,14 @@ def main() -> None:
         dist.init_process_group("nccl")
     torch.manual_seed(7)
     models: list[nn.Module] = []
-    step = CASES[args.case](models)
+    step = cases[args.case](models)
     torch.manual_seed(70 + RANK)
     for number in range(1, args.steps + 1):
         print(f"rank={RANK} step={number} loss={step(number).item()!r}\n", end="", flush=True)
     digest = hashlib.sha256()
     for model in models:
         for tensor in model.state_dict().values():
+            tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
             digest.update(bytes(tensor.detach().cpu().reshape(-1).view(torch.uint8).tolist()))
     print(f"rank={RANK} params_sha256={digest.hexdigest()}\n", end="", flush=True)
     if WORLD > 1:
@@ -377,4 +380,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(CASES)

@@ -1,0 +1,185 @@
+"""`make kill-sweep`: trainings with faults at many places, each of which must change nothing.
+
+A run is good when it ends well, its losses and parameters are, bit for bit, those of the same
+training without faults and without protection, no fault has become an error, the verdict is
+`exact`, and nothing of it is left behind. A bad one keeps its folder, and its line can be repeated
+with --repeat. The exit code says whether all were good.
+
+    make kill-sweep                                       # random places, one in each case
+    make kill-sweep SWEEP="--case gpt --rank 1 --step 2 --stride 5"
+    make kill-sweep SWEEP="--random 10 --seed 7 --kinds server-kill,sticky,gpu-lost --per-run 3"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from cases import CASES, Case  # noqa: E402
+from job import Job  # noqa: E402 - what the tests use as well
+from places import Dice, Place, entries_of_steps, every  # noqa: E402
+from recovery_run import command, lines  # noqa: E402
+
+SECONDS = 240  # that a run may take, several times what it takes on two busy cores
+HANG_S = "5"
+
+
+@dataclass
+class Outcome:
+    """What came of one run."""
+
+    complaint: str
+    faults: int
+    seconds: float
+    folder: Path
+
+
+class Sweep:
+    """All runs of one case."""
+
+    def __init__(self, name: str, case: Case, folder: Path, args: argparse.Namespace) -> None:
+        self.name, self.case, self.folder, self.args = name, case, folder, args
+        self.number = 0
+        self.entries: Mapping[int, list[int]] = {}
+        arguments = tuple(word.format(steps=args.steps) for word in case.arguments)
+        self.argv = command(case.program, case.ranks, arguments)
+
+    def _run(self, options: tuple[str, ...], settings: Mapping[str, str]) -> tuple[Job, str]:
+        """Return the job, and what is wrong with how it ended."""
+        self.number += 1
+        folder = self.folder / f"{self.name}-{self.number}"
+        folder.mkdir(parents=True)
+        report = ("--report", str(folder / "report.json"))
+        environment = {"PYFT_HANG_S": HANG_S, **settings}
+        gpus = ("--gpus", f"soft:{self.case.ranks}")
+        job = Job(folder, self.argv, options=(*gpus, *options, *report), environment=environment)
+        try:
+            code = job.wait(SECONDS)
+            job.assert_nothing_left()
+        except Exception as error:  # the sweep goes on
+            return job, f"{type(error).__name__}: {error}".splitlines()[0]
+        finally:
+            job.kill_everything()
+        return job, f"exit code [{code}]" if code else ""
+
+    def undisturbed(self) -> None:
+        """Learn what is right, and how many entries the steps have."""
+        job, complaint = self._run(("--protect", "none"), {})
+        self.wanted = lines(job)
+        again, also = self._run((), {})
+        if complaint or also or len(self.wanted) <= self.case.ranks or lines(again) != self.wanted:
+            sys.exit(f"kill-sweep: [{self.name}] fails without faults: {complaint or also}")
+        meta = json.loads((again.log_dir / "meta.json").read_text())
+        self.entries = {
+            channel["rank"]: entries_of_steps(again.log_dir / channel["file"])
+            for channel in meta["channels"]
+        }
+
+    def disturbed(self, place: Place) -> Outcome:
+        """Run with faults and compare."""
+        words = ["--spares", str(self.args.spares), *place.options]
+        for fault in place.faults:
+            words += ["--inject", fault]
+        began = time.monotonic()
+        job, complaint = self._run(tuple(words), place.settings)
+        recovery: dict = {}
+        report = job.log_dir.parent / "report.json"
+        if report.exists():
+            recovery = json.loads(report.read_text())["recovery"]
+        if not complaint:
+            complaint = self._difference(job, recovery)
+        if not complaint:
+            shutil.rmtree(job.log_dir.parent)
+        seconds = time.monotonic() - began
+        return Outcome(complaint, len(recovery.get("faults", ())), seconds, job.log_dir.parent)
+
+    def _difference(self, job: Job, recovery: Mapping) -> str:
+        if lines(job) != self.wanted:
+            return "losses or parameters differ"
+        if recovery["given_up"]:
+            return f"given up [{recovery['given_up']}]"
+        if recovery["faults"] and recovery["verdict"] != "exact":
+            return f"verdict [{recovery['verdict']}]"
+        if any(fault["fault"] == "replica" for fault in recovery["faults"]):
+            return "replicas seemed to differ"
+        return ""
+
+    def places(self) -> Iterator[Place]:
+        """Yield what is asked for."""
+        args = self.args
+        if args.repeat:
+            yield repeated(args.repeat)
+        elif args.stride:
+            for rank in range(self.case.ranks) if args.rank is None else [args.rank]:
+                steps = self.entries[rank]
+                yield from every(steps, rank, args.step, args.stride, args.per_run, args.first)
+        else:
+            ranks = self.entries if args.rank is None else {args.rank: self.entries[args.rank]}
+            dice = random.Random(f"{args.seed} {self.name}")
+            drawn = Dice(ranks, args.kinds.split(","), args.per_run, dice)
+            for _ in range(args.random):
+                yield drawn.place()
+
+
+def repeated(text: str) -> Place:
+    """Read a place as the table prints it."""
+    words = shlex.split(text)
+    faults = tuple(b for a, b in zip(words, words[1:], strict=False) if a == "--inject")
+    settings = dict(w.split("=", 1) for w in words if w.startswith("PYFT_"))
+    rest = [w for w in words if not w.startswith("PYFT_") and w != "--inject" and w not in faults]
+    return Place(faults, settings, tuple(rest))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="faults at many places of many trainings")
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="default: all")
+    parser.add_argument("--rank", type=int, help="whose servers; default: any, or each in turn")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--stride", type=int, default=0, help="kill at each K-th entry of --step")
+    parser.add_argument("--first", type=int, default=1, help="first entry of --stride")
+    parser.add_argument("--step", type=int, default=2, help="the step, with --stride")
+    parser.add_argument("--random", type=int, default=1, help="so many random places per case")
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--kinds", default="server-kill", help="of random faults, by commas")
+    parser.add_argument("--per-run", type=int, default=1, help="at most so many faults in a run")
+    parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--repeat", default="", help="a line of the table")
+    parser.add_argument("--folder", type=Path, help="where bad runs are kept; default: a new one")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = parse()
+    folder = args.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
+    runs = bad = faults = 0
+    for name in args.case or CASES:
+        sweep = Sweep(name, CASES[name], folder, args)
+        sweep.undisturbed()
+        for place in sweep.places():
+            outcome = sweep.disturbed(place)
+            runs, faults, bad = runs + 1, faults + outcome.faults, bad + bool(outcome.complaint)
+            verdict = f"BAD {outcome.complaint}: {outcome.folder}" if outcome.complaint else "equal"
+            print(
+                f"{name:<16} {outcome.seconds:5.1f} s {outcome.faults:3} faults  {place}  {verdict}",
+                flush=True,
+            )
+        shutil.rmtree(folder / f"{name}-1", ignore_errors=True)
+        shutil.rmtree(folder / f"{name}-2", ignore_errors=True)
+    print(f"{runs} runs with {faults} faults, {bad} of them bad")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
