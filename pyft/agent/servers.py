@@ -23,7 +23,7 @@ from pyft.agent.watch import Watch
 from pyft.errors import AttachError
 from pyft.recovery import classify, events, facts, inject, report
 from pyft.recovery.gpus import Gpus
-from pyft.recovery.plan import Plan
+from pyft.recovery.plan import Plan, State
 
 # How long a Timer runs, by its first word (docs/deadlines.md).
 TIMERS_S = {"fence": 10.0, "repair": 30.0}
@@ -239,6 +239,8 @@ class Servers:
                     self._send(member, action)
                 elif isinstance(action, events.Wait):
                     member.channel.set_status(ChannelStatus.RECOVERING, action.text)
+                    if self.plan.ranks[action.id].state is State.WAITING:
+                        messages.say(action.text)  # somebody has to do something
                 elif isinstance(action, events.GiveUp):
                     self._give_up(member, action.text)
                 elif isinstance(action, events.Live):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _TESTS = Path(__file__).resolve().parents[1]
@@ -17,14 +18,15 @@ class Case:
     ranks: int
     program: str
     arguments: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def _example(ranks: int, script: str, *arguments: str) -> Case:
     return Case(ranks, str(_EXAMPLES / script), ("--steps", "{steps}", *arguments))
 
 
-def _small(ranks: int, case: str, script: str = "recovery_cases.py") -> Case:
-    return Case(ranks, str(_PROGRAMS / script), ("--case", case, "--steps", "{steps}"))
+def _small(ranks: int, case: str, script: str = "recovery_cases.py", **settings: str) -> Case:
+    return Case(ranks, str(_PROGRAMS / script), ("--case", case, "--steps", "{steps}"), settings)
 
 
 _ONE = (
@@ -47,6 +49,12 @@ CASES = {
     "gpt-fsdp-4": _example(4, "train_gpt.py", "--parallel", "fsdp"),
     **{f"{case}-1": _small(1, case) for case in _ONE},
     **{case: _small(2, case) for case in _TWO},
+    "save-1": _small(1, "save", "host_cases.py"),
+    "timers-1": _small(1, "timers", "host_cases.py"),
+    # The log is full again and again.
+    "long-evaluation-1": _small(
+        1, "evaluation", "host_cases.py", PYFT_RING_MB="1", PYFT_ARENA_MB="8"
+    ),
     "collectives-4": _small(4, "collectives"),
     "dp_tp": _small(4, "dp_tp", "parallel_cases.py"),
     "dp_pp": _small(4, "dp_pp", "parallel_cases.py"),

@@ -31,6 +31,7 @@ POINTS = {
     "server.before_dispatch": 3000,
 }
 EXACT = "server-kill"  # its calls are entries of the ring, those of others launches
+PAUSE_S = 0.4  # between two deaths at any moment, on average
 LAUNCHES = 50  # of a step, for faults that count those
 
 
@@ -41,11 +42,14 @@ class Place:
     faults: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    kills: tuple[tuple[float, str], ...] = ()  # seconds after the one before, and who
 
     def __str__(self) -> str:
         """Return it as one would type it."""
         faults = [f"--inject {fault}" for fault in self.faults]
-        return " ".join([*(f"{k}={v}" for k, v in self.settings.items()), *self.options, *faults])
+        kills = [f"{who}@+{seconds:.2f}" for seconds, who in self.kills]
+        settings = [f"{k}={v}" for k, v in self.settings.items()]
+        return " ".join([*settings, *self.options, *faults, *kills])
 
 
 def entries_of_steps(ring: Path) -> list[int]:
@@ -100,6 +104,14 @@ class Dice:
             servers[rank] = servers.get(rank, 0) + 1
             faults.append(self._fault(rank, servers[rank], step if together else None))
         return Place(tuple(faults), settings, options)
+
+    def moments(self, number: int) -> Place:
+        """Return so many deaths at any moments, also within copies, captures and recoveries."""
+        dice = self.random
+        who = [f"server {rank}" for rank in self.entries] * 3 + ["agent"]
+        kills = tuple((dice.expovariate(1 / PAUSE_S), dice.choice(who)) for _ in range(number))
+        options = ("--standby", dice.choice(["spares", "all", "none"]))
+        return Place((), dict(dice.choice(SETTINGS)), options, kills)
 
     def _fault(self, rank: int, server: int, step: int | None) -> str:
         dice = self.random

@@ -7,16 +7,20 @@ with --repeat. The exit code says whether all were good.
 
     make kill-sweep                                       # random places, one in each case
     make kill-sweep SWEEP="--case gpt --rank 1 --step 2 --stride 5"
+    make kill-sweep SWEEP="--random 5 --moments 8"        # servers and agents, whatever they do
     make kill-sweep SWEEP="--random 10 --seed 7 --kinds server-kill,sticky,gpu-lost --per-run 3"
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -56,16 +60,26 @@ class Sweep:
         arguments = tuple(word.format(steps=args.steps) for word in case.arguments)
         self.argv = command(case.program, case.ranks, arguments)
 
-    def _run(self, options: tuple[str, ...], settings: Mapping[str, str]) -> tuple[Job, str]:
+    def _run(
+        self,
+        options: tuple[str, ...],
+        settings: Mapping[str, str],
+        kills: tuple[tuple[float, str], ...] = (),
+    ) -> tuple[Job, str]:
         """Return the job, and what is wrong with how it ended."""
         self.number += 1
         folder = self.folder / f"{self.name}-{self.number}"
         folder.mkdir(parents=True)
         report = ("--report", str(folder / "report.json"))
-        environment = {"PYFT_HANG_S": HANG_S, **settings}
+        environment = {"PYFT_HANG_S": HANG_S, **self.case.settings, **settings}
         gpus = ("--gpus", f"soft:{self.case.ranks}")
         job = Job(folder, self.argv, options=(*gpus, *options, *report), environment=environment)
         try:
+            if kills:
+                job.wait_attached()
+            for seconds, who in kills:
+                time.sleep(seconds)
+                kill(job, who)
             code = job.wait(SECONDS)
             job.assert_nothing_left()
         except Exception as error:  # the sweep goes on
@@ -93,7 +107,7 @@ class Sweep:
         for fault in place.faults:
             words += ["--inject", fault]
         began = time.monotonic()
-        job, complaint = self._run(tuple(words), place.settings)
+        job, complaint = self._run(tuple(words), place.settings, place.kills)
         recovery: dict = {}
         report = job.log_dir.parent / "report.json"
         if report.exists():
@@ -130,7 +144,15 @@ class Sweep:
             dice = random.Random(f"{args.seed} {self.name}")
             drawn = Dice(ranks, args.kinds.split(","), args.per_run, dice)
             for _ in range(args.random):
-                yield drawn.place()
+                yield drawn.moments(args.moments) if args.moments else drawn.place()
+
+
+def kill(job: Job, who: str) -> None:
+    """End the agent or the server of a rank, if it is there."""
+    with contextlib.suppress(OSError, ValueError, KeyError):  # no channel yet, or dead already
+        meta = job.meta()
+        servers = {f"server {live['rank']}": live["server_pid"] for live in meta["live"]}
+        os.kill((servers | {"agent": meta["agent_pid"]})[who], signal.SIGKILL)
 
 
 def repeated(text: str) -> Place:
@@ -154,6 +176,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--kinds", default="server-kill", help="of random faults, by commas")
     parser.add_argument("--per-run", type=int, default=1, help="at most so many faults in a run")
+    parser.add_argument(
+        "--moments", type=int, default=0, help="instead: so many deaths at random times"
+    )
     parser.add_argument("--spares", type=int, default=1)
     parser.add_argument("--repeat", default="", help="a line of the table")
     parser.add_argument("--folder", type=Path, help="where bad runs are kept; default: a new one")

@@ -39,6 +39,8 @@ def test_a_lost_gpu_is_left_and_the_next_one_waits_for_a_spare(
 ) -> None:
     job = start(3, "--inject", "gpu-lost,rank=0", "--spares", "1", ACTS=",999")
     wait_for(lambda: "waiting for" in job.output(), 20, "no spare is left")
+    assert "is lost: API code [999]" in job.errors()
+    assert job.errors().count("waiting for `pyft spare --gpu G`") == 1
     assert order(job, "replace", "--rank", "0", "--gpu", "1").stderr.count("is lost: API code")
     assert order(job, "spare", "--gpu", "8").returncode == 1
     assert order(job, "spare", "--gpu", "5").returncode == 0
