@@ -39,7 +39,8 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int d
                   .transport = now.transport,
                   .timeout_ms = now.timeout_ms,
                   .repair_ms = now.repair_ms};
-  auto addresses = meet(id, {rank, nranks, endpoint.address()}, in_ms(now.timeout_ms));
+  const Member member{rank, nranks, endpoint.address(), now.repair_ms > 0};
+  auto addresses = meet(id, member, in_ms(now.timeout_ms));
   addresses.resize(static_cast<std::size_t>(nranks + now.reserved_slots));
   self.addresses = std::move(addresses);
   self.members = first_slots(static_cast<std::size_t>(nranks));

@@ -32,6 +32,7 @@ static_assert(sizeof(UniqueId) == NCCL_UNIQUE_ID_BYTES);
 struct Member {
   int rank, nranks;
   Address address;
+  bool repairs = false;  // the process that answers may die, and be started again
 };
 
 // Makes an id; kTcp stands for what FLEXCCL_RENDEZVOUS says. For TCP it also starts the thread that

@@ -71,8 +71,11 @@ void Root::watch(int fd, std::uint32_t events, int how) const {
 
 void Root::run() {
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  for (Deadline sweep = now(); !complete() && now() < deadline_; serve(kSweepMs))
+  for (Deadline sweep = now(); !complete() && now() < deadline_;) {
     if (now() > sweep) end_late(), sweep = in_ms(kSweepMs);
+    serve(kSweepMs);
+    if (complete()) forget_dead();
+  }
   if (!complete()) return;
   begin_answers();
   for (const Deadline end = in_ms(kAnswerMs); !callers_.empty() && now() < end;) serve(kSweepMs);
@@ -134,11 +137,21 @@ bool Root::enter(Caller& caller) {
   if (join.nranks != nranks_)
     return refuse(socket, "this rank says there are [%u] ranks, an earlier one said [%u]",
                   join.nranks, nranks_);
+  if (taken_[join.rank]) forget_dead();
   if (taken_[join.rank])
     return refuse(socket, "two callers say they are rank [%u] of [%u]", join.rank, nranks_);
   taken_[join.rank] = true, table_[join.rank] = join.address, ++present_;
   watch(socket, 0, EPOLL_CTL_DEL);  // it says nothing more; its end would show again and again
   return caller.joined = true;
+}
+
+void Root::forget_dead() {
+  std::erase_if(callers_, [this](const auto& entry) {
+    const Caller& caller = entry.second;
+    if (!caller.joined || !has_ended(caller.socket.get())) return false;
+    taken_[caller.join.rank] = false, --present_;
+    return true;
+  });
 }
 
 void Root::begin_answers() {

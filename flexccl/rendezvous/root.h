@@ -2,6 +2,7 @@
 //
 // Each rank connects, gets a challenge, and says who it is; when all have come, each gets one
 // answer with the addresses of all. So the root takes one message from each rank and gives it two.
+// A rank that dies before all have come may come again.
 #ifndef FLEXCCL_RENDEZVOUS_ROOT_H_
 #define FLEXCCL_RENDEZVOUS_ROOT_H_
 
@@ -60,6 +61,8 @@ class Root {
   // False: the caller is done with, one way or the other.
   bool advance(Caller& caller);
   bool enter(Caller& caller);
+  // Takes back what callers have said that are gone: their ranks may be started again, elsewhere.
+  void forget_dead();
   bool answer(Caller& caller);
   void begin_answers();
   void end_late();

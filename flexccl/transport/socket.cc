@@ -75,12 +75,19 @@ Deadline in_ms(std::uint64_t ms) {
 
 Fd listen_tcp(std::uint32_t ipv4, std::uint16_t* port) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_in address = tcp_address(ipv4, 0);
+  sockaddr_in address = tcp_address(ipv4, *port);
   socklen_t length = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
+  // Its connections may outlive it for a minute, and would else keep the next one from its port.
+  const auto share_port = [&fd] {
+    const int yes = 1;
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  };
+  if (*port) share_port();
   check(fd && bind(fd.get(), generic, length) == 0 && listen(fd.get(), 1024) == 0 &&
             getsockname(fd.get(), generic, &length) == 0,
         "listening on a TCP port");
+  share_port();
   *port = address.sin_port;
   return fd;
 }
@@ -179,6 +186,12 @@ long receive_some(int fd, void* data, std::size_t bytes, std::vector<Fd>* fds) {
   if (got < 0) return errno == EAGAIN || errno == EINTR ? -1 : 0;
   adopt_fds(&message, fds);
   return got;
+}
+
+bool has_ended(int fd) {
+  char byte;
+  const ssize_t got = recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 void receive_all(int fd, void* data, std::size_t bytes, const Patience& patience, const char* what,

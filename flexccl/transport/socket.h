@@ -25,6 +25,7 @@ struct Patience {
 };
 
 // All throw ncclSystemError or ncclRemoteError with a sentence that names `what`.
+// `port` 0: any. One that is given may have been that of a process that has died.
 Fd listen_tcp(std::uint32_t ipv4, std::uint16_t* port);
 Fd listen_unix(std::span<const std::uint8_t> name);
 Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience);
@@ -34,6 +35,8 @@ void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> 
               const Patience& patience = Deadline::max());
 void receive_all(int fd, void* data, std::size_t bytes, const Patience& patience, const char* what,
                  std::vector<Fd>* fds = nullptr);
+// Whether the other side is gone, as far as this side has been told, and has left nothing to read.
+bool has_ended(int fd);
 // One recvmsg without waiting: bytes received, 0 for the end, -1 for nothing yet.
 long receive_some(int fd, void* data, std::size_t bytes, std::vector<Fd>* fds);
 

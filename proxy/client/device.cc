@@ -75,7 +75,12 @@ Device::Device(int ordinal, ring::ClientAttachment attachment)
 
 cudaError_t Device::fail(ring::WaitStatus status) {
   if (status == ring::WaitStatus::kForked) return cudaErrorInitializationError;
-  if (status == ring::WaitStatus::kTooLarge) return cudaErrorInvalidValue;
+  if (status == ring::WaitStatus::kTooLarge) {
+    if (!too_large_.exchange(true))
+      say("a command is larger than its log allows and returns [invalid argument]: "
+          "PYFT_ARENA_MB and PYFT_RING_MB set the sizes");
+    return cudaErrorInvalidValue;
+  }
   if (status == ring::WaitStatus::kNoMemory) return cudaErrorMemoryAllocation;
   if (!dead_.exchange(true)) say(liveness_.sentence(status));
   return cudaErrorDevicesUnavailable;

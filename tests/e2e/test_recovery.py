@@ -22,16 +22,19 @@ try:
 except torch.AcceleratorError as error:
     print("caught", str(error).splitlines()[0])
 """
-# Each rank waits in a collective for the other one, which is in no hurry.
+# Each rank waits in a collective for the other one, which thinks, or is stopped as by Ctrl-Z.
 PAUSES = """
-import os, time, torch, torch.distributed as dist
+import os, signal, subprocess, time, torch, torch.distributed as dist
 rank = int(os.environ["RANK"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl")
 x = torch.ones(1000, device="cuda")
 for slow in (0, 1):
-    if rank == slow:
+    if rank == slow == 0:
         time.sleep(6)
+    elif rank == slow:
+        subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
     dist.all_reduce(x)
     torch.cuda.synchronize()
 assert x[0].item() == 4

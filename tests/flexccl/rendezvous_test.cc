@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "cluster.h"
+#include "core/error.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/root.h"
 
@@ -214,6 +215,61 @@ TEST(root_over_tcp_does_a_few_things_per_rank) {
     for (std::size_t r = 0; r < table.size(); ++r) CHECK_EQ(table[r].port, r);
   }
   CHECK(flexccl::rendezvous::Root::work() - before <= 4 * (kRanks + kSilent));
+}
+
+namespace {
+
+// What rank r gets; its port tells which of its lives it was.
+std::vector<flexccl::Address> meet(const flexccl::UniqueId& id, int rank, int nranks, int life,
+                                   std::uint64_t timeout_ms, bool repairs = false) {
+  flexccl::Address self{};
+  self.port = static_cast<std::uint16_t>(10 * rank + life);
+  try {
+    return flexccl::meet(id, {rank, nranks, self, repairs}, flexccl::in_ms(timeout_ms));
+  } catch (const flexccl::Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+// Its connection ends when its time is over, as it would if its process died.
+TEST(a_rank_that_died_comes_again) {
+  const auto id = flexccl::make_unique_id(flexccl::RendezvousKind::kTcp, 20000);
+  CHECK(meet(id, 1, 3, 1, 100).empty());
+  CHECK(meet(id, 2, 3, 1, 100).empty());
+  std::vector<flexccl::Address> tables[3];
+  std::vector<std::thread> ranks;
+  const auto start = [&](int rank, int life) {
+    ranks.emplace_back(
+        [&tables, &id, rank, life] { tables[rank] = meet(id, rank, 3, life, 20000); });
+  };
+  start(1, 2);  // replaces the one before
+  start(0, 1);  // all have come then, but one of them is dead
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  start(2, 2);
+  for (std::thread& rank : ranks) rank.join();
+  for (const auto& table : tables) {
+    CHECK_EQ(table.size(), 3u);
+    CHECK_EQ(table[0].port, 1);
+    CHECK_EQ(table[1].port, 12);
+    CHECK_EQ(table[2].port, 22);
+  }
+}
+
+TEST(a_root_that_died_is_opened_again) {
+  flexccl::UniqueId id = flexccl::make_unique_id(flexccl::RendezvousKind::kTcp, 200);
+  CHECK(meet(id, 0, 2, 1, 20000).empty());  // without repairs its end is an error
+  std::vector<flexccl::Address> tables[2];
+  std::thread first([&] { tables[0] = meet(id, 0, 2, 2, 20000, true); });
+  std::thread second([&] { tables[1] = meet(id, 1, 2, 1, 20000, true); });
+  first.join();
+  second.join();
+  for (const auto& table : tables) {
+    CHECK_EQ(table.size(), 2u);
+    CHECK_EQ(table[0].port, 2);
+    CHECK_EQ(table[1].port, 11);
+  }
 }
 
 CHECK_MAIN

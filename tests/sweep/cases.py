@@ -19,6 +19,7 @@ class Case:
     program: str
     arguments: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
+    drifts: bool = False  # the program lets replicas differ, which is told apart by replays
 
 
 def _example(ranks: int, script: str, *arguments: str) -> Case:
@@ -33,7 +34,7 @@ _ONE = (
     "scaler", "ema", "two_optimizers", "lbfgs", "in_backward", "offload", "evaluation", "graph",
     "record_stream",
 )  # fmt: skip
-_TWO = ("accumulate", "scaler", "ema", "two_optimizers", "lbfgs", "post_local", "collectives")
+_TWO = ("accumulate", "scaler", "ema", "two_optimizers", "lbfgs", "collectives")
 CASES = {
     "gpt-1": _example(1, "train_gpt.py"),
     "gpt-fp16-1": _example(1, "train_gpt.py", "--dtype", "fp16", "--dropout", "0.1"),
@@ -49,6 +50,12 @@ CASES = {
     "gpt-fsdp-4": _example(4, "train_gpt.py", "--parallel", "fsdp"),
     **{f"{case}-1": _small(1, case) for case in _ONE},
     **{case: _small(2, case) for case in _TWO},
+    "post_local": Case(
+        2,
+        str(_PROGRAMS / "recovery_cases.py"),
+        ("--case", "post_local", "--steps", "{steps}"),
+        drifts=True,
+    ),
     "save-1": _small(1, "save", "host_cases.py"),
     "timers-1": _small(1, "timers", "host_cases.py"),
     # The log is full again and again.

@@ -126,7 +126,9 @@ class Sweep:
             return f"given up [{recovery['given_up']}]"
         if recovery["faults"] and recovery["verdict"] != "exact":
             return f"verdict [{recovery['verdict']}]"
-        if any(fault["fault"] == "replica" for fault in recovery["faults"]):
+        if not self.case.drifts and any(
+            fault["fault"] == "replica" for fault in recovery["faults"]
+        ):
             return "replicas seemed to differ"
         return ""
 
