@@ -3,7 +3,7 @@
     new server          agent                     living members
     WANT_EXPORT  ----->
                         DO_EXPORT  -------------> one of them
-                 <----- EXPORT     <------------- EXPORTED
+                 <----- EXPORT     <------------- EXPORTED (who cannot: the next one is asked)
     FRESH        ----->
                         DO_REPLACE -------------> all of them
                  <----- JOIN       <------------- REPLACED
@@ -45,6 +45,7 @@ class Repair:
     rank: int
     stage: str = "export"  # export, fresh, replace; join, alone: until it says MADE
     exporter: Server = (-1, 0)
+    refused: list[Server] = field(default_factory=list)  # could not export
     pending: list[Server] = field(default_factory=list)
 
 
@@ -134,9 +135,12 @@ class Communicators:
     def _ask_for_export(
         self, key: int, group: Group, repair: Repair, actions: list[Action]
     ) -> None:
-        left = self._candidates(group, repair.rank)
+        living = self._candidates(group, repair.rank)
+        # Who has refused is asked once more when nobody else lives any more.
+        left = [server for server in living if server not in repair.refused] or living
         if left:
             repair.exporter = left[0]
+            repair.refused = [server for server in repair.refused if server != left[0]]
             actions.append(Send(*left[0], Message.DO_EXPORT, key, repair.rank, repair.number))
             actions.append(Timer(("repair", key, repair.number, "export")))
             return
@@ -152,7 +156,7 @@ class Communicators:
         mine = number == repair.number
         if event.kind is Message.EXPORTED and repair.stage == "export" and mine:
             if server == repair.exporter and code:
-                yield server, f"cannot export communicator [{event.key:#x}]: [{code}]"
+                yield from self._refused(group, repair, event, actions)
             elif server == repair.exporter:
                 self._exported(repair, event, actions)
         elif event.kind is Message.FRESH and repair.stage == "fresh" and server == repair.new:
@@ -164,6 +168,19 @@ class Communicators:
                 # again with one that is. A member that is healthy is not to pay for that.
                 yield repair.new, f"a repair of communicator [{event.key:#x}] failed [{code}]"
             self._join_if_ready(event.key, group, actions)
+
+    def _refused(
+        self, group: Group, repair: Repair, event: Received, actions: list[Action]
+    ) -> Silent:
+        """Ask the next one. When all have refused, it is theirs to begin again, with the new one."""
+        repair.refused.append(repair.exporter)
+        living = self._candidates(group, repair.rank)
+        if any(server not in repair.refused for server in living):
+            self._ask_for_export(event.key, group, repair, actions)
+            return
+        code = event.code & 0xFFFFFFFF
+        for server in living:
+            yield server, f"cannot export communicator [{event.key:#x}]: [{code}]"
 
     def _exported(self, repair: Repair, event: Received, actions: list[Action]) -> None:
         repair.stage = "fresh"

@@ -27,6 +27,7 @@ class Server:
     view: dict[int, int] = field(default_factory=dict)  # rank -> epoch of whom it is linked to
     dying: Fault | None = None  # dead, and the agent does not know it yet
     mute: bool = False  # it does nothing any more
+    refuses: bool = False  # it cannot export its communicator
     inbox: list[ev.Send] = field(default_factory=list)
     outbox: list[ev.Received] = field(default_factory=list)
 
@@ -140,8 +141,8 @@ class World:
             self.work(server)
         else:
             self.faults -= 1
-            if kind == "mute":
-                server.mute = True
+            if kind in ("mute", "refuses"):
+                setattr(server, kind, True)
             else:
                 server.dying = {"kill": KILLED, "lost": LOST}[kind]
 
@@ -211,7 +212,7 @@ class World:
         """Let a server act on a message of the agent."""
         if message.kind is ev.Message.DO_EXPORT:
             view = pickle.dumps(server.view | {server.id: server.epoch})
-            code = message.code << 32
+            code = message.code << 32 | server.refuses
             self.say(server, ev.Message.EXPORTED, rank=message.rank, code=code, payload=view)
         elif message.kind is ev.Message.DO_REPLACE:
             server.view[message.rank] = pickle.loads(message.payload)

@@ -25,6 +25,7 @@ from pyft.recovery.plan import Plan, Rank, State  # noqa: E402
         (2, 0, 2, ("kill", "mute", "lost")),
         (3, 1, 2, ("kill",)),
         (3, 2, 2, ("lost", "mute")),
+        (3, 0, 2, ("kill", "refuses")),
     ],
 )
 def test_all_orders(ranks: int, spares: int, faults: int, kinds: tuple[str, ...]) -> None:

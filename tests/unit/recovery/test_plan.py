@@ -280,6 +280,22 @@ def test_a_member_that_cannot_export_is_replaced_as_well() -> None:
     assert one(ev.Send, actions).code == ev.NOBODY_LIVES, "the other one is told to begin alone"
 
 
+def test_who_cannot_export_stays_as_it_is_while_another_one_can() -> None:
+    plan = started(devices=3)
+    for id in range(3):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
+    die(plan, killed(), 2)
+    want = ev.Received(2, plan.ranks[2].epoch, ev.Message.WANT_EXPORT, 7, 2)
+    assert one(ev.Send, plan.handle(want)).id == 0
+    failed = (ev.Message.EXPORTED, 7, 2, 1 << 32 | 5)
+    asked = one(ev.Send, plan.handle(ev.Received(0, 1, *failed)))
+    assert (asked.id, asked.kind) == (1, ev.Message.DO_EXPORT)
+    assert plan.ranks[0].state is State.RUNNING
+    assert plan.handle(ev.Received(0, 1, *failed)) == [], "it has been passed over"
+    killed_now = [a.id for a in plan.handle(ev.Received(1, 2, *failed)) if isinstance(a, ev.Kill)]
+    assert killed_now == [0, 1], "nobody can"
+
+
 def repairing(ranks: int, dead: tuple[int, ...]) -> Plan:
     """Return a plan in which the first of the dead is about to join communicator 7."""
     plan = started(devices=ranks)
