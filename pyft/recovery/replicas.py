@@ -4,8 +4,9 @@
                             --differ-> suspects are replaced; their replays say who was right
 
 Blocks are known by their place in the device's window and their size. Two ranks are partners when
-they have a block whose contents were the same at the last two cuts or more, and at each one since
-both have it. Only cuts of the same number are compared: those for want of space are not counted.
+they have a block whose contents were the same at the last two cuts or more that both have captured,
+and at each one since both have it. Only cuts of the same number are compared: those for want of
+space are not counted.
 Without input or output; pyft/agent/comparison.py acts on the outcomes.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STREAK = 2  # cuts with the same contents make a replica
+RECENT = 4  # tables that are remembered of a rank whose messages are read before another one's
 UNEQUAL = -1
 UNDECIDED = (
     3  # so many cases in which no replay says anything, and blocks are not compared any more
@@ -64,7 +66,7 @@ class Standing:
     """What is known of a rank's cuts."""
 
     cut: int = 0  # the last that was settled
-    table: Table = field(default_factory=dict)  # of it
+    recent: dict[int, Table] = field(default_factory=dict)  # of it and of some before it
     passed: int = 0  # it has come to this cut, with a table or not
     held: int = 0  # waits to be settled
     held_table: Table = field(default_factory=dict)
@@ -76,7 +78,7 @@ class Standing:
         """Return the table of a cut if there is one."""
         if cut == self.held:
             return self.held_table
-        return self.table if cut == self.cut else None
+        return self.recent.get(cut)
 
 
 @dataclass
@@ -228,11 +230,12 @@ class Replicas:
             if any(self.ranks[other].passed < rank.held for other in partners):
                 return
             if differing := self._differing(id, partners):
-                if self.case is None and rank.held not in self.judged:
+                if rank.held in self.judged:
+                    self.own |= set(differing)  # decided, and it differs again: not by accident
+                elif self.case is None:
                     yield self._open(rank.held, differing)
                 if rank.held not in self.judged:
                     return
-                self.own |= set(differing)  # decided, and it differs again: not by accident
         cut = rank.held
         self._settle(id, rank)
         yield Settled(id, cut)
@@ -253,8 +256,11 @@ class Replicas:
                     contents[other] = theirs[key]
         return found
 
-    def _open(self, cut: int, differing: dict[Key, dict[int, bytes]]) -> Disagree:
-        """Suspect whoever is not in the majority: everybody where there is none."""
+    def _open(self, cut: int, differing: dict[Key, dict[int, bytes]]) -> Disagree | Judged:
+        """Suspect whoever is not in the majority: everybody where there is none.
+
+        A replay of one that had this cut settled before it had replicas would begin behind it.
+        """
         suspects: set[int] = set()
         for contents in differing.values():
             digest, votes = Counter(contents.values()).most_common(1)[0]
@@ -266,17 +272,25 @@ class Replicas:
             for one in suspects
         }
         self.case = Case(cut, key, tuple(sorted(suspects)), set(differing), first)
-        return Disagree(cut, key, self.case.suspects)
+        late = [one for one in suspects if self.ranks[one].held != cut]
+        self.case.answers = dict.fromkeys(late)
+        able = tuple(one for one in self.case.suspects if one not in late)
+        return Disagree(cut, key, able) if able else self._decide(self.case)
 
     def _settle(self, id: int, rank: Standing) -> None:
-        if rank.held >= rank.cut:
-            rank.cut, rank.table = rank.held, rank.held_table
+        cut, table = rank.held, rank.held_table
         rank.held, rank.held_table = 0, {}
+        if cut <= rank.cut:
+            return
+        rank.cut = cut
+        rank.recent[cut] = table
+        for old in sorted(rank.recent)[:-RECENT]:
+            del rank.recent[old]
         for other, standing in self.ranks.items():
-            if other == id or standing.held == rank.cut or standing.passed < rank.cut:
-                continue  # it will come to this cut, and this is done then
-            before = rank.equal.get(other, {}) if standing.cut == rank.cut else {}
-            equal = _count(before, rank.table, standing.table if standing.cut == rank.cut else {})
+            theirs = standing.recent.get(cut)
+            if other == id or theirs is None:
+                continue  # it has passed this cut over, or will come to it, and then this is done
+            equal = _count(rank.equal.get(other, {}), table, theirs)
             rank.equal[other] = standing.equal[id] = equal
             replicas = {key for key, times in equal.items() if times >= STREAK}
             rank.replicas[other] = standing.replicas[id] = replicas

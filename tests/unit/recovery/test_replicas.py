@@ -50,9 +50,27 @@ def test_replicas_are_settled_together() -> None:
     assert replicas.captured(1, cut + 1, table(1, cut + 1)) == []
     passed_over = replicas.captured(0, cut + 1, None)
     assert passed_over == [Settled(0, cut + 1), Settled(1, cut + 1)]
-    assert replicas.captured(0, cut + 2, table(0, cut + 2)) == [Settled(0, cut + 2)], (
-        "no replica now"
-    )
+    cut += 2
+    assert replicas.captured(0, cut, table(0, cut)) == [], "they still are replicas"
+    assert replicas.captured(1, cut, table(1, cut)) == [Settled(0, cut), Settled(1, cut)]
+
+
+def test_replicas_are_found_when_messages_of_one_rank_are_read_first() -> None:
+    replicas = Replicas()
+    for rank in (0, 1):
+        for cut in range(1, STREAK + 1):
+            assert replicas.captured(rank, cut, table(rank, cut)) == [Settled(rank, cut)]
+    cut = STREAK + 1
+    replicas.captured(0, cut, table(0, cut))
+    assert replicas.captured(1, cut, table(1, cut, BAD)) == [Disagree(cut, SAME, (0, 1))]
+
+
+def test_one_cut_is_not_counted_twice() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, 1)
+    replicas.restarted(1)  # before it has heard that its cut is settled
+    assert replicas.captured(1, 1, table(1, 1)) == [Settled(1, 1)]
+    assert replicas.captured(0, 2, table(0, 2)) == [Settled(0, 2)], "no replica yet"
 
 
 def test_a_cut_that_is_forgotten_waits_no_longer() -> None:
