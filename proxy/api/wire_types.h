@@ -89,6 +89,20 @@ struct LtProblem {
 };
 static_assert(sizeof(LtProblem) == 640 && std::is_trivially_copyable_v<LtProblem>);
 
+// Of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col; what an encoding does not have is 0.
+struct TensorMapArguments {
+  static constexpr uint32_t kMaxRank = 5;
+  uint64_t address = 0, sizes[kMaxRank] = {}, strides[kMaxRank] = {};
+  uint32_t type = 0, rank = 0;
+  uint32_t box[kMaxRank] = {}, upper[kMaxRank] = {};  // im2col: lower corner and upper corner
+  uint32_t element_strides[kMaxRank] = {};
+  uint32_t channels = 0, pixels = 0;
+  uint32_t modes[4] = {};  // interleave, swizzle, promotion to L2, fill out of bounds
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(TensorMapArguments) == 184 &&
+              std::has_unique_object_representations_v<TensorMapArguments>);
+
 }  // namespace pyft
 
 #endif  // PYFT_API_WIRE_TYPES_H_
