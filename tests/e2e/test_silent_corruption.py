@@ -12,6 +12,7 @@ from recovery_run import check, command, run, undisturbed
 ARGUMENTS = ("--steps", "4", "--parallel", "ddp")
 CASES = str(Path(__file__).parent / "programs" / "recovery_cases.py")
 # One bit of the parameters that the optimizer has written at rank 1 in its third step.
+EACH = {"PYFT_CUT_EVERY": "1"}  # on a busy machine captures may cost so much that few are made
 FLIP = "flip result=changed kernel=PointwiseOpScalarList device=1 in=3"
 
 
@@ -25,7 +26,7 @@ def flipped(
     """Train with a bit that flips; return the report."""
     line = ("--gpus", "soft:2", *options)
     arguments = ("--steps", str(steps), "--parallel", "ddp")
-    environment = {"SOFTGPU_FAULT": FLIP, **environment}
+    environment = {"SOFTGPU_FAULT": FLIP, **EACH, **environment}
     got, found = run(folder, line, command(TRAIN, 2, arguments), meanwhile, **environment)
     assert tuple(got) == undisturbed(TRAIN, 2, arguments)
     assert "was flipped" in (folder / "stderr.txt").read_text()
@@ -54,8 +55,7 @@ def test_a_suspect_goes_to_a_spare(tmp_path: Path) -> None:
 
 def test_a_cut_is_compared_while_it_is_copied(tmp_path: Path) -> None:
     later = FLIP.replace("in=3", "in=6")  # when it is known what may be copied behind a cut
-    always = {"PYFT_LATE_COPIES": "always", "PYFT_CUT_EVERY": "1"}
-    found = flipped(tmp_path, steps=8, **always, SOFTGPU_FAULT=later)
+    found = flipped(tmp_path, steps=8, PYFT_LATE_COPIES="always", SOFTGPU_FAULT=later)
     assert [one["rank"] for one in found["corruptions"]] == [1]
     stores = [
         channel["store"]
@@ -77,7 +77,7 @@ def test_the_agent_dies_when_it_has_found_a_difference(tmp_path: Path) -> None:
 def test_a_program_may_let_its_replicas_differ(tmp_path: Path) -> None:
     arguments = ("--case", "drift", "--steps", "6")
     line = ("--gpus", "soft:2")
-    got, found = run(tmp_path, line, command(CASES, 2, arguments))
+    got, found = run(tmp_path, line, command(CASES, 2, arguments), **EACH)
     assert tuple(got) == undisturbed(CASES, 2, arguments)
     assert found["corruptions"] == []
     assert [f["fault"] for f in found["faults"]] == ["replica", "replica"], "once"
