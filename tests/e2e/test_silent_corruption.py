@@ -11,8 +11,8 @@ from recovery_run import check, command, run, undisturbed
 
 ARGUMENTS = ("--steps", "4", "--parallel", "ddp")
 CASES = str(Path(__file__).parent / "programs" / "recovery_cases.py")
-# One bit of the parameters that the optimizer has written at rank 1 in its third step.
 EACH = {"PYFT_CUT_EVERY": "1"}  # on a busy machine captures may cost so much that few are made
+# One bit of the parameters that the optimizer has written at rank 1 in its third step.
 FLIP = "flip result=changed kernel=PointwiseOpScalarList device=1 in=3"
 
 
