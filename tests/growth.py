@@ -120,10 +120,12 @@ def lines(growth: Growth, warm_up: int) -> list[str]:
     """Return the slopes in words."""
     text = []
     for who, samples in growth.after(warm_up).items():
-        memory, descriptors = slope(samples, "kilobytes"), slope(samples, "descriptors")
+        memory, shared, descriptors = (
+            slope(samples, what) for what in ("kilobytes", "shared", "descriptors")
+        )
         text.append(
             f"{who:<9} {samples[-1].kilobytes / 1024:7.1f} MB resident, {memory:+8.2f} kB per 1000 "
-            f"steps; {samples[-1].shared / 1024:6.1f} MB shared; "
+            f"steps; {samples[-1].shared / 1024:6.1f} MB shared, {shared:+.1f} kB; "
             f"{samples[-1].descriptors:3d} descriptors, {descriptors:+.3f} per 1000 steps"
         )
     for what, counts in (("files", growth.files), ("processes", growth.processes)):
