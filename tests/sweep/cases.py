@@ -34,7 +34,7 @@ _ONE = (
     "scaler", "ema", "two_optimizers", "lbfgs", "in_backward", "offload", "evaluation", "graph",
     "record_stream",
 )  # fmt: skip
-_TWO = ("accumulate", "scaler", "ema", "two_optimizers", "lbfgs", "collectives")
+_TWO = ("accumulate", "scaler", "ema", "two_optimizers", "lbfgs", "in_backward", "collectives")
 CASES = {
     "gpt-1": _example(1, "train_gpt.py"),
     "gpt-fp16-1": _example(1, "train_gpt.py", "--dtype", "fp16", "--dropout", "0.1"),

@@ -151,10 +151,13 @@ def lbfgs(models: list[nn.Module]) -> Step:
 
 
 def in_backward(models: list[nn.Module]) -> Step:
-    """An optimizer per parameter, stepping during backward."""
+    """An optimizer per parameter, stepping during backward; with several ranks as a bucket is there."""
     model = mlp()
     models.append(model)
-    for parameter in model.parameters():
+    module = spread_out(model)
+    if WORLD > 1:
+        module._register_fused_optim(torch.optim.SGD, lr=1e-2, momentum=0.9)
+    for parameter in model.parameters() if WORLD == 1 else ():
         own = torch.optim.SGD([parameter], lr=1e-2, momentum=0.9)
 
         def apply(_: Tensor, own: torch.optim.Optimizer = own) -> None:
@@ -164,8 +167,10 @@ def in_backward(models: list[nn.Module]) -> Step:
         parameter.register_post_accumulate_grad_hook(apply)
 
     def step(number: int) -> Tensor:
-        loss = plain_loss(model, number)
+        loss = plain_loss(module, number)
         loss.backward()
+        if WORLD > 1:
+            model.zero_grad()
         return loss.detach()
 
     return step
