@@ -1,7 +1,12 @@
 // Client and server in one process over an in-memory channel, the generated mock behind: an API
 // call on one side becomes the expected backend calls on the other.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <thread>
 
 #include "api/mock_table.h"
@@ -421,6 +426,38 @@ TEST(hostile_commands_end_the_server_with_a_sentence) {
   CHECK(!hostile(Call::cuLaunchKernel, cmd::cuLaunchKernel{}).empty());
   CHECK(!hostile(Call::ncclAllReduce, cmd::ncclAllReduce{}).empty());
   CHECK(!hostile(Call::ncclCommInitRankScalable, cmd::ncclCommInitRankScalable{}).empty());
+}
+
+// A server whose work is repaired ends, and leaves word; the client never hears of it.
+TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
+  ring::ChannelFds fds = wire().server_side->dup_fds();
+  fds.store = UniqueFd(memfd_create("store", MFD_CLOEXEC));
+  ring::ChannelSizes sizes = wire().server_side->sizes();
+  sizes.store = 1 << 16;
+  CHECK_EQ(ftruncate(fds.store.get(), 1 << 16), 0);
+  std::string error;
+  const auto channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
+  CHECK_EQ(error, "");
+  std::cout.flush();  // or the child says it as well
+  const pid_t child = fork();
+  if (child == 0) {
+    channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
+    backend::Table failing = table();
+    failing.ncclGroupEnd = [] { return ncclUnhandledCudaError; };
+    server::DeviceCalls calls = device_calls();
+    calls.status = [] { return 700; };
+    server::Session session(*channel, &failing, wire().alive, calls);
+    ring::EntryHeader header{};
+    header.call = static_cast<uint16_t>(Call::ncclGroupEnd);
+    const cmd::ncclGroupEnd body{};
+    const auto body_bytes = std::as_bytes(std::span(&body, 1));
+    _exit(server::dispatch(session, header, body_bytes, {}).ok() ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK_EQ(WEXITSTATUS(status), ring::kFaultExit);
+  CHECK_EQ(channel->control().fault_code, 700);
+  channel->control().protect = static_cast<uint32_t>(ring::Protect::kNone);
 }
 
 TEST(entries_print_with_named_arguments) {

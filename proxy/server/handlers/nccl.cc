@@ -39,6 +39,7 @@ Outcome wait_for_ranks(Session& session, CallIt call) {
 
 Status answer(Session& session, const EntryHeader& header, const Outcome& outcome,
               std::span<const uint64_t> values = {}) {
+  if (outcome.code) session.check_device(session.device_status(), "a call of NCCL");
   return session.reply(header, outcome.code, values, std::as_bytes(std::span(outcome.sentence)));
 }
 
@@ -50,6 +51,8 @@ void publish_errors(Session& session, Communicators& all) {
     ncclResult_t error = ncclSuccess;
     if (query(one.comm, &error) != ncclSuccess || error == ncclSuccess || error == ncclInProgress)
       continue;
+    // Found here before the dispatch thread has come to it: the device's error, not this one's.
+    session.check_device(session.device_status(), "a communicator");
     if (session.recovery().repairs() && session.recovery().replaying())
       session.recovery().fail(ring::FaultKind::kUnrecoverable, error,
                               std::string("a collective cannot be repeated: ") +

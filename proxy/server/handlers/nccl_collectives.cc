@@ -71,6 +71,8 @@ Status collective(Session& session, const EntryHeader& header, const Command& c,
   if (Status status = resolve(session, c, factors, &operation); !status.ok()) return status;
   const int code = run(operation);
   if (code == ncclSuccess) return Status::good();
+  // A stream that takes nothing because the device has failed is no error of the communicator.
+  session.check_device(session.device_status(), name);
   std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]: %s\n",
                static_cast<unsigned long long>(header.seq), name, code,
                session.backend().ncclGetLastError(operation.comm));
@@ -93,10 +95,12 @@ Status do_ncclGroupEnd(Session& session, const EntryHeader& header, const cmd::n
                        Body) {
   const auto function = session.backend().ncclGroupEnd;
   if (!function) return missing(session, header, "ncclGroupEnd", ncclSystemError);
-  if (const int code = function())
+  if (const int code = function()) {
+    session.check_device(session.device_status(), "ncclGroupEnd");
     std::fprintf(stderr, "pyft-server: entry [%llu]: [ncclGroupEnd] fails with code [%d]: %s\n",
                  static_cast<unsigned long long>(header.seq), code,
                  session.backend().ncclGetLastError(nullptr));
+  }
   return Status::good();
 }
 
