@@ -106,7 +106,7 @@ struct EntryHeader {
   uint32_t reply_slot;        // kNoSlot if none
   uint64_t payload_position;  // arena position (ring) or byte offset in the object log
   uint64_t payload_bytes;
-  uint64_t time_ns;  // CLOCK_MONOTONIC at append, for the trace only
+  uint64_t time_ns;  // CLOCK_MONOTONIC at append, for the trace and for figures
 };
 static_assert(sizeof(EntryHeader) == 48 && std::is_trivially_copyable_v<EntryHeader>);
 

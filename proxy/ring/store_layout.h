@@ -68,6 +68,9 @@ struct StoreHeader {
   // Agent: the step of the last cut that it knows of, since when (CLOCK_MONOTONIC), and the step of
   // the cut about which replays decide, 0 for none.
   std::atomic<uint64_t> taken_step, taken_ns, disputed_step;
+  // Sum: how long commands were kept waiting for captures, gate_ns included. Not cut_ns: what is
+  // done while the client has nothing for the server keeps nobody waiting.
+  std::atomic<uint64_t> kept_ns;
 };
 static_assert(sizeof(StoreHeader) <= kPageBytes);
 

@@ -41,6 +41,7 @@ Loop::End Loop::run() {
         page.dispatching_seq.store(entry.header.seq, std::memory_order_relaxed);
         last_[count_++ % last_.size()] = entry.header;
         kill_if_asked(entry);
+        if (before_) before_(entry);
         const Status status = execute(entry);
         if (!status.ok()) {
           error_ = "entry [" + std::to_string(entry.header.seq) + "]: " + status.text;
@@ -197,6 +198,7 @@ bool Loop::wait_for_entries() {
   const uint64_t position = reader_.position();
   const auto more = [&] { return log.appended.load(std::memory_order_seq_cst) != position; };
   if (ring::spin_until(more)) return true;
+  if (on_idle_) on_idle_();
   for (int naps = 0; !more(); ++naps) {
     const bool nap = naps < kNaps;
     const uint32_t seen = page.doorbell.load(std::memory_order_seq_cst);

@@ -28,6 +28,12 @@ class Loop {
   void set_on_gate(OnMark on_gate) { on_gate_ = std::move(on_gate); }
   // Called after each entry, and when the doorbell of an empty ring has been rung.
   void set_on_turn(std::function<void()> on_turn) { on_turn_ = std::move(on_turn); }
+  // Called before each entry is executed.
+  void set_before(std::function<void(const ring::EntryView&)> before) {
+    before_ = std::move(before);
+  }
+  // Called when the ring is empty and the device has nothing to do: the time is the server's own.
+  void set_on_idle(std::function<void()> on_idle) { on_idle_ = std::move(on_idle); }
   // Called once, when there is nothing (more) to replay.
   void set_on_live(std::function<void()> on_live) { on_live_ = std::move(on_live); }
   // Until the client says goodbye and everything before it is dispatched, the agent's connection
@@ -57,7 +63,8 @@ class Loop {
   Dispatch dispatch_;
   ring::Reader reader_;
   OnMark on_cut_, on_gate_;
-  std::function<void()> on_live_, on_turn_;
+  std::function<void()> on_live_, on_turn_, on_idle_;
+  std::function<void(const ring::EntryView&)> before_;
   bool live_ = false, goodbye_ = false;
   uint64_t cuts_seen_ = 0, entries_since_cut_ = 0;  // for PYFT_KILL_AT
   std::string error_;

@@ -19,6 +19,7 @@
 #include "server/recovery/capture.h"
 #include "server/recovery/communicators.h"
 #include "server/recovery/device_memory.h"
+#include "server/recovery/reads.h"
 #include "server/recovery/takeover.h"
 #include "server/self_test.h"
 #include "server/standby.h"
@@ -159,6 +160,11 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
       return capture->take(cut.header, cut.body, cut.payload, cut.position + cut.header.size);
     });
     loop.set_on_gate([&](const ring::EntryView&) { return capture->gate(); });
+    loop.set_before([&](const ring::EntryView& next) {
+      if (capture->is_put_off() && !only_reads(session, next)) capture->make_up();
+      capture->next_entry(next.header);
+    });
+    loop.set_on_idle([&] { capture->make_up(); });
   }
   if (loop.run() != Loop::End::kProtocolError) return kGood;
   fail(attachment, kProtocolBroken, loop.error());

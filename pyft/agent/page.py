@@ -69,6 +69,7 @@ STORE_FIELDS = {
     "gate_ns": 424,
     "compared_cuts": 440,
     "unchecked_cuts": 448,
+    "kept_ns": 480,
 }
 # Written by the agent: name -> offset and format.
 STORE_SETTINGS = {

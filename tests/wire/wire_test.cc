@@ -17,6 +17,7 @@
 #include "ring/reader.h"
 #include "server/handlers/handlers.h"
 #include "server/loop.h"
+#include "server/recovery/reads.h"
 
 namespace {
 
@@ -458,6 +459,40 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
   CHECK_EQ(WEXITSTATUS(status), ring::kFaultExit);
   CHECK_EQ(channel->control().fault_code, 700);
   channel->control().protect = static_cast<uint32_t>(ring::Protect::kNone);
+}
+
+// Captures are put off for such entries only: what is not known to read counts as a change.
+TEST(few_entries_only_read) {
+  std::string error;
+  ring::ChannelShape shape;
+  shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+  shape.pinned_bytes = 1 << 20;
+  const auto channel = ring::Channel::create(shape, &error);
+  CHECK_EQ(error, "");
+  const server::Session session(*channel, &table(), wire().alive, device_calls());
+  const auto only_reads = [&](uint16_t call, const auto& body) {
+    ring::EntryView entry;
+    entry.header.call = call;
+    entry.body = std::as_bytes(std::span(&body, 1));
+    return server::only_reads(session, entry);
+  };
+  const auto number = [](auto call) { return static_cast<uint16_t>(call); };
+  const cmd::pyftReadDevice read{0, ring::kDeviceWindowBase, 16, 0};
+  CHECK(only_reads(number(Call::pyftReadDevice), read));
+  for (const auto mark : {ring::Mark::kFence, ring::Mark::kObserved, ring::Mark::kFree})
+    CHECK(only_reads(number(mark), read));
+  for (const auto mark : {ring::Mark::kGate, ring::Mark::kCut, ring::Mark::kGoodbye})
+    CHECK(!only_reads(number(mark), read));
+  for (uint16_t call = ring::kFirstCall; call < 2000; ++call)
+    CHECK_EQ(only_reads(call, uint64_t{0}), call == number(Call::pyftReadDevice));
+  const auto pinned = reinterpret_cast<uint64_t>(channel->pinned());
+  const auto copies = [&](uint64_t to, uint64_t from, uint64_t bytes) {
+    return only_reads(number(Call::cudaMemcpyAsync), cmd::cudaMemcpyAsync{0, to, from, bytes});
+  };
+  CHECK(copies(pinned + 64, ring::kDeviceWindowBase, 16));
+  CHECK(!copies(ring::kDeviceWindowBase, pinned, 16));
+  CHECK(!copies(ring::kDeviceWindowBase + 64, ring::kDeviceWindowBase, 16));
+  CHECK(!copies(pinned + 64, ring::kDeviceWindowBase, 1 << 20));
 }
 
 TEST(entries_print_with_named_arguments) {

@@ -1,5 +1,7 @@
 #include "server/recovery/capture.h"
 
+#include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,17 +12,27 @@
 
 #include "pyft/fault.h"
 #include "ring/wait.h"
-#include "server/recovery/cut_comparison.h"
 
 namespace pyft::server {
 
 namespace {
 
 constexpr int kNotReady = 600;
-constexpr uint64_t kHoldRange = 1024;
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
+}
+
+uint64_t thread_ns() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+}
+
+// The client uses one core and the server's dispatch thread another.
+bool has_cores_to_spare() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) > 2;
 }
 
 void note(const LiveSet& live, bool first, ring::StoreHeader* figures) {
@@ -36,6 +48,8 @@ void note(const LiveSet& live, bool first, ring::StoreHeader* figures) {
 
 CaptureOptions capture_options() {
   CaptureOptions options;
+  options.puts_off = true;
+  if (!has_cores_to_spare()) options.late = Late::kNever;
   if (const char* every = std::getenv("PYFT_CUT_EVERY"))
     options.every = std::strtoull(every, nullptr, 10);
   const char* const late = std::getenv("PYFT_LATE_COPIES");
@@ -77,23 +91,24 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   }
   open_.emplace();
   open_->manifest.cut = cut.number;
+  open_->manifest.seq = header.seq;
+  open_->manifest.position = position;
   open_->cuts = cut.number - last_captured_;
-  open_->began_ns = ring::now_ns();
-  std::string problem = begin(cut, header, payload, position);
-  std::vector<CopyJob> later = stage_.take_later();
-  if (compares() && !cut.forced) tell(cut, problem.empty());
-  if (problem.empty() && !later.empty()) {
-    for (const CopyJob& job : later) open_->later_bytes += job.bytes;
-    PYFT_FAULT("cut.after_stage");
-    copier_->start(std::move(later), [this](const Copier::Outcome& outcome) { copied(outcome); });
-    PYFT_FAULT("cut.after_release");
+  std::string problem = stand_still();
+  if (problem.empty() && options_.puts_off && !cut.forced && !session_.recovery().replaying()) {
+    put_off_ = cut;
+    scope_.assign(payload.begin(), payload.end());
     return Status::good();
   }
-  const uint64_t began = ring::now_ns();
-  close(problem);
-  open_->spent_ns += ring::now_ns() - began;
-  settle();
+  make(cut, payload, std::move(problem));
+  weigh(0);
   return Status::good();
+}
+
+void Capture::make_up() {
+  if (!put_off_) return;
+  const ring::CutMark cut = *std::exchange(put_off_, std::nullopt);
+  make(cut, scope_, {});
 }
 
 Status Capture::gate() {
@@ -108,70 +123,37 @@ bool Capture::is_due(const ring::CutMark& cut) {
   return cut.forced || cut.step % pace_.every() == 0 || !store_.has_point();
 }
 
-// The store has room for two points: while one waits for its comparison the next cut is left out.
-bool Capture::gives_way(const ring::CutMark& cut) {
-  if (!waits_) return true;
-  if (!cut.forced) return false;
-  if (!is_settled()) add(store_.header().unchecked_cuts, 1);
-  publish_waiting();
-  return true;
-}
-
-void Capture::leave_out(const ring::CutMark& cut) {
-  add(store_.header().skipped, 1);
-  if (compares() && !cut.forced) calls_.captured(cut.step, 0, 0);
-  // A cut that waits is decided first: until then a replay must come to it again.
-  if (!waits_) decided(cut.number, false);
-}
-
-// Says where the digests of the open cut are. They are all there is to compare, so that the copies
-// may still be under way. Not for a forced cut: a client that waits for space does not wait for
-// other ranks, which may have no such cut.
-void Capture::tell(const ring::CutMark& cut, bool whole) {
-  open_->compared = whole;
-  if (!whole) return calls_.captured(cut.step, 0, 0);
-  asked_ = cut.step;
-  asked_ns_ = ring::now_ns();
-  calls_.captured(cut.step, store_.waiting_offset(), open_->manifest.seq);
-}
-
-bool Capture::is_patient() const {
-  const ring::StoreHeader& agent = store_.header();
-  const uint64_t now = ring::now_ns();
-  if (now >= asked_ns_ + options_.hold_limit_ns) return false;
-  if (agent.disputed_step.load() == asked_ || agent.taken_step.load() < asked_) return true;
-  return now < std::max(asked_ns_, agent.taken_ns.load()) + hold_ns_;
-}
-
-// A replay gives nothing away; what it finishes with others was begun before the fault.
-void Capture::hold_back() {
-  if (held_ == asked_ || session_.recovery().replaying()) return;
-  while (!is_settled() && is_patient()) {
-    if (session_.liveness().check() != ring::WaitStatus::kOk) return;
-    if (!session_.work()) usleep(50);
-  }
-  held_ = asked_;
-  hold_ns_ = is_settled() ? std::min(hold_ns_ * 2, options_.hold_ns)
-                          : std::max(hold_ns_ / 2, options_.hold_ns / kHoldRange);
-  go_on();
-}
-
-// An earlier server had come to this cut as well. If it is the one about which ranks disagree, the
-// agent compares.
-void Capture::compare_again(const ring::CutMark& cut, uint64_t seq) {
-  if (!store_.unfinished() || store_.unfinished()->manifest.cut != cut.number) return;
-  if (options_.arbitrates && options_.arbitrates == cut.step && !cut.forced) return;
-  judge_cut(session_.recovery(), seq,
-            compare_cut(store_.point(), *store_.unfinished(), store_.open_blocks()));
+// The state of the device is that after all entries before the cut. Empty, or why it is not.
+std::string Capture::stand_still() {
+  open_->came_ns = ring::now_ns();
+  if (calls_.capturing()) return "a stream captures a graph";
+  std::string problem = join();
+  open_->join_ns = ring::now_ns() - open_->came_ns;
+  PYFT_FAULT("cut.after_join");
+  return problem;
 }
 
 // Everything that has to be done before later commands may run.
-std::string Capture::begin(const ring::CutMark& cut, const ring::EntryHeader& header,
-                           std::span<const std::byte> scope, uint64_t position) {
-  if (calls_.capturing()) return "a stream captures a graph";
-  if (std::string problem = join(); !problem.empty()) return problem;
-  PYFT_FAULT("cut.after_join");
-  const uint64_t joined = ring::now_ns();
+void Capture::make(const ring::CutMark& cut, std::span<const std::byte> scope,
+                   std::string problem) {
+  open_->began_ns = ring::now_ns();
+  const uint64_t used = thread_ns();
+  if (problem.empty()) problem = fill(cut, scope);
+  std::vector<CopyJob> later = stage_.take_later();
+  if (compares() && !cut.forced) tell(cut, problem.empty());
+  if (problem.empty() && !later.empty()) {
+    for (const CopyJob& job : later) open_->later_bytes += job.bytes;
+    PYFT_FAULT("cut.after_stage");
+    copier_->start(std::move(later), [this](const Copier::Outcome& outcome) { copied(outcome); });
+    PYFT_FAULT("cut.after_release");
+  } else {
+    close(problem);
+  }
+  open_->ended_ns = ring::now_ns();
+  open_->used_ns = calls_.view ? thread_ns() - used : open_->ended_ns - open_->began_ns;
+}
+
+std::string Capture::fill(const ring::CutMark& cut, std::span<const std::byte> scope) {
   std::vector<MemoryRange> mapped, scratch;
   calls_.mapped(&mapped);
   calls_.hidden(&open_->places);
@@ -182,14 +164,10 @@ std::string Capture::begin(const ring::CutMark& cut, const ring::EntryHeader& he
   const bool late = copier_ && pace_.late() && !cut.forced;
   if (problem.empty()) problem = stage_.add(open_->live.blocks, late);
   if (!problem.empty()) return problem;
-  compare_again(cut, header.seq);
-  open_->manifest.seq = header.seq;
-  open_->manifest.position = position;
+  compare_again(cut, open_->manifest.seq);
   if (calls_.at_cut) calls_.at_cut(cut.number);
   if (!store_.write(open_->manifest, std::move(open_->places))) return store_.problem();
   note(open_->live, !store_.has_point(), &store_.header());
-  open_->join_ns = joined - open_->began_ns;
-  open_->spent_ns = ring::now_ns() - joined;
   return {};
 }
 
@@ -245,15 +223,6 @@ void Capture::publish() {
   decided(manifest.cut, true);
 }
 
-// Compared, or not waited for any longer.
-void Capture::publish_waiting() {
-  waits_ = false;
-  if (is_settled()) add(store_.header().compared_cuts, 1);
-  publish();
-  session_.recovery().journal().release_before(store_.point().manifest.seq);
-  held_ = asked_;
-}
-
 void Capture::close(const std::string& problem) {
   open_->captured = problem.empty();
   if (!open_->captured) {
@@ -270,19 +239,40 @@ void Capture::close(const std::string& problem) {
   ring::futex_wake(page.doorbell);
 }
 
+// Nothing but the next command, or a cut, tells of the client being in need of the server.
+bool Capture::nobody_waits_for(const ring::EntryHeader& header) {
+  const auto mark = static_cast<ring::Mark>(header.call);
+  return mark == ring::Mark::kObserved || mark == ring::Mark::kAlloc || mark == ring::Mark::kFree;
+}
+
+// Entries wait from when the first of them was appended: no sooner than the capture begins. While
+// this thread has no processor somebody else gets on with his work: on a machine that is too small
+// for what it does a capture costs its processor time and nothing more.
+void Capture::weigh(uint64_t appended_ns) {
+  if (open_->kept_ns) return;
+  const uint64_t ended = open_->ended_ns;
+  open_->kept_ns =
+      std::min(ended - std::clamp(appended_ns, open_->began_ns, ended), open_->used_ns);
+  if (!open_->later_bytes) settle();
+}
+
 // Waits for the copies of an open cut, and does what only this thread may do about its end.
 void Capture::settle() {
   if (!open_) return;
+  make_up();
   const uint64_t began = ring::now_ns();
   if (copier_) copier_->finish();
   const uint64_t waited = ring::now_ns() - began;
-  add(store_.header().gate_ns, waited);
+  ring::StoreHeader& figures = store_.header();
+  add(figures.gate_ns, waited);
   if (open_->captured) {
-    add(store_.header().join_ns, open_->join_ns);
-    add(store_.header().cut_ns, open_->join_ns + open_->spent_ns);
+    const uint64_t kept = open_->kept_ns.value_or(open_->used_ns);
+    add(figures.join_ns, open_->join_ns);
+    add(figures.cut_ns, open_->join_ns + open_->ended_ns - open_->began_ns);
+    add(figures.kept_ns, kept + waited);
     if (!open_->compared) session_.recovery().journal().release_before(open_->manifest.seq);
-    pace_.captured(open_->cuts, open_->began_ns, open_->spent_ns + waited);
-    store_.header().cut_every.store(pace_.every(), std::memory_order_relaxed);
+    pace_.captured(open_->cuts, open_->came_ns, kept + waited);
+    figures.cut_every.store(pace_.every(), std::memory_order_relaxed);
   }
   open_.reset();
 }

@@ -8,6 +8,10 @@
 // other ranks may have the same contents, the agent compares digests meanwhile, and the cut waits
 // for that as well.
 //
+// A cut is put off while only reads follow it: the device stands still, so that they change nothing
+// of it, and the client goes on with what it waits for, such as a loss. The capture is made when an
+// entry comes that may change something, or when none comes: then the client is busy itself.
+//
 // Dispatch thread, unless it says otherwise. While copies are under way the store and what is open
 // here belong to the copier's thread.
 #ifndef PYFT_SERVER_RECOVERY_CAPTURE_H_
@@ -32,11 +36,12 @@ namespace pyft::server {
 struct CaptureOptions {
   uint64_t join_timeout_ns = 2'000'000'000;  // without progress: a stream may wait for another rank
   uint64_t every = 0;                        // each K-th cut; 0: as the cost allows
-  double budget = 0.02;                      // of the time between two cuts
+  double budget = 0.01;                      // of the time between two cuts
   uint64_t join_limit_ns = 60'000'000'000;   // with progress
   Late late = Late::kAsCostSays;
   uint64_t hold_ns = 1'000'000'000;         // collectives wait so long for a comparison
   uint64_t hold_limit_ns = 60'000'000'000;  // with an agent that is busy, or ends meanwhile
+  bool puts_off = false;                    // cuts, while only reads follow
   uint64_t arbitrates = 0;  // step about whose cut this server's replay decides; 0: none
   // The step of the last cut that the agent has compared with other ranks'; nullptr: it does not.
   const std::atomic<uint64_t>* settled = nullptr;
@@ -50,11 +55,20 @@ class Capture {
 
   // The entry is a cut; `position` is the ring position after it. The cut is decided about
   // (captured or cancelled), which is published and wakes who waits for it: before this returns, or
-  // when its copies are made and it is compared with other ranks'. Broken: the entry is no cut.
+  // when it was put off until then, its copies are made and it is compared with other ranks'.
+  // Broken: the entry is no cut.
   Status take(const ring::EntryHeader& header, std::span<const std::byte> body,
               std::span<const std::byte> payload, uint64_t position);
   // The entry is a gate: what follows may change what is being copied. Returns when it is not.
   Status gate();
+
+  // A cut is put off: nothing but reads may be executed before make_up().
+  bool is_put_off() const { return put_off_.has_value(); }
+  void make_up();
+  // The entry that comes next: a capture keeps nobody waiting that the client has called for later.
+  void next_entry(const ring::EntryHeader& header) {
+    if (open_ && open_->ended_ns && !nobody_waits_for(header)) weigh(header.time_ns);
+  }
 
   // A cut that was compared becomes the recovery point. Often: it costs next to nothing.
   void go_on() {
@@ -74,13 +88,19 @@ class Capture {
     LiveSet live;
     uint64_t cuts = 0;  // since the last one that was captured
     uint64_t later_bytes = 0;
-    uint64_t began_ns = 0, join_ns = 0, spent_ns = 0;  // spent: at the cut, without waiting
+    uint64_t came_ns = 0, join_ns = 0;    // when it was taken; until the streams stood still
+    uint64_t began_ns = 0, ended_ns = 0;  // the work in this thread, without waiting
+    uint64_t used_ns = 0;                 // processor time of that, where it is the processor's
+    std::optional<uint64_t> kept_ns;      // how long entries waited for it
     bool captured = false;
     bool compared = false;  // by the agent, and not the recovery point before it is
   };
   bool is_due(const ring::CutMark& cut);
-  std::string begin(const ring::CutMark& cut, const ring::EntryHeader& header,
-                    std::span<const std::byte> scope, uint64_t position);
+  std::string stand_still();
+  void make(const ring::CutMark& cut, std::span<const std::byte> scope, std::string problem);
+  std::string fill(const ring::CutMark& cut, std::span<const std::byte> scope);
+  static bool nobody_waits_for(const ring::EntryHeader& header);
+  void weigh(uint64_t appended_ns);
   void compare_again(const ring::CutMark& cut, uint64_t seq);
   std::string join();
   bool compares() const { return options_.settled && store_.header().compares.load(); }
@@ -107,9 +127,11 @@ class Capture {
   Pace pace_;
   uint64_t last_captured_ = 0;  // cut; it may wait in the store
   std::optional<Open> open_;
-  uint64_t asked_ = 0, asked_ns_ = 0;  // the step whose cut the agent compares, and since when
-  uint64_t held_ = 0;                  // the last one that something was held back for
-  uint64_t hold_ns_;                   // at most so long
+  std::optional<ring::CutMark> put_off_;  // the open cut
+  std::vector<std::byte> scope_;          // its payload
+  uint64_t asked_ = 0, asked_ns_ = 0;     // the step whose cut the agent compares, and since when
+  uint64_t held_ = 0;                     // the last one that something was held back for
+  uint64_t hold_ns_;                      // at most so long
   // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet.
   std::atomic<bool> waits_{false};
   bool said_ = false;

@@ -79,9 +79,11 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
   return later ? copy_later(block, digest) : copy_now(block, before, habit);
 }
 
-// Work areas that a library has got and not used yet are large and need no look.
+// Work areas that a library has got and not used yet are large and need no look. What changes has
+// been touched: to ask costs as much as to hash 100 KB.
 bool Stage::add_untouched(const MemoryRange& block, Habit& habit) {
-  if (block.bytes < kLarge || !calls_.untouched || !calls_.untouched(block.address, block.bytes))
+  if (block.bytes < kLarge || habit.between_cuts || !calls_.untouched ||
+      !calls_.untouched(block.address, block.bytes))
     return false;
   const ring::Digest zeros = zero_digest(block.bytes, store_.seed());
   if (!store_.add_known(block.address, block.bytes, zeros)) {

@@ -1,0 +1,88 @@
+// The part of Capture that has to do with other ranks: cuts that wait until they are compared.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "ring/wait.h"
+#include "server/recovery/capture.h"
+#include "server/recovery/cut_comparison.h"
+
+namespace pyft::server {
+
+namespace {
+
+constexpr uint64_t kHoldRange = 1024;
+
+void add(std::atomic<uint64_t>& sum, uint64_t value) {
+  sum.fetch_add(value, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+// The store has room for two points: while one waits for its comparison the next cut is left out.
+bool Capture::gives_way(const ring::CutMark& cut) {
+  if (!waits_) return true;
+  if (!cut.forced) return false;
+  if (!is_settled()) add(store_.header().unchecked_cuts, 1);
+  publish_waiting();
+  return true;
+}
+
+void Capture::leave_out(const ring::CutMark& cut) {
+  add(store_.header().skipped, 1);
+  if (compares() && !cut.forced) calls_.captured(cut.step, 0, 0);
+  // A cut that waits is decided first: until then a replay must come to it again.
+  if (!waits_) decided(cut.number, false);
+}
+
+// Says where the digests of the open cut are. They are all there is to compare, so that the copies
+// may still be under way. Not for a forced cut: a client that waits for space does not wait for
+// other ranks, which may have no such cut.
+void Capture::tell(const ring::CutMark& cut, bool whole) {
+  open_->compared = whole;
+  if (!whole) return calls_.captured(cut.step, 0, 0);
+  asked_ = cut.step;
+  asked_ns_ = ring::now_ns();
+  calls_.captured(cut.step, store_.waiting_offset(), open_->manifest.seq);
+}
+
+bool Capture::is_patient() const {
+  const ring::StoreHeader& agent = store_.header();
+  const uint64_t now = ring::now_ns();
+  if (now >= asked_ns_ + options_.hold_limit_ns) return false;
+  if (agent.disputed_step.load() == asked_ || agent.taken_step.load() < asked_) return true;
+  return now < std::max(asked_ns_, agent.taken_ns.load()) + hold_ns_;
+}
+
+// A replay gives nothing away; what it finishes with others was begun before the fault.
+void Capture::hold_back() {
+  if (held_ == asked_ || session_.recovery().replaying()) return;
+  while (!is_settled() && is_patient()) {
+    if (session_.liveness().check() != ring::WaitStatus::kOk) return;
+    if (!session_.work()) usleep(50);
+  }
+  held_ = asked_;
+  hold_ns_ = is_settled() ? std::min(hold_ns_ * 2, options_.hold_ns)
+                          : std::max(hold_ns_ / 2, options_.hold_ns / kHoldRange);
+  go_on();
+}
+
+// An earlier server had come to this cut as well. If it is the one about which ranks disagree, the
+// agent compares.
+void Capture::compare_again(const ring::CutMark& cut, uint64_t seq) {
+  if (!store_.unfinished() || store_.unfinished()->manifest.cut != cut.number) return;
+  if (options_.arbitrates && options_.arbitrates == cut.step && !cut.forced) return;
+  judge_cut(session_.recovery(), seq,
+            compare_cut(store_.point(), *store_.unfinished(), store_.open_blocks()));
+}
+
+// Compared, or not waited for any longer.
+void Capture::publish_waiting() {
+  waits_ = false;
+  if (is_settled()) add(store_.header().compared_cuts, 1);
+  publish();
+  session_.recovery().journal().release_before(store_.point().manifest.seq);
+  held_ = asked_;
+}
+
+}  // namespace pyft::server

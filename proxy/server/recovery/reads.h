@@ -1,0 +1,17 @@
+// Which entries change nothing that a capture looks at.
+#ifndef PYFT_SERVER_RECOVERY_READS_H_
+#define PYFT_SERVER_RECOVERY_READS_H_
+
+#include "ring/reader.h"
+#include "server/session.h"
+
+namespace pyft::server {
+
+// True: it leaves the device's memory, its mappings and its objects as they are, and does nothing
+// that goes to other ranks. It may copy to client memory, and be a mark. Few entries are known to:
+// those by which programs read results.
+bool only_reads(const Session& session, const ring::EntryView& entry);
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_READS_H_

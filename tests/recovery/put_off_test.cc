@@ -1,0 +1,118 @@
+// Cuts that are put off while only reads follow: when they are captured, what they contain, and
+// what they are said to cost.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "check.h"
+#include "recovery/server.h"
+#include "ring/wait.h"
+
+namespace {
+
+using namespace recovery_test;  // NOLINT: a test
+
+struct PuttingOff : Server {
+  explicit PuttingOff(Bench& bench) : Server(*bench.channel, bench.object, bench.memory, true) {
+    server::CaptureOptions options;
+    options.every = 1;
+    options.late = server::Late::kNever;
+    options.puts_off = true;
+    capture.emplace(session, *store, calls, options);
+  }
+  // An entry that the client has appended then; what it does is the test's affair.
+  void next(uint64_t appended_ns, ring::Mark mark = ring::Mark::kFence) {
+    ring::EntryHeader header{};
+    header.call = static_cast<uint16_t>(mark);
+    header.time_ns = appended_ns;
+    capture->next_entry(header);
+  }
+  // Without what is waited for at gates.
+  uint64_t kept() const { return store->header().kept_ns - store->header().gate_ns; }
+  // Taken, and not decided.
+  void put_off(uint64_t number, const std::vector<std::byte>& scope = {}) {
+    take(number, scope);
+    CHECK(capture->is_put_off());
+    CHECK(channel.control().decided_cut < number);
+  }
+};
+
+TEST(a_cut_is_captured_when_it_is_made_up_for) {
+  Bench bench;
+  const uint64_t at = bench.memory.allocate(100'000, 1);
+  PuttingOff server(bench);
+  ring::CutScope head{1, 1};
+  const ring::AllocMark ranges[] = {{at, 100'000}, {at + 512, 1000}};
+  std::vector<std::byte> scope(sizeof head + sizeof ranges);
+  std::memcpy(scope.data(), &head, sizeof head);
+  std::memcpy(scope.data() + sizeof head, ranges, sizeof ranges);
+  server.put_off(1, scope);
+  std::fill(scope.begin(), scope.end(), std::byte{255});  // the client's memory is the client's
+  server.capture->make_up();
+  CHECK(!server.capture->is_put_off());
+  CHECK(server.captured(1));
+  CHECK_EQ(server.store->point().manifest.seq, 10u);
+  CHECK_EQ(server.store->point().manifest.position, 100u);
+  CHECK_EQ(server.store->header().block_bytes.load(), 1000u);
+  server.capture->make_up();  // nothing is left to do
+  CHECK_EQ(server.store->header().captures.load(), 1u);
+}
+
+TEST(the_next_gate_or_cut_does_not_come_before_it) {
+  Bench bench;
+  bench.memory.allocate(1000, 1);
+  PuttingOff server(bench);
+  server.put_off(1);
+  CHECK(server.capture->gate().ok());
+  CHECK(server.captured(1));
+  server.put_off(2);
+  server.put_off(3);
+  CHECK_EQ(bench.channel->control().captured_cut.load(), 2u);
+}
+
+TEST(who_waits_for_room_does_not_wait_for_more) {
+  Bench bench;
+  bench.memory.allocate(1000, 1);
+  PuttingOff server(bench);
+  CHECK(server.cut(1, {}, true));
+  server.session.recovery().set_replaying(true);  // nothing new is to be read in a replay
+  CHECK(server.cut(2));
+}
+
+TEST(a_cut_that_cannot_be_captured_is_decided_at_once) {
+  Bench bench;
+  bench.memory.allocate(1000, 1);
+  bench.memory.capturing = true;
+  PuttingOff server(bench);
+  CHECK(!server.cut(1));
+  CHECK(!server.capture->is_put_off());
+  CHECK_EQ(bench.channel->control().decided_cut.load(), 1u);
+}
+
+TEST(only_entries_that_have_waited_count) {
+  Bench bench;
+  bench.memory.allocate(4'000'000, 1);
+  PuttingOff server(bench);
+  const uint64_t before = ring::now_ns();
+  server.put_off(1);
+  server.capture->make_up();
+  server.next(before, ring::Mark::kObserved);  // nobody waits for it
+  server.next(ring::now_ns());
+  CHECK_EQ(server.kept(), 0u);
+  server.put_off(2);
+  server.capture->make_up();
+  server.next(before);
+  const uint64_t all = server.kept();
+  CHECK(all > 0u);
+  CHECK(all <= server.store->header().cut_ns);
+  server.next(before);  // it counts once
+  CHECK_EQ(server.kept(), all);
+  server.put_off(3);
+  server.capture->make_up();
+  server.next(~uint64_t{0});  // a number of the client's
+  CHECK_EQ(server.kept(), all);
+}
+
+}  // namespace
+
+CHECK_MAIN
