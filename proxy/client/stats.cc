@@ -28,16 +28,17 @@ PYFT_API int pyft_cut() {
 }
 
 // Number of the entry a device of this process would append next; 0 when it is not attached, or
-// when its cuts are not captured and nobody needs to know what is live.
+// when its next cut is not captured and nobody needs to know what is live.
 PYFT_API uint64_t pyft_next_seq(int ordinal) {
   if (usable() != cudaSuccess) return 0;
   Device* device = attached_or_null(ordinal);
-  return device && device->writer().captures() ? device->writer().next_seq() : 0;
+  if (!device || !device->writer().captures() || !device->writer().next_cut_counts()) return 0;
+  return device->writer().next_seq();
 }
 
 // A cut on one device that says what is live there: `scope` is a ring::CutScope with its ranges,
-// found out when `expected_seq` was the next entry. Returns 0; 1 when it failed; 2 when another
-// thread has appended something since, and there is no cut.
+// found out when `expected_seq` was the next entry; or nothing, where that is 0. Returns 0; 1 when
+// it failed; 2 when another thread has appended something since, and there is no cut.
 PYFT_API int pyft_cut_scope(int ordinal, const void* scope, uint64_t bytes, uint64_t expected_seq) {
   Device* device = attached_or_null(ordinal);
   if (!device) return 1;

@@ -204,6 +204,8 @@ struct ControlPage {
   alignas(64) std::atomic<uint64_t> device_progress;  // changes when a piece of work is finished
   std::atomic<uint32_t> fences_open;                  // given to the device, not reached yet
   std::atomic<uint32_t> collectives_waiting;          // operations that stand still for other ranks
+  // ---- captures ---------------------------------------------------------------------------------
+  std::atomic<uint64_t> cut_every;  // server: each K-th cut is captured; 0: not known
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 
@@ -261,8 +263,10 @@ struct CutMark {
   uint64_t number;
   uint64_t arena_head;
   uint64_t object_log_used;
-  uint32_t forced;  // made because the log was full
-  uint32_t step;    // cuts that are not forced so far: the same in all ranks of a program
+  uint8_t forced;       // made because the log was full
+  uint8_t passed_over;  // not to be captured: the client has not found out what is live
+  uint16_t scope_us;    // processor time that this took the client, no more than fits
+  uint32_t step;        // cuts that are not forced so far: the same in all ranks of a program
 };
 // Payload of a cut: `pools` ranges of memory that an allocator hands out in blocks, then the
 // `blocks` that are in use; both AllocMark. What lies in a pool but in no block is not live.

@@ -104,6 +104,9 @@ class Writer {
   // then not been overtaken by another thread. If it has, the result has seq 0.
   Appended cut(std::span<const std::byte> scope = {}, uint64_t expected_seq = 0);
   uint64_t next_seq();
+  // Whether the next cut may be captured, by the number of cuts that the server leaves out between
+  // two of them. If not, the next cut says so, and nobody needs to know what is live there.
+  bool next_cut_counts();
   // Whether cuts commit only when they have been captured.
   bool captures() const;
 
@@ -136,6 +139,7 @@ class Writer {
   WaitStatus make_arena_room(uint64_t bytes);
   uint64_t take_arena(uint64_t bytes);
   void fill_cut(std::byte* body, bool forced);
+  uint16_t scope_us() const;
   void open_cut(uint64_t ring_position);
   void commit_captured();
   void cut_when_half_full();
@@ -161,6 +165,8 @@ class Writer {
   uint64_t arena_free_before_ = 0;
   uint64_t cuts_ = 0;                                // appended
   uint32_t steps_ = 0;                               // of these, not forced
+  bool passes_over_ = false;                         // the next cut, as the client takes it
+  uint64_t scope_began_ns_ = 0;                      // 0: nobody finds out what is live
   uint64_t last_cut_ring_ = 0, last_cut_arena_ = 0;  // where the last one was made
   std::deque<CommitPoint> open_;                     // cuts that are not committed
   std::deque<CommitPoint> commits_;                  // committed, payloads not yet known to be free

@@ -1,11 +1,24 @@
 // The part of Writer that makes cuts, and frees what is before them once they are captured.
+#include <time.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "pyft/fault.h"
 #include "ring/align.h"
 #include "ring/writer.h"
 
 namespace pyft::ring {
+
+namespace {
+
+uint64_t thread_ns() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+}
+
+}  // namespace
 
 bool Writer::captures() const {
   return channel_.control().protect.load(std::memory_order_relaxed) ==
@@ -65,9 +78,35 @@ void Writer::commit(const CommitPoint& point) {
 void Writer::fill_cut(std::byte* body, bool forced) {
   const LogHeader& log = channel_.log();
   steps_ += !forced;
-  const CutMark mark{++cuts_, arena_head_, log.object_log_used.load(std::memory_order_relaxed),
-                     forced ? 1u : 0u, steps_};
+  CutMark mark{};
+  mark.number = ++cuts_;
+  mark.arena_head = arena_head_;
+  mark.object_log_used = log.object_log_used.load(std::memory_order_relaxed);
+  mark.forced = forced;
+  mark.step = steps_;
+  if (!forced) {
+    mark.passed_over = std::exchange(passes_over_, false);
+    mark.scope_us = scope_us();
+    scope_began_ns_ = 0;
+  }
   std::memcpy(body, &mark, sizeof mark);
+}
+
+// The first captured cut is that from which everything else follows.
+bool Writer::next_cut_counts() {
+  std::lock_guard lock(mutex_);
+  const ControlPage& page = channel_.control();
+  const uint64_t every = page.cut_every.load(std::memory_order_relaxed);
+  passes_over_ =
+      every && page.captured_cut.load(std::memory_order_relaxed) && (steps_ + 1) % every != 0;
+  scope_began_ns_ = passes_over_ ? 0 : thread_ns();
+  return !passes_over_;
+}
+
+uint16_t Writer::scope_us() const {
+  const uint64_t now = thread_ns();  // another thread's, perhaps: then it means nothing
+  if (!scope_began_ns_ || now < scope_began_ns_) return 0;
+  return static_cast<uint16_t>(std::min<uint64_t>((now - scope_began_ns_) / 1000, UINT16_MAX));
 }
 
 // A cut ends before `ring_position`.

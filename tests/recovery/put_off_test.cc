@@ -1,5 +1,5 @@
 // Cuts that are put off while only reads follow: when they are captured, what they contain, and
-// what they are said to cost.
+// what captures are said to cost; and cuts that the client passes over.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -111,6 +111,50 @@ TEST(only_entries_that_have_waited_count) {
   server.capture->make_up();
   server.next(~uint64_t{0});  // a number of the client's
   CHECK_EQ(server.kept(), all);
+}
+
+struct Mark {
+  bool passed_over = false;
+  uint64_t appended_ns = 0;
+  uint16_t scope_us = 0;
+};
+
+void take(Server& server, uint64_t number, const Mark& how, bool forced = false) {
+  const ring::CutMark mark{
+      number, 0, 0, forced, how.passed_over, how.scope_us, static_cast<uint32_t>(number)};
+  ring::EntryHeader header{};
+  header.time_ns = how.appended_ns;
+  CHECK(server.capture->take(header, std::as_bytes(std::span(&mark, 1)), {}, number).ok());
+}
+
+TEST(what_nobody_has_found_out_about_is_not_captured) {
+  Bench bench;
+  bench.memory.allocate(1000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  CHECK(server.cut(1));
+  take(server, 2, {.passed_over = true});
+  CHECK(!server.captured(2));
+  CHECK_EQ(server.store->header().skipped.load(), 1u);
+  take(server, 3, {.passed_over = true}, true);  // but somebody waits for it
+  CHECK(server.captured(3));
+}
+
+TEST(what_the_client_does_counts_when_the_server_has_no_work) {
+  Bench bench;
+  bench.memory.allocate(1000, 1);
+  bench.memory.peeks = false;
+  Server server(*bench.channel, bench.object, bench.memory, true,
+                {50'000'000, 0, 0.01, 60'000'000'000, server::Late::kNever});
+  const ring::StoreHeader& figures = server.store->header();
+  for (uint64_t cut = 1; cut < 10; ++cut) take(server, cut, {.scope_us = 60'000});  // long ago
+  CHECK(figures.kept_ns < 60'000'000u);
+  const uint64_t before = figures.kept_ns;
+  take(server, 64, {.appended_ns = ring::now_ns() + 1'000'000'000, .scope_us = 60'000});
+  CHECK(figures.kept_ns - before >= 60'000'000u);
+  for (uint64_t cut = 65; cut < 300; ++cut)
+    take(server, cut, {.appended_ns = ring::now_ns() + 1'000'000'000, .scope_us = 60'000});
+  CHECK_EQ(figures.cut_every.load(), 64u);
+  CHECK_EQ(bench.channel->control().cut_every.load(), 64u);
 }
 
 }  // namespace

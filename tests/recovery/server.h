@@ -35,7 +35,7 @@ struct Server {
   }
   // The cut may be undecided when this returns.
   void take(uint64_t number, const std::vector<std::byte>& scope = {}, bool forced = false) {
-    ring::CutMark mark{number, 0, 0, forced ? 1u : 0u, static_cast<uint32_t>(number)};
+    ring::CutMark mark{number, 0, 0, forced, 0, 0, static_cast<uint32_t>(number)};
     ring::EntryHeader header{};
     header.seq = number * 10;
     CHECK(capture->take(header, std::as_bytes(std::span(&mark, 1)), scope, number * 100).ok());

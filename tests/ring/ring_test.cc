@@ -51,6 +51,15 @@ std::vector<uint64_t> object_keys(const ring::Channel& channel) {
 
 }  // namespace
 
+ring::CutMark last_cut(const ring::Channel& channel) {
+  ring::CutMark mark{};
+  ring::Reader reader = ring::Reader::trace(channel.log_view());
+  for (ring::EntryView entry; reader.next(&entry) == ring::Reader::Next::kEntry;)
+    if (entry.header.call == static_cast<uint16_t>(ring::Mark::kCut))
+      std::memcpy(&mark, entry.body.data(), sizeof mark);
+  return mark;
+}
+
 TEST(entries_wrap_and_pad) {
   auto channel = make_channel(small_shape());
   AlwaysAlive alive;
@@ -245,6 +254,31 @@ TEST(creations_are_folded_and_destroyed_ones_dropped) {
   writer.cut();
   writer.forget_creation(late.seq);  // after the cut
   CHECK(object_keys(*channel) == (std::vector<uint64_t>{1, 3, 4, 5}));
+}
+
+// Each cut says whether the client has found out what is live there.
+TEST(cuts_that_will_not_be_captured_say_so) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  ring::ControlPage& page = channel->control();
+  const auto cut = [&] {
+    const bool counts = writer.next_cut_counts();
+    writer.cut();
+    CHECK_EQ(counts, !last_cut(*channel).passed_over);
+    return counts;
+  };
+  CHECK(cut());  // no server has said anything
+  page.cut_every = 4;
+  CHECK(cut());  // and this will be the first one
+  page.captured_cut = 2;
+  CHECK(!cut());
+  CHECK(cut());
+  CHECK(!cut());
+  writer.cut();  // nobody has asked
+  CHECK(!last_cut(*channel).passed_over);
+  page.cut_every = 1;
+  CHECK(cut());
 }
 
 TEST(same_setting_is_folded_once) {

@@ -96,6 +96,44 @@ def test_steps_are_marked(folder: Path) -> None:
     assert run(folder, program, PYFT_JOB="j", LD_PRELOAD=library) == "gate\ncut\n"
 
 
+# A device of three whose next cut is captured; at another thread's cut there is none.
+COUNTING_SHIM = """
+#include <stdint.h>
+#include <stdio.h>
+int pyft_gate(void) { return 0; }
+int pyft_cut(void) { puts("cut"); return fflush(stdout); }
+uint64_t pyft_next_seq(int device) { return device == 1 ? 7 : 0; }
+int pyft_cut_scope(int device, const void* scope, uint64_t bytes, uint64_t seq) {
+  printf("%d %d %d %d\\n", device, scope != 0, (int)bytes, (int)seq);
+  return fflush(stdout);
+}
+"""
+
+
+def test_what_is_live_is_found_out_for_captured_cuts(folder: Path) -> None:
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    (folder / "shim.c").write_text(COUNTING_SHIM)
+    library = str(folder / "shim.so")
+    flags = ["-shared", "-fPIC", "-o", library]
+    subprocess.run([compiler, *flags, str(folder / "shim.c")], check=True)
+    program = """
+import sys, torch, torch.optim.optimizer as o
+class cuda:
+    count = 3
+    is_initialized = staticmethod(lambda: True)
+    device_count = staticmethod(lambda: cuda.count)
+torch.cuda = cuda
+block = {"state": "active_allocated", "address": 5, "requested_size": 3}
+segment = {"device": 1, "address": 0, "total_size": 9, "blocks": [block]}
+torch._C._cuda_memorySnapshot = lambda pool: {"segments": [segment]}
+o.step()
+cuda.count = 1
+o.step()
+"""
+    printed = run(folder, program, PYFT_JOB="j", LD_PRELOAD=library)
+    assert printed == "0 0 0 0\n1 1 48 7\n2 0 0 0\ncut\n"
+
+
 def test_without_shim_nothing_is_registered(folder: Path) -> None:
     program = "import torch.optim.optimizer as o; print(o.before, o.after)"
     assert run(folder, program, PYFT_JOB="j") == "[] []\n"

@@ -35,6 +35,14 @@ bool has_cores_to_spare() {
   return sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) > 2;
 }
 
+// The device stands still now. What the client did while the server was as far behind with its work
+// has kept nobody waiting.
+uint64_t exposed_scope_ns(const ring::CutMark& cut, const ring::EntryHeader& header) {
+  const uint64_t now = ring::now_ns(), behind = now - std::min(now, header.time_ns);
+  const uint64_t scope_ns = uint64_t{cut.scope_us} * 1000;
+  return scope_ns - std::min(scope_ns, behind);
+}
+
 void note(const LiveSet& live, bool first, ring::StoreHeader* figures) {
   figures->live_blocks.store(live.blocks.size(), std::memory_order_relaxed);
   if (!first) return;
@@ -72,7 +80,7 @@ Capture::Capture(Session& session, Store& store, RecoveryCalls calls, const Capt
   // A server that died right after it had made this cut the recovery point has told nobody.
   if (last_captured_ > session.channel().control().captured_cut.load())
     decided(last_captured_, true);
-  store.header().cut_every.store(pace_.every(), std::memory_order_relaxed);
+  show_pace();
   if (calls_.peek && options.late != Late::kNever) copier_.emplace(store.seed(), calls_.peek);
 }
 
@@ -95,6 +103,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   open_->manifest.position = position;
   open_->cuts = cut.number - last_captured_;
   std::string problem = stand_still();
+  open_->scope_ns = exposed_scope_ns(cut, header);
   if (problem.empty() && options_.puts_off && !cut.forced && !session_.recovery().replaying()) {
     put_off_ = cut;
     scope_.assign(payload.begin(), payload.end());
@@ -120,7 +129,8 @@ Status Capture::gate() {
 // A cut for want of space is not left out: the client waits for it. Of the others, multiples of K
 // are captured, and K is a power of two: ranks whose captures cost differently have cuts in common.
 bool Capture::is_due(const ring::CutMark& cut) {
-  return cut.forced || cut.step % pace_.every() == 0 || !store_.has_point();
+  if (cut.forced) return true;
+  return !cut.passed_over && (cut.step % pace_.every() == 0 || !store_.has_point());
 }
 
 // The state of the device is that after all entries before the cut. Empty, or why it is not.
@@ -266,15 +276,21 @@ void Capture::settle() {
   ring::StoreHeader& figures = store_.header();
   add(figures.gate_ns, waited);
   if (open_->captured) {
-    const uint64_t kept = open_->kept_ns.value_or(open_->used_ns);
+    const uint64_t kept = open_->kept_ns.value_or(open_->used_ns) + open_->scope_ns;
     add(figures.join_ns, open_->join_ns);
     add(figures.cut_ns, open_->join_ns + open_->ended_ns - open_->began_ns);
     add(figures.kept_ns, kept + waited);
     if (!open_->compared) session_.recovery().journal().release_before(open_->manifest.seq);
     pace_.captured(open_->cuts, open_->came_ns, kept + waited);
-    figures.cut_every.store(pace_.every(), std::memory_order_relaxed);
+    show_pace();
   }
   open_.reset();
+}
+
+// To the report, and to the client, which says what is live at cuts that are captured.
+void Capture::show_pace() {
+  store_.header().cut_every.store(pace_.every(), std::memory_order_relaxed);
+  session_.channel().control().cut_every.store(pace_.every(), std::memory_order_relaxed);
 }
 
 // In a replay a cut may be taken that an earlier server has already decided about: numbers only

@@ -92,6 +92,7 @@ class Capture {
     uint64_t began_ns = 0, ended_ns = 0;  // the work in this thread, without waiting
     uint64_t used_ns = 0;                 // processor time of that, where it is the processor's
     std::optional<uint64_t> kept_ns;      // how long entries waited for it
+    uint64_t scope_ns = 0;  // the client has found out what is live, with no work for the server
     bool captured = false;
     bool compared = false;  // by the agent, and not the recovery point before it is
   };
@@ -116,6 +117,7 @@ class Capture {
   void publish_waiting();
   void close(const std::string& problem);
   void settle();
+  void show_pace();
   void decided(uint64_t cut, bool captured);
   void cancelled(const std::string& why);
 

@@ -77,14 +77,16 @@ def _live_cut(shim, ctypes):
         if torch is None or not torch.cuda.is_initialized():
             return False
         devices = [(d, next_seq(d)) for d in range(torch.cuda.device_count())]
-        devices = [(d, seq) for d, seq in devices if seq]
-        if not devices:
+        if not any(seq for _, seq in devices):
             return False
         try:
             segments = torch._C._cuda_memorySnapshot(None)["segments"]
         except Exception:  # an allocator that keeps no account
             return False
         for device, seq in devices:
+            if not seq:  # its cut is not captured
+                cut_scope(device, None, 0, 0)
+                continue
             data = scope([s for s in segments if s["device"] == device])
             address, words = data.buffer_info()
             # 2: another thread was faster; the memory may have changed hands. No cut this time.
