@@ -38,7 +38,8 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int d
                   .key = key,
                   .transport = now.transport,
                   .timeout_ms = now.timeout_ms,
-                  .repair_ms = now.repair_ms};
+                  .repair_ms = now.repair_ms,
+                  .partial = now.partial};
   const Member member{rank, nranks, endpoint.address(), now.repair_ms > 0};
   auto addresses = meet(id, member, in_ms(now.timeout_ms));
   addresses.resize(static_cast<std::size_t>(nranks + now.reserved_slots));
@@ -72,7 +73,8 @@ Membership membership_of_child(const Membership& from, std::uint64_t comm,
                    .key = from.key,
                    .transport = from.transport,
                    .timeout_ms = from.timeout_ms,
-                   .repair_ms = from.repair_ms};
+                   .repair_ms = from.repair_ms,
+                   .partial = from.partial};
   std::vector<Address> addresses;
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (members[i] == from.slot) child.slot = static_cast<int>(i);

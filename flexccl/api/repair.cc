@@ -15,6 +15,15 @@ std::shared_ptr<Communicator> healthy(ncclComm_t comm) {
   return communicator;
 }
 
+std::shared_ptr<Communicator> repairable(ncclComm_t comm) {
+  auto communicator = healthy(comm);
+  if (communicator->runner().view()->partial)
+    fail(ncclInvalidUsage,
+         "flexccl: a communicator whose aborts leave partial results (FLEXCCL_ABORT) is not "
+         "repaired: all ranks have to repeat what they did");
+  return communicator;
+}
+
 // A rank that is itself new may not know the addresses yet. Where nobody does any more, as when all
 // ranks have died and come back one by one, the neighbour is dead, and the new rank passes it over.
 Membership knowing_neighbours(Communicator& communicator, int slot) {
@@ -31,7 +40,7 @@ Membership knowing_neighbours(Communicator& communicator, int slot) {
 
 void take_new_node(ncclComm_t comm, Repair repair, int slot, const flexcclInfo_t* info) {
   require(info, "newNode");
-  const auto communicator = healthy(comm);
+  const auto communicator = repairable(comm);
   communicator->runner().look();
   const auto steps = missing_steps(*communicator->runner().view(), *info, repair, slot);
   if (steps.empty()) return;
@@ -44,7 +53,7 @@ bool removes(const std::vector<Change>& steps, int slot) {
 }
 
 void remove(ncclComm_t comm, int slot) {
-  const auto communicator = healthy(comm);
+  const auto communicator = repairable(comm);
   Runner& runner = communicator->runner();
   const auto self = runner.view();
   if (self->position(slot) < 0 && removes(self->changes, slot)) return;
@@ -102,7 +111,7 @@ using flexccl::require;
 ncclResult_t ncclCommExportInfo(ncclComm_t comm, int slot, flexcclInfo_t* info) {
   return guarded([&] {
     require(info, "info");
-    const auto communicator = flexccl::healthy(comm);
+    const auto communicator = flexccl::repairable(comm);
     const auto exported = flexccl::export_info(flexccl::knowing_neighbours(*communicator, slot),
                                                slot, communicator->runner().counters().done);
     *info = {};

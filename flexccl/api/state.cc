@@ -38,13 +38,21 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise,
   return value;
 }
 
+bool partial_from_environment() {
+  const char* text = std::getenv("FLEXCCL_ABORT");
+  const std::string_view name = text ? text : "";
+  if (name.empty() || name == "partial") return !name.empty();
+  fail(ncclInvalidArgument, "flexccl: FLEXCCL_ABORT is [", name, "], not partial");
+}
+
 Settings& current() {
   static Settings all{
       transport_from_environment(),
       number_from_environment("FLEXCCL_TIMEOUT_MS", kTimeoutMs, 1, "milliseconds"),
       {},
       static_cast<int>(number_from_environment("FLEXCCL_RESERVED_SLOTS", 0, 0, "a number")),
-      number_from_environment("FLEXCCL_REPAIR_MS", 0, 0, "milliseconds")};
+      number_from_environment("FLEXCCL_REPAIR_MS", 0, 0, "milliseconds"),
+      partial_from_environment()};
   return all;
 }
 

@@ -20,8 +20,10 @@ struct Settings {
   flexcclStreamTable streams;
   int reserved_slots;
   std::uint64_t repair_ms;
+  bool partial;
 };
-// Defaults: FLEXCCL_TRANSPORT, FLEXCCL_TIMEOUT_MS, FLEXCCL_RESERVED_SLOTS, FLEXCCL_REPAIR_MS.
+// Defaults: FLEXCCL_TRANSPORT, FLEXCCL_TIMEOUT_MS, FLEXCCL_RESERVED_SLOTS, FLEXCCL_REPAIR_MS,
+// FLEXCCL_ABORT.
 Settings settings();
 void change_settings(const std::function<void(Settings&)>& change);
 

@@ -38,6 +38,7 @@ struct Membership {
   Key key = {};
   flexcclTransport_t transport = flexcclAuto;
   std::uint64_t timeout_ms = 0, repair_ms = 0;
+  bool partial = false;  // nothing is kept: what an interrupted operation leaves is a mixture
   std::vector<Change> changes = {};  // the last ones, oldest first
 
   int slots() const { return static_cast<int>(addresses.size()); }

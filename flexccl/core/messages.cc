@@ -40,7 +40,7 @@ void Runner::run(const std::vector<PointToPoint>& calls) {
   const Hash input = records_.active() ? input_hash(calls) : Hash();
   if (!keeps_) {
     const auto schedule = point_to_point(by_position(calls, *membership_), membership_->ring());
-    engine_.run(schedule, before.sequence);
+    once([&] { engine_.run(schedule, before.sequence); });
     for (const PointToPoint& call : calls)
       if (call.peer != membership_->slot)
         call.sends ? void(history_->count_message(call.peer)) : history_->receive(call.peer);

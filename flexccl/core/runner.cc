@@ -24,7 +24,7 @@ Runner::Runner(const Membership& membership, std::uint64_t position)
                .ahead = [this](int slot, std::uint32_t epoch) { hear_of(slot, epoch); },
                .behind = [this](int slot) { inform(slot); },
                .has_taken = [this](int slot) { return has_taken(slot); }}),
-      keeps_(membership.repair_ms > 0),
+      keeps_(membership.repair_ms > 0 && !membership.partial),
       joined_(membership.epoch > 0),
       settled_(membership.epoch == 0),
       behind_(membership.epoch > 0) {
@@ -108,6 +108,20 @@ void Runner::pause(const Error& error) {
   if (!in_time) fail(error.code, error.what(), "; no repair came within [", limit.count(), "] ms");
 }
 
+void Runner::once(const std::function<void()>& attempt) {
+  try {
+    attempt();
+  } catch (const Error& error) {
+    if (error.code != ncclRemoteError || !membership_->partial || aborted_) throw;
+    Lock lock(mutex_);
+    paused_ = engine_.suspect();
+    changed_.wait_for(lock, std::chrono::milliseconds(membership_->repair_ms),
+                      [this] { return aborted_.load(); });
+    paused_.reset();
+    throw;
+  }
+}
+
 void Runner::look_up() const {
   if (aborted_) fail(ncclInvalidUsage, "flexccl: the communicator was aborted");
   if (steps_->any_ready(membership_->epoch)) throw Interrupted();
@@ -141,7 +155,7 @@ void Runner::run(const Make& make) {
   const Hash input = records_.active() ? input_hash(operation, first) : Hash();
   if (!keeps_) {
     history_->begin(sequence);
-    engine_.run(operation.schedule(first, operation.buffers), sequence);
+    once([&] { engine_.run(operation.schedule(first, operation.buffers), sequence); });
     record(operation, first, input);
     history_->complete(sequence);
     settled_ = true, behind_ = false;
