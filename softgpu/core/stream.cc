@@ -216,12 +216,14 @@ bool Scheduler::work() {
 }
 
 // A lent thread that waits executes what it waits for; when nothing is ready the worker takes over.
+// Not when the wait is over: the thread comes back for the rest, and a wake-up for each piece of a
+// large copy would cost as much as half its bytes.
 template <class Condition>
 void Scheduler::help_until(std::unique_lock<std::mutex>& lock, Condition done) {
   bool polling = false;
   while (!done() && !running_ && !stopping_ && execute_next(lock, &polling)) {
   }
-  work_ready_.notify_one();
+  if (!done()) work_ready_.notify_one();
 }
 
 template <class Condition>

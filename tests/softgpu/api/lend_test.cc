@@ -3,7 +3,11 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -31,6 +35,19 @@ void in_lent_thread(const std::function<void()>& test) {
     }
     test();
   }).join();
+}
+
+// How often the thread of this name has gone to sleep.
+long sleeps(const std::string& name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string line;
+    std::ifstream comm(task.path() / "comm");
+    if (!std::getline(comm, line) || line != name) continue;
+    std::ifstream status(task.path() / "status");
+    while (std::getline(status, line))
+      if (line.starts_with("voluntary_ctxt_switches:")) return std::stol(line.substr(24));
+  }
+  return -1;
 }
 
 }  // namespace
@@ -85,6 +102,26 @@ TEST(a_lent_thread_executes_what_it_waits_for) {
     CHECK_EQ(cudaEventCreate(&event), cudaSuccess);
     CHECK_EQ(cudaEventRecord(event, nullptr), cudaSuccess);
     CHECK_EQ(cudaEventSynchronize(event), cudaSuccess);
+  });
+}
+
+// Of a large copy each piece is such a wait.
+TEST(a_wait_in_a_lent_thread_wakes_nobody) {
+  int* target = device_int();
+  in_lent_thread([&] {
+    int value = 0;
+    const auto copy = [&] {
+      CHECK_EQ(softgpu_publish(nullptr, [](void*) {}, nullptr), CUDA_SUCCESS);
+      CHECK_EQ(cudaMemcpy(&value, target, sizeof value, cudaMemcpyDeviceToHost), cudaSuccess);
+    };
+    copy();
+    const long before = sleeps("softgpu0");
+    CHECK(before >= 0);
+    for (int i = 0; i < 50; ++i) {
+      copy();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who is woken gets a processor
+    }
+    CHECK(sleeps("softgpu0") - before < 10);
   });
 }
 
