@@ -109,8 +109,9 @@ class Runner {
   void ask_for_news();
   void settle(const std::function<bool()>& attempt);
   void pause(const Error& error);
-  // Where nothing is kept. Throws what `attempt` throws; with `partial`, a peer that is gone keeps it
-  // standing, as a kernel of NCCL, until somebody aborts the communicator or the deadline passes.
+  // Where nothing is kept. Throws what `attempt` throws; with `partial`, a peer that is gone keeps
+  // it standing, as a kernel of NCCL, until somebody aborts the communicator or the deadline
+  // passes.
   void once(const std::function<void()>& attempt);
   void look_up() const;  // throws when there is something more important than waiting
   bool must_ask(Collective collective, bool interrupted) const;
