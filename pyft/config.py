@@ -32,6 +32,7 @@ KNOBS = (
     Knob("PYFT_STORE_GB", 512, "limit of captures, journal and records per channel (sparse)"),
     Knob("PYFT_CUT_EVERY", 0, "each K-th cut is captured (0: as its cost allows)"),
     Knob("PYFT_LATE_COPIES", "", "captures copy behind the cut: always, never (unset: by need)"),
+    Knob("PYFT_REPLAY", "", "who replays after a fault: one (unset), or all, as stock NCCL needs"),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
     Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),
     Knob("PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder"),
@@ -61,6 +62,7 @@ KNOBS = (
     Knob("PYFT_KEEPER_PID", 0, "the process without which a server ends", internal=True),
     Knob("PYFT_KILL_AT", "", "cut:S,entry:C: where a server kills itself", internal=True),
     Knob("PYFT_ARBITRATE", 0, "step about whose cut a server's replay decides", internal=True),
+    Knob("PYFT_LINE", 0, "entry of the cut at which a rank starts with all others", internal=True),
     Knob("PYFT_DIVERGENCE", "", "strict, report: value of --divergence", internal=True),
     Knob("PYFT_BACKEND_LIBRARY", "", "GPU library a server loads", internal=True),
 )

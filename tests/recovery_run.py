@@ -71,6 +71,7 @@ def check(
     arguments: tuple[str, ...] = STEPS,
     recovered: int | None = None,
     meanwhile: Callable[[Job], None] = lambda job: None,
+    **environment: str,
 ) -> dict:
     """Run with the faults; compare with the run without; return the report.
 
@@ -80,7 +81,7 @@ def check(
     for fault in faults:
         options += ["--inject", fault]
     argv = command(program, ranks, arguments)
-    got, report = run(folder, tuple(options), argv, meanwhile)
+    got, report = run(folder, tuple(options), argv, meanwhile, **environment)
     assert tuple(got) == undisturbed(program, ranks, arguments)
     wanted = len(faults) if recovered is None else recovered
     assert report["recovered"] == wanted or (wanted == -1 and report["recovered"]), report

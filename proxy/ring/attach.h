@@ -54,6 +54,13 @@ enum class MessageKind : uint32_t {
   kSuspect = 8,     // a = key, b = rank whose connections are broken, c = own rank
   // a = step of a cut, b = offset of its table in the store, c = its entry; b 0: passed over
   kCaptured = 9,
+  // a = key, b = rank: under which id is it made? With payload: this one was made
+  kWantId = 11,
+  // a = key, b = rank, c = collectives up to the next kHeld; payload: per other rank its rank,
+  // messages sent to it, received from it (uint64_t each)
+  kLine = 12,
+  // a = step of a cut, b = 1: it waits in the store, whole, c = its entry; b 0: passed over
+  kHeld = 13,
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
@@ -61,6 +68,8 @@ enum class MessageKind : uint32_t {
   kJoin = 104,       // a = key: every member has replaced; c = ncclResult_t
   kInject = 105,     // payload: a fault in the soft GPU's own words
   kSettled = 106,    // a = cut: it is compared, and may become the recovery point
+  kMadeAs = 107,     // a = key, payload: ncclUniqueId; none: make one
+  kDropped = 108,    // a = step: its cut fits no cut of the other ranks, and is given up
 };
 
 struct ServerMessage {

@@ -60,7 +60,8 @@ struct StoreHeader {
   // Sums: what was copied behind cuts, also part of copied_bytes; the time that took, in any
   // thread; and how long commands were kept waiting for it.
   std::atomic<uint64_t> later_bytes, later_ns, gate_ns;
-  // Agent: other ranks may have the same contents, so that a point waits for their comparison.
+  // Agent: a point waits for other ranks. 1: they may have the same contents, which are compared;
+  // 2: they go back together, and all have to hold it.
   std::atomic<uint32_t> compares;
   uint32_t reserved1;
   std::atomic<uint64_t> compared_cuts;   // captured cuts that the agent has compared

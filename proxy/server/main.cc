@@ -20,6 +20,7 @@
 #include "server/recovery/communicators.h"
 #include "server/recovery/device_memory.h"
 #include "server/recovery/reads.h"
+#include "server/recovery/shared_communicators.h"
 #include "server/recovery/takeover.h"
 #include "server/self_test.h"
 #include "server/standby.h"
@@ -90,20 +91,33 @@ bool inject(const AgentMessage& message) {
   return true;
 }
 
-// Other ranks' contents have been compared with those of a cut. The dispatch thread may sleep.
-bool settle(ring::Channel& channel, const AgentMessage& message, std::atomic<uint64_t>* settled) {
-  if (message.kind != ring::MessageKind::kSettled) return false;
-  settled->store(message.a, std::memory_order_release);
+// What the agent has decided about the last cuts, for the sake of other ranks.
+struct Decided {
+  std::atomic<uint64_t> settled{0}, dropped{0};
+};
+
+// The dispatch thread may sleep.
+bool decide(ring::Channel& channel, const AgentMessage& message, Decided* decided) {
+  const bool dropped = message.kind == ring::MessageKind::kDropped;
+  if (!dropped && message.kind != ring::MessageKind::kSettled) return false;
+  (dropped ? decided->dropped : decided->settled).store(message.a, std::memory_order_release);
   channel.control().doorbell.fetch_add(1, std::memory_order_seq_cst);
   ring::futex_wake(channel.control().doorbell);
   return true;
 }
 
 // What the agent learns of captures, for the sake of other ranks.
-void tell_of_cuts(AgentLink& agent, RecoveryCalls* calls) {
-  calls->captured = [&agent](uint64_t step, uint64_t offset, uint64_t seq) {
+void tell_of_cuts(AgentLink& agent, SharedCommunicators* shared, RecoveryCalls* calls) {
+  calls->captured = [&agent, shared](uint64_t step, uint64_t offset, uint64_t seq) {
+    if (shared) return shared->tell(step, offset != 0, seq);
     agent.send(ring::MessageKind::kCaptured, step, offset, seq);
   };
+}
+
+// All ranks replay, nobody is replaced alone.
+bool replays_all() {
+  const char* const which = std::getenv("PYFT_REPLAY");
+  return which && !std::strcmp(which, "all");
 }
 
 // A soft GPU calls functions in its streams at no cost; a real one writes words.
@@ -131,13 +145,20 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   const StreamWords::Watch watch(words.get(), [&] { session.enter_device(); });
   const Heartbeat heartbeat(session, [&] { session.enter_device(); });
   LastingCommunicators communicators(*attachment.channel, session.recovery());
-  std::atomic<uint64_t> settled{0};
+  std::optional<SharedCommunicators> shared;
+  if (session.recovery().repairs() && replays_all())
+    shared.emplace(*attachment.channel, session.recovery(), table);
+  Decided decided;
   AgentLink agent(attachment.agent.get(), [&](const AgentMessage& message) {
     return communicators.order(message) || inject(message) ||
-           settle(*attachment.channel, message, &settled);
+           decide(*attachment.channel, message, &decided);
   });
   communicators.start(&agent);
   session.recovery().communicators = &communicators;
+  if (shared) {
+    shared->start(&agent);
+    session.recovery().communicators = &*shared;
+  }
   session.recovery().set_policy(divergence_policy());
   session.recovery().set_call_names(name_of);
   RecoveryCalls calls;
@@ -147,12 +168,16 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   loop.set_on_live([&] { agent.send(ring::MessageKind::kLive); });
   if (session.recovery().repairs()) {
     calls.at_cut = [&](uint64_t cut) {
-      communicators.at_cut(cut, store->has_point() ? store->point().manifest.cut : 0);
+      if (!shared) communicators.at_cut(cut, store->has_point() ? store->point().manifest.cut : 0);
     };
-    calls.published = [&](uint64_t cut, uint64_t seq) { communicators.captured(cut, seq); };
-    tell_of_cuts(agent, &calls);
+    calls.published = [&](uint64_t cut, uint64_t seq) {
+      shared ? shared->captured(seq) : communicators.captured(cut, seq);
+    };
+    tell_of_cuts(agent, shared ? &*shared : nullptr, &calls);
     CaptureOptions options = capture_options();
-    options.settled = &settled;
+    options.settled = &decided.settled;
+    options.dropped = &decided.dropped;
+    if (shared) options.late = Late::kNever, options.puts_off = false;  // what is held is whole
     capture.emplace(session, *store, calls, options);
     loop.set_on_turn([&] { capture->go_on(); });
     session.recovery().set_hold_back([&] { capture->hold_back(); });

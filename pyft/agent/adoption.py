@@ -78,6 +78,7 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
                 member.kill_server()
             else:
                 servers.perform([action])
+    servers.perform(servers.plan.adopted())
     servers.keep()
 
 
@@ -86,7 +87,8 @@ def adopt_comparison(servers: Servers, members: list[Member], legacy: Legacy) ->
     stores = [member.channel.store_fd for member in members if member.channel.store_fd >= 0]
     if stores:
         servers.seed = page.read_seed(stores[0])
-    servers.comparison.adopt(legacy.notes.get("comparison"), members)
+    compared = [] if servers.plan.rollback else members
+    servers.comparison.adopt(legacy.notes.get("comparison"), compared)
 
 
 def rank_of(member: Member, incidents: Incidents) -> Rank:

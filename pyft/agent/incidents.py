@@ -50,13 +50,15 @@ class Incidents:
         self._fenced[member.id] = self.now()
         self._keep()
 
-    def started(self, member: Member, rank: Rank) -> None:
-        """Note that a new server is started."""
+    def started(self, member: Member, rank: Rank, together: int = 1) -> None:
+        """Note that a new server is started; `together`: how many ranks go back."""
         if incident := self._open.get(member.id):
             incident.gpu_to, incident.epoch_to = rank.gpu, rank.epoch
             incident.mode = rank.mode.name.lower()
             where = "the same" if rank.gpu == incident.gpu_from else "another"
             incident.action = f"new server on {where} GPU, {incident.mode} replay"
+            if together > 1:
+                incident.action += f", all [{together}] ranks replay"
             self._keep()
 
     def live(self, member: Member) -> None:

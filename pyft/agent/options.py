@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyft import config
 from pyft.agent.gpus import MAX_DEVICES as MAX_DEVICES
 from pyft.agent.gpus import library_folders
-from pyft.errors import NativeMissingError
+from pyft.errors import ConfigError, NativeMissingError
 
 PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
@@ -182,6 +183,14 @@ def program_environment(
     return environment
 
 
+def replays_all() -> bool:
+    """Say whether a fault of one rank sends all back with which it shares communicators."""
+    which = config.get_str("PYFT_REPLAY")
+    if which not in ("", "one", "all"):
+        raise ConfigError(f"PYFT_REPLAY is [{which}], not one or all")
+    return which == "all"
+
+
 def server_environment(
     options: JobOptions, client: Mapping[str, str], device: int, gpu: int, gpus: int
 ) -> dict[str, str]:
@@ -214,6 +223,9 @@ def server_environment(
     if options.protect != "none":
         # Longer than any recovery, and than an operator takes to bring a GPU.
         environment.setdefault("FLEXCCL_REPAIR_MS", "86400000")
+        if replays_all():
+            environment["PYFT_REPLAY"] = "all"
+            environment.setdefault("FLEXCCL_ABORT", "partial")  # nobody needs what is kept
         environment["PYFT_DIVERGENCE"] = "strict" if options.strict_replay else "report"
     return environment
 

@@ -79,6 +79,7 @@ STORE_SETTINGS = {
     "taken_ns": (464, "<Q"),
     "disputed_step": (472, "<Q"),
 }
+TOGETHER = 2  # of `compares`: all ranks of a rollback set have to hold a cut
 MANIFEST_BYTES = 64 << 20
 _PAGE = 4096
 

@@ -15,7 +15,7 @@ from pyft.agent.comparison import Comparison
 from pyft.agent.incidents import Incidents
 from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.member import Member
-from pyft.agent.options import MAX_DEVICES, JobOptions, server_environment
+from pyft.agent.options import MAX_DEVICES, JobOptions, replays_all, server_environment
 from pyft.agent.protocol import ChannelStatus
 from pyft.agent.server import Server
 from pyft.agent.standby import Standby
@@ -57,7 +57,8 @@ class Servers:
         self.next_id = 0
         self.gpus = Gpus(options.devices, options.spares)
         protect = options.protect != "none"
-        self.plan = Plan(self.gpus, protect, options.on_no_spare == "wait")
+        waits = options.on_no_spare == "wait"
+        self.plan = Plan(self.gpus, protect, waits, protect and replays_all())
         self.incidents = Incidents(lambda note: keeper.keep("faults", note))
         self.comparison = Comparison(
             self.members, self.event, lambda note: keeper.keep("comparison", note)
@@ -86,6 +87,8 @@ class Servers:
         channel = member.channel
         if channel.store_fd >= 0:
             page.write_store(channel.store_fd, seed=self.seed)
+            if self.plan.rollback:
+                page.write_store(channel.store_fd, compares=page.TOGETHER)
         event = events.Attached(member.id, channel.rank, channel.device)
         for action in self._decide(event):
             if isinstance(action, events.Refuse):
@@ -98,7 +101,8 @@ class Servers:
                 self._decide(events.ClientGone(member.id))
                 code = error.errno or 5
                 raise AttachError(f"the server cannot be started: {error}", code) from None
-        self.comparison.joined(member)
+        if not self.plan.rollback:
+            self.comparison.joined(member)
         if len(self.members) == 1:
             self.work(member)
 
@@ -270,6 +274,8 @@ class Servers:
         environment |= inject.lost_gpus(channel.device, action.gpu, self.gpus.lost)
         if cut := self.comparison.arbitrates(member):
             environment["PYFT_ARBITRATE"] = str(cut)
+        if self.plan.rollback and (line := self.plan.rollback.entry(member.id)):
+            environment["PYFT_LINE"] = str(line)
         if member.is_main():
             environment |= inject.server_variables(self.injections, channel.rank, member.servers)
         where = (action.epoch, action.gpu)
@@ -288,7 +294,8 @@ class Servers:
 
     def _replace(self, member: Member, action: events.Start) -> None:
         rank = self.plan.ranks[action.id]
-        self.incidents.started(member, rank)
+        together = len(self.plan.rollback.of(rank.id)) if self.plan.rollback else 1
+        self.incidents.started(member, rank, together)
         try:
             self._start(action)
         except OSError as error:

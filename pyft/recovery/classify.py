@@ -98,6 +98,8 @@ TABLE = (
         "another rank's server has lost the GPU that both use"),
     Row("replica", Do.SAME, Blame.REPLICA, "agent", ("replica",),
         "its memory is no longer that of its replicas: its replay, on a spare if there is one, says who is right"),
+    Row("peer-failed", Do.SAME, Blame.NOBODY, "agent", ("peer",),
+        "another rank of communicators that cannot be repaired has failed: all of them replay"),
     Row("memory-contained", Do.SAME, Blame.NOBODY, "xid", (94,), "contained memory error"),
     Row("context-lost", Do.SAME, Blame.PROGRAM, "xid", (13, 31, 43, 69),
         "the program's kernel did something forbidden"),

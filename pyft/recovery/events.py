@@ -32,12 +32,17 @@ class Message(enum.IntEnum):
     ENDED = 7
     SUSPECT = 8
     CAPTURED = 9
+    WANT_ID = 11
+    LINE = 12
+    HELD = 13
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103
     JOIN = 104
     INJECT = 105
     SETTLED = 106
+    MADE_AS = 107
+    DROPPED = 108
 
 
 # In the place of a result code, for EXPORT.

@@ -30,6 +30,7 @@ def of_plan(plan: Plan) -> dict[str, Any]:
         "communicators": [
             [key, _members(group)] for key, group in plan.communicators.groups.items()
         ],
+        "rollback": plan.rollback.note() if plan.rollback else None,
     }
 
 
@@ -38,6 +39,8 @@ def restore(plan: Plan, facts: dict[str, Any]) -> None:
     plan.epoch = int(facts["epoch"])
     _restore_gpus(plan.gpus, facts)
     _restore_communicators(plan.communicators, facts)
+    if plan.rollback:
+        plan.rollback.restore(facts["rollback"])
 
 
 def history_of(incidents: Iterable[Incident]) -> History:

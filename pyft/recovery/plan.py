@@ -36,12 +36,15 @@ from pyft.recovery.events import (
     Received,
     Refuse,
     Replace,
+    Send,
     Start,
     Suspected,
     Timer,
     Wait,
 )
 from pyft.recovery.gpus import Gpus
+from pyft.recovery.rollback import RollbackSets
+from pyft.recovery.together import heard, orders
 
 
 class State(enum.Enum):
@@ -78,13 +81,20 @@ class Rank:
 class Plan:
     """All ranks of a job. `handle` is a pure function of the state and the event."""
 
-    def __init__(self, gpus: Gpus, protect: bool = True, wait_for_spare: bool = True) -> None:
+    def __init__(
+        self,
+        gpus: Gpus,
+        protect: bool = True,
+        wait_for_spare: bool = True,
+        replay_all: bool = False,
+    ) -> None:
         self.gpus = gpus
         self.protect = protect
         self.wait_for_spare = wait_for_spare
         self.epoch = 0
         self.ranks: dict[int, Rank] = {}
         self.communicators = Communicators(self._lives)
+        self.rollback = RollbackSets() if replay_all else None
 
     def handle(self, event: Event) -> list[Action]:
         """Return what is to be done."""
@@ -122,6 +132,18 @@ class Plan:
         self.epoch = max(self.epoch, rank.epoch)
         return self._end_server(rank) if rank.state is State.FENCING else []
 
+    def adopted(self) -> list[Action]:
+        """Go on when all ranks are taken over."""
+        actions: list[Action] = []
+        for rank in list(self.ranks.values()):
+            if rank.state is State.FENCING:
+                actions += self._end_peers(rank)
+        for id, rank in self.ranks.items():
+            if self.rollback and self.rollback.line(id) and rank.state is State.RUNNING:
+                line = self.rollback.line(id)
+                actions.append(Send(id, rank.epoch, Message.SETTLED, key=line))  # once more
+        return actions
+
     def in_use(self) -> set[int]:
         """Return the GPUs on which servers are."""
         return {rank.gpu for rank in self.ranks.values() if rank.has_server}
@@ -144,15 +166,15 @@ class Plan:
         if rank.fault and fault.name == "server-killed":
             fault = rank.fault  # by us, and this is why
         rank.fault = None
-        rank.state = State.WAITING  # so that nobody takes it for alive, or its GPU for occupied
-        died = self._died(rank)
+        fenced, rank.state = rank.state is State.FENCING, State.WAITING  # nobody takes it for alive
+        died = [*self._died(rank), *([] if fenced else self._end_peers(rank))]
         if not self.protect or fault.row.do is Do.GIVE_UP:
             return [*died, *self._give_up(rank, fault.evidence)]
         others = self._lose_gpu(rank, fault) if fault.row.do is Do.OTHER else []
         interrupted = fault.name == "interrupted"  # no new fault: the same recovery, again
         verdict = Verdict(rank.mode) if interrupted else rank.history.judge(fault, rank.mode)
-        if verdict.give_up:
-            return [*died, *others, *self._give_up(rank, verdict.give_up)]
+        if why := verdict.give_up or self._lacks_peers(rank):
+            return [*died, *others, *self._give_up(rank, why)]
         return [*died, *others, *self._restart(rank, verdict)]
 
     def _died(self, rank: Rank) -> list[Action]:
@@ -160,6 +182,30 @@ class Plan:
         actions: list[Action] = []
         self.communicators.died(rank.id, actions)
         return actions
+
+    def _end_peers(self, rank: Rank) -> list[Action]:
+        """All that have to go back when this rank does begin at the same line again."""
+        if self.rollback is None:
+            return []
+        peers = self.rollback.of(rank.id)
+        self.rollback.go_back(peers)
+        actions: list[Action] = []
+        for peer in (self.ranks[id] for id in sorted(peers - {rank.id})):
+            if peer.state in (State.RUNNING, State.RECOVERING):
+                peer.state = State.FENCING
+                why = f"rank [{rank.rank}] has failed: all ranks of its communicators replay"
+                peer.fault = of_agent("peer", why)
+                actions += self._end_server(peer)
+        return actions
+
+    def _lacks_peers(self, rank: Rank) -> str:
+        """Say why there is nobody to repeat collectives with."""
+        for id in self.rollback.of(rank.id) if self.rollback else ():
+            other = self.ranks[id]
+            if other.state in (State.GIVEN_UP, State.GONE):
+                words = "has ended" if other.state is State.GONE else "has been given up"
+                return f"rank [{other.rank}] {words}, with which this one would have to replay"
+        return ""
 
     def _restart(self, rank: Rank, verdict: Verdict) -> list[Action]:
         rank.mode = verdict.mode
@@ -193,7 +239,15 @@ class Plan:
 
     def _give_up(self, rank: Rank, sentence: str) -> list[Action]:
         rank.state = State.GIVEN_UP
-        return [GiveUp(rank.id, sentence), *self._serve_waiting()]
+        # Who waits for it in a recovery would wait for ever; who works finds out by itself.
+        peers = [self.ranks[id] for id in self.rollback.of(rank.id)] if self.rollback else []
+        actions: list[Action] = [GiveUp(rank.id, sentence)]
+        for peer in peers:
+            if peer.state is State.RECOVERING:
+                actions += self._fence(peer, of_agent("peer", f"rank [{rank.rank}] is given up"))
+            elif peer.state is State.WAITING:
+                actions += self._give_up(peer, self._lacks_peers(peer))
+        return [*actions, *self._serve_waiting()]
 
     def _serve_waiting(self) -> list[Action]:
         actions: list[Action] = []
@@ -214,7 +268,7 @@ class Plan:
         rank.state = State.FENCING
         rank.fault = fault
         died = self._died(rank)  # it takes part in nothing from now on
-        return [*self._end_server(rank), *died]
+        return [*self._end_server(rank), *died, *self._end_peers(rank)]
 
     def _end_server(self, rank: Rank) -> list[Action]:
         return [Kill(rank.id, rank.epoch), Timer(("fence", rank.id, rank.epoch))]
@@ -253,6 +307,9 @@ class Plan:
             return [Live(rank.id, rank.epoch)] if was_recovering else []
         if event.kind is Message.SUSPECT:
             return self._suspected_member(event)
+        if self.rollback:
+            epochs = {id: r.epoch for id, r in self.ranks.items() if r.has_server}
+            return orders(heard(self.rollback, event), epochs)
         actions: list[Action] = []
         for silent, why in self.communicators.received(event, actions):
             actions += self._suspect(silent, why)

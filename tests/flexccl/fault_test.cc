@@ -117,7 +117,8 @@ TEST(an_abort_leaves_partial_results) {
     cluster.at(r) = nullptr;
     const auto& mine = data[static_cast<std::size_t>(r)];
     const std::set<float> left(mine.begin(), mine.end());
-    CHECK(left == std::set<float>({1.0f, 3.0f}));  // repeated in place, this would be no sum of ones
+    CHECK(left ==
+          std::set<float>({1.0f, 3.0f}));  // repeated in place, this would be no sum of ones
   }
   flexcclSetFault(nullptr);
   flexccl::change_settings([](flexccl::Settings& settings) { settings.partial = false; });

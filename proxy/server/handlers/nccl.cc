@@ -53,6 +53,8 @@ void publish_errors(Session& session, Communicators& all) {
       continue;
     // Found here before the dispatch thread has come to it: the device's error, not this one's.
     session.check_device(session.device_status(), "a communicator");
+    if (CommunicatorKeeper* const lasting = session.recovery().communicators)
+      lasting->lost_peer(error, session.backend().ncclGetLastError(one.comm));
     if (session.recovery().repairs() && session.recovery().replaying())
       session.recovery().fail(ring::FaultKind::kUnrecoverable, error,
                               std::string("a collective cannot be repeated: ") +
@@ -70,6 +72,8 @@ Communicators& communicators(Session& session) {
 // Binds what a creation made and tells the client rank and size.
 Status created(Session& session, const EntryHeader& header, uint64_t handle, uint64_t error_base,
                ncclComm_t comm, const Outcome& outcome) {
+  CommunicatorKeeper* const lasting = session.recovery().communicators;
+  if (outcome.code && lasting) lasting->lost_peer(outcome.code, outcome.sentence);
   if (outcome.code || !comm) return answer(session, header, outcome);
   const Handle made{handle};
   if (made.kind() != HandleKind::kCommunicator || !session.table(made.kind()).bind(made, comm))
@@ -77,8 +81,7 @@ Status created(Session& session, const EntryHeader& header, uint64_t handle, uin
   int rank = 0, size = 0;
   session.backend().ncclCommUserRank(comm, &rank);
   session.backend().ncclCommCount(comm, &size);
-  if (CommunicatorKeeper* lasting = session.recovery().communicators)
-    lasting->made(comm, handle, header.seq, rank, size);
+  if (lasting) lasting->made(comm, handle, header.seq, rank, size);
   Communicators& all = communicators(session);
   {
     const std::scoped_lock lock(all.mutex);
@@ -95,6 +98,12 @@ ncclComm_t made_before(Session& session, const EntryHeader& header, uint64_t han
   return static_cast<ncclComm_t>(recovery.communicators->made_before(handle, header.seq));
 }
 
+// What was made and ended between the last two recovery points is left out.
+bool is_over(Session& session) {
+  const CommunicatorKeeper* const lasting = session.recovery().communicators;
+  return lasting && lasting->makes_all_again() && session.recovery().restores_objects();
+}
+
 // Others would wait for this rank for ever: their communicator has a dead member.
 void refuse_repetition(Session& session, int ranks) {
   const CommunicatorKeeper* const lasting = session.recovery().communicators;
@@ -108,7 +117,8 @@ template <class Function>
 Status end(Session& session, const EntryHeader& header, uint64_t handle, Function function,
            bool patient) {
   ncclComm_t comm;
-  if (!resolve_comm(session, handle, &comm)) return bad_handle(handle);
+  if (!resolve_comm(session, handle, &comm))
+    return is_over(session) ? Status::good() : bad_handle(handle);
   session.table(HandleKind::kCommunicator).unbind(Handle{handle});
   Communicators& all = communicators(session);
   {
@@ -154,13 +164,17 @@ Status do_ncclCommInitRankScalable(Session& session, const EntryHeader& header,
                           "] bytes of unique ids");
   const auto function = session.backend().ncclCommInitRankScalable;
   if (!function) return missing(session, header, "ncclCommInitRankScalable", kNoLibrary);
-  std::vector<ncclUniqueId> ids(count);
-  std::memcpy(ids.data(), payload.data(), payload.size());
   ncclComm_t comm = made_before(session, header, c.comm);
   if (comm) return created(session, header, c.comm, c.error_base, comm, {});
+  if (is_over(session)) return Status::good();
   refuse_repetition(session, c.ranks);
+  std::vector<std::byte> id(payload.begin(), payload.end());
+  if (CommunicatorKeeper* const lasting = session.recovery().communicators)
+    id = lasting->id_for(c.comm, c.rank, payload);
+  std::vector<ncclUniqueId> ids(id.size() / sizeof(ncclUniqueId));
+  std::memcpy(ids.data(), id.data(), ids.size() * sizeof(ncclUniqueId));
   const Outcome outcome = wait_for_ranks(session, [&] {
-    return function(&comm, c.ranks, c.rank, static_cast<int>(count), ids.data(), nullptr);
+    return function(&comm, c.ranks, c.rank, static_cast<int>(ids.size()), ids.data(), nullptr);
   });
   return created(session, header, c.comm, c.error_base, comm, outcome);
 }
@@ -169,7 +183,12 @@ Status do_ncclCommSplit(Session& session, const EntryHeader& header, const cmd::
                         Body, Body) {
   ncclComm_t parent, comm = made_before(session, header, c.newcomm);
   if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
+  if (is_over(session)) return Status::good();
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
+  if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
+    lasting->divides(c.newcomm, c.comm, static_cast<uint32_t>(c.color));
+    lasting->collective(c.comm);
+  }
   const auto function = session.backend().ncclCommSplit;
   const Outcome outcome =
       wait_for_ranks(session, [&] { return function(parent, c.color, c.key, &comm, nullptr); });
@@ -180,12 +199,15 @@ Status do_ncclCommShrink(Session& session, const EntryHeader& header, const cmd:
                          Body, Body payload) {
   ncclComm_t parent, comm = made_before(session, header, c.newcomm);
   if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
+  if (is_over(session)) return Status::good();
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
   if (c.excluded < 1 || payload.size() != static_cast<size_t>(c.excluded) * sizeof(int) ||
       payload.size() > kMaxRanks * sizeof(int))
     return Status::broken("a shrink without [" + std::to_string(c.excluded) + "] ranks");
   std::vector<int> excluded(static_cast<size_t>(c.excluded));
   std::memcpy(excluded.data(), payload.data(), payload.size());
+  if (CommunicatorKeeper* const lasting = session.recovery().communicators)
+    lasting->divides(c.newcomm, c.comm, uint64_t{1} << 32 | static_cast<uint32_t>(c.excluded));
   const auto function = session.backend().ncclCommShrink;
   const Outcome outcome = wait_for_ranks(session, [&] {
     return function(parent, excluded.data(), c.excluded, &comm, nullptr, c.flags);

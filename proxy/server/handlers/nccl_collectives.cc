@@ -2,6 +2,7 @@
 #include "server/handlers/nccl.h"
 
 #include <iterator>
+#include <type_traits>
 
 namespace pyft::server {
 namespace {
@@ -62,6 +63,17 @@ Status resolve(Session& session, const Command& c, Factors factors, Operation* o
   return Status::good();
 }
 
+// Before it may fail: the other ranks count it as well.
+template <class Command>
+void count(Session& session, const Command& c) {
+  CommunicatorKeeper* const lasting = session.recovery().communicators;
+  if (!lasting) return;
+  if constexpr (std::is_same_v<Command, cmd::ncclSend> || std::is_same_v<Command, cmd::ncclRecv>)
+    lasting->message(c.comm, c.root, std::is_same_v<Command, cmd::ncclSend>);
+  else
+    lasting->collective(c.comm);
+}
+
 // Runs one command. A refusal becomes the communicator's error: the caller has gone on.
 template <class Command, class Run>
 Status collective(Session& session, const EntryHeader& header, const Command& c, const char* name,
@@ -69,6 +81,7 @@ Status collective(Session& session, const EntryHeader& header, const Command& c,
   session.recovery().hold_back();
   Operation operation{};
   if (Status status = resolve(session, c, factors, &operation); !status.ok()) return status;
+  count(session, c);
   const int code = run(operation);
   if (code == ncclSuccess) return Status::good();
   // A stream that takes nothing because the device has failed is no error of the communicator.

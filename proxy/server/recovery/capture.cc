@@ -129,6 +129,7 @@ Status Capture::gate() {
 // A cut for want of space is not left out: the client waits for it. Of the others, multiples of K
 // are captured, and K is a power of two: ranks whose captures cost differently have cuts in common.
 bool Capture::is_due(const ring::CutMark& cut) {
+  if (cut.forced && agrees()) return false;  // the client waits, and must not for other ranks
   if (cut.forced) return true;
   return !cut.passed_over && (cut.step % pace_.every() == 0 || !store_.has_point());
 }

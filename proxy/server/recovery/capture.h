@@ -45,6 +45,8 @@ struct CaptureOptions {
   uint64_t arbitrates = 0;  // step about whose cut this server's replay decides; 0: none
   // The step of the last cut that the agent has compared with other ranks'; nullptr: it does not.
   const std::atomic<uint64_t>* settled = nullptr;
+  // The last that can be no line of all ranks.
+  const std::atomic<uint64_t>* dropped = nullptr;
 };
 // PYFT_CUT_EVERY, PYFT_LATE_COPIES, PYFT_ARBITRATE
 CaptureOptions capture_options();
@@ -72,8 +74,9 @@ class Capture {
 
   // A cut that was compared becomes the recovery point. Often: it costs next to nothing.
   void go_on() {
-    if (waits_.load(std::memory_order_acquire) && is_settled() && !session_.recovery().replaying())
-      publish_waiting();
+    if (!waits_.load(std::memory_order_acquire)) return;
+    if (is_dropped()) return drop_waiting();
+    if (is_settled() && !session_.recovery().replaying()) publish_waiting();
   }
   // Before something of this rank goes to others: waits for the comparison. Not for long once the
   // agent knows of the cut, since that may wait for a rank that waits for this one; half as long
@@ -108,6 +111,12 @@ class Capture {
   bool is_settled() const {
     return options_.settled && options_.settled->load(std::memory_order_acquire) >= asked_;
   }
+  // All ranks that go back together have to hold a cut: there is no other way to a recovery point.
+  bool agrees() const { return options_.settled && store_.header().compares.load() == 2; }
+  bool is_dropped() const {
+    return options_.dropped && options_.dropped->load(std::memory_order_acquire) >= asked_;
+  }
+  void drop_waiting();
   void tell(const ring::CutMark& cut, bool whole);
   bool is_patient() const;
   bool gives_way(const ring::CutMark& cut);

@@ -32,7 +32,7 @@ void Capture::leave_out(const ring::CutMark& cut) {
   add(store_.header().skipped, 1);
   if (compares() && !cut.forced) calls_.captured(cut.step, 0, 0);
   // A cut that waits is decided first: until then a replay must come to it again.
-  if (!waits_) decided(cut.number, false);
+  if (!waits_ || agrees()) decided(cut.number, false);
 }
 
 // Says where the digests of the open cut are. They are all there is to compare, so that the copies
@@ -56,7 +56,7 @@ bool Capture::is_patient() const {
 
 // A replay gives nothing away; what it finishes with others was begun before the fault.
 void Capture::hold_back() {
-  if (held_ == asked_ || session_.recovery().replaying()) return;
+  if (held_ == asked_ || session_.recovery().replaying() || agrees()) return;
   while (!is_settled() && is_patient()) {
     if (session_.liveness().check() != ring::WaitStatus::kOk) return;
     if (!session_.work()) usleep(50);
@@ -74,6 +74,16 @@ void Capture::compare_again(const ring::CutMark& cut, uint64_t seq) {
   if (options_.arbitrates && options_.arbitrates == cut.step && !cut.forced) return;
   judge_cut(session_.recovery(), seq,
             compare_cut(store_.point(), *store_.unfinished(), store_.open_blocks()));
+}
+
+// It fits no cut of the other ranks.
+void Capture::drop_waiting() {
+  waits_ = false;
+  const uint64_t cut = store_.waiting()->manifest.cut;
+  store_.drop_open();
+  last_captured_ = store_.has_point() ? store_.point().manifest.cut : 0;
+  store_.header().skipped.fetch_add(1, std::memory_order_relaxed);
+  decided(cut, false);
 }
 
 // Compared, or not waited for any longer.

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -38,6 +39,19 @@ class CommunicatorKeeper {
   virtual void* made_before(uint64_t handle, uint64_t seq) = 0;
   virtual void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) = 0;
   virtual void ended(uint64_t handle, uint64_t seq) = 0;
+  // Where the ranks make their communicators anew, all together, when one has died (the others
+  // return what they are given): the unique id under which this rank makes it; what is made from
+  // another one, the same at all ranks (`how`); what is about to be put into a stream; and the
+  // failure of a call that waits for other ranks.
+  virtual std::vector<std::byte> id_for(uint64_t, int, std::span<const std::byte> id) {
+    return {id.begin(), id.end()};
+  }
+  virtual void divides(uint64_t, uint64_t, uint64_t) {}
+  virtual void collective(uint64_t) {}
+  virtual void message(uint64_t, int, bool) {}
+  virtual void lost_peer(int, const std::string&) {}
+  // What is not there at the recovery point was ended before it.
+  virtual bool makes_all_again() const { return false; }
   // Before a communicator is destroyed: waits until no other rank needs what is kept here for it,
   // such as one that is being replaced, but not for ever.
   virtual void let_go(uint64_t handle) = 0;

@@ -177,6 +177,20 @@ void Store::find_unfinished() {
     unfinished_ = std::move(point);
 }
 
+std::string Store::promote_unfinished(uint64_t seq) {
+  if (has_point() && point_.manifest.seq == seq) return {};
+  if (!unfinished_ || unfinished_->manifest.seq != seq)
+    return number("the ranks have agreed on a recovery point that the store lacks: entry", seq);
+  const uint32_t which = current_ == 1 ? 2 : 1;
+  unfinished_.reset();
+  heap_ = Heap(fd_, header_->heap_offset, heap_bytes_);
+  contents_.clear();
+  offset_of_.clear();
+  if (std::string error = read_point(which); !error.empty()) return error;
+  header_->current.store(which, std::memory_order_release);
+  return {};
+}
+
 // The heap's parts that the current point names are taken, everything else is free.
 std::string Store::adopt_contents() {
   std::vector<const ring::ManifestBlock*> order;

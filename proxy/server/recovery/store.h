@@ -51,6 +51,10 @@ class Store {
   // A later point that an earlier server had written down whole when it died, before it became the
   // current one. Its contents are gone, its digests are not.
   const std::optional<RecoveryPoint>& unfinished() const { return unfinished_; }
+  // It was whole, and has been decided to be the recovery point, but its server has died before it
+  // could say so; `seq` is the cut's entry. Before anything is reserved: only then its contents are
+  // there. What is in the way, or nothing, also when it is the current one already.
+  std::string promote_unfinished(uint64_t seq);
   std::byte* at(uint64_t heap_offset) const { return heap_base_ + heap_offset; }
 
   // ---- the open recovery point ----

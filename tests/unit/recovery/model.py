@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,11 +36,13 @@ class Server:
 class World:
     """A job in which each rank has one communicator with all others."""
 
+    together = False  # it cannot be repaired
+
     def __init__(
         self, ranks: int, spares: int, faults: int, kinds: tuple[str, ...], agents: int = 1
     ) -> None:
         self.agents = agents
-        self.plan = Plan(Gpus(ranks, spares))
+        self.plan = Plan(Gpus(ranks, spares), replay_all=self.together)
         self.servers: dict[int, Server] = {}
         self.epochs: set[int] = set()
         self.timers: list[ev.Timer] = []
@@ -55,6 +58,10 @@ class World:
         for server in self.servers.values():
             self.plan.handle(server.outbox.pop())
 
+    def new_server(self, id: int, epoch: int) -> Server:
+        """Return the process that is started for a rank."""
+        return Server(id, epoch)
+
     # ---- what the agent does ------------------------------------------------------------------
 
     def apply(self, actions: list[ev.Action]) -> None:
@@ -64,8 +71,10 @@ class World:
                 assert action.id not in self.servers, "two servers of one rank"
                 assert action.epoch > max(self.epochs, default=0), "epochs grow"
                 self.epochs.add(action.epoch)
-                self.servers[action.id] = Server(action.id, action.epoch)
+                self.servers[action.id] = self.new_server(action.id, action.epoch)
             elif isinstance(action, ev.Kill):
+                if self.together and action.id not in self.servers:
+                    continue  # the agent before knew of its death
                 server = self.servers[action.id]
                 assert server.epoch == action.epoch
                 server.dying = server.dying or KILLED
@@ -163,8 +172,8 @@ class World:
     def next_agent(self) -> None:
         """Let the agent die, and another one take over."""
         self.agents -= 1
-        before, self.plan = self.plan, Plan(Gpus(1, 0))
-        facts.restore(self.plan, facts.of_plan(before))
+        before, self.plan = self.plan, Plan(Gpus(1, 0), replay_all=self.together)
+        facts.restore(self.plan, json.loads(json.dumps(facts.of_plan(before))))
         dead = []
         for id, rank in before.ranks.items():
             server = self.servers.get(id)
@@ -175,6 +184,7 @@ class World:
             self.apply(self.plan.adopt(seen))
             if server is None and id not in self.gave_up:
                 dead.append((id, epoch))
+        self.apply(self.plan.adopted())
         for server in list(self.servers.values()):  # what they said comes before who has died
             while server.outbox:
                 self.apply(self.plan.handle(server.outbox.pop(0)))
@@ -240,10 +250,15 @@ class World:
             assert id not in self.servers
         if stopped:
             return  # the others may wait for these
-        present = {id: server.epoch for id, server in self.servers.items()}
         for id, server in self.servers.items():
             assert states[id] is State.RUNNING, (states, server)
             assert server.stage == "live", server
+        self.check_views()
+
+    def check_views(self) -> None:
+        """Each knows the others' newest servers."""
+        present = {id: server.epoch for id, server in self.servers.items()}
+        for id, server in self.servers.items():
             assert server.view == {r: e for r, e in present.items() if r != id}, (server, present)
 
     def freeze(self) -> bytes:
@@ -258,7 +273,7 @@ def explore(world: World, limit: int) -> int:
     todo = [world.freeze()]
     while todo:
         state = todo.pop()
-        now = World.__new__(World)
+        now = type(world).__new__(type(world))
         now.__dict__ = pickle.loads(state)
         steps = list(now.next_steps())
         if not steps:

@@ -1,0 +1,73 @@
+// Communicators that nobody can repair, because an abort leaves partial results: when a server of a
+// member dies, the agent ends those of all members, and the new ones make the communicators again,
+// under other ids, at the line from which all of them replay (pyft/recovery/rollback.py).
+#ifndef PYFT_SERVER_RECOVERY_SHARED_COMMUNICATORS_H_
+#define PYFT_SERVER_RECOVERY_SHARED_COMMUNICATORS_H_
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "ring/store_layout.h"
+#include "server/recovery/agent_link.h"
+#include "server/recovery/recovery.h"
+
+namespace pyft::server {
+
+class SharedCommunicators : public CommunicatorKeeper {
+ public:
+  SharedCommunicators(ring::Channel& channel, Recovery& recovery, const backend::Table& backend);
+  void start(AgentLink* link) { link_ = link; }
+
+  bool can_replace() const override { return true; }
+  bool makes_all_again() const override { return true; }
+  // Makes what existed at the recovery point, together with the other ranks' new servers.
+  std::string rejoin() override;
+  void* made_before(uint64_t handle, uint64_t seq) override;
+  std::vector<std::byte> id_for(uint64_t handle, int rank, std::span<const std::byte> id) override;
+  void divides(uint64_t handle, uint64_t parent, uint64_t how) override;
+  void collective(uint64_t handle) override;
+  void message(uint64_t handle, int peer, bool sends) override;
+  void lost_peer(int code, const std::string& sentence) override;
+  void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) override;
+  void ended(uint64_t handle, uint64_t seq) override;
+  void let_go(uint64_t) override {}
+
+  // Tells the agent how far each communicator is at a cut, and whether the cut, of entry
+  // `seq`, waits in the store.
+  void tell(uint64_t step, bool held, uint64_t seq);
+  // A recovery point: what was ended before it is not made again.
+  void captured(uint64_t seq);
+
+ private:
+  struct Messages {
+    uint64_t sent = 0, received = 0;
+  };
+  // Since the line, or since it was made.
+  struct Live {
+    void* comm = nullptr;
+    uint64_t key = 0;
+    int rank = 0;
+    uint64_t collectives = 0;
+    std::map<int, Messages> messages;  // by the other one's rank
+  };
+  ring::StoredCommunicator* table() const;
+  ring::StoredCommunicator* entry_for(uint64_t handle, uint64_t seq);
+  std::vector<std::byte> ask_for_id(uint64_t key, int rank);
+  void make_again(const ring::StoredCommunicator& entry);
+
+  ring::Channel& channel_;
+  Recovery& recovery_;
+  const backend::Table& backend_;
+  ring::StoreHeader* header_;
+  AgentLink* link_ = nullptr;
+  std::mutex mutex_;
+  std::map<uint64_t, Live> live_;  // by handle
+  bool full_ = false;
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_SHARED_COMMUNICATORS_H_

@@ -1,0 +1,272 @@
+"""Ranks that go back together, and to where: for communicators that cannot be repaired.
+
+Where an abort leaves partial results (stock NCCL) nobody can take a dead rank's place. All ranks
+that share communicators, directly or by way of others, are a *rollback set*: when one fails all are
+ended, restored at the same line, make their communicators anew, and repeat what came after it.
+
+    server     HELD: a cut waits in its store, whole; LINE: how far each communicator was there
+    agent      when all of the set hold a cut, and their lines fit: SETTLED, it is the line of all
+               when another rank is past it: DROPPED, there can be no such line
+    new server WANT_ID: under which id is the communicator made now? The first that asks makes one
+
+A line is decided here before anybody is told. Who dies before it has heard so hears it at its next
+start, and has what it needs in its store. Without input or output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+NOT_MADE, ENDED = -1, 1 << 62  # in the place of a number of collectives
+
+
+@dataclass
+class Line:
+    """How far a rank was in a communicator: collectives, and messages by the other one's rank."""
+
+    rank: int
+    collectives: int
+    sent: dict[int, int] = field(default_factory=dict)
+    received: dict[int, int] = field(default_factory=dict)
+
+    def is_behind(self, other: Line) -> bool:
+        """Say whether the other one is past something that needs this one."""
+        return (
+            self.collectives < other.collectives
+            or self.received.get(other.rank, 0) < other.sent.get(self.rank, 0)
+            or self.sent.get(other.rank, 0) < other.received.get(self.rank, 0)
+        )
+
+
+Lines = dict[int, Line]  # by communicator
+
+
+@dataclass
+class Shared:
+    """A communicator."""
+
+    members: dict[int, int] = field(default_factory=dict)  # rank in it -> id
+    ended: set[int] = field(default_factory=set)  # ids that have ended it since the line
+    made_as: str = ""  # the id under which it is made, as text; empty: not yet
+    maker: int = -1  # who has been asked for one
+    waiting: list[int] = field(default_factory=list)  # for that
+
+
+@dataclass
+class Standing:
+    """A rank's cuts."""
+
+    line: int = 0  # the step of the last cut that was decided,
+    entry: int = 0  # and its entry
+    held: int = 0  # the step whose cut waits to be decided
+    held_entry: int = 0
+    at: Lines = field(default_factory=dict)  # of the one that is held
+    last: Lines | None = None  # of the last cut, held or passed over
+    coming: Lines = field(default_factory=dict)  # of the cut that is being told
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The cut of a rank is its line."""
+
+    id: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """The cut of a rank cannot be a line."""
+
+    id: int
+    step: int
+
+
+@dataclass(frozen=True)
+class MadeAs:
+    """Answers WANT_ID; without an id the rank has to make one."""
+
+    id: int
+    key: int
+    made_as: str
+
+
+Outcome = Settled | Dropped | MadeAs
+
+
+class RollbackSets:
+    """All ranks of a job, by id, and their communicators, by key."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, Shared] = {}
+        self.ranks: dict[int, Standing] = {}
+
+    def of(self, id: int) -> set[int]:
+        """Return who goes back when a rank does, itself included."""
+        found, todo = {id}, [id]
+        while todo:
+            one = todo.pop()
+            for group in self.groups.values():
+                if one in group.members.values():
+                    todo += set(group.members.values()) - found
+                    found |= set(group.members.values())
+        return found
+
+    def line(self, id: int) -> int:
+        """Return the step whose cut is the line of a rank."""
+        return self.ranks[id].line if id in self.ranks else 0
+
+    def entry(self, id: int) -> int:
+        """Return the entry of that cut, after which the next server starts; 0: from the start."""
+        return self.ranks[id].entry if id in self.ranks else 0
+
+    # ---- communicators ------------------------------------------------------------------------
+
+    def want_id(self, id: int, key: int, rank: int, made_as: str) -> list[Outcome]:
+        """Take a question for the id of a communicator, or the answer of who was to make it."""
+        group = self.groups.setdefault(key, Shared())
+        group.members[rank] = id
+        group.ended.discard(id)
+        if made_as and group.maker == id:
+            group.made_as, waiting, group.waiting = made_as, group.waiting, []
+            return [MadeAs(one, key, made_as) for one in waiting]
+        if group.made_as:
+            return [MadeAs(id, key, group.made_as)]
+        if group.maker in (-1, id):
+            group.maker = id
+            return [MadeAs(id, key, "")]
+        group.waiting.append(id)
+        return []
+
+    def made(self, id: int, key: int, rank: int) -> None:
+        """Note that a rank is in a communicator."""
+        group = self.groups.setdefault(key, Shared())
+        group.members[rank] = id
+        group.ended.discard(id)
+
+    def ended(self, id: int, key: int) -> None:
+        """Note that a rank has ended a communicator. Up to the next line it may be needed again."""
+        if group := self.groups.get(key):
+            group.ended.add(id)
+
+    def go_back(self, ids: Iterable[int]) -> None:
+        """Forget what the servers of a set have done since its line: they are ended."""
+        ids = set(ids)
+        for group in self.groups.values():
+            if ids & set(group.members.values()):
+                group.made_as, group.maker, group.waiting = "", -1, []
+                group.ended.clear()
+        for id in ids & set(self.ranks):
+            self.ranks[id] = Standing(self.ranks[id].line, self.ranks[id].entry)
+
+    # ---- lines --------------------------------------------------------------------------------
+
+    def told(self, id: int, key: int, line: Line) -> None:
+        """Take one line of the cut that follows."""
+        self.ranks.setdefault(id, Standing()).coming[key] = line
+
+    def came_to(self, id: int, step: int, entry: int) -> list[Outcome]:
+        """Note that a rank holds a cut, or (no entry) has passed it over; its lines were told."""
+        rank = self.ranks.setdefault(id, Standing())
+        rank.last, rank.coming = rank.coming | self._untold(id, rank.coming), {}
+        if entry:
+            rank.held, rank.held_entry, rank.at = step, entry, rank.last
+        return self._judge(id)
+
+    def _untold(self, id: int, told: Lines) -> Lines:
+        """Return the lines of communicators of which a rank has told nothing."""
+        lines = {}
+        for key, group in self.groups.items():
+            ranks = [rank for rank, member in group.members.items() if member == id]
+            if ranks and key not in told:
+                lines[key] = Line(ranks[0], ENDED if id in group.ended else NOT_MADE)
+        return lines
+
+    def _judge(self, id: int) -> list[Outcome]:
+        """Decide, as far as that is possible, about the cuts of a set."""
+        ids = self.of(id)
+        outcomes: list[Outcome] = []
+        while late := [one for one in ids if self._is_late(one, ids)]:
+            for one in late:
+                rank = self.ranks[one]
+                outcomes.append(Dropped(one, rank.held))
+                rank.held = 0
+        if all(one in self.ranks and self.ranks[one].held for one in ids):
+            outcomes += [self._settle(one) for one in sorted(ids)]
+        return outcomes
+
+    def _is_late(self, id: int, ids: set[int]) -> bool:
+        """Say whether another rank will have no cut any more that fits the one of this rank."""
+        rank = self.ranks.get(id)
+        if rank is None or not rank.held:
+            return False
+        for one in ids - {id}:
+            other = self.ranks.get(one, Standing())
+            lines = other.at if other.held else other.last or {}
+            shared = rank.at.keys() & lines.keys()
+            if any(rank.at[key].is_behind(lines[key]) for key in shared):
+                return True
+            waits = any(lines[key].is_behind(rank.at[key]) for key in shared)
+            if shared and not other.held and not waits:
+                return True  # it has passed over this very place
+        return False
+
+    def _settle(self, id: int) -> Outcome:
+        rank = self.ranks[id]
+        rank.line, rank.entry, rank.held = rank.held, rank.held_entry, 0
+        for key, line in rank.at.items():
+            if line.collectives == ENDED and key in self.groups:
+                self._forget(key, id)
+        return Settled(id, rank.line)
+
+    def _forget(self, key: int, id: int) -> None:
+        group = self.groups[key]
+        group.ended.discard(id)
+        group.members = {rank: one for rank, one in group.members.items() if one != id}
+        if not group.members:
+            del self.groups[key]
+
+    # ---- for the next agent -------------------------------------------------------------------
+
+    def note(self) -> dict[str, Any]:
+        """Return all of it, in plain values."""
+        groups = [
+            [key, sorted(g.members.items()), sorted(g.ended), g.made_as, g.maker, g.waiting]
+            for key, g in self.groups.items()
+        ]
+        ranks = [
+            [
+                id,
+                r.line,
+                r.entry,
+                r.held,
+                r.held_entry,
+                *(_note(lines) for lines in (r.at, r.last, r.coming)),
+            ]
+            for id, r in self.ranks.items()
+        ]
+        return {"groups": groups, "ranks": ranks}
+
+    def restore(self, note: dict[str, Any]) -> None:
+        """Go on from the note of an agent before this one."""
+        for key, members, ended, made_as, maker, waiting in note["groups"]:
+            self.groups[key] = Shared(dict(members), set(ended), made_as, maker, list(waiting))
+        for id, line, entry, held, held_entry, at, last, coming in note["ranks"]:
+            told = (_lines(at) or {}, _lines(last), _lines(coming) or {})
+            self.ranks[id] = Standing(line, entry, held, held_entry, *told)
+
+
+def _note(lines: Lines | None) -> list[Any] | None:
+    if lines is None:
+        return None
+    return [
+        [key, line.rank, line.collectives, sorted(line.sent.items()), sorted(line.received.items())]
+        for key, line in lines.items()
+    ]
+
+
+def _lines(note: list[Any] | None) -> Lines | None:
+    if note is None:
+        return None
+    return {key: Line(rank, n, dict(sent), dict(got)) for key, rank, n, sent, got in note}

@@ -1,0 +1,32 @@
+"""An engine whose aborts leave partial results: after a fault of one rank all ranks replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recovery_run import STEPS, check
+
+DDP = (*STEPS, "--parallel", "ddp")
+TOGETHER = {"PYFT_REPLAY": "all"}
+
+
+def test_a_server_dies_inside_a_collective(tmp_path: Path) -> None:
+    """The other one stands in it, with sums of some chunks only, until it is ended as well."""
+    faults = {"FLEXCCL_FAULT": "kill:rank=1,frame=40"}
+    report = check(tmp_path, (), ranks=2, arguments=DDP, recovered=2, **TOGETHER, **faults)
+    assert {fault["fault"] for fault in report["faults"]} == {"server-killed", "peer-failed"}
+    for fault in report["faults"]:
+        assert fault["action"].endswith("all [2] ranks replay")
+        assert fault["epoch_to"] > fault["epoch_from"]
+
+
+def test_four_ranks_replay_twice(tmp_path: Path) -> None:
+    """Once in the backward pass, and again while they replay that."""
+    first, again = "server-kill,rank=2,step=2,call=90", "server-kill,rank=0,step=0,call=40,server=2"
+    report = check(tmp_path, (first, again), ranks=4, arguments=DDP, recovered=-1, **TOGETHER)
+    assert [fault["rank"] for fault in report["faults"] if fault["fault"] == "server-killed"] == [
+        2,
+        0,
+    ]
+    assert len(report["faults"]) == 8
+    assert report["given_up"] == 0

@@ -1,0 +1,150 @@
+"""Ranks that go back together: every order of events, and single situations."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import model  # noqa: E402
+from model_together import TogetherWorld  # noqa: E402
+
+from pyft.recovery import events as ev  # noqa: E402
+from pyft.recovery.plan import Plan  # noqa: E402
+from pyft.recovery.rollback import (  # noqa: E402
+    Dropped,
+    Line,
+    MadeAs,
+    RollbackSets,
+    Settled,
+)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cuts", "spares", "faults", "kinds", "agents"),
+    [
+        (2, 0, 1, 2, ("kill", "lost"), 1),
+        (2, 1, 0, 2, ("kill",), 1),
+        (2, 3, 0, 1, ("kill",), 1),
+        (2, 1, 0, 1, ("mute", "kill"), 1),
+        (3, 0, 0, 1, ("kill",), 1),
+        (2, 1, 0, 1, ("kill",), 2),
+    ],
+)
+def test_all_orders(
+    ranks: int, cuts: int, spares: int, faults: int, kinds: tuple[str, ...], agents: int
+) -> None:
+    world = TogetherWorld(ranks, cuts, spares, faults, kinds, agents)
+    assert model.explore(world, limit=400_000) > 100
+
+
+def test_the_model_finds_a_line_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(self: RollbackSets, id: int) -> list[object]:
+        return [self._settle(id)] if self.ranks[id].held else []
+
+    monkeypatch.setattr(RollbackSets, "_judge", alone)
+    with pytest.raises(AssertionError, match="different lines"):
+        model.explore(TogetherWorld(2, 1, 0, 1, ("kill",)), limit=10_000)
+
+
+def test_the_model_finds_a_rank_that_was_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Plan, "_end_peers", lambda self, rank: [])
+    with pytest.raises(AssertionError):
+        model.explore(TogetherWorld(2, 0, 0, 1, ("kill",)), limit=10_000)
+
+
+def pair() -> RollbackSets:
+    sets = RollbackSets()
+    for id in (0, 1):
+        sets.made(id, 7, id)
+    return sets
+
+
+def cut(sets: RollbackSets, id: int, step: int, collectives: int, held: bool = True) -> list:
+    sets.told(id, 7, Line(id, collectives))
+    return sets.came_to(id, step, 100 + step if held else 0)
+
+
+def test_a_line_is_where_all_have_come_equally_far() -> None:
+    sets = pair()
+    assert cut(sets, 0, 5, 10) == []
+    assert cut(sets, 1, 3, 10) == [Settled(0, 5), Settled(1, 3)], "steps are a rank's own"
+    assert (sets.line(0), sets.line(1)) == (5, 3)
+    assert (sets.entry(0), sets.entry(1)) == (105, 103)
+
+
+def test_who_is_behind_takes_a_later_cut() -> None:
+    sets = pair()
+    assert cut(sets, 0, 1, 10) == []
+    assert cut(sets, 1, 1, 12) == [Dropped(0, 1)]
+    assert cut(sets, 0, 2, 12) == [Settled(0, 2), Settled(1, 1)]
+
+
+def test_a_cut_that_another_rank_has_passed_over_is_dropped() -> None:
+    sets = pair()
+    assert cut(sets, 1, 2, 10, held=False) == []
+    assert cut(sets, 0, 2, 10) == [Dropped(0, 2)]
+    assert cut(sets, 0, 3, 20) == []
+    assert cut(sets, 1, 3, 20, held=False) == [Dropped(0, 3)]
+
+
+def test_a_message_that_only_one_side_has_had_is_in_no_line() -> None:
+    sets = pair()
+    sets.told(0, 7, Line(0, 4, sent={1: 3}))
+    sets.came_to(0, 1, 200)
+    sets.told(1, 7, Line(1, 4, received={0: 2}))
+    assert sets.came_to(1, 1, 200) == [Dropped(1, 1)]
+
+
+def test_a_communicator_that_one_has_ended_may_be_needed_again() -> None:
+    sets = pair()
+    sets.ended(0, 7)
+    assert sets.of(1) == {0, 1}
+    assert sets.came_to(0, 1, 200) == []
+    assert cut(sets, 1, 1, 10) == [Dropped(1, 1)]
+    sets.ended(1, 7)
+    assert sets.came_to(1, 2, 200) == [Settled(0, 1), Settled(1, 2)]
+    assert sets.of(1) == {1}
+
+
+def test_sets_grow_by_way_of_others() -> None:
+    sets = pair()
+    for rank, id in enumerate((1, 2)):
+        sets.made(id, 8, rank)
+    sets.made(3, 9, 0)
+    assert sets.of(0) == {0, 1, 2}
+    assert sets.of(3) == {3}
+
+
+def test_the_first_that_asks_makes_the_id() -> None:
+    sets = RollbackSets()
+    assert sets.want_id(1, 7, 1, "") == [MadeAs(1, 7, "")]
+    assert sets.want_id(0, 7, 0, "") == []
+    assert sets.want_id(1, 7, 1, "aa") == [MadeAs(0, 7, "aa")]
+    assert sets.want_id(2, 7, 2, "") == [MadeAs(2, 7, "aa")]
+    sets.go_back({0, 1, 2})
+    assert sets.want_id(0, 7, 0, "") == [MadeAs(0, 7, "")], "nobody is there who made it"
+
+
+def test_the_next_agent_knows_all_of_it() -> None:
+    sets = pair()
+    sets.told(0, 7, Line(0, 4, {1: 3}, {1: 2}))
+    sets.came_to(0, 1, 200)
+    sets.want_id(1, 8, 0, "")
+    again = RollbackSets()
+    again.restore(json.loads(json.dumps(sets.note())))
+    assert (again.groups, again.ranks) == (sets.groups, sets.ranks)
+
+
+def test_nobody_waits_for_a_rank_that_is_given_up() -> None:
+    world = TogetherWorld(2, 0, 0, 0, ())
+    plan = world.plan
+    unfit = model.Fault(model.row_of("exit", 72), "broken")
+    actions = plan.handle(ev.Exited(0, plan.ranks[0].epoch, unfit))
+    assert {type(action) for action in actions} == {ev.Kill, ev.Timer, ev.GiveUp}
+    actions = plan.handle(ev.Exited(1, plan.ranks[1].epoch, model.KILLED))
+    (gives_up,) = [action for action in actions if isinstance(action, ev.GiveUp)]
+    assert "rank [0] has been given up" in gives_up.text
