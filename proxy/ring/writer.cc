@@ -138,7 +138,8 @@ Appended Writer::cut(std::span<const std::byte> scope, uint64_t expected_seq) {
   Entry entry = begin(static_cast<uint16_t>(Mark::kCut), sizeof(CutMark), 0, scope.size());
   if (!entry.ok()) return {entry.status(), 0};
   const uint64_t seq = entry.seq();
-  if (expected_seq && seq != expected_seq) return {WaitStatus::kOk, 0};
+  const bool overtaken = expected_seq && seq != expected_seq;
+  passes_over_ |= overtaken;  // and counts: other ranks have this cut as well
   if (!scope.empty()) std::memcpy(entry.payload().data(), scope.data(), scope.size());
   fill_cut(entry.body().data(), false);
   if (captures()) {
@@ -153,7 +154,7 @@ Appended Writer::cut(std::span<const std::byte> scope, uint64_t expected_seq) {
   }
   pass_commit_points();
   publish(std::move(entry));
-  return {WaitStatus::kOk, seq};
+  return {WaitStatus::kOk, overtaken ? 0 : seq};
 }
 
 uint64_t Writer::next_seq() {

@@ -100,8 +100,9 @@ class Writer {
   Appended gate();
   Appended goodbye();
   // Appends kCut; never waits for the server. `scope`: bytes of a CutScope, or none. With
-  // `expected_seq` the mark is only written when it gets this number: what was found out before has
-  // then not been overtaken by another thread. If it has, the result has seq 0.
+  // `expected_seq` the mark counts only when it gets this number: what was found out before has
+  // then not been overtaken by another thread. If it has, the cut is passed over, and the result
+  // has seq 0.
   Appended cut(std::span<const std::byte> scope = {}, uint64_t expected_seq = 0);
   uint64_t next_seq();
   // Whether the next cut may be captured, by the number of cuts that the server leaves out between

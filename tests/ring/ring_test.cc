@@ -281,6 +281,24 @@ TEST(cuts_that_will_not_be_captured_say_so) {
   CHECK(cut());
 }
 
+// Ranks count alike: a cut that another thread has overtaken is passed over, but not left out.
+TEST(an_overtaken_cut_is_passed_over_and_counts) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  const std::vector<std::byte> scope(sizeof(ring::CutScope));
+  CHECK_EQ(writer.cut(scope, writer.next_seq()).seq, 1u);
+  CHECK(!last_cut(*channel).passed_over);
+  const uint64_t expected = writer.next_seq();
+  writer.append(kCall, Body{1, 5}, 0);
+  CHECK_EQ(writer.cut(scope, expected).seq, 0u);
+  CHECK(last_cut(*channel).passed_over);
+  CHECK_EQ(last_cut(*channel).step, 2u);
+  CHECK_EQ(writer.cut(scope, writer.next_seq()).seq, 4u);
+  CHECK(!last_cut(*channel).passed_over);
+  CHECK_EQ(last_cut(*channel).step, 3u);
+}
+
 TEST(same_setting_is_folded_once) {
   auto channel = make_channel(small_shape());
   AlwaysAlive alive;

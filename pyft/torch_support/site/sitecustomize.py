@@ -89,7 +89,7 @@ def _live_cut(shim, ctypes):
                 continue
             data = scope([s for s in segments if s["device"] == device])
             address, words = data.buffer_info()
-            # 2: another thread was faster; the memory may have changed hands. No cut this time.
+            # 2: another thread was faster; the memory may have changed hands. Not captured then.
             cut_scope(device, address, words * data.itemsize, seq)
         return True
 
