@@ -123,7 +123,9 @@ TEST(a_live_ring_is_read_without_tears) {
   const auto file = ring::LogFile::map(channel->log_fd(), &error);
   uint64_t entries = 0;
   int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
+  bool ended = false;
+  while (!ended) {  // once more at the end: this process may get no turn before
+    ended = waitpid(child, &status, WNOHANG) != 0;
     ring::Reader reader = ring::Reader::trace(file->view());
     ring::EntryView entry;
     for (; reader.next(&entry) == ring::Reader::Next::kEntry; ++entries)
