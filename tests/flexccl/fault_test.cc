@@ -5,10 +5,8 @@
 
 #include <chrono>
 #include <cstring>
-#include <set>
 #include <string>
 
-#include "api/state.h"
 #include "cluster.h"
 #include "transport/fault_rules.h"
 
@@ -89,39 +87,6 @@ TEST(cut_ends_one_rank) {
       CHECK_EQ(run.codes[0], ncclRemoteError);
       CHECK_EQ(run.codes[2], ncclRemoteError);
     }
-}
-
-// Why such a communicator cannot be repaired by replacing one rank: neither inputs nor results are
-// left, and nobody else has them.
-TEST(an_abort_leaves_partial_results) {
-  flexccl::change_settings([](flexccl::Settings& settings) { settings.partial = true; });
-  CHECK_EQ(flexcclSetFault("cut:rank=1,frame=6"), ncclSuccess);
-  Cluster cluster(3, flexcclShm, 60000, 60000);
-  std::vector<std::vector<float>> data(3, std::vector<float>(kCount, 1.0f));
-  cluster.run([&](int r) {
-    float* mine = data[static_cast<std::size_t>(r)].data();
-    return ncclAllReduce(mine, mine, kCount, ncclFloat32, ncclSum, cluster.at(r), nullptr);
-  });
-  CHECK_EQ(flexcclSynchronize(cluster.at(1)), ncclSystemError);
-  flexcclState_t state{};
-  state.size = sizeof state;
-  for (const int r : {0, 2}) {
-    while (flexcclGetState(cluster.at(r), &state) == ncclSuccess && !state.paused) usleep(1000);
-    CHECK_EQ(state.kept_bytes, 0u);
-  }
-  flexcclInfo_t info;
-  CHECK_EQ(ncclCommExportInfo(cluster.at(2), 1, &info), ncclInvalidUsage);
-  CHECK(has(ncclGetLastError(nullptr), "all ranks have to repeat what they did"));
-  for (const int r : {0, 2}) {
-    CHECK_EQ(ncclCommAbort(cluster.at(r)), ncclSuccess);
-    cluster.at(r) = nullptr;
-    const auto& mine = data[static_cast<std::size_t>(r)];
-    const std::set<float> left(mine.begin(), mine.end());
-    CHECK(left ==
-          std::set<float>({1.0f, 3.0f}));  // repeated in place, this would be no sum of ones
-  }
-  flexcclSetFault(nullptr);
-  flexccl::change_settings([](flexccl::Settings& settings) { settings.partial = false; });
 }
 
 TEST(dropped_and_truncated_frames_are_noticed) {
