@@ -1,6 +1,5 @@
 // Tensor maps. The server encodes one once for each set of arguments (design-cuda.md, H3: some
 // kernels need several for each launch); a map is bytes, and travels in the arguments of kernels.
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <string>
