@@ -58,6 +58,7 @@ struct Board {
   alignas(64) std::byte store[kStoreBytes];
   Mailbox mail[kJobRanks];
   std::atomic<bool> alive[kJobRanks];
+  std::atomic<bool> has_cut[kJobRanks];  // set last: a rank may die while it writes the next two
   std::atomic<std::uint64_t> cut_operation[kJobRanks][kRegions];  // 1 + that of the cut; 0: none
   std::atomic<bool> cut_closed[kJobRanks][kRegions];
   Return back[kJobRanks][kRegions];
@@ -65,6 +66,11 @@ struct Board {
   std::atomic<int> finished;
   ncclUniqueId ids[kRegions];
 };
+
+// 1 + the operation at which a replacement begins; 0: it repeats all of this communicator's.
+inline std::uint64_t cut_of(const Board& board, int rank, int index) {
+  return board.has_cut[rank] ? board.cut_operation[rank][index].load() : 0;
+}
 
 // In a rank: answers until the job is over.
 inline void answer_agents(Board* board, int rank) {
@@ -133,7 +139,7 @@ inline bool export_from_survivor(Board* board, std::uint64_t number, Return* bac
 inline bool bring_back(Board* board, int victim, int index, std::uint64_t number, int slot,
                        const std::function<bool()>& gone) {
   Return& back = board->back[victim][index];
-  const std::uint64_t cut = board->cut_operation[victim][index];
+  const std::uint64_t cut = cut_of(*board, victim, index);
   back.operation = cut ? cut - 1 : 0;
   back.slot = slot;
   const flexcclRegion_t region = region_of(board, victim, index);
@@ -171,9 +177,8 @@ inline bool find_child(Board* board, int victim, flexcclChild_t* found) {
 inline void recover(Board* board, int victim, const std::function<bool()>& gone) {
   for (int index = 0; index < kRegions; ++index) {
     const flexcclRegion_t region = region_of(board, victim, index);
-    if (region.magic != FLEXCCL_REGION_MAGIC || board->cut_closed[victim][index]) {
-      continue;
-    }
+    const bool closed = board->has_cut[victim] && board->cut_closed[victim][index];
+    if (region.magic != FLEXCCL_REGION_MAGIC || closed) continue;
     CHECK(region.done <= region.entered && region.bytes == kRegionBytes);
     if (!bring_back(board, victim, index, region.comm, static_cast<int>(region.slot), gone)) return;
   }
@@ -207,7 +212,7 @@ inline void come_back(Board* board, int rank) {
     back.stage = 2;
     if (!comes([&] { return back.stage == 3; })) return;
     // A child's place is taken when the program makes it again, or now if it does not.
-    const bool at_cut = board->cut_operation[rank][index];
+    const bool at_cut = cut_of(*board, rank, index);
     if (back.joins && (at_cut || !back.is_child))
       must(ncclCommSetupNewRank(comm), "ncclCommSetupNewRank");
   }

@@ -138,10 +138,12 @@ bool Life::run(int step) {
 struct Shared {
   Board board;
   Values values[kJobRanks], at_cut[kJobRanks];
-  std::atomic<bool> has_cut[kJobRanks];
 };
 
-void take_cut(Shared* job, const Life& life) {
+// Where a rank is to die in its cut: before or after that counts.
+enum class CutDeath { kNone, kBefore, kAfter };
+
+void take_cut(Shared* job, const Life& life, CutDeath dies) {
   for (int i = 0; i < kRegions; ++i) {
     const bool used = region_of(&job->board, life.rank, i).magic != 0;
     job->board.cut_closed[life.rank][i] = used && !life.comms[i];
@@ -150,17 +152,27 @@ void take_cut(Shared* job, const Life& life) {
     job->board.cut_operation[life.rank][i] = operation + 1;
   }
   job->at_cut[life.rank] = life.values;
-  job->has_cut[life.rank] = true;  // from here on a replacement begins at the cut
+  if (dies == CutDeath::kBefore) kill(getpid(), SIGKILL);
+  job->board.has_cut[life.rank] = true;  // from here on a replacement begins at the cut
+  if (dies == CutDeath::kAfter) kill(getpid(), SIGKILL);
   for (int i = 0; i < kRegions; ++i)
     if (life.comms[i])
       must(flexcclCommitted(life.comms[i], job->board.cut_operation[life.rank][i] - 1), "commit");
 }
 
-// `kill_at`: SIGKILL before this step.
-int live(Shared* job, Life& life, int from, int kill_at) {
+// How a process is to die.
+struct Death {
+  std::string rule = "";  // of flexcclSetFault
+  int step = -1;          // before it
+  int operation = -1;     // so long after it has begun, wherever it is then
+  useconds_t later_us = 0;
+  CutDeath in_cut = CutDeath::kNone;
+};
+
+int live(Shared* job, Life& life, int from, const Death& death) {
   for (int step = from; step < kSteps; ++step) {
-    if (step == kill_at) kill(getpid(), SIGKILL);
-    if (step == kCut && !job->has_cut[life.rank]) take_cut(job, life);
+    if (step == death.step) kill(getpid(), SIGKILL);
+    if (step == kCut && !job->board.has_cut[life.rank]) take_cut(job, life, death.in_cut);
     if (!life.run(step)) return 2;
   }
   {
@@ -178,14 +190,6 @@ int live(Shared* job, Life& life, int from, int kill_at) {
 void no_divergence(std::uint64_t, std::uint64_t, const char*) {
   std::abort();
 }
-
-// How a process is to die.
-struct Death {
-  std::string rule = "";  // of flexcclSetFault
-  int step = -1;          // before it
-  int operation = -1;     // so long after it has begun, wherever it is then
-  useconds_t later_us = 0;
-};
 
 void wait_and_die(Life& life, const Death& death) {
   const auto reached = [&] {
@@ -212,7 +216,7 @@ int first_life(Shared* job, int rank, const Death& death) {
   life.init(0);
   std::thread end;
   if (death.operation >= 0) end = std::thread([&] { wait_and_die(life, death); });
-  const int code = live(job, life, 0, death.step);
+  const int code = live(job, life, 0, death);
   if (end.joinable()) end.join();
   agent.join();
   return code;
@@ -225,13 +229,13 @@ int second_life(Shared* job, int rank, const Death& death) {
   must(flexcclSetDiverged(no_divergence), "flexcclSetDiverged");
   std::thread agent([&] { answer_agents(board, rank); });
   come_back(board, rank);
-  const bool has_cut = job->has_cut[rank];
+  const bool has_cut = board->has_cut[rank];
   if (has_cut) life.values = job->at_cut[rank];
   for (int i = 0; i < kRegions; ++i)
-    if (board->cut_operation[rank][i])
+    if (cut_of(*board, rank, i))
       must(flexcclFind(region_of(board, rank, i).comm, &life.comms[i]), "flexcclFind");
   if (!has_cut) life.init(0);
-  const int code = live(job, life, has_cut ? kCut : 0, death.step);
+  const int code = live(job, life, has_cut ? kCut : 0, death);
   agent.join();
   return code;
 }
@@ -343,6 +347,16 @@ TEST(a_rank_killed_before_any_step_comes_back) {
     Job job;
     CHECK_EQ(job.run(step % kJobRanks, {{.step = step}}), 1);
     if (!all_is_well(job, "step " + std::to_string(step))) return;
+  }
+}
+
+TEST(a_rank_killed_in_its_cut_comes_back) {
+  const Meeting meeting;
+  undisturbed();
+  for (int victim = 0; victim < kJobRanks; ++victim) {
+    Job job;
+    CHECK_EQ(job.run(victim, {{.in_cut = CutDeath::kBefore}, {.in_cut = CutDeath::kAfter}}), 2);
+    if (!all_is_well(job, "the cut of rank " + std::to_string(victim))) return;
   }
 }
 
