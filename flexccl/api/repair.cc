@@ -91,6 +91,7 @@ void fill(flexcclState_t* state, Communicator& communicator) {
   state->entered = counters.entered, state->done = counters.done;
   state->all_done = counters.all_done, state->operation = counters.operations;
   state->kept_bytes = counters.kept_bytes;
+  state->owed = counters.owed;
   const RecordUsage records = communicator.runner().records().usage();
   state->record_bytes = records.used, state->record_budget = records.budget;
   state->committed = records.committed, state->recorded = records.recorded;
@@ -167,6 +168,10 @@ ncclResult_t flexcclGetState(ncclComm_t comm, flexcclState_t* state) {
            sizeof *state, "]");
     flexccl::fill(state, *live(comm));
   });
+}
+
+ncclResult_t flexcclAskAround(ncclComm_t comm) {
+  return guarded([&] { live(comm)->runner().ask_around(); });
 }
 
 ncclResult_t flexcclSetReservedSlots(int slots) {

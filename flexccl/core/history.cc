@@ -86,7 +86,8 @@ void History::complete(std::uint64_t sequence) {
 void History::count_batch() {
   const std::scoped_lock lock(mutex_);
   ++counters_.operations;
-  for (auto& [slot, pair] : pairs_) pair.received_for_good = pair.received;
+  for (auto& [slot, pair] : pairs_)
+    pair.received_for_good = std::max(pair.received_for_good, pair.received);
 }
 
 std::uint64_t History::count_child() {
@@ -107,11 +108,12 @@ Buffers History::keep(std::uint64_t sequence, const Operation& operation, Ring r
   return {bytes ? kept.input->data.get() : operation.buffers.in, operation.buffers.out};
 }
 
-void History::complete(std::uint64_t sequence, const Operation& operation, Ring ring) {
+void History::complete(std::uint64_t sequence, const Operation& operation, Ring ring,
+                       bool recorded) {
   const std::scoped_lock lock(mutex_);
   counters_.done = sequence;
-  ++counters_.operations;
   Kept& kept = kept_[sequence];
+  kept.number = ++counters_.operations, kept.recorded = recorded;
   if (identical_output(operation.op.collective))
     kept.output = fill(std::move(kept.input), operation.buffers.out, output_bytes(operation, ring));
 }
@@ -129,7 +131,7 @@ void History::release(std::uint64_t all_done) {
 std::uint64_t History::keep_message(int to, const std::byte* from, std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
   Pair& pair = pairs_[to];
-  pair.messages[++pair.sent] = fill(nullptr, from, bytes);
+  pair.messages[++pair.sent] = {fill(nullptr, from, bytes), counters_.operations + 1};
   return pair.sent;
 }
 
@@ -142,7 +144,7 @@ void History::release_messages(int to, std::uint64_t received) {
   const std::scoped_lock lock(mutex_);
   auto& messages = pairs_[to].messages;
   while (!messages.empty() && messages.begin()->first <= received) {
-    drop(std::move(messages.begin()->second));
+    drop(std::move(messages.begin()->second.buffer));
     messages.erase(messages.begin());
   }
 }
@@ -176,20 +178,28 @@ void History::set_pair(int slot, std::uint64_t sent, std::uint64_t received) {
   pair.received = pair.received_for_good = received;
 }
 
-void History::restart(const Standpoint& now, const Standpoint& end) {
+void History::restart(const Standpoint& now, const Standpoint& end, std::uint64_t open,
+                      const std::vector<Inherited>& inherited) {
   const std::scoped_lock lock(mutex_);
   counters_ = {.entered = now.sequence,
                .done = now.sequence,
-               .all_done = now.sequence,
+               .all_done = std::min(open - 1, now.sequence),
                .operations = now.operation};
+  for (const Inherited& one : inherited)
+    kept_[one.sequence] = {.operation = one.operation,
+                           .ranks = one.ring.size,
+                           .input = nullptr,
+                           .output = fill(nullptr, one.output.data(), one.output.size()),
+                           .number = now.operation,
+                           .recorded = true};
   children_ = now.children;
-  serves_after_ = now.sequence;
+  serves_after_ = counters_.all_done;
   claimed_ = done_at_fence_ = std::max(now.sequence, end.sequence);
   for (int slot = 0; slot < self_->slots(); ++slot) pairs_[slot];
   for (const auto& [slot, pair] : now.pairs)
-    pairs_[slot].sent = pair.sent,
-    pairs_[slot].received = pairs_[slot].received_for_good = pair.received;
-  for (const auto& [slot, pair] : end.pairs) pairs_[slot].sent_at_fence = pair.sent;
+    pairs_[slot].sent = pair.sent, pairs_[slot].received = pair.received;
+  for (const auto& [slot, pair] : end.pairs)
+    pairs_[slot].sent_at_fence = pair.sent, pairs_[slot].received_for_good = pair.received;
 }
 
 Standpoint History::standpoint() const {
@@ -208,7 +218,22 @@ void History::fence(std::shared_ptr<const Membership> self) {
 
 Counters History::counters() const {
   const std::scoped_lock lock(mutex_);
-  return counters_;
+  Counters now = counters_;
+  now.owed = owed();
+  return now;
+}
+
+// Precondition: mutex_ is held.
+std::uint64_t History::owed() const {
+  std::uint64_t first = 0;
+  const auto owe = [&first](std::uint64_t number) {
+    if (number && (!first || number < first)) first = number;
+  };
+  for (const auto& [sequence, kept] : kept_)
+    if (!kept.recorded) owe(kept.number);
+  for (const auto& [slot, pair] : pairs_)
+    if (!pair.messages.empty()) owe(pair.messages.begin()->second.number);
+  return first;
 }
 
 std::vector<int> History::debtors() const {
@@ -228,7 +253,7 @@ Standing History::find(const Question& question, std::shared_ptr<Buffer>* found)
     const auto message = pair.messages.find(question.sequence);
     if (message == pair.messages.end())
       return question.sequence > pair.sent ? Standing::kNotYet : Standing::kGone;
-    *found = message->second;
+    *found = message->second.buffer;
     return Standing::kHere;
   }
   const auto kept = kept_.find(question.sequence);
@@ -258,7 +283,9 @@ Answer History::answer(const Question& question, std::shared_ptr<const void>* ow
     const Pair& pair = known->second;
     answer.sent_at_fence = pair.sent_at_fence;
     answer.sent = pair.sent;
-    answer.received = question.offset == kForGood ? pair.received_for_good : pair.received;
+    // What a rank repeats has come to its predecessor: it must not come again.
+    answer.received = question.offset == kForGood ? pair.received_for_good
+                                                  : std::max(pair.received, pair.received_for_good);
     return answer;
   }
   std::shared_ptr<Buffer> found;

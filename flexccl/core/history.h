@@ -23,6 +23,15 @@ inline constexpr std::uint64_t kForGood = 1;
 
 struct Counters {
   std::uint64_t entered = 0, done = 0, all_done = 0, operations = 0, kept_bytes = 0;
+  std::uint64_t owed = 0;  // the first operation of which only this process has what others lack
+};
+
+// What a predecessor's records have of an operation that others may not have completed.
+struct Inherited {
+  std::uint64_t sequence = 0;
+  Operation operation = {};
+  Ring ring = {};
+  std::span<const std::byte> output = {};
 };
 
 class History final : public Responder {
@@ -38,7 +47,8 @@ class History final : public Responder {
   void complete(std::uint64_t sequence);
   // Begins an operation, and returns where it finds its input in every attempt.
   Buffers keep(std::uint64_t sequence, const Operation& operation, Ring ring);
-  void complete(std::uint64_t sequence, const Operation& operation, Ring ring);
+  // `recorded`: a replacement of this rank has the output as well.
+  void complete(std::uint64_t sequence, const Operation& operation, Ring ring, bool recorded);
   // Everybody has completed these.
   void release(std::uint64_t all_done);
   // A batch of sends and receives is complete, and recorded.
@@ -56,8 +66,10 @@ class History final : public Responder {
   // For a new rank that goes on where its predecessor stopped.
   bool knows_pair(int slot) const;
   void set_pair(int slot, std::uint64_t sent, std::uint64_t received);
-  // Goes back to `now`; the predecessor had come to `end`, and told others so.
-  void restart(const Standpoint& now, const Standpoint& end);
+  // Goes back to `now`; the predecessor had come to `end`, and told others so. Everybody has
+  // completed what comes before `open`, and gets `kept` here.
+  void restart(const Standpoint& now, const Standpoint& end, std::uint64_t open,
+               const std::vector<Inherited>& kept);
   Standpoint standpoint() const;
 
   // Takes an epoch: what was begun before it is told apart from what comes.
@@ -84,17 +96,24 @@ class History final : public Responder {
     Operation operation;
     int ranks = 0;
     std::shared_ptr<Buffer> input, output;
+    std::uint64_t number = 0;  // as an operation; 0: not complete
+    bool recorded = false;     // the output
+  };
+  struct Message {
+    std::shared_ptr<Buffer> buffer;
+    std::uint64_t number = 0;  // of its operation
   };
   struct Pair {
     std::uint64_t sent = 0, sent_at_fence = 0, received = 0;
     std::uint64_t received_for_good = 0;  // recorded: a replacement of this rank has them as well
-    std::map<std::uint64_t, std::shared_ptr<Buffer>> messages;
+    std::map<std::uint64_t, Message> messages;
   };
   // Preconditions of these: mutex_ is held.
   std::shared_ptr<Buffer> fill(std::shared_ptr<Buffer> reuse, const std::byte* from,
                                std::size_t bytes);
   void drop(std::shared_ptr<Buffer> buffer);
   Standing find(const Question& question, std::shared_ptr<Buffer>* found);
+  std::uint64_t owed() const;
 
   const bool joined_;  // as a new rank
   mutable std::mutex mutex_;

@@ -1,7 +1,9 @@
 #include "core/keeper.h"
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "core/runner.h"
@@ -16,6 +18,9 @@ struct Watch {
   std::mutex mutex;
   std::map<Runner*, std::uint64_t> operations;  // at the last tick
   bool started = false;
+  std::mutex urgent_mutex;  // never held while somebody is asked
+  std::condition_variable hurried;
+  std::set<Runner*> urgent;
 };
 
 // Never destroyed: its thread serves until the process ends.
@@ -34,18 +39,43 @@ void tick() {
   }
 }
 
+void flush(const std::set<Runner*>& runners) {
+  const std::scoped_lock lock(watch().mutex);
+  for (Runner* runner : runners)
+    if (watch().operations.contains(runner)) runner->flush();
+}
+
+void serve() {
+  auto next = std::chrono::steady_clock::now() + kTick;
+  for (;;) {
+    std::set<Runner*> urgent;
+    {
+      std::unique_lock lock(watch().urgent_mutex);
+      watch().hurried.wait_until(lock, next, [] { return !watch().urgent.empty(); });
+      urgent.swap(watch().urgent);
+    }
+    flush(urgent);
+    if (std::chrono::steady_clock::now() < next) continue;
+    tick();
+    next = std::chrono::steady_clock::now() + kTick;
+  }
+}
+
 }  // namespace
 
 void keep_watch(Runner* runner) {
   const std::scoped_lock lock(watch().mutex);
   watch().operations[runner] = 0;
   if (std::exchange(watch().started, true)) return;
-  std::thread([] {
-    for (;;) {
-      std::this_thread::sleep_for(kTick);
-      tick();
-    }
-  }).detach();
+  std::thread(serve).detach();
+}
+
+void hurry(Runner* runner) {
+  {
+    const std::scoped_lock lock(watch().urgent_mutex);
+    watch().urgent.insert(runner);
+  }
+  watch().hurried.notify_one();
 }
 
 void end_watch(Runner* runner) {

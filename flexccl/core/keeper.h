@@ -8,6 +8,8 @@ namespace flexccl {
 class Runner;
 
 void keep_watch(Runner* runner);
+// The thread asks for this one as soon as it can. Never waits.
+void hurry(Runner* runner);
 // Afterwards the thread does not touch it any more.
 void end_watch(Runner* runner);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "core/keeper.h"
 #include "core/replay.h"
 #include "core/runner.h"
 
@@ -105,18 +106,26 @@ void Runner::exchange(std::vector<Message>& messages) {
   note();
 }
 
+void Runner::ask_around() {
+  if (keeps_) hurry(this);
+}
+
 void Runner::flush() {
   const Membership self = membership();
-  std::uint64_t all = history_->counters().done;
+  const Counters counters = history_->counters();
+  std::uint64_t all = counters.done;
+  const bool all_know = counters.all_done == counters.done;  // but for messages
   const std::vector<int> debtors = history_->debtors();
+  const auto owes = [&](int member) {
+    return std::find(debtors.begin(), debtors.end(), member) != debtors.end();
+  };
   try {
     for (const int member : self.members) {
-      if (member == self.slot) continue;
+      if (member == self.slot || (all_know && !owes(member))) continue;
       const Answer answer = status_of(member, find_address(self, member), kForGood);
       if (answer.standing != Standing::kHere) return;
       all = std::min(all, answer.done);
-      if (std::find(debtors.begin(), debtors.end(), member) != debtors.end())
-        history_->release_messages(member, answer.received);
+      if (owes(member)) history_->release_messages(member, answer.received);
     }
   } catch (const Error&) {
     return;  // somebody is gone: what is kept may be needed

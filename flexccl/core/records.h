@@ -66,6 +66,10 @@ class Records {
   // Returns where the replay stands, and where its records end. Empty memory: from the start.
   std::pair<Standpoint, Standpoint> adopt(std::span<std::byte> memory, const RecordOwner& owner,
                                           std::uint64_t operation);
+  // After adopt(): the collectives before the replay that some rank may not have completed, with
+  // what was recorded as their output. Returns the number of the first of them, or of the next one.
+  using VisitOpen = std::function<void(const Record& record, std::span<const std::byte> output)>;
+  std::uint64_t each_open(const VisitOpen& visit) const;
   // Whose they are, without looking at the records.
   static RecordOwner owner_of(std::span<std::byte> memory);
   // Empties a region that is not in use.
@@ -109,6 +113,7 @@ class Records {
   using Visit = std::function<void(std::uint64_t place, const ContentKey& key)>;
   void each_content(std::uint64_t from, std::uint64_t until, const Visit& visit) const;
   void step_to(std::uint64_t offset);
+  std::span<const std::byte> output_of(const Record& record) const;
   void note_divergence(const Record& record, const Hash& input);
   // records_append.cc
   std::uint64_t fill(std::uint64_t end);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 
+#include "algo/operation.h"
 #include "core/error.h"
 #include "core/records.h"
 
@@ -88,6 +89,38 @@ void Records::step_to(std::uint64_t offset) {
   replaying_ = cursor_ < end;
 }
 
+// Precondition: mutex_ is held. Throws ncclInvalidArgument when the content store lacks it.
+std::span<const std::byte> Records::output_of(const Record& record) const {
+  if (!record.content)
+    return {reinterpret_cast<const std::byte*>(&record + 1) + record.pairs * sizeof(SlotPair),
+            record.payload};
+  const auto content = Contents::process().find(
+      record.content - 1, {header_->shown.comm, record.sequence, record.payload, record.output});
+  if (content.empty())
+    fail(ncclInvalidArgument, "flexccl: the content store lacks the output of operation [",
+         record.operation, "] ", describe(record.op));
+  return content;
+}
+
+// A rank that has completed a synchronising collective has seen everybody begin it, and so complete
+// all before it.
+std::uint64_t Records::each_open(const VisitOpen& visit) const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<const Record*> open;
+  std::uint64_t next = current()->sequence + 1;
+  for (std::uint64_t from = current()->head; from < cursor_; from += at(from)->bytes) {
+    const Record* record = at(from);
+    if (record->kind == RecordKind::kFiller) continue;
+    const bool counts = record->sequence >= next;  // no batch, no child
+    next = std::max(next, record->sequence + 1);
+    if (!counts || record->kind != RecordKind::kOperation) continue;
+    if (synchronising(record->op.collective)) open.clear();
+    open.push_back(record);
+  }
+  for (const Record* record : open) visit(*record, output_of(*record));
+  return open.empty() ? next : open.front()->sequence;
+}
+
 Ring Records::next_ring() {
   const std::scoped_lock lock(mutex_);
   step_to(cursor_);
@@ -125,17 +158,7 @@ void Records::replay(const Outcome& now, std::span<const std::span<std::byte>> o
     fail(ncclInvalidUsage, "flexccl: the replay diverged: operation [", record->operation, "] was ",
          describe(record->op), " with [", record->payload, "] bytes, now it is ", describe(now.op),
          " with [", payload, "]");
-  const auto* from =
-      reinterpret_cast<const std::byte*>(record + 1) + record->pairs * sizeof(SlotPair);
-  if (record->content) {
-    const auto content = Contents::process().find(
-        record->content - 1,
-        {header_->shown.comm, record->sequence, record->payload, record->output});
-    if (content.empty())
-      fail(ncclInvalidArgument, "flexccl: the content store lacks the output of operation [",
-           record->operation, "] ", describe(record->op));
-    from = content.data();
-  }
+  const std::byte* from = output_of(*record).data();
   Hash hash;
   for (const auto& output : outputs) {
     if (!output.empty()) std::memcpy(output.data(), from, output.size());

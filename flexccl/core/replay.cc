@@ -9,11 +9,14 @@
 namespace flexccl {
 namespace {
 
-// What has to be recorded: a root of a broadcast has its output already.
+// A root of a broadcast has its output already.
+bool has_output(const Operation& operation, Ring ring) {
+  return operation.op.collective != Collective::kBroadcast || ring.rank != operation.op.root;
+}
+
+// What has to be recorded.
 std::size_t recorded_bytes(const Operation& operation, Ring ring) {
-  const bool has_it =
-      operation.op.collective == Collective::kBroadcast && ring.rank == operation.op.root;
-  return has_it ? 0 : output_bytes(operation, ring);
+  return has_output(operation, ring) ? output_bytes(operation, ring) : 0;
 }
 
 constexpr OpDescriptor kBatch{.collective = Collective::kSendRecv};
@@ -55,10 +58,17 @@ void Runner::replay_after(std::uint64_t operation, std::span<std::byte> memory) 
   const std::scoped_lock turn(turn_);
   if (memory.empty()) {
     const Standpoint now{operation, operation, 0, {}};
-    return history_->restart(now, now);
+    return history_->restart(now, now, operation + 1, {});
   }
   const auto [now, end] = records_.adopt(memory, owner(), operation);
-  history_->restart(now, end);
+  std::vector<Inherited> kept;
+  const std::uint64_t open = records_.each_open([&](const Record& record, auto output) {
+    const Ring ring{record.rank, record.ranks};
+    const Operation operation{.op = record.op};
+    if (keeps_ && identical_output(record.op.collective) && has_output(operation, ring))
+      kept.push_back({record.sequence, operation, ring, output});
+  });
+  history_->restart(now, end, open, kept);
 }
 
 // Before anybody is told that the operation is complete here.
@@ -70,6 +80,12 @@ void Runner::record(const Operation& operation, Ring ring, const Hash& input) {
                                            .input = input,
                                            .outputs = std::span(&output, 1),
                                            .identical = identical_output(operation.op.collective)});
+}
+
+// Whether a replacement of this rank can give others what they need of the operation.
+bool Runner::is_recorded(const Operation& operation) const {
+  return records_.active() && identical_output(operation.op.collective) &&
+         has_output(operation, membership_->ring());
 }
 
 // The ring is that of the first time: a repair may have changed the number of ranks since.
@@ -85,7 +101,7 @@ void Runner::replay(const Operation& operation, std::uint64_t sequence) {
   if (output.empty() && output_bytes(operation, ring) && operation.buffers.in)
     std::memmove(operation.buffers.out, operation.buffers.in, output_bytes(operation, ring));
   if (keeps_)
-    history_->complete(sequence, operation, ring);
+    history_->complete(sequence, operation, ring, is_recorded(operation));
   else
     history_->complete(sequence);
 }

@@ -182,7 +182,7 @@ void Runner::run(const Make& make) {
     return true;
   });
   record(operation, membership_->ring(), input);
-  history_->complete(sequence, operation, membership_->ring());
+  history_->complete(sequence, operation, membership_->ring(), is_recorded(operation));
   release_known(sequence, in_ring, operation.op.collective);
 }
 

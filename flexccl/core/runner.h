@@ -87,6 +87,8 @@ class Runner {
   static Address find_address(const Membership& self, int slot);
   // Asks everybody what is complete, to forget the rest. For an idle communicator that keeps much.
   void flush();
+  // Soon, in another thread.
+  void ask_around();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -128,6 +130,7 @@ class Runner {
   void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
   Answer ask_slot(int slot, Question question, std::span<std::byte> to);
   void record(const Operation& operation, Ring ring, const Hash& input);
+  bool is_recorded(const Operation& operation) const;
   void replay(const Operation& operation, std::uint64_t sequence);
   void replay(const std::vector<PointToPoint>& calls);
   void record_batch(const std::vector<PointToPoint>& calls, const Standpoint& before,

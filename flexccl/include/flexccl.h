@@ -297,9 +297,15 @@ typedef struct {
   uint64_t comm;           // the communicator's number, the same at all ranks
   uint64_t content_bytes;  // in use in the host's content store, by anybody,
   uint64_t content_room;   // of these
+  uint64_t owed;  // the first operation that another rank may not have completed, and needs
+                  // this process for: its replay from a later one lacks that; 0: none
 } flexcclState_t;
 // Any thread; never waits.
 FLEXCCL_API ncclResult_t flexcclGetState(ncclComm_t comm, flexcclState_t* state);
+// Lets a thread of the library ask the other ranks soon what they have completed, which otherwise
+// the frames of later operations tell: it shows in `all_done`, `kept_bytes` and `owed`. Any thread;
+// never waits.
+FLEXCCL_API ncclResult_t flexcclAskAround(ncclComm_t comm);
 // Free slots that communicators made from now on have beside those of their ranks
 // (FLEXCCL_RESERVED_SLOTS; 0).
 FLEXCCL_API ncclResult_t flexcclSetReservedSlots(int slots);

@@ -12,6 +12,7 @@
 REFUSE(flexcclSetRepair, (uint64_t), NO_KEPT)
 REFUSE(flexcclSetRecords, (ncclComm_t, void*, size_t), NO_KEPT)
 REFUSE(flexcclCommitted, (ncclComm_t, uint64_t), NO_KEPT)
+REFUSE(flexcclAskAround, (ncclComm_t), NO_KEPT)
 REFUSE(flexcclReplay, (ncclComm_t, void*, size_t, uint64_t), NO_KEPT)
 REFUSE(flexcclSetContents, (void*, size_t, int), NO_KEPT)
 REFUSE(flexcclAdopt, (ncclComm_t*, void*, size_t, uint64_t), NO_KEPT)

@@ -33,12 +33,13 @@ class Flexccl final : public Repair {
       return *function != nullptr;
     };
     return get(&set_repair_, "flexcclSetRepair") && get(&get_state_, "flexcclGetState") &&
-           get(&set_records_, "flexcclSetRecords") && get(&committed_, "flexcclCommitted") &&
-           get(&forget_, "flexcclForget") && get(&find_, "flexcclFind") &&
-           get(&export_, "ncclCommExportInfo") && get(&replace_, "flexcclReplaceLater") &&
-           get(&init_new_, "ncclInitNewNode") && get(&replay_, "flexcclReplay") &&
-           get(&adopt_, "flexcclAdopt") && get(&setup_, "ncclCommSetupNewRank") &&
-           get(&last_error_, "ncclGetLastError") && get(&set_diverged_, "flexcclSetDiverged");
+           get(&ask_around_, "flexcclAskAround") && get(&set_records_, "flexcclSetRecords") &&
+           get(&committed_, "flexcclCommitted") && get(&forget_, "flexcclForget") &&
+           get(&find_, "flexcclFind") && get(&export_, "ncclCommExportInfo") &&
+           get(&replace_, "flexcclReplaceLater") && get(&init_new_, "ncclInitNewNode") &&
+           get(&replay_, "flexcclReplay") && get(&adopt_, "flexcclAdopt") &&
+           get(&setup_, "ncclCommSetupNewRank") && get(&last_error_, "ncclGetLastError") &&
+           get(&set_diverged_, "flexcclSetDiverged");
   }
 
   int set_patience(uint64_t ms) override { return set_repair_(ms); }
@@ -47,10 +48,11 @@ class Flexccl final : public Repair {
     flexcclState_t state{};
     state.size = sizeof state;
     if (get_state_(as_comm(comm), &state) != ncclSuccess) return false;
-    *out = {state.comm,       state.operation,      state.done,         state.all_done,
-            state.kept_bytes, state.replaying != 0, state.recorded != 0};
+    *out = {state.comm,       state.operation, state.done,           state.all_done,
+            state.kept_bytes, state.owed,      state.replaying != 0, state.recorded != 0};
     return true;
   }
+  int ask_around(void* comm) override { return ask_around_(as_comm(comm)); }
 
   int set_records(void* comm, void* base, size_t bytes) override {
     return set_records_(as_comm(comm), base, bytes);
@@ -121,6 +123,7 @@ class Flexccl final : public Repair {
  private:
   decltype(&flexcclSetRepair) set_repair_ = nullptr;
   decltype(&flexcclGetState) get_state_ = nullptr;
+  decltype(&flexcclAskAround) ask_around_ = nullptr;
   decltype(&flexcclSetRecords) set_records_ = nullptr;
   decltype(&flexcclCommitted) committed_ = nullptr;
   decltype(&flexcclForget) forget_ = nullptr;

@@ -19,6 +19,7 @@ struct CommunicatorState {
   uint64_t operation = 0;  // complete here
   uint64_t done = 0, all_done = 0;
   uint64_t kept_bytes = 0;
+  uint64_t owed = 0;  // the first operation for which others may need this process; 0: none
   bool replaying = false, recorded = false;
 };
 
@@ -39,6 +40,8 @@ class Repair {
   // An operation whose peer is gone waits so long for a new one.
   virtual int set_patience(uint64_t ms) = 0;
   virtual bool state(void* comm, CommunicatorState* out) = 0;
+  // The other ranks are asked soon what they have completed. Never waits.
+  virtual int ask_around(void* comm) = 0;
   virtual int set_records(void* comm, void* base, size_t bytes) = 0;
   virtual int committed(void* comm, uint64_t operation) = 0;
   virtual int forget(void* base, size_t bytes) = 0;

@@ -48,6 +48,7 @@ class State(ctypes.Structure):
         *((name, ctypes.c_int) for name in ("recorded", "replaying")),
         *((name, ctypes.c_uint64) for name in ("diverged", "comm")),
         *((name, ctypes.c_uint64) for name in ("content_bytes", "content_room")),
+        ("owed", ctypes.c_uint64),
     )
 
 

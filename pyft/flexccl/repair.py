@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class State:
     """What a rank knows of its communicator: flexcclState_t, where each field is explained.
 
-    `entered`, `done`, `all_done`, `operation`, `committed`, `diverged` count operations; `*_bytes`,
-    `record_budget` and `content_room` are bytes; `paused`, `recorded` and `replaying` are 0 or 1;
-    `suspect` is a slot or -1; `comm` is the communicator's number, the same at all ranks.
+    `entered`, `done`, `all_done`, `operation`, `committed`, `diverged`, `owed` count operations;
+    `*_bytes`, `record_budget` and `content_room` are bytes; `paused`, `recorded` and `replaying`
+    are 0 or 1; `suspect` is a slot or -1; `comm` is the communicator's number, the same everywhere.
     """
 
     epoch: int
@@ -54,6 +54,7 @@ class State:
     comm: int
     content_bytes: int
     content_room: int
+    owed: int
 
 
 class Repair:

@@ -372,6 +372,40 @@ TEST(a_cut_waits_for_its_comparison_and_the_next_is_left_out) {
   CHECK_EQ(server.store->header().skipped.load(), 1u);
 }
 
+TEST(a_cut_waits_until_others_have_what_came_before_it) {
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  HeldServer server(bench);
+  const ring::ControlPage& page = bench.channel->control();
+  server.store->header().compares = 0;
+  server.is_delivered = false;
+  server.take(1);
+  CHECK(server.told.empty());  // nobody compares it
+  server.capture->go_on();
+  CHECK(!server.store->has_point());
+  server.take(2);
+  CHECK_EQ(page.decided_cut.load(), 0u);
+  CHECK_EQ(server.store->header().skipped.load(), 1u);
+  server.is_delivered = true;
+  usleep(1000);
+  server.capture->go_on();
+  CHECK_EQ(page.captured_cut.load(), 1u);
+  CHECK_EQ(server.store->header().compared_cuts.load(), 0u);
+  server.is_delivered = false;
+  server.take(3, {}, true);  // the client waits for space
+  CHECK_EQ(page.captured_cut.load(), 3u);
+  server.store->header().compares = 1;
+  server.take(4);
+  server.settled = 4;
+  server.capture->go_on();
+  CHECK_EQ(page.captured_cut.load(), 3u);  // compared, but not delivered
+  server.is_delivered = true;
+  usleep(1000);
+  server.capture->go_on();
+  CHECK_EQ(page.captured_cut.load(), 4u);
+  CHECK_EQ(server.store->header().compared_cuts.load(), 1u);
+}
+
 TEST(a_replay_that_decides_between_ranks_does_not_diverge) {
   for (const bool wrong : {false, true}) {
     Bench bench;

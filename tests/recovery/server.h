@@ -78,6 +78,7 @@ struct HeldServer : Server {
     calls.captured = [this](uint64_t step, uint64_t offset, uint64_t) {
       told.push_back({step, offset});
     };
+    calls.delivered = [this](uint64_t) { return is_delivered.load(); };
     server::CaptureOptions options;
     options.join_timeout_ns = 50'000'000;
     options.every = 1;
@@ -90,6 +91,7 @@ struct HeldServer : Server {
     store->header().taken_step = UINT64_MAX;
   }
   std::atomic<uint64_t> settled{0};
+  std::atomic<bool> is_delivered{true};
   std::vector<std::pair<uint64_t, uint64_t>> told;
 };
 

@@ -41,6 +41,9 @@ struct RecoveryCalls {
   // All streams have come to their ends at this cut, which may become the recovery point. May be
   // empty, as may be the next.
   std::function<void(uint64_t cut)> at_cut;
+  // The other ranks have all that only this process can give them of what came before this cut,
+  // which becomes the recovery point no sooner. Any thread. May be empty.
+  std::function<bool(uint64_t cut)> delivered;
   // It is the recovery point. Any thread.
   std::function<void(uint64_t cut, uint64_t seq)> published;
   // The table of the cut of this step, its entry is `seq`, lies here in the store; 0: the cut is

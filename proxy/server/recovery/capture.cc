@@ -102,6 +102,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   open_->manifest.seq = header.seq;
   open_->manifest.position = position;
   open_->cuts = cut.number - last_captured_;
+  open_->forced = cut.forced;
   std::string problem = stand_still();
   open_->scope_ns = exposed_scope_ns(cut, header);
   if (problem.empty() && options_.puts_off && !cut.forced && !session_.recovery().replaying()) {
@@ -243,7 +244,13 @@ void Capture::close(const std::string& problem) {
   }
   last_captured_ = open_->manifest.cut;
   add(store_.header().captures, 1);
-  if (!open_->compared) return publish();
+  // A client that waits for space does not wait for other ranks.
+  const uint64_t cut = open_->manifest.cut;
+  const bool owes = !open_->forced && calls_.delivered && !calls_.delivered(cut);
+  if (!open_->compared && !owes) return publish();
+  open_->waits = true;
+  waits_compared_ = open_->compared;
+  look_again_ns_ = 0;
   ring::ControlPage& page = session_.channel().control();
   waits_.store(true, std::memory_order_release);
   page.doorbell.fetch_add(1, std::memory_order_seq_cst);  // the dispatch thread may sleep
@@ -281,7 +288,7 @@ void Capture::settle() {
     add(figures.join_ns, open_->join_ns);
     add(figures.cut_ns, open_->join_ns + open_->ended_ns - open_->began_ns);
     add(figures.kept_ns, kept + waited);
-    if (!open_->compared) session_.recovery().journal().release_before(open_->manifest.seq);
+    if (!open_->waits) session_.recovery().journal().release_before(open_->manifest.seq);
     pace_.captured(open_->cuts, open_->came_ns, kept + waited);
     show_pace();
   }

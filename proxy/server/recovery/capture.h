@@ -72,11 +72,12 @@ class Capture {
     if (open_ && open_->ended_ns && !nobody_waits_for(header)) weigh(header.time_ns);
   }
 
-  // A cut that was compared becomes the recovery point. Often: it costs next to nothing.
+  // A cut that others have been compared with, and need nothing from before, becomes the recovery
+  // point. Often: it costs next to nothing.
   void go_on() {
     if (!waits_.load(std::memory_order_acquire)) return;
     if (is_dropped()) return drop_waiting();
-    if (is_settled() && !session_.recovery().replaying()) publish_waiting();
+    if (is_checked() && !session_.recovery().replaying() && is_delivered()) publish_waiting();
   }
   // Before something of this rank goes to others: waits for the comparison. Not for long once the
   // agent knows of the cut, since that may wait for a rank that waits for this one; half as long
@@ -98,6 +99,8 @@ class Capture {
     uint64_t scope_ns = 0;  // the client has found out what is live, with no work for the server
     bool captured = false;
     bool compared = false;  // by the agent, and not the recovery point before it is
+    bool waits = false;     // for that, or for other ranks that lack something from before it
+    bool forced = false;
   };
   bool is_due(const ring::CutMark& cut);
   std::string stand_still();
@@ -111,10 +114,14 @@ class Capture {
   bool is_settled() const {
     return options_.settled && options_.settled->load(std::memory_order_acquire) >= asked_;
   }
+  // Of a cut that waits: nothing has to be compared any more.
+  bool is_checked() const { return !waits_compared_ || is_settled(); }
+  bool is_delivered();
   // All ranks that go back together have to hold a cut: there is no other way to a recovery point.
   bool agrees() const { return options_.settled && store_.header().compares.load() == 2; }
   bool is_dropped() const {
-    return options_.dropped && options_.dropped->load(std::memory_order_acquire) >= asked_;
+    return waits_compared_ && options_.dropped &&
+           options_.dropped->load(std::memory_order_acquire) >= asked_;
   }
   void drop_waiting();
   void tell(const ring::CutMark& cut, bool whole);
@@ -143,8 +150,11 @@ class Capture {
   uint64_t asked_ = 0, asked_ns_ = 0;     // the step whose cut the agent compares, and since when
   uint64_t held_ = 0;                     // the last one that something was held back for
   uint64_t hold_ns_;                      // at most so long
-  // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet.
+  // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet,
+  // or something from before it not delivered.
   std::atomic<bool> waits_{false};
+  bool waits_compared_ = false;  // whether it is compared at all
+  uint64_t look_again_ns_ = 0;   // whether it is delivered
   bool said_ = false;
   std::optional<Copier> copier_;  // last: its thread ends first
 };

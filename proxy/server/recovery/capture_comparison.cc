@@ -12,6 +12,7 @@ namespace pyft::server {
 namespace {
 
 constexpr uint64_t kHoldRange = 1024;
+constexpr uint64_t kLookNs = 200'000;
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
@@ -19,11 +20,19 @@ void add(std::atomic<uint64_t>& sum, uint64_t value) {
 
 }  // namespace
 
+bool Capture::is_delivered() {
+  if (!calls_.delivered) return true;
+  const uint64_t now = ring::now_ns();
+  if (now < look_again_ns_) return false;
+  look_again_ns_ = now + kLookNs;
+  return calls_.delivered(store_.waiting()->manifest.cut);
+}
+
 // The store has room for two points: while one waits for its comparison the next cut is left out.
 bool Capture::gives_way(const ring::CutMark& cut) {
   if (!waits_) return true;
   if (!cut.forced) return false;
-  if (!is_settled()) add(store_.header().unchecked_cuts, 1);
+  if (!is_checked()) add(store_.header().unchecked_cuts, 1);
   publish_waiting();
   return true;
 }
@@ -89,7 +98,7 @@ void Capture::drop_waiting() {
 // Compared, or not waited for any longer.
 void Capture::publish_waiting() {
   waits_ = false;
-  if (is_settled()) add(store_.header().compared_cuts, 1);
+  if (waits_compared_ && is_settled()) add(store_.header().compared_cuts, 1);
   publish();
   session_.recovery().journal().release_before(store_.point().manifest.seq);
   held_ = asked_;

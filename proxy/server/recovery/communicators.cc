@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -16,6 +17,8 @@ namespace {
 constexpr uint64_t kPatienceMs = 3'600'000;
 constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md, as the next
 constexpr uint64_t kLetGoNs = 5'000'000'000;
+// The next operation's frames tell it without a question, in most programs.
+constexpr uint64_t kAskAroundNs = 10'000'000;
 
 Recovery* reports_to = nullptr;
 
@@ -195,8 +198,11 @@ void LastingCommunicators::let_go(uint64_t handle) {
   }
   const uint64_t deadline = ring::now_ns() + kLetGoNs;
   backend::CommunicatorState state;
-  while (comm && repair_->state(comm, &state) && state.kept_bytes && ring::now_ns() < deadline)
+  for (int turn = 0; comm && repair_->state(comm, &state) && state.kept_bytes; ++turn) {
+    if (ring::now_ns() > deadline) break;
+    if (turn % 16 == 0) repair_->ask_around(comm);
     usleep(1000);
+  }
 }
 
 void LastingCommunicators::at_cut(uint64_t cut, uint64_t current) {
@@ -212,7 +218,26 @@ void LastingCommunicators::at_cut(uint64_t cut, uint64_t current) {
     entry->line_operation[other] = state.operation;
     entry->line_cut[other] = cut;
     live.uncommitted.push_back({cut, state.operation, state.done});
+    live.asked_ns = ring::now_ns();
   }
+}
+
+bool LastingCommunicators::delivered(uint64_t cut) {
+  if (!active()) return true;
+  const std::lock_guard lock(mutex_);
+  bool all = true;
+  for (auto& [handle, live] : live_) {
+    const auto line = std::find_if(live.uncommitted.begin(), live.uncommitted.end(),
+                                   [cut](const Line& one) { return one.cut == cut; });
+    backend::CommunicatorState state;
+    if (line == live.uncommitted.end() || !repair_->state(live.comm, &state)) continue;
+    if (!state.owed || state.owed > line->operation) continue;
+    all = false;
+    if (ring::now_ns() - live.asked_ns < kAskAroundNs) continue;
+    live.asked_ns = ring::now_ns();
+    repair_->ask_around(live.comm);
+  }
+  return all;
 }
 
 // Records are given up when no replay of this rank reaches back to them, and no other rank needs

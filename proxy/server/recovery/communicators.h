@@ -41,6 +41,9 @@ class LastingCommunicators : public CommunicatorKeeper {
   // All streams have come to their ends at this cut, which may become the recovery point; `current`
   // is the cut that is it now, 0: none.
   void at_cut(uint64_t cut, uint64_t current);
+  // Whether this cut may become it: a replacement that begins there has no messages, and no parts
+  // of scattered sums, from before it, so that those who need them must have them. Any thread.
+  bool delivered(uint64_t cut);
   // It is the recovery point: `seq` is the entry of the cut. Any thread.
   void captured(uint64_t cut, uint64_t seq);
 
@@ -54,6 +57,7 @@ class LastingCommunicators : public CommunicatorKeeper {
   struct Live {
     void* comm;
     std::deque<Line> uncommitted;
+    uint64_t asked_ns = 0;  // when the others were last asked, or there was no need to
   };
   ring::StoredCommunicator* table() const;
   std::byte* region(const ring::StoredCommunicator& entry) const;
