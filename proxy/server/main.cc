@@ -14,6 +14,7 @@
 #include "backend/inject.h"
 #include "server/attach.h"
 #include "server/device.h"
+#include "server/handlers/handlers.h"
 #include "server/loop.h"
 #include "server/recovery/agent_link.h"
 #include "server/recovery/capture.h"
@@ -164,7 +165,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   RecoveryCalls calls;
   std::optional<Capture> capture;
   if (session.recovery().repairs()) calls = recovery_calls(session, extras);
-  Loop loop(session, dispatch, prepare_recovery(session, store.get(), calls, dispatch));
+  Loop loop(session, perform, prepare_recovery(session, store.get(), calls, perform));
   loop.set_on_live([&] { agent.send(ring::MessageKind::kLive); });
   if (session.recovery().repairs()) {
     calls.at_cut = [&](uint64_t cut) {

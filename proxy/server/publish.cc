@@ -21,6 +21,12 @@ void Session::check_device(int32_t code, const char* call) {
                  std::string("[") + call + "] reports error [" + std::to_string(code) + "]");
 }
 
+int Session::device_failure() const {
+  if (const int code = channel_.control().sticky_error.load()) return code;
+  const int code = device_status();
+  return is_device_fault(code) ? code : 0;
+}
+
 int Session::on_stream(void* stream, std::function<void()> function) {
   if (!device_calls_.publish) {
     function();

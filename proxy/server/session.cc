@@ -74,7 +74,9 @@ bool Session::answered_before(const ring::EntryHeader& header, int32_t code) {
   const ring::ReplySlot& slot = channel_.slot(header.reply_slot);
   const uint64_t done = slot.done_seq.load(std::memory_order_acquire);
   if (done == header.seq && slot.code == code) recovery_.agreed();
-  if (done == header.seq && slot.code != code)
+  // When the failure of a kernel is noticed is a matter of chance, the first time as well.
+  const bool late = recovery_.mode() == ring::ReplayMode::kDeliver && code && device_failure();
+  if (done == header.seq && slot.code != code && !late)
     recovery_.differed({header.seq, header.call,
                         "code [" + std::to_string(code) + "], the program was given [" +
                             std::to_string(slot.code) + "]",

@@ -33,9 +33,10 @@ namespace pyft::server {
 // this sentence. Results of API calls are not errors in this sense: they go into reply().
 struct [[nodiscard]] Status {
   std::string text;
+  bool names_nothing = false;  // the command names an object that there is not
   bool ok() const { return text.empty(); }
   static Status good() { return {}; }
-  static Status broken(std::string text) { return {std::move(text)}; }
+  static Status broken(std::string text) { return {std::move(text), false}; }
 };
 
 // Objects of one kind: index -> object, checked by generation. Indexes come from the client, which
@@ -119,6 +120,8 @@ class Session {
   void set_sticky(int32_t code);
   // 0 or 600 (not ready) while the device works, else its error.
   int device_status() const { return device_calls_.status ? device_calls_.status() : 0; }
+  // Why nothing can be made on the device any more, 0 while it can.
+  int device_failure() const;
   // Changes when a piece of the device's work is finished; 0 where nobody can tell.
   uint64_t device_progress() const { return device_calls_.progress ? device_calls_.progress() : 0; }
   // Ends the server if this code of a call says that the device has failed and that is repaired.

@@ -67,7 +67,7 @@ void Module::make_kernel(CubinKernel& from) {
   kernels_[from.name] = std::move(kernel);
 }
 
-std::string Module::load(std::vector<uint8_t> image) {
+std::string Module::load(SharedImage image) {
   if (std::string error = parse_cubin(std::move(image), &cubin_); !error.empty()) return error;
   if (std::string error = place_variables(); !error.empty()) return error;
   constant4_.assign(cubin_.constant4.begin(), cubin_.constant4.end());
@@ -114,21 +114,27 @@ void Module::unload() {
 
 std::string Library::keep() {
   std::lock_guard lock(mutex_);
-  if (std::string error = extract_cubin(image_, &kept_); !error.empty()) return error;
-  image_ = kept_.data();
-  return "";
+  std::string error;
+  kept_ = extracted(&error);
+  image_ = nullptr;
+  return error;
+}
+
+SharedImage Library::extracted(std::string* error) const {
+  auto cubin = std::make_shared<std::vector<uint8_t>>();
+  *error = extract_cubin(image_, cubin.get());
+  return cubin;
 }
 
 Module* Library::module(int device, std::string* error) {
   std::lock_guard lock(mutex_);
   const auto index = static_cast<size_t>(device);
   if (modules_[index]) return modules_[index].get();
-  if (errors_[index].empty() && !image_) errors_[index] = "its image has been unloaded";
+  if (errors_[index].empty() && !image_ && !kept_) errors_[index] = "its image has been unloaded";
   if (errors_[index].empty()) {
-    std::vector<uint8_t> cubin;
     auto loaded = std::make_unique<Module>(this, device);
-    errors_[index] = extract_cubin(image_, &cubin);
-    if (errors_[index].empty()) errors_[index] = loaded->load(std::move(cubin));
+    const SharedImage cubin = kept_ ? kept_ : extracted(&errors_[index]);
+    if (errors_[index].empty()) errors_[index] = loaded->load(cubin);
     if (errors_[index].empty()) {
       modules_[index] = std::move(loaded);
       return modules_[index].get();
@@ -156,6 +162,7 @@ void Library::unload() {
     if (m) m->unload();
   }
   image_ = nullptr;
+  kept_.reset();
 }
 
 cudaError_t resolve_kernel(Function& function, int device, Kernel** kernel) {

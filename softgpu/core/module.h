@@ -25,7 +25,7 @@ class Module {
  public:
   Module(Library* library, int device) : library(library), device(device) {}
   // Gives memory to the variables and makes the kernels. Empty string on success.
-  std::string load(std::vector<uint8_t> image);
+  std::string load(SharedImage image);
   // nullptr if there is none that can run; `problem` then says why.
   Kernel* kernel(const std::string& name, std::string* problem = nullptr);
   bool variable(const std::string& name, uint64_t* address, uint64_t* bytes) const;
@@ -75,9 +75,11 @@ class Library {
   void unload();
 
  private:
+  SharedImage extracted(std::string* error) const;
+
   std::mutex mutex_;
   const void* image_;
-  std::vector<uint8_t> kept_;
+  SharedImage kept_;
   std::array<std::unique_ptr<Module>, kMaxDevices> modules_;
   std::array<std::string, kMaxDevices> errors_;
   std::map<std::pair<std::string, int>, std::unique_ptr<Function>> functions_;

@@ -37,7 +37,7 @@ void for_each_record(std::span<const uint8_t> data, Use use) {
 }  // namespace
 
 std::span<const uint8_t> Reader::slice(uint64_t offset, uint64_t size, bool* ok) const {
-  const auto& image = cubin_.image;
+  const auto& image = *cubin_.image;
   *ok = offset <= image.size() && size <= image.size() - offset;
   return *ok ? std::span<const uint8_t>(image).subspan(offset, size) : std::span<const uint8_t>();
 }
@@ -57,7 +57,7 @@ const Section* Reader::find(std::string_view name) const {
 
 std::string Reader::read_sections() {
   Elf64_Ehdr elf;
-  if (!take(cubin_.image, 0, &elf) || std::memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0) {
+  if (!take(*cubin_.image, 0, &elf) || std::memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0) {
     return "the cubin is not an ELF file";
   }
   if (elf.e_machine != kMachineCuda || elf.e_shentsize != sizeof(Elf64_Shdr)) {
@@ -66,7 +66,7 @@ std::string Reader::read_sections() {
   for (uint32_t i = 0; i < elf.e_shnum; ++i) {
     Section s;
     bool ok = true;
-    if (!take(cubin_.image, elf.e_shoff + i * sizeof(Elf64_Shdr), &s.header)) {
+    if (!take(*cubin_.image, elf.e_shoff + i * sizeof(Elf64_Shdr), &s.header)) {
       return "section header [" + std::to_string(i) + "] of the cubin lies outside the file";
     }
     if (s.header.sh_type != SHT_NOBITS) s.data = slice(s.header.sh_offset, s.header.sh_size, &ok);
@@ -196,7 +196,7 @@ std::string Reader::read() {
   return read_relocations();
 }
 
-std::string parse_cubin(std::vector<uint8_t> image, Cubin* cubin) {
+std::string parse_cubin(SharedImage image, Cubin* cubin) {
   cubin->image = std::move(image);
   return Reader(cubin).read();
 }

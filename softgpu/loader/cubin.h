@@ -45,9 +45,11 @@ struct CubinKernel {
   std::string problem;  // why it cannot run, if it cannot; the module's other kernels can
 };
 
+using SharedImage = std::shared_ptr<const std::vector<uint8_t>>;
+
 // All spans point into `image`.
 struct Cubin {
-  std::vector<uint8_t> image;
+  SharedImage image;
   std::map<std::string, CubinKernel> kernels;
   std::map<std::string, CubinVariable> variables;
   std::vector<CubinRelocation> relocations;
@@ -63,7 +65,10 @@ void apply_relocation(const CubinRelocation& relocation, uint64_t address,
                       std::span<uint8_t> target);
 
 // Every offset in the image is checked. Empty string on success, else one sentence.
-std::string parse_cubin(std::vector<uint8_t> image, Cubin* cubin);
+std::string parse_cubin(SharedImage image, Cubin* cubin);
+inline std::string parse_cubin(std::vector<uint8_t> image, Cubin* cubin) {
+  return parse_cubin(std::make_shared<const std::vector<uint8_t>>(std::move(image)), cubin);
+}
 
 }  // namespace softgpu
 

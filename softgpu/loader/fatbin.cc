@@ -137,7 +137,7 @@ std::string unpack(const uint8_t* at, const EntryHeader& entry, std::vector<uint
     return "a fat binary entry claims [" + std::to_string(entry.uncompressed_size) + "] bytes";
   }
   if (!plausible(entry, payload)) return damaged(entry);
-  cubin->resize(entry.uncompressed_size);
+  resize_image(entry.uncompressed_size, cubin);
   if (entry.flags & kFlagLz4) {
     if (expand_lz4(payload.data(), payload.size(), cubin)) return "";
     return damaged(entry);

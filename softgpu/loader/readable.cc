@@ -1,5 +1,6 @@
 #include "loader/readable.h"
 
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -8,6 +9,9 @@
 #include <cstring>
 
 namespace softgpu {
+namespace {
+constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+}  // namespace
 
 bool copy_readable(const void* from, uint64_t bytes, void* to) {
   auto* out = static_cast<uint8_t*>(to);
@@ -34,8 +38,17 @@ bool copy_readable(const void* from, uint64_t bytes, std::vector<uint8_t>* to) {
   if (bytes > kMaxImageBytes) return false;
   if (bytes && !copy_readable(static_cast<const uint8_t*>(from) + bytes - 1, 1, &last))
     return false;
-  to->resize(bytes);
+  resize_image(bytes, to);
   return copy_readable(from, bytes, to->data());
+}
+
+void resize_image(uint64_t bytes, std::vector<uint8_t>* image) {
+  image->reserve(bytes);
+  const auto begin = reinterpret_cast<uintptr_t>(image->data());
+  const uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  const uintptr_t end = (begin + image->capacity()) / kHugePage * kHugePage;
+  if (end > first) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+  image->resize(bytes);
 }
 
 }  // namespace softgpu

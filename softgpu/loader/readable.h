@@ -16,6 +16,10 @@ bool copy_readable(const void* from, uint64_t bytes, void* to);
 
 bool copy_readable(const void* from, uint64_t bytes, std::vector<uint8_t>* to);
 
+// As resize(). An image may have tens of megabytes, and taking its memory page by page would be
+// most of what loading it costs.
+void resize_image(uint64_t bytes, std::vector<uint8_t>* image);
+
 template <class T>
 bool load_readable(const void* from, T* value) {
   return copy_readable(from, sizeof(T), value);

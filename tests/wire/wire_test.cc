@@ -461,6 +461,38 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
   channel->control().protect = static_cast<uint32_t>(ring::Protect::kNone);
 }
 
+// In a replay that gives the program its own error the device may have failed before it was asked
+// for an object which the program was told that it has.
+TEST(what_a_failed_device_could_not_make_fails_as_the_device_did) {
+  ring::ChannelShape shape;
+  shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+  std::string error;
+  const auto channel = ring::Channel::create(shape, &error);
+  server::DeviceCalls calls = device_calls();
+  int status = 0;
+  calls.status = [&] { return status; };
+  server::Session session(*channel, &table(), wire().alive, calls);
+  const auto perform = [&](Call call, const auto& command, uint32_t slot) {
+    ring::EntryHeader header{};
+    header.call = static_cast<uint16_t>(call);
+    header.seq = 5;
+    header.flags = slot == ring::kNoSlot ? 0 : ring::kWantsReply;
+    header.reply_slot = static_cast<uint16_t>(slot);
+    return server::perform(session, header, std::as_bytes(std::span(&command, 1)), {});
+  };
+  CHECK(!perform(Call::cuLaunchKernel, cmd::cuLaunchKernel{}, ring::kNoSlot).ok());
+  status = 600;  // it works
+  CHECK(!perform(Call::cuLaunchKernel, cmd::cuLaunchKernel{}, ring::kNoSlot).ok());
+  status = 710;
+  CHECK(perform(Call::cuModuleGetFunction, cmd::cuModuleGetFunction{}, 3).ok());
+  CHECK_EQ(channel->slot(3).done_seq.load(), 5u);
+  CHECK_EQ(channel->slot(3).code, 710);
+  CHECK_EQ(channel->control().sticky_error.load(), 0);
+  CHECK(perform(Call::cuLaunchKernel, cmd::cuLaunchKernel{}, ring::kNoSlot).ok());
+  CHECK_EQ(channel->control().sticky_error.load(), 710);
+  CHECK(!perform(Call::cudaMalloc, cmd::cudaMalloc{0x1000, 2 << 20}, ring::kNoSlot).ok());
+}
+
 // Captures are put off for such entries only: what is not known to read counts as a change.
 TEST(few_entries_only_read) {
   std::string error;

@@ -59,6 +59,10 @@ void* result_address(const BlasState& state, uint64_t address, uint64_t* host_re
 // client's sticky error: it must not get lost.
 Status finish(Session& session, const EntryHeader& header, const char* name, Domain domain,
               int code, const uint64_t* values = nullptr, size_t count = 0, Body bytes = {});
+// Dispatches. What names an object that could not be made because the device had failed fails as
+// that did: a replay which is to give the program its own error may come to the failure sooner than
+// the program, which was told that the object is there.
+Status perform(Session& session, const EntryHeader& header, Body body, Body payload);
 Status missing(Session& session, const EntryHeader& header, const char* name, int code);
 
 }  // namespace pyft::server

@@ -1,4 +1,6 @@
 #include <cstdio>
+#include <string_view>
+#include <utility>
 
 #include "server/handlers/handlers.h"
 
@@ -16,6 +18,21 @@ int cuda_code(Domain domain, int code) {
   return code == CUBLAS_STATUS_NOT_SUPPORTED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_UNKNOWN;
 }
 
+// What a library says when the device has failed.
+int code_in_its_domain(std::string_view call, int failure) {
+  constexpr std::pair<std::string_view, int> kExecutionFailed[] = {
+      {"nccl", ncclUnhandledCudaError},
+      {"cublas", CUBLAS_STATUS_EXECUTION_FAILED},
+      {"cudnn", 5000},
+      {"cufft", 6},
+      {"curand", 201},
+      {"cusolver", 6},
+      {"cusparse", 6}};
+  for (const auto& [prefix, code] : kExecutionFailed)
+    if (call.starts_with(prefix)) return code;
+  return failure;
+}
+
 }  // namespace
 
 Status short_body(const char* call) {
@@ -23,7 +40,7 @@ Status short_body(const char* call) {
 }
 
 Status bad_handle(uint64_t handle) {
-  return Status::broken("handle [" + std::to_string(handle) + "] names no object of that kind");
+  return {"handle [" + std::to_string(handle) + "] names no object of that kind", true};
 }
 
 Status unknown_call(uint16_t call) {
@@ -70,6 +87,18 @@ Status finish(Session& session, const EntryHeader& header, const char* name, Dom
     std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]\n",
                  static_cast<unsigned long long>(header.seq), name, code);
   session.set_sticky(cuda_code(domain, code));
+  return Status::good();
+}
+
+Status perform(Session& session, const EntryHeader& header, Body body, Body payload) {
+  Status status = dispatch(session, header, body, payload);
+  const int failure = status.names_nothing ? session.device_failure() : 0;
+  if (!failure) return status;
+  const char* const name = call_name(header.call);
+  session.check_device(failure, name);
+  if (header.flags & ring::kWantsReply)
+    return session.reply(header, code_in_its_domain(name, failure));
+  session.set_sticky(failure);
   return Status::good();
 }
 
