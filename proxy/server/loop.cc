@@ -112,7 +112,11 @@ void Loop::kill_if_asked(const ring::EntryView& entry) {
   static unsigned long long cut = 0, number = 0;
   static const bool valid = std::sscanf(text, "cut:%llu,entry:%llu", &cut, &number) == 2;
   ++entries_since_cut_;
-  if (valid && cuts_seen_ == cut && entries_since_cut_ == number) std::raise(SIGKILL);
+  if (valid && cuts_seen_ == cut && entries_since_cut_ == number) {
+    // The report counts from the last sign of life.
+    session_.channel().control().heartbeat_ns.store(ring::now_ns());
+    std::raise(SIGKILL);
+  }
   if (entry.header.call != static_cast<uint16_t>(ring::Mark::kCut)) return;
   ++cuts_seen_;
   entries_since_cut_ = 0;
