@@ -130,8 +130,9 @@ class Job:
         """Fail if a process, an abstract socket or a file of the job survives."""
         name = f"@pyft-{self.meta()['job']}"
         wait_for(lambda: not self.processes(), seconds, f"processes end {self.processes()}")
-        # Names of abstract sockets are any bytes.
-        assert name.encode() not in Path("/proc/net/unix").read_bytes()
+        # Names of abstract sockets are any bytes; the kernel forgets them a moment after the process.
+        sockets = Path("/proc/net/unix")
+        wait_for(lambda: name.encode() not in sockets.read_bytes(), seconds, f"[{name}] ends")
         assert leftovers() <= self._before
 
     def kill_everything(self) -> None:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "core/config.h"
@@ -45,6 +46,8 @@ uint64_t host_time_ns() {
 }
 
 Scheduler::Scheduler(int device) : device_(device) {
+  const char* const seed = std::getenv("SOFTGPU_STREAM_SEED");
+  if (seed && std::strtoull(seed, nullptr, 0)) shuffle_.emplace(std::strtoull(seed, nullptr, 0));
   std::lock_guard lock(shared().mutex);
   shared().workers.push_back(&work_ready_);
 }
@@ -146,19 +149,36 @@ bool Scheduler::head_ready(const Stream& stream, bool* polling) const {
   return true;
 }
 
-// Oldest work first. The legacy stream and the blocking streams wait for each other's earlier work,
-// so passing an unfinished one of either side on the way up holds back the other side.
+// Oldest work first, or in an order that is as unfair as a device's may be. The legacy stream and
+// the blocking streams wait for each other's earlier work, so passing an unfinished one of either
+// side on the way up holds back the other side.
 std::shared_ptr<Stream> Scheduler::pick(bool* polling) {
   bool legacy_unfinished = false, blocking_unfinished = false;
+  std::vector<std::shared_ptr<Stream>> ready;
   for (auto& [sequence, stream] : heads_) {
     const bool legacy = stream->kind == StreamKind::kLegacy;
     const bool blocking = stream->kind == StreamKind::kBlocking;
     const bool held = (legacy && blocking_unfinished) || (blocking && legacy_unfinished);
-    if (!held && !stream->busy_ && head_ready(*stream, polling)) return stream;
+    if (!held && !stream->busy_ && head_ready(*stream, polling)) {
+      if (!shuffle_) return stream;
+      ready.push_back(stream);
+    }
     legacy_unfinished |= legacy;
     blocking_unfinished |= blocking;
   }
-  return nullptr;
+  return ready.empty() ? nullptr : unfair_choice(ready);
+}
+
+// Stays with a stream for a while, so that others fall far behind.
+std::shared_ptr<Stream> Scheduler::unfair_choice(
+    const std::vector<std::shared_ptr<Stream>>& ready) {
+  constexpr uint64_t kTurns = 32;
+  const auto same = std::find_if(ready.begin(), ready.end(),
+                                 [&](const auto& stream) { return stream->id == favourite_; });
+  if (same != ready.end() && (*shuffle_)() % kTurns) return *same;
+  const auto& chosen = ready[(*shuffle_)() % ready.size()];
+  favourite_ = chosen->id;
+  return chosen;
 }
 
 // Precondition: nobody executes work of this device. The lock is released while the work runs.

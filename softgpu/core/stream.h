@@ -14,6 +14,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -125,6 +127,7 @@ class Scheduler {
   static void wait_for_progress(std::unique_lock<std::mutex>& lock, Condition done);
   bool execute_next(std::unique_lock<std::mutex>& lock, bool* polling);
   std::shared_ptr<Stream> pick(bool* polling);
+  std::shared_ptr<Stream> unfair_choice(const std::vector<std::shared_ptr<Stream>>& ready);
   bool head_ready(const Stream& stream, bool* polling) const;
   void finish(const std::shared_ptr<Stream>& stream);
   void fail(const Fault& fault);
@@ -132,6 +135,8 @@ class Scheduler {
   bool idle(const Stream& stream) const;
 
   const int device_;
+  std::optional<std::mt19937_64> shuffle_;             // SOFTGPU_STREAM_SEED
+  uint64_t favourite_ = 0;                             // stream
   std::map<uint64_t, std::shared_ptr<Stream>> heads_;  // streams with work, by their oldest work
   std::condition_variable work_ready_, callback_ready_, room_;
   uint64_t host_seen_ = 0, host_seen_legacy_ = 0;  // of all streams; of all but non-blocking ones

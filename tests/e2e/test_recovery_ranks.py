@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recovery_run import STEPS, check
+from recovery_run import STEPS, check, command, run, undisturbed
 
 CASES = str(Path(__file__).parent / "programs" / "recovery_cases.py")
 
@@ -48,6 +48,31 @@ def test_a_rank_of_sharded_training_dies(tmp_path: Path) -> None:
 def test_hard_cases(tmp_path: Path, case: str) -> None:
     arguments = ("--case", case)
     check(tmp_path, ("server-kill,rank=0,step=1,call=5",), program=CASES, arguments=arguments)
+
+
+@pytest.mark.parametrize("seed", ["3", "5"])
+def test_streams_that_are_as_unfair_as_they_may_be(tmp_path: Path, seed: str) -> None:
+    arguments = ("--case", "record_stream")
+    fault = "server-kill,rank=0,step=1,call=120"
+    check(tmp_path, (fault,), program=CASES, arguments=arguments, SOFTGPU_STREAM_SEED=seed)
+
+
+def test_without_observed_marks_such_a_replay_is_wrong(tmp_path: Path) -> None:
+    """What the test before relies on: one that ignores the marks reuses blocks too early."""
+    arguments = ("--case", "record_stream")
+    options = ("--gpus", "soft:1", "--inject", "server-kill,rank=0,step=1,call=120")
+    wanted = undisturbed(CASES, 1, arguments)
+    for seed in range(3, 12):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        env = {"SOFTGPU_STREAM_SEED": str(seed), "PYFT_IGNORE_OBSERVED": "1"}
+        try:
+            got, _ = run(folder, options, command(CASES, 1, arguments), **env)
+        except AssertionError:
+            return  # it did not even end well
+        if tuple(got) != wanted:
+            return
+    raise AssertionError("every replay was right")
 
 
 def test_all_kinds_of_collectives(tmp_path: Path) -> None:

@@ -70,6 +70,22 @@ TEST(what_changes_only_behind_gates_is_copied_behind_the_cut) {
   CHECK_EQ(figures.cancelled.load(), 0u);
 }
 
+// The device lags behind: what a buffer contains at a gate may be overwritten by what came before.
+TEST(nothing_is_learned_at_a_gate_that_the_device_has_not_come_to) {
+  Training training;
+  Server server(*training.channel, training.object, training.memory, true);
+  server.take(1);
+  for (uint64_t cut = 2; cut < 12; ++cut) {
+    training.memory.idle = 600;
+    CHECK(server.capture->gate().ok());
+    training.memory.idle = 0;
+    training.buffer() = static_cast<std::byte>(50 + cut);
+    training.parameter() = static_cast<std::byte>(100 + cut);
+    CHECK(server.cut(cut));
+  }
+  CHECK_EQ(server.store->header().later_bytes.load(), 0u);
+}
+
 TEST(a_gate_returns_when_the_copies_are_made) {
   Training training;
   Server server(*training.channel, training.object, training.memory, true);

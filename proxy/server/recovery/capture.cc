@@ -18,6 +18,7 @@ namespace pyft::server {
 namespace {
 
 constexpr int kNotReady = 600;
+constexpr uint64_t kRestNs = 20'000'000;
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
@@ -123,8 +124,21 @@ void Capture::make_up() {
 
 Status Capture::gate() {
   settle();
-  stage_.gate();
+  if (stage_.learns()) stage_.gate(comes_to_rest());
   return Status::good();
+}
+
+// What was enqueued before the gate has been executed. Not waited for as at a cut: nothing but a
+// hint depends on it.
+bool Capture::comes_to_rest() {
+  const uint64_t deadline = ring::now_ns() + kRestNs;
+  while (ring::now_ns() < deadline) {
+    while (session_.work() && ring::now_ns() < deadline) continue;
+    const int code = calls_.idle();
+    if (code != kNotReady) return code == 0;
+    usleep(50);
+  }
+  return false;
 }
 
 // A cut for want of space is not left out: the client waits for it. Of the others, multiples of K
@@ -221,8 +235,10 @@ void Capture::copied(const Copier::Outcome& outcome) {
   close(outcome.changed.empty()
             ? std::string()
             : "[" + std::to_string(outcome.changed.size()) +
-                  "] blocks have changed while they were copied: their changes are announced by no "
-                  "optimizer step");
+                  "] blocks have changed while they were copied, the first of [" +
+                  std::to_string(outcome.changed[0].bytes) + "] bytes at [" +
+                  std::to_string(outcome.changed[0].address) +
+                  "]: their changes are announced by no optimizer step");
 }
 
 // The cut that is whole in the store becomes the recovery point. Whose thread the store is.

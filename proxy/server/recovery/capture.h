@@ -104,6 +104,7 @@ class Capture {
   };
   bool is_due(const ring::CutMark& cut);
   std::string stand_still();
+  bool comes_to_rest();
   void make(const ring::CutMark& cut, std::span<const std::byte> scope, std::string problem);
   std::string fill(const ring::CutMark& cut, std::span<const std::byte> scope);
   static bool nobody_waits_for(const ring::EntryHeader& header);

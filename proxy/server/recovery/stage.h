@@ -30,8 +30,10 @@ class Stage {
   std::string add(const std::vector<MemoryRange>& blocks, bool now);
   // What add() has left: the copies that the open point needs before it counts.
   std::vector<CopyJob> take_later();
-  // The optimizer is about to begin: which blocks have stayed as they were since the cut?
-  void gate();
+  // The optimizer is about to begin: which blocks have stayed as they were since the cut? Whether
+  // it matters; `rests`: what came before has been executed, or nothing can be learned.
+  bool learns() const { return !unsure_.empty(); }
+  void gate(bool rests);
   // A late copy was not what it should be.
   void changed(const CopyJob& job);
 
