@@ -48,8 +48,9 @@ class Flexccl final : public Repair {
     flexcclState_t state{};
     state.size = sizeof state;
     if (get_state_(as_comm(comm), &state) != ncclSuccess) return false;
-    *out = {state.comm,       state.operation, state.done,           state.all_done,
-            state.kept_bytes, state.owed,      state.replaying != 0, state.recorded != 0};
+    *out = {state.comm,         state.operation,    state.done,           state.all_done,
+            state.kept_bytes,   state.owed,         state.replaying != 0, state.recorded != 0,
+            state.record_bytes, state.record_budget};
     return true;
   }
   int ask_around(void* comm) override { return ask_around_(as_comm(comm)); }

@@ -21,6 +21,7 @@ struct CommunicatorState {
   uint64_t kept_bytes = 0;
   uint64_t owed = 0;  // the first operation for which others may need this process; 0: none
   bool replaying = false, recorded = false;
+  uint64_t record_bytes = 0, record_budget = 0;
 };
 
 // What a region of records says about itself, to anybody.

@@ -171,6 +171,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
     calls.at_cut = [&](uint64_t cut) {
       if (!shared) communicators.at_cut(cut, store->has_point() ? store->point().manifest.cut : 0);
     };
+    if (!shared) calls.crowded = [&] { return communicators.crowded(); };
     if (!shared) calls.delivered = [&](uint64_t cut) { return communicators.delivered(cut); };
     calls.published = [&](uint64_t cut, uint64_t seq) {
       shared ? shared->captured(seq) : communicators.captured(cut, seq);

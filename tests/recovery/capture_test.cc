@@ -428,6 +428,30 @@ TEST(a_replay_that_decides_between_ranks_does_not_diverge) {
   }
 }
 
+TEST(full_records_are_a_reason_to_capture_more_often) {
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  bool crowded = false;
+  server.calls.crowded = [&] { return crowded; };
+  server.capture.emplace(server.session, *server.store, server.calls,
+                         server::CaptureOptions{50'000'000, 8});
+  const auto& every = bench.channel->control().cut_every;  // what the client goes by
+  CHECK(server.cut(1));
+  CHECK(!server.cut(2));
+  CHECK_EQ(every.load(), 8u);
+  crowded = true;
+  CHECK(!server.cut(3));
+  CHECK_EQ(every.load(), 4u);
+  CHECK(server.cut(4));
+  CHECK(!server.cut(5));
+  CHECK(server.cut(6));
+  crowded = false;
+  CHECK(!server.cut(7));
+  CHECK(server.cut(8));
+  CHECK_EQ(every.load(), 2u);
+}
+
 TEST(ranks_capture_multiples_of_powers_of_two) {
   Bench bench;
   bench.memory.allocate(4'000'000, 1);

@@ -44,6 +44,8 @@ struct RecoveryCalls {
   // The other ranks have all that only this process can give them of what came before this cut,
   // which becomes the recovery point no sooner. Any thread. May be empty.
   std::function<bool(uint64_t cut)> delivered;
+  // What has to be kept from one captured cut to the next fills its room. May be empty.
+  std::function<bool()> crowded;
   // It is the recovery point. Any thread.
   std::function<void(uint64_t cut, uint64_t seq)> published;
   // The table of the cut of this step, its entry is `seq`, lies here in the store; 0: the cut is

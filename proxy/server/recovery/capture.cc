@@ -95,6 +95,10 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   // In a replay: an earlier server has decided.
   if (cut.number <= last_captured_) return Status::good();
   if (!is_due(cut) || !gives_way(cut)) {
+    if (calls_.crowded && pace_.every() > 1 && calls_.crowded()) {
+      pace_.too_seldom();  // the client looks at K before the next cut
+      show_pace();
+    }
     leave_out(cut);
     return Status::good();
   }
@@ -146,7 +150,8 @@ bool Capture::comes_to_rest() {
 bool Capture::is_due(const ring::CutMark& cut) {
   if (cut.forced && agrees()) return false;  // the client waits, and must not for other ranks
   if (cut.forced) return true;
-  return !cut.passed_over && (cut.step % pace_.every() == 0 || !store_.has_point());
+  if (cut.passed_over) return false;
+  return cut.step % pace_.every() == 0 || !store_.has_point();
 }
 
 // The state of the device is that after all entries before the cut. Empty, or why it is not.

@@ -17,6 +17,8 @@ namespace {
 constexpr uint64_t kPatienceMs = 3'600'000;
 constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md, as the next
 constexpr uint64_t kLetGoNs = 5'000'000'000;
+// What one interval fills a third with fits twice behind a commit that comes one interval late.
+constexpr uint64_t kCrowdedPart = 3;
 // The next operation's frames tell it without a question, in most programs.
 constexpr uint64_t kAskAroundNs = 10'000'000;
 
@@ -238,6 +240,16 @@ bool LastingCommunicators::delivered(uint64_t cut) {
     repair_->ask_around(live.comm);
   }
   return all;
+}
+
+bool LastingCommunicators::crowded() {
+  if (!active()) return false;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(live_, [this](const auto& one) {
+    backend::CommunicatorState state;
+    return repair_->state(one.second.comm, &state) &&
+           state.record_bytes > state.record_budget / kCrowdedPart;
+  });
 }
 
 // Records are given up when no replay of this rank reaches back to them, and no other rank needs

@@ -44,6 +44,8 @@ class LastingCommunicators : public CommunicatorKeeper {
   // Whether this cut may become it: a replacement that begins there has no messages, and no parts
   // of scattered sums, from before it, so that those who need them must have them. Any thread.
   bool delivered(uint64_t cut);
+  // Records fill their memory, which captured cuts free.
+  bool crowded();
   // It is the recovery point: `seq` is the entry of the cut. Any thread.
   void captured(uint64_t cut, uint64_t seq);
 

@@ -8,7 +8,6 @@ namespace pyft::server {
 
 namespace {
 
-constexpr uint64_t kMaxEvery = 64;
 constexpr uint64_t kUnweighed = 3;  // captures whose cost is that of new memory
 constexpr double kMuch = 0.5;       // of the budget
 
@@ -30,7 +29,7 @@ void Pace::captured(uint64_t cuts, uint64_t began_ns, uint64_t spent_ns) {
   const double allowed = budget_ * period_ns_;
   if (may_ == Late::kAsCostSays && cost_ns_ > kMuch * allowed) late_ = true;
   if (fixed_) return;
-  const double wanted = std::min<double>(kMaxEvery, cost_ns_ / allowed);
+  const double wanted = std::min(static_cast<double>(most_), cost_ns_ / allowed);
   if (wanted > static_cast<double>(every_) || wanted < 0.7 * static_cast<double>(every_ - 1))
     every_ = std::bit_ceil(std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(wanted))));
 }

@@ -3,6 +3,7 @@
 #ifndef PYFT_SERVER_RECOVERY_PACE_H_
 #define PYFT_SERVER_RECOVERY_PACE_H_
 
+#include <algorithm>
 #include <cstdint>
 
 namespace pyft::server {
@@ -25,11 +26,14 @@ class Pace {
   // A cut that was captured, `cuts` after the last one that was. `spent_ns`: for how long the
   // program's commands were kept waiting for it.
   void captured(uint64_t cuts, uint64_t began_ns, uint64_t spent_ns);
+  // So many cuts between two captures are too many for what has to be kept meanwhile. For good.
+  void too_seldom() { most_ = every_ = std::max<uint64_t>(1, every_ / 2); }
 
  private:
   uint64_t fixed_;
   double budget_;
   uint64_t every_;
+  uint64_t most_ = 64;
   Late may_;
   bool late_;
   uint64_t last_began_ns_ = 0;
