@@ -20,7 +20,7 @@ constexpr uint64_t kLetGoNs = 5'000'000'000;
 // What one interval fills a third with fits twice behind a commit that comes one interval late.
 constexpr uint64_t kCrowdedPart = 3;
 // The next operation's frames tell it without a question, in most programs.
-constexpr uint64_t kAskAroundNs = 10'000'000;
+constexpr uint64_t kAskNs = 2'000'000, kAskSeldomNs = 64'000'000;
 
 Recovery* reports_to = nullptr;
 
@@ -220,7 +220,8 @@ void LastingCommunicators::at_cut(uint64_t cut, uint64_t current) {
     entry->line_operation[other] = state.operation;
     entry->line_cut[other] = cut;
     live.uncommitted.push_back({cut, state.operation, state.done});
-    live.asked_ns = ring::now_ns();
+    live.ask_ns = ring::now_ns() + kAskNs;
+    live.pause_ns = kAskNs;
   }
 }
 
@@ -235,8 +236,9 @@ bool LastingCommunicators::delivered(uint64_t cut) {
     if (line == live.uncommitted.end() || !repair_->state(live.comm, &state)) continue;
     if (!state.owed || state.owed > line->operation) continue;
     all = false;
-    if (ring::now_ns() - live.asked_ns < kAskAroundNs) continue;
-    live.asked_ns = ring::now_ns();
+    if (ring::now_ns() < live.ask_ns) continue;
+    live.pause_ns = std::min(live.pause_ns * 2, kAskSeldomNs);
+    live.ask_ns = ring::now_ns() + live.pause_ns;
     repair_->ask_around(live.comm);
   }
   return all;

@@ -59,7 +59,7 @@ class LastingCommunicators : public CommunicatorKeeper {
   struct Live {
     void* comm;
     std::deque<Line> uncommitted;
-    uint64_t asked_ns = 0;  // when the others were last asked, or there was no need to
+    uint64_t ask_ns = 0, pause_ns = 0;  // when the others are asked next, and then again
   };
   ring::StoredCommunicator* table() const;
   std::byte* region(const ring::StoredCommunicator& entry) const;
