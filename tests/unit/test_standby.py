@@ -60,7 +60,7 @@ def test_a_server_stands_by_for_each_gpu(pool: Standby) -> None:
     server = pool.take(ENVIRONMENT | {"A": "2"}, 5, 2)
     assert server is not None
     assert (server.epoch, server.gpu, server.settings) == (5, 2, "A=2")
-    wait_for(lambda: "10002" in command(server.pid), 5, "it was started for GPU 2")
+    wait_for(lambda: "10002" in command(server.pid), 20, "it was started for GPU 2")
     assert pool.take(ENVIRONMENT, 6, 2) is None, "the other one is for GPU 0"
     pool.fill(ENVIRONMENT, [0, 2], lambda gpu: {"PYFT_STANDBY": str(gpu)})
     assert len(pool.pids) == 2

@@ -166,7 +166,7 @@ def test_environment(start: Start) -> None:
 def test_signals_are_forwarded_once(start: Start, signal_number: int) -> None:
     script = f"trap 'echo got; exit 3' {signal_number}; echo ready; while :; do sleep 0.05; done"
     job = start("sh", "-c", script)
-    wait_for(lambda: "ready" in job.output(), 10, "the command starts")
+    wait_for(lambda: "ready" in job.output(), 30, "the command starts")
     job.send(signal_number)
     assert job.wait(10) == 3
     assert job.output() == "ready\ngot\n"
@@ -194,10 +194,10 @@ def test_a_command_outlives_its_agents(start: Start, how: list[str], tmp_path: P
     go = tmp_path / "go"
     script = f"trap 'echo got' USR1; echo ready; until [ -e {go} ]; do sleep 0.05; done; exit 7"
     job = start("sh", "-c", ESCAPING.replace("exec", script), options=["--gpus", "soft:1", *how])
-    wait_for(lambda: "ready" in job.output(), 10, "the command starts")
+    wait_for(lambda: "ready" in job.output(), 30, "the command starts")
     with job.without_agent():
         job.send(signal.SIGUSR1)
-    wait_for(lambda: "got" in job.output(), 10, "what no agent has taken reaches the next one")
+    wait_for(lambda: "got" in job.output(), 30, "what no agent has taken reaches the next one")
     with job.without_agent():
         go.touch()
     assert job.wait(10) == 7

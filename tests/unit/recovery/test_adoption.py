@@ -128,8 +128,8 @@ def test_a_client_that_ends_while_no_agent_lives(start: Start, tmp_path: Path) -
     server = job.victim("server")
     with job.without_agent():
         os.kill(job.victim("client"), signal.SIGKILL)
-    wait_for(lambda: server not in job.processes(), 10, "its server ends")
-    wait_for(lambda: len(job.meta()["channels"]) == 1, 10, "its trace is saved")
+    wait_for(lambda: server not in job.processes(), 20, "its server ends")
+    wait_for(lambda: len(job.meta()["channels"]) == 1, 20, "its trace is saved")
     go.touch()
     assert job.wait(10) == 5
     job.assert_nothing_left()
