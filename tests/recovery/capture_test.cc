@@ -387,7 +387,7 @@ TEST(a_cut_waits_until_others_have_what_came_before_it) {
   CHECK_EQ(page.decided_cut.load(), 0u);
   CHECK_EQ(server.store->header().skipped.load(), 1u);
   server.is_delivered = true;
-  usleep(1000);
+  usleep(3000);
   server.capture->go_on();
   CHECK_EQ(page.captured_cut.load(), 1u);
   CHECK_EQ(server.store->header().compared_cuts.load(), 0u);
@@ -400,7 +400,7 @@ TEST(a_cut_waits_until_others_have_what_came_before_it) {
   server.capture->go_on();
   CHECK_EQ(page.captured_cut.load(), 3u);  // compared, but not delivered
   server.is_delivered = true;
-  usleep(1000);
+  usleep(3000);
   server.capture->go_on();
   CHECK_EQ(page.captured_cut.load(), 4u);
   CHECK_EQ(server.store->header().compared_cuts.load(), 1u);

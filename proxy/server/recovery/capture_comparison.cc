@@ -12,7 +12,7 @@ namespace pyft::server {
 namespace {
 
 constexpr uint64_t kHoldRange = 1024;
-constexpr uint64_t kLookNs = 200'000;
+constexpr uint64_t kLookNs = 1'000'000;
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
