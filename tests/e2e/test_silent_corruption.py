@@ -55,7 +55,7 @@ def test_a_suspect_goes_to_a_spare(tmp_path: Path) -> None:
 
 def test_a_cut_is_compared_while_it_is_copied(tmp_path: Path) -> None:
     later = FLIP.replace("in=3", "in=6")  # when it is known what may be copied behind a cut
-    found = flipped(tmp_path, steps=8, PYFT_LATE_COPIES="always", SOFTGPU_FAULT=later)
+    found = flipped(tmp_path, steps=10, PYFT_LATE_COPIES="always", SOFTGPU_FAULT=later)
     assert [one["rank"] for one in found["corruptions"]] == [1]
     stores = [
         channel["store"]

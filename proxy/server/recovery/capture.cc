@@ -18,7 +18,7 @@ namespace pyft::server {
 namespace {
 
 constexpr int kNotReady = 600;
-constexpr uint64_t kRestNs = 20'000'000;
+constexpr uint64_t kRestNs = 1'000'000'000;
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
@@ -133,9 +133,16 @@ Status Capture::gate() {
 }
 
 // What was enqueued before the gate has been executed. Not waited for as at a cut: nothing but a
-// hint depends on it.
+// hint depends on it. Where that waits in vain, because another rank needs what comes behind the
+// gate, it is tried seldom.
 bool Capture::comes_to_rest() {
-  const uint64_t deadline = ring::now_ns() + kRestNs;
+  if (restless_gates_) return --restless_gates_, false;
+  const bool rests = is_idle_before(ring::now_ns() + kRestNs);
+  if (!rests) restless_gates_ = restless_pause_ *= 2;
+  return rests;
+}
+
+bool Capture::is_idle_before(uint64_t deadline) {
   while (ring::now_ns() < deadline) {
     while (session_.work() && ring::now_ns() < deadline) continue;
     const int code = calls_.idle();

@@ -105,6 +105,7 @@ class Capture {
   bool is_due(const ring::CutMark& cut);
   std::string stand_still();
   bool comes_to_rest();
+  bool is_idle_before(uint64_t deadline);
   void make(const ring::CutMark& cut, std::span<const std::byte> scope, std::string problem);
   std::string fill(const ring::CutMark& cut, std::span<const std::byte> scope);
   static bool nobody_waits_for(const ring::EntryHeader& header);
@@ -154,8 +155,9 @@ class Capture {
   // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet,
   // or something from before it not delivered.
   std::atomic<bool> waits_{false};
-  bool waits_compared_ = false;  // whether it is compared at all
-  uint64_t look_again_ns_ = 0;   // whether it is delivered
+  bool waits_compared_ = false;                       // whether it is compared at all
+  uint64_t look_again_ns_ = 0;                        // whether it is delivered
+  uint64_t restless_gates_ = 0, restless_pause_ = 4;  // at so many more nothing is learned
   bool said_ = false;
   std::optional<Copier> copier_;  // last: its thread ends first
 };
