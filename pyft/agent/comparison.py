@@ -88,10 +88,13 @@ class Comparison:
             self._gpus = dict(note["gpus"])
             self._said, self.found = note["said"], note["found"]
         case = self._replicas.case
-        for member in members:
-            if not member.given_up:
-                self.joined(member)
-                self._dispute([member.id], case.cut if case and member.id in case.suspects else 0)
+        living = [member for member in members if not member.given_up]
+        # All at once: a server that comes to a cut while there seems to be one rank only would take
+        # it for its recovery point, compared with nobody's.
+        self._compared |= {member.id for member in living if member.channel.store_fd >= 0}
+        self._tell_servers()
+        for member in living:
+            self._dispute([member.id], case.cut if case and member.id in case.suspects else 0)
 
     def resume(self) -> None:
         """Suspect again whom the agent before had no time to have replaced."""

@@ -121,6 +121,23 @@ def test_a_cut_of_which_no_agent_knows_any_more(members: dict) -> None:
     assert members[0].server.told[-1] == (Message.SETTLED, 4), "cut 3 need not wait"
 
 
+def test_servers_compare_while_an_agent_is_adopting(
+    members: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut that a server takes just then must not count without a comparison."""
+    told: list[tuple[int, int]] = []
+    write_store = page.write_store
+
+    def watched(fd: int, **settings: int) -> None:
+        if "compares" in settings:
+            told.append((fd, settings["compares"]))
+        write_store(fd, **settings)
+
+    monkeypatch.setattr(page, "write_store", watched)
+    agent(members, [], []).adopt(None, list(members.values()))
+    assert sorted(told) == sorted((one.channel.store_fd, 1) for one in members.values())
+
+
 def test_servers_are_told_suspected_and_named(
     members: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
