@@ -111,7 +111,8 @@ class Replicas:
         """
         rank = self.ranks.setdefault(id, Standing())
         rank.passed = max(rank.passed, cut)
-        forgotten = [] if rank.held or table is not None else [Settled(id, cut)]
+        known = rank.held or table is not None or self._is_suspect(id)
+        forgotten = [] if known else [Settled(id, cut)]
         if table is not None:
             rank.held, rank.held_table = cut, table
         answered: list[Outcome] = []
@@ -207,6 +208,9 @@ class Replicas:
                 dict(case["answers"]),
             )
 
+    def _is_suspect(self, id: int) -> bool:
+        return self.case is not None and id in self.case.suspects
+
     def unheeded(self) -> tuple[int, ...]:
         """Return the suspects whose servers nobody has ended yet."""
         case = self.case
@@ -224,6 +228,10 @@ class Replicas:
     def _look(self, id: int) -> Iterator[Outcome]:
         rank = self.ranks[id]
         if not rank.held:
+            return
+        # A suspect's cut is not settled before replays have decided, also where an agent that goes on
+        # for another one does not know yet what the rank has in common with whom.
+        if self.case and rank.held == self.case.cut and self._is_suspect(id):
             return
         if rank.held > rank.cut:  # otherwise its server has died before it heard of that
             partners = [other for other, keys in rank.replicas.items() if keys - self.own]

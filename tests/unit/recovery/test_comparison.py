@@ -121,6 +121,34 @@ def test_a_cut_of_which_no_agent_knows_any_more(members: dict) -> None:
     assert members[0].server.told[-1] == (Message.SETTLED, 4), "cut 3 need not wait"
 
 
+def test_a_suspect_that_the_next_agent_meets_is_not_settled(
+    members: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server says again which cut it holds, before it is replaced."""
+    monkeypatch.setattr(comparison.messages, "say", lambda text: None)
+    notes: list[dict] = []
+    first = agent(members, [], notes)
+    for one in members.values():
+        first.joined(one)
+    for cut, (id, one) in itertools.product((1, 2, 3), members.items()):
+        captured(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+    suspected: list[ev.Suspected] = []
+    second = agent(members, suspected, notes)
+    second.adopt(notes[-1], list(members.values()))
+    captured(second, members[1], 3, b"bad")
+    second.received(members[1], ev.Received(1, 6, Message.CAPTURED, 4, 0))
+    assert (Message.SETTLED, 3) not in members[1].server.told
+    assert (Message.SETTLED, 4) not in members[1].server.told
+    second.resume()
+    assert sorted(one.id for one in suspected) == [0, 1]
+    for one in members.values():
+        second.restarted(one)
+    for one in members.values():
+        captured(second, one, 3, b"same")
+    assert [one["rank"] for one in second.found] == [11]
+    assert all(one.server.told[-1] == (Message.SETTLED, 3) for one in members.values())
+
+
 def test_servers_compare_while_an_agent_is_adopting(
     members: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
