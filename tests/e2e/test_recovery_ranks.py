@@ -69,7 +69,7 @@ def test_without_observed_marks_such_a_replay_is_wrong(tmp_path: Path) -> None:
         try:
             got, _ = run(folder, options, command(CASES, 1, arguments), **env)
         except AssertionError:
-            return  # it did not even end well
+            continue  # it has not ended well, which says nothing of the marks
         if tuple(got) != wanted:
             return
     raise AssertionError("every replay was right")
