@@ -23,12 +23,6 @@
 inline constexpr int kJobRanks = 4, kProgramRegions = 6, kRegions = 8;
 inline constexpr std::size_t kRegionBytes = 512 << 10, kStoreBytes = 4 << 20;
 
-// Every wait: false after 30 s.
-inline bool comes(const std::function<bool()>& condition) {
-  for (int i = 0; i < 150000 && !condition(); ++i) usleep(200);
-  return condition();
-}
-
 enum class Ask { kEpoch, kExport, kReplace, kChildren };
 
 // One question at a time from the agents to a rank.

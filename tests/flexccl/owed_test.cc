@@ -59,12 +59,6 @@ struct Couple : Crew {
   }
 };
 
-bool comes(const std::function<bool()>& condition) {
-  for (int i = 0; i < 20000 && !condition(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return condition();
-}
-
 void moment() {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }

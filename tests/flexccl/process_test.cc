@@ -30,12 +30,6 @@ void go_to_host(const Board* board, int rank) {
   if (board->apart) setenv("FLEXCCL_HOST", rank % 2 ? "one" : "two", 1);
 }
 
-// Every wait of this test: false after 30 s.
-bool comes(const std::function<bool()>& condition) {
-  for (int i = 0; i < 30000 && !condition(); ++i) usleep(1000);
-  return condition();
-}
-
 int run_script(Board* board, int rank, ncclComm_t comm, std::uint64_t from) {
   State& state = board->states[rank];
   for (int k = static_cast<int>(from); k < kOperations; ++k) {
