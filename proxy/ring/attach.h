@@ -61,15 +61,20 @@ enum class MessageKind : uint32_t {
   kLine = 12,
   // a = step of a cut, b = 1: it waits in the store, whole, c = its entry; b 0: passed over
   kHeld = 13,
+  kWantStore = 14,  // a = id of a member; answered by kStore
+  // a = step of a cut that is held, and must not wait any longer; answered by kSettled or kDropped
+  kWithdraw = 15,
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
   kExport = 103,     // a = key, b = rank, c = ncclResult_t, payload: info
   kJoin = 104,       // a = key: every member has replaced; c = ncclResult_t
   kInject = 105,     // payload: a fault in the soft GPU's own words
-  kSettled = 106,    // a = cut: it is compared, and may become the recovery point
-  kMadeAs = 107,     // a = key, payload: ncclUniqueId; none: make one
-  kDropped = 108,    // a = step: its cut fits no cut of the other ranks, and is given up
+  // a = step of a cut: it is compared; b = 1: and is to become the recovery point
+  kSettled = 106,
+  kMadeAs = 107,   // a = key, payload: ncclUniqueId; none: make one
+  kDropped = 108,  // a = step: its cut fits no cut of the other ranks, and is given up
+  kStore = 109,    // a = id of a member; with a descriptor, its store
 };
 
 struct ServerMessage {

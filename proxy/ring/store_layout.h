@@ -2,7 +2,7 @@
 // channel, owned by the agent, read by the next server. Sparse: the server backs pages (fallocate)
 // before it writes them, so that missing memory is an answer and not a SIGBUS.
 //
-//   header | communicators | two manifests | journal | records | heap
+//   header | communicators | three manifests | shares | journal | records | heap
 //
 // A crash at any instruction leaves it usable: a manifest counts once `current` names it, a journal
 // record once `journal_end` has passed it and its state says so.
@@ -18,11 +18,12 @@
 namespace pyft::ring {
 
 inline constexpr uint32_t kStoreMagic = 0x53544650;  // "PFTS"
-inline constexpr uint32_t kStoreVersion = 1;
+inline constexpr uint32_t kStoreVersion = 2;
 inline constexpr uint32_t kMaxCommunicators = 256;
 
 // Areas; the heap is the rest of the object. All sparse.
 inline constexpr uint64_t kManifestBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kSharesBytes = uint64_t{4} << 20;
 inline constexpr uint64_t kJournalBytes = uint64_t{1} << 30;
 // Shared out to kMaxCommunicators: 1 GiB each. Of a small store, its half.
 inline constexpr uint64_t kRecordsBytes = uint64_t{256} << 30;
@@ -72,6 +73,16 @@ struct StoreHeader {
   // Sum: how long commands were kept waiting for captures, gate_ns included. Not cut_ns: what is
   // done while the client has nothing for the server keeps nobody waiting.
   std::atomic<uint64_t> kept_ns;
+  // Captures that ranks share: what this rank leaves to others, by the agent. Changed by writing
+  // an odd version, the rows, their number, and the next even one.
+  uint64_t shares_offset, shares_bytes;  // SharedBlock
+  std::atomic<uint64_t> shares_version, shares_rows;
+  std::atomic<uint32_t> shares;  // agent, 1: points of this rank and of others name each other
+  // 1: blocks of an older point that other ranks' points may name, in the manifest that lies here,
+  // are kept.
+  std::atomic<uint32_t> lends;
+  uint64_t lent_offset;
+  std::atomic<uint64_t> elsewhere_bytes;  // of the last cut: in other ranks' stores
 };
 static_assert(sizeof(StoreHeader) <= kPageBytes);
 
@@ -88,13 +99,27 @@ struct Manifest {
   uint64_t blocks;    // ManifestBlock follow
   uint64_t places;    // ManifestPlace follow these
   uint64_t bytes;     // of all blocks
+  uint64_t step;      // of the program, which other ranks have as well; 0: a cut of this rank alone
   Digest checksum;    // of the numbers above and of both tables
 };
 
 struct ManifestBlock {
   uint64_t address, bytes;
   Digest digest;
-  uint64_t heap_offset;  // in the heap
+  uint64_t heap_offset;  // in the heap, or kElsewhere + the id of the member whose store has it
+};
+inline constexpr uint64_t kElsewhere = uint64_t{1} << 63;
+inline bool is_elsewhere(const ManifestBlock& block) {
+  return block.heap_offset >= kElsewhere;
+}
+inline uint64_t owner_of(const ManifestBlock& block) {
+  return block.heap_offset - kElsewhere;
+}
+
+// A block whose content another rank's store keeps for this one.
+struct SharedBlock {
+  uint64_t address, bytes;
+  uint64_t owner;  // id of the member
 };
 
 // Memory that the device takes for itself and that must come back where it was, since addresses in

@@ -20,6 +20,7 @@
 #include "server/recovery/capture.h"
 #include "server/recovery/communicators.h"
 #include "server/recovery/device_memory.h"
+#include "server/recovery/other_stores.h"
 #include "server/recovery/reads.h"
 #include "server/recovery/shared_communicators.h"
 #include "server/recovery/takeover.h"
@@ -38,6 +39,8 @@ enum ExitCode {
   kStoreBroken = 73,
   kGpuUnsound = kSelfTestExit
 };
+
+constexpr int kStoreAnswerMs = 10'000;
 
 // LD_PRELOAD and the client's variables are cleared by the agent; this also holds for a server
 // started by hand, which would otherwise load the shim as its driver.
@@ -94,14 +97,20 @@ bool inject(const AgentMessage& message) {
 
 // What the agent has decided about the last cuts, for the sake of other ranks.
 struct Decided {
-  std::atomic<uint64_t> settled{0}, dropped{0};
+  std::atomic<uint64_t> settled{0}, committed{0}, dropped{0};
 };
+
+// Whatever an agent repeats that has taken over. In the link's thread only.
+void raise(std::atomic<uint64_t>* step, uint64_t to) {
+  if (step->load(std::memory_order_relaxed) < to) step->store(to, std::memory_order_release);
+}
 
 // The dispatch thread may sleep.
 bool decide(ring::Channel& channel, const AgentMessage& message, Decided* decided) {
   const bool dropped = message.kind == ring::MessageKind::kDropped;
   if (!dropped && message.kind != ring::MessageKind::kSettled) return false;
-  (dropped ? decided->dropped : decided->settled).store(message.a, std::memory_order_release);
+  raise(dropped ? &decided->dropped : &decided->settled, message.a);
+  if (!dropped && message.b) raise(&decided->committed, message.a);
   channel.control().doorbell.fetch_add(1, std::memory_order_seq_cst);
   ring::futex_wake(channel.control().doorbell);
   return true;
@@ -113,6 +122,18 @@ void tell_of_cuts(AgentLink& agent, SharedCommunicators* shared, RecoveryCalls* 
     if (shared) return shared->tell(step, offset != 0, seq);
     agent.send(ring::MessageKind::kCaptured, step, offset, seq);
   };
+  if (shared) return;
+  calls->held = [&agent](uint64_t step, uint64_t seq) {
+    agent.send(ring::MessageKind::kHeld, step, 1, seq);
+  };
+  calls->withdraw = [&agent](uint64_t step) { agent.send(ring::MessageKind::kWithdraw, step); };
+}
+
+// The store of another member; -1 if the agent has none, or does not say.
+int ask_for_store(AgentLink& agent, uint64_t owner) {
+  agent.send(ring::MessageKind::kWantStore, owner);
+  const auto answer = agent.wait(ring::MessageKind::kStore, owner, kStoreAnswerMs);
+  return answer ? answer->fd : -1;
 }
 
 // All ranks replay, nobody is replaced alone.
@@ -165,6 +186,11 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   RecoveryCalls calls;
   std::optional<Capture> capture;
   if (session.recovery().repairs()) calls = recovery_calls(session, extras);
+  OtherStores others(store ? store->seed() : 0,
+                     [&agent](uint64_t owner) { return ask_for_store(agent, owner); });
+  calls.elsewhere = [&others](const ring::ManifestBlock& block, std::string* problem) {
+    return others.content(block, problem);
+  };
   Loop loop(session, perform, prepare_recovery(session, store.get(), calls, perform));
   loop.set_on_live([&] { agent.send(ring::MessageKind::kLive); });
   if (session.recovery().repairs()) {
@@ -179,6 +205,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
     tell_of_cuts(agent, shared ? &*shared : nullptr, &calls);
     CaptureOptions options = capture_options();
     options.settled = &decided.settled;
+    options.committed = &decided.committed;
     options.dropped = &decided.dropped;
     if (shared) options.late = Late::kNever, options.puts_off = false;  // what is held is whole
     capture.emplace(session, *store, calls, options);

@@ -88,7 +88,8 @@ def adopt_comparison(servers: Servers, members: list[Member], legacy: Legacy) ->
     if stores:
         servers.seed = page.read_seed(stores[0])
     compared = [] if servers.plan.rollback else members
-    servers.comparison.adopt(legacy.notes.get("comparison"), compared)
+    notes = legacy.notes
+    servers.comparison.adopt(notes.get("comparison"), notes.get("shares"), compared)
 
 
 def rank_of(member: Member, incidents: Incidents) -> Rank:

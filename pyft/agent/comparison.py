@@ -10,18 +10,23 @@ from typing import Any
 
 from pyft.agent import messages, page
 from pyft.agent.member import Member
+from pyft.agent.sharing import Sharing
 from pyft.recovery import events
 from pyft.recovery.classify import of_agent
 from pyft.recovery.events import Message
 from pyft.recovery.replicas import Disagree, Judged, Key, Outcome, Replicas, Settled, Table
+from pyft.recovery.shares import Rows
 
-MANIFEST = struct.Struct("<6Q16s")  # cut, entry, position, blocks, places, bytes, checksum
-BLOCK = struct.Struct("<QQ16sQ")  # address, bytes, digest, place in the heap
-WINDOW_BASE, WINDOW_BYTES = 0x7000_0000_0000, 1 << 40  # of device 0; the next ones follow
+# Of a manifest: cut, entry, position, blocks, places, bytes, step, checksum.
+MANIFEST = struct.Struct("<7Q16s")
+BLOCK = struct.Struct("<QQ16sQ")  # address, bytes, digest, place in the heap or who else has it
+ELSEWHERE = 1 << 63
 
 
-def read_table(store_fd: int, offset: int, device: int, entry: int) -> Table | None:
+def read_table(store_fd: int, offset: int, device: int, entry: int) -> tuple[Table, Rows] | None:
     """Return the digests of the cut with that number of its entry, which waits in a store.
+
+    And which of its blocks other stores keep.
 
     None if it does not lie there whole. That may be any longer: a cut is dropped when its copies
     turn out to be of other contents, and then the next one takes its place.
@@ -35,12 +40,15 @@ def read_table(store_fd: int, offset: int, device: int, entry: int) -> Table | N
     rows = os.pread(store_fd, blocks * BLOCK.size, offset + MANIFEST.size)
     if len(rows) < blocks * BLOCK.size or os.pread(store_fd, len(head), offset) != head:
         return None
-    base = WINDOW_BASE + device * WINDOW_BYTES
-    return {
-        (address - base, size): digest
-        for address, size, digest, _ in BLOCK.iter_unpack(rows)
-        if 0 <= address - base < WINDOW_BYTES
-    }
+    base = page.window_base(device)
+    table: Table = {}
+    others: Rows = {}
+    for address, size, digest, place in BLOCK.iter_unpack(rows):
+        if 0 <= address - base < page.WINDOW_BYTES:
+            table[address - base, size] = digest
+            if place >= ELSEWHERE:
+                others[address - base, size] = place - ELSEWHERE
+    return table, others
 
 
 class Comparison:
@@ -50,12 +58,14 @@ class Comparison:
         self,
         members: dict[int, Member],
         event: Callable[[events.Event], list[str]],
-        keep: Callable[[dict[str, Any]], None],
+        keep: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._members = members
         self._event = event
         self._keep = keep  # for the next agent
         self._replicas = Replicas()
+        self.sharing = Sharing(members, lambda note: keep("shares", note))
+        self._planned = 0  # the version of what is shared
         self._compared: set[int] = set()
         self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
         self._said = False
@@ -72,16 +82,20 @@ class Comparison:
         if member.id in self._compared:
             self._compared.discard(member.id)
             self._act(self._replicas.gone(member.id))
+            self.sharing.ended(member)
             self._tell_servers()
 
     def restarted(self, member: Member) -> None:
         """Note that a member's server has ended."""
         if member.id in self._compared:
+            self.sharing.restarted(member.id)
             self._act(self._replicas.restarted(member.id))
             if self._replicas.case:
                 self._note()
 
-    def adopt(self, note: dict[str, Any] | None, members: list[Member]) -> None:
+    def adopt(
+        self, note: dict[str, Any] | None, shares: dict[str, Any] | None, members: list[Member]
+    ) -> None:
         """Go on for an agent before this one."""
         if note:
             self._replicas.restore(note["replicas"])
@@ -93,6 +107,7 @@ class Comparison:
         # it for its recovery point, compared with nobody's.
         self._compared |= {member.id for member in living if member.channel.store_fd >= 0}
         self._tell_servers()
+        self.sharing.adopt(shares)
         for member in living:
             self._dispute([member.id], case.cut if case and member.id in case.suspects else 0)
 
@@ -104,7 +119,7 @@ class Comparison:
     def _note(self) -> None:
         replicas, gpus = self._replicas.note(), sorted(self._gpus.items())
         note = {"replicas": replicas, "gpus": gpus, "said": self._said, "found": self.found}
-        self._keep(note)
+        self._keep("comparison", note)
 
     def arbitrates(self, member: Member) -> int:
         """Return the cut about which the next server's replay has to decide; 0: none."""
@@ -114,13 +129,21 @@ class Comparison:
         """Take what a server says of its cuts."""
         if member.id not in self._compared:
             return
+        if event.kind is not Message.CAPTURED:
+            self.sharing.received(member.id, event)
+            return
         fd, device = member.channel.store_fd, member.channel.device
-        table = read_table(fd, event.rank, device, event.code) if event.rank else None
+        found = read_table(fd, event.rank, device, event.code) if event.rank else None
+        table, others = found or (None, None)
+        self.sharing.captured(member.id, event.key, event.code, table, others)
         open_case = self._replicas.case
         self._act(self._replicas.captured(member.id, event.key, table))
         if open_case:
             self._note()  # it may be an answer
         page.write_store(fd, taken_ns=time.monotonic_ns(), taken_step=event.key)
+        if self._planned != self._replicas.version:
+            self._planned = self._replicas.version
+            self.sharing.plan(self._replicas.common())
 
     def _tell_servers(self) -> None:
         """Let captures wait only where there is somebody to compare them with."""
@@ -133,12 +156,7 @@ class Comparison:
     def _act(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, Settled):
-                server = self._members[outcome.id].server
-                if server and server.alive:
-                    message = events.Send(
-                        outcome.id, server.epoch, Message.SETTLED, key=outcome.cut
-                    )
-                    server.send(message)
+                self.sharing.compared(outcome.id, outcome.cut)
             elif isinstance(outcome, Disagree):
                 self._suspect(outcome)
             else:

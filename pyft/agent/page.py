@@ -9,6 +9,7 @@ import enum
 import os
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyft.agent.protocol import CONTROL_DISPATCHING_SEQ, CONTROL_HEARTBEAT_NS
@@ -70,6 +71,7 @@ STORE_FIELDS = {
     "compared_cuts": 440,
     "unchecked_cuts": 448,
     "kept_ns": 480,
+    "elsewhere_bytes": 536,
 }
 # Written by the agent: name -> offset and format.
 STORE_SETTINGS = {
@@ -78,7 +80,13 @@ STORE_SETTINGS = {
     "taken_step": (456, "<Q"),
     "taken_ns": (464, "<Q"),
     "disputed_step": (472, "<Q"),
+    "shares_version": (504, "<Q"),
+    "shares_rows": (512, "<Q"),
+    "shares": (520, "<I"),
 }
+SHARES_AREA = (488, "<QQ")  # offset, bytes
+SHARED_BLOCK = struct.Struct("<QQQ")  # address, bytes, id of the member whose store has it
+WINDOW_BASE, WINDOW_BYTES = 0x7000_0000_0000, 1 << 40  # of device 0; the next ones follow
 TOGETHER = 2  # of `compares`: all ranks of a rollback set have to hold a cut
 MANIFEST_BYTES = 64 << 20
 _PAGE = 4096
@@ -169,6 +177,28 @@ def write_store(store_fd: int, **values: int) -> None:
     for name, value in values.items():
         offset, form = STORE_SETTINGS[name]
         os.pwrite(store_fd, struct.pack(form, value), offset)
+
+
+def window_base(device: int) -> int:
+    """Return the first address of a device's window."""
+    return WINDOW_BASE + device * WINDOW_BYTES
+
+
+def write_shares(store_fd: int, rows: Sequence[tuple[int, int, int]]) -> None:
+    """Say which blocks other stores keep: address, bytes, id of their member. Largest ones first.
+
+    What does not fit into the area is left out. The server may be reading: while it is written the
+    version is odd.
+    """
+    at, form = SHARES_AREA
+    area, size = struct.unpack(form, os.pread(store_fd, struct.calcsize(form), at))
+    fitting = sorted(rows, key=lambda row: -row[1])[: size // SHARED_BLOCK.size]
+    at, form = STORE_SETTINGS["shares_version"]
+    (version,) = struct.unpack(form, os.pread(store_fd, struct.calcsize(form), at))
+    write_store(store_fd, shares_version=version | 1)
+    os.pwrite(store_fd, b"".join(SHARED_BLOCK.pack(*row) for row in fitting), area)
+    write_store(store_fd, shares_rows=len(fitting))
+    write_store(store_fd, shares_version=(version | 1) + 1)
 
 
 def read_seed(store_fd: int) -> int:

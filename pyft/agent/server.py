@@ -71,6 +71,12 @@ class Server:
             return False
         return True
 
+    def send_store(self, owner: int, fd: int) -> None:
+        """Answer WANT_STORE; without a descriptor if there is none."""
+        data = protocol.pack_message(events.Message.STORE, owner, 0, 0, b"")
+        with contextlib.suppress(OSError):  # who does not take it is dead
+            socket.send_fds(self.socket, [data], [fd] if fd >= 0 else [], socket.MSG_DONTWAIT)
+
     def receive(self, id: int) -> events.Received | None:
         """Return the next message as an event of member `id`; None when there is none now.
 

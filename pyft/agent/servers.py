@@ -60,15 +60,15 @@ class Servers:
         waits = options.on_no_spare == "wait"
         self.plan = Plan(self.gpus, protect, waits, protect and replays_all())
         self.incidents = Incidents(lambda note: keeper.keep("faults", note))
-        self.comparison = Comparison(
-            self.members, self.event, lambda note: keeper.keep("comparison", note)
-        )
+        self.comparison = Comparison(self.members, self.event, keeper.keep)
         self.seed = secrets.randbits(64) | 1  # of all digests: ranks compare them
         self.injections = [inject.parse(text) for text in options.inject]
         self._program = options.native_dir / "pyft-server"
         self.standby = Standby(keeper, self._program)
         self.watch = Watch(self)
         real = options.backend != "soft"
+        held = () if self.plan.rollback else (events.Message.HELD, events.Message.WITHDRAW)
+        self._of_captures = {events.Message.CAPTURED, *held}
         self._nvml = nvml.load(options.real_gpus) if real else None
         self._ending = False
 
@@ -274,7 +274,8 @@ class Servers:
         environment |= inject.lost_gpus(channel.device, action.gpu, self.gpus.lost)
         if cut := self.comparison.arbitrates(member):
             environment["PYFT_ARBITRATE"] = str(cut)
-        if self.plan.rollback and (line := self.plan.rollback.entry(member.id)):
+        sets = self.plan.rollback or self.comparison.sharing
+        if line := sets.entry(member.id):
             environment["PYFT_LINE"] = str(line)
         if member.is_main():
             environment |= inject.server_variables(self.injections, channel.rank, member.servers)
@@ -354,7 +355,9 @@ class Servers:
             return True
         if event is None:
             return False
-        if event.kind is events.Message.CAPTURED:
+        if event.kind is events.Message.WANT_STORE:
+            server.send_store(event.key, self.comparison.sharing.store(event.key))
+        elif event.kind in self._of_captures:
             if server is member.server:  # what one before it had is not in the store any more
                 self.comparison.received(member, event)
         else:

@@ -35,6 +35,8 @@ class Message(enum.IntEnum):
     WANT_ID = 11
     LINE = 12
     HELD = 13
+    WANT_STORE = 14
+    WITHDRAW = 15
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103
@@ -43,6 +45,7 @@ class Message(enum.IntEnum):
     SETTLED = 106
     MADE_AS = 107
     DROPPED = 108
+    STORE = 109
 
 
 # In the place of a result code, for EXPORT.

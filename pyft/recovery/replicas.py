@@ -103,6 +103,19 @@ class Replicas:
         self.own: set[Key] = set()  # the program makes them differ
         self.judged: set[int] = set()  # cuts
         self.undecided = 0
+        self.version = 0  # of what ranks have in common
+
+    def common(self) -> list[tuple[Key, set[int]]]:
+        """Return blocks that are replicas, each with the ranks whose contents are the same."""
+        found: dict[Key, list[set[int]]] = {}
+        for id, rank in self.ranks.items():
+            for other, keys in rank.replicas.items():
+                for key in keys - self.own if other > id else ():
+                    sets = found.setdefault(key, [])
+                    mine = [one for one in sets if id in one or other in one]
+                    sets[:] = [one for one in sets if one not in mine]
+                    sets.append({id, other}.union(*mine))
+        return [(key, ids) for key, sets in found.items() for ids in sets]
 
     def captured(self, id: int, cut: int, table: Table | None) -> list[Outcome]:
         """Take note of a cut; None: the rank has passed it over.
@@ -131,6 +144,7 @@ class Replicas:
     def gone(self, id: int) -> list[Outcome]:
         """Note that there will be no further cut of a rank."""
         self.ranks.pop(id, None)
+        self.version += 1
         for rank in self.ranks.values():
             rank.equal.pop(id, None)
             rank.replicas.pop(id, None)
@@ -162,6 +176,7 @@ class Replicas:
         self.undecided += not told
         if not culprits and (told or self.undecided >= UNDECIDED):
             self.own |= case.keys
+            self.version += 1
         return Judged(case.cut, case.key, culprits, case.suspects, told)
 
     # ---- for the next agent -------------------------------------------------------------------
@@ -240,6 +255,7 @@ class Replicas:
             if differing := self._differing(id, partners):
                 if rank.held in self.judged:
                     self.own |= set(differing)  # decided, and it differs again: not by accident
+                    self.version += 1
                 elif self.case is None:
                     yield self._open(rank.held, differing)
                 if rank.held not in self.judged:
@@ -301,6 +317,7 @@ class Replicas:
             equal = _count(rank.equal.get(other, {}), table, theirs)
             rank.equal[other] = standing.equal[id] = equal
             replicas = {key for key, times in equal.items() if times >= STREAK}
+            self.version += replicas != rank.replicas.get(other, set())
             rank.replicas[other] = standing.replicas[id] = replicas
 
 

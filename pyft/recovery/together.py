@@ -50,7 +50,7 @@ def orders(outcomes: Iterable[Outcome], epochs: Mapping[int, int]) -> list[Actio
             id = bytes.fromhex(outcome.made_as)
             actions.append(Send(outcome.id, epoch, Message.MADE_AS, outcome.key, payload=id))
         elif isinstance(outcome, Settled):
-            actions.append(Send(outcome.id, epoch, Message.SETTLED, outcome.step))
+            actions.append(Send(outcome.id, epoch, Message.SETTLED, outcome.step, 1))
         elif isinstance(outcome, Dropped):
             actions.append(Send(outcome.id, epoch, Message.DROPPED, outcome.step))
     return actions

@@ -21,7 +21,7 @@ namespace recovery_test {
 
 using namespace pyft;  // NOLINT: a test
 
-inline constexpr server::Store::Shape kSmall = {1 << 16, 1 << 16, 1 << 16};
+inline constexpr server::Store::Shape kSmall = {1 << 16, 1 << 16, 1 << 16, 1 << 12};
 inline constexpr uint64_t kBeforeHeap = 1 << 20;  // more than all other areas take
 
 // A sparse memory object, as the agent makes it.

@@ -73,6 +73,10 @@ int main() {
   SHOW("manifest_bytes", kManifestBytes);
   SHOW("block", sizeof(ManifestBlock));
   SHOW("block.digest", offsetof(ManifestBlock, digest));
+  SHOW("elsewhere", kElsewhere);
+  SHOW("shares_area", offsetof(StoreHeader, shares_offset));
+  SHOW("shared_block", sizeof(SharedBlock));
+  SHOW("shared_block.owner", offsetof(SharedBlock, owner));
   SHOW("window", kDeviceWindowBase);
   SHOW("window_bytes", kDeviceWindowBytes);
   @ENUMS@
@@ -168,8 +172,12 @@ def test_tables_of_cuts_match_the_header(header: dict[str, int]) -> None:
     assert header["manifest.blocks"] == 3 * 8
     assert header["block"] == comparison.BLOCK.size
     assert header["block.digest"] == 2 * 8
-    assert header["window"] == comparison.WINDOW_BASE
-    assert header["window_bytes"] == comparison.WINDOW_BYTES
+    assert header["elsewhere"] == comparison.ELSEWHERE
+    assert header["shares_area"] == page.SHARES_AREA[0]
+    assert header["shared_block"] == page.SHARED_BLOCK.size
+    assert header["shared_block.owner"] == 2 * 8
+    assert header["window"] == page.WINDOW_BASE
+    assert header["window_bytes"] == page.WINDOW_BYTES
 
 
 def test_messages_of_servers() -> None:

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -13,6 +14,16 @@ namespace pyft::server {
 
 namespace {
 constexpr int kLookMs = 100;  // how often the thread looks whether it should end
+
+// The descriptor that came with a message, -1 if none did.
+int descriptor_of(msghdr& message) {
+  int fd = -1;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part))
+    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS &&
+        part->cmsg_len >= CMSG_LEN(sizeof fd))
+      std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
+  return fd;
+}
 }  // namespace
 
 AgentLink::AgentLink(int fd, Handler handler)
@@ -50,11 +61,19 @@ bool AgentLink::receive(AgentMessage* out) {
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = 2;
-  const ssize_t bytes = recvmsg(fd_, &message, MSG_DONTWAIT);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t bytes = recvmsg(fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
-  if (bytes < static_cast<ssize_t>(sizeof head) || head.magic != ring::kMessageMagic) return false;
+  const int fd = descriptor_of(message);
+  if (bytes < static_cast<ssize_t>(sizeof head) || head.magic != ring::kMessageMagic) {
+    if (fd >= 0) close(fd);
+    return false;
+  }
   payload.resize(std::min<size_t>(head.bytes, static_cast<size_t>(bytes) - sizeof head));
-  *out = {static_cast<ring::MessageKind>(head.kind), head.a, head.b, head.c, std::move(payload)};
+  *out = {
+      static_cast<ring::MessageKind>(head.kind), head.a, head.b, head.c, std::move(payload), fd};
   return true;
 }
 

@@ -20,6 +20,7 @@ struct AgentMessage {
   ring::MessageKind kind;
   uint64_t a = 0, b = 0, c = 0;
   std::vector<std::byte> payload;
+  int fd = -1;  // that came with it; whoever takes the message closes it
 };
 
 class AgentLink {

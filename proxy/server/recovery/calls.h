@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "ring/store_layout.h"
@@ -51,6 +52,14 @@ struct RecoveryCalls {
   // The table of the cut of this step, its entry is `seq`, lies here in the store; 0: the cut is
   // passed over. May be empty.
   std::function<void(uint64_t step, uint64_t offset, uint64_t seq)> captured;
+  // It is whole as well, and other ranks need nothing from before it. May be empty, as may be the
+  // next two.
+  std::function<void(uint64_t step, uint64_t seq)> held;
+  // It must not wait any longer: the agent settles or drops it.
+  std::function<void(uint64_t step)> withdraw;
+  // The content of a block that another rank's store keeps, of the right digest; else nullptr, and
+  // why.
+  std::function<const std::byte*(const ring::ManifestBlock& block, std::string* problem)> elsewhere;
   // The next module's variables come to lie here; with owner 0 the heap of kernels does. 0 or an
   // error. May be empty: then they must come to lie there by themselves.
   std::function<int(const ring::ManifestPlace&)> place;

@@ -106,6 +106,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   open_->manifest.cut = cut.number;
   open_->manifest.seq = header.seq;
   open_->manifest.position = position;
+  open_->manifest.step = cut.forced ? 0 : cut.step;
   open_->cuts = cut.number - last_captured_;
   open_->forced = cut.forced;
   std::string problem = stand_still();
@@ -176,9 +177,10 @@ void Capture::make(const ring::CutMark& cut, std::span<const std::byte> scope,
                    std::string problem) {
   open_->began_ns = ring::now_ns();
   const uint64_t used = thread_ns();
+  open_->shared = shares();
   if (problem.empty()) problem = fill(cut, scope);
   std::vector<CopyJob> later = stage_.take_later();
-  if (compares() && !cut.forced) tell(cut, problem.empty());
+  if ((compares() || open_->shared) && !cut.forced) tell(cut, problem.empty());
   if (problem.empty() && !later.empty()) {
     for (const CopyJob& job : later) open_->later_bytes += job.bytes;
     PYFT_FAULT("cut.after_stage");
@@ -200,8 +202,11 @@ std::string Capture::fill(const ring::CutMark& cut, std::span<const std::byte> s
       find_live(scope, std::move(mapped), std::move(scratch), open_->places, &open_->live);
   // Somebody may wait for a forced one.
   const bool late = copier_ && pace_.late() && !cut.forced;
-  if (problem.empty()) problem = stage_.add(open_->live.blocks, late);
+  if (open_->shared) plan_.update(reinterpret_cast<std::byte*>(&store_.header()), store_.header());
+  const SharePlan* const plan = open_->shared && !cut.forced ? &plan_ : nullptr;
+  if (problem.empty()) problem = stage_.add(open_->live.blocks, late, plan);
   if (!problem.empty()) return problem;
+  if (open_->shared && cut.forced && !store_.lend()) return store_.problem();
   compare_again(cut, open_->manifest.seq);
   if (calls_.at_cut) calls_.at_cut(cut.number);
   if (!store_.write(open_->manifest, std::move(open_->places))) return store_.problem();
@@ -278,6 +283,8 @@ void Capture::close(const std::string& problem) {
   if (!open_->compared && !owes) return publish();
   open_->waits = true;
   waits_compared_ = open_->compared;
+  waits_shared_ = open_->shared;
+  delivered_ = !owes;
   look_again_ns_ = 0;
   ring::ControlPage& page = session_.channel().control();
   waits_.store(true, std::memory_order_release);

@@ -45,6 +45,8 @@ struct CaptureOptions {
   uint64_t arbitrates = 0;  // step about whose cut this server's replay decides; 0: none
   // The step of the last cut that the agent has compared with other ranks'; nullptr: it does not.
   const std::atomic<uint64_t>* settled = nullptr;
+  // The last that is to become the recovery point; nullptr: the same as is compared.
+  const std::atomic<uint64_t>* committed = nullptr;
   // The last that can be no line of all ranks.
   const std::atomic<uint64_t>* dropped = nullptr;
 };
@@ -77,7 +79,9 @@ class Capture {
   void go_on() {
     if (!waits_.load(std::memory_order_acquire)) return;
     if (is_dropped()) return drop_waiting();
-    if (is_checked() && !session_.recovery().replaying() && is_delivered()) publish_waiting();
+    if (session_.recovery().replaying() || !is_delivered()) return;
+    tell_held();
+    if (is_checked()) publish_waiting();
   }
   // Before something of this rank goes to others: waits for the comparison. Not for long once the
   // agent knows of the cut, since that may wait for a rank that waits for this one; half as long
@@ -101,6 +105,7 @@ class Capture {
     bool compared = false;  // by the agent, and not the recovery point before it is
     bool waits = false;     // for that, or for other ranks that lack something from before it
     bool forced = false;
+    bool shared = false;  // it may name what other ranks keep
   };
   bool is_due(const ring::CutMark& cut);
   std::string stand_still();
@@ -116,14 +121,21 @@ class Capture {
   bool is_settled() const {
     return options_.settled && options_.settled->load(std::memory_order_acquire) >= asked_;
   }
-  // Of a cut that waits: nothing has to be compared any more.
-  bool is_checked() const { return !waits_compared_ || is_settled(); }
+  // Of a cut that waits: as far as the agent has to do with it, it may be the recovery point.
+  bool is_checked() const {
+    const auto* const committed = options_.committed ? options_.committed : options_.settled;
+    return !waits_compared_ || (committed && committed->load(std::memory_order_acquire) >= asked_);
+  }
   bool is_delivered();
+  void tell_held();
+  // Points of this rank and of others name each other.
+  bool shares() const { return compares() && !agrees() && store_.header().shares.load(); }
+  bool withdraw();
   // All ranks that go back together have to hold a cut: there is no other way to a recovery point.
   bool agrees() const { return options_.settled && store_.header().compares.load() == 2; }
   bool is_dropped() const {
     return waits_compared_ && options_.dropped &&
-           options_.dropped->load(std::memory_order_acquire) >= asked_;
+           options_.dropped->load(std::memory_order_acquire) >= asked_ && !is_checked();
   }
   void drop_waiting();
   void tell(const ring::CutMark& cut, bool whole);
@@ -155,8 +167,12 @@ class Capture {
   // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet,
   // or something from before it not delivered.
   std::atomic<bool> waits_{false};
-  bool waits_compared_ = false;                       // whether it is compared at all
-  uint64_t look_again_ns_ = 0;                        // whether it is delivered
+  bool waits_compared_ = false;  // whether it is compared at all,
+  bool waits_shared_ = false;    // and depends on other ranks'
+  bool delivered_ = false;       // what came before it
+  uint64_t look_again_ns_ = 0;   // whether that is so
+  uint64_t told_held_ = 0;       // the last step of which the agent knows it
+  SharePlan plan_;
   uint64_t restless_gates_ = 0, restless_pause_ = 4;  // at so many more nothing is learned
   bool said_ = false;
   std::optional<Copier> copier_;  // last: its thread ends first

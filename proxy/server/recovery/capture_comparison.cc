@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kHoldRange = 1024;
 constexpr uint64_t kLookNs = 1'000'000;
+constexpr uint64_t kAnswerNs = 2'000'000'000;  // for an agent, or the one that goes on for it
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
@@ -21,17 +22,40 @@ void add(std::atomic<uint64_t>& sum, uint64_t value) {
 }  // namespace
 
 bool Capture::is_delivered() {
-  if (!calls_.delivered) return true;
+  if (delivered_ || !calls_.delivered) return true;
   const uint64_t now = ring::now_ns();
   if (now < look_again_ns_) return false;
   look_again_ns_ = now + kLookNs;
-  return calls_.delivered(store_.waiting()->manifest.cut);
+  return delivered_ = calls_.delivered(store_.waiting()->manifest.cut);
+}
+
+void Capture::tell_held() {
+  if (!waits_compared_ || told_held_ == asked_) return;
+  told_held_ = asked_;
+  if (calls_.held) calls_.held(asked_, store_.waiting()->manifest.seq);
+}
+
+// A cut of which other ranks' depend becomes the recovery point when the agent says so, or never.
+// It waits for nobody but the agent here.
+bool Capture::withdraw() {
+  const uint64_t deadline = ring::now_ns() + kAnswerNs;
+  calls_.withdraw(asked_);
+  while (!is_checked() && !is_dropped()) {
+    if (ring::now_ns() > deadline) {
+      cancelled("the agent does not say what becomes of the one before it");
+      return false;
+    }
+    if (!session_.work()) usleep(50);
+  }
+  is_dropped() ? drop_waiting() : publish_waiting();
+  return true;
 }
 
 // The store has room for two points: while one waits for its comparison the next cut is left out.
 bool Capture::gives_way(const ring::CutMark& cut) {
   if (!waits_) return true;
   if (!cut.forced) return false;
+  if (waits_compared_ && waits_shared_) return withdraw();
   if (!is_checked()) add(store_.header().unchecked_cuts, 1);
   publish_waiting();
   return true;
@@ -41,7 +65,7 @@ void Capture::leave_out(const ring::CutMark& cut) {
   add(store_.header().skipped, 1);
   if (compares() && !cut.forced) calls_.captured(cut.step, 0, 0);
   // A cut that waits is decided first: until then a replay must come to it again.
-  if (!waits_ || agrees()) decided(cut.number, false);
+  if (!waits_ || agrees() || cut.forced) decided(cut.number, false);
 }
 
 // Says where the digests of the open cut are. They are all there is to compare, so that the copies

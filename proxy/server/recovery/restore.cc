@@ -171,6 +171,24 @@ std::string block_text(const ring::ManifestBlock& block, const ring::Manifest& m
          std::to_string(block.address) + "] of cut [" + std::to_string(manifest.cut) + "]";
 }
 
+// Where the content of a block lies, whoever keeps it; with the digest it was captured with.
+const std::byte* content_of(const ring::ManifestBlock& block, const Store& store,
+                            const RecoveryCalls& calls, std::string* problem) {
+  const std::string name = "a " + block_text(block, store.point().manifest);
+  if (is_elsewhere(block)) {
+    if (!calls.elsewhere) *problem = "no other rank's store can be looked at";
+    const std::byte* found = calls.elsewhere ? calls.elsewhere(block, problem) : nullptr;
+    if (!found)
+      *problem = "the content of " + name + ", which the store of member [" +
+                 std::to_string(owner_of(block)) + "] should have, is missing: " + *problem;
+    return found;
+  }
+  const std::byte* content = store.at(block.heap_offset);
+  if (digest(content, block.bytes, store.seed()) == block.digest) return content;
+  *problem = "the stored content of " + name + " has another digest than at its capture";
+  return nullptr;
+}
+
 std::string verify(const ring::ManifestBlock& block, const RecoveryCalls& calls, Hasher* hasher,
                    std::vector<std::byte>* staging) {
   hasher->restart();
@@ -216,14 +234,13 @@ std::string restore_contents(Session& session, const Store& store, const Recover
     if (calls.untouched && block.digest == zero_digest(block.bytes, store.seed()) &&
         calls.untouched(block.address, block.bytes))
       continue;
-    const std::byte* content = store.at(block.heap_offset);
-    if (digest(content, block.bytes, store.seed()) != block.digest)
-      return "the stored content of a " + block_text(block, point.manifest) +
-             " has another digest than at its capture";
+    std::string problem;
+    const std::byte* const content = content_of(block, store, calls, &problem);
+    if (!content) return problem;
     if (const int code = calls.write(block.address, content, block.bytes))
       return "writing a " + block_text(block, point.manifest) + " fails with code [" +
              std::to_string(code) + "]";
-    if (const std::string problem = verify(block, calls, &hasher, &staging); !problem.empty())
+    if (problem = verify(block, calls, &hasher, &staging); !problem.empty())
       return "a " + block_text(block, point.manifest) + " is not restored: " + problem;
   }
   return {};

@@ -30,9 +30,11 @@ std::string failed(const MemoryRange& block, int code) {
 Stage::Stage(Store& store, const RecoveryCalls& calls)
     : store_(store), calls_(calls), hasher_(store.seed()) {}
 
-std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late) {
+std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late, const SharePlan* plan) {
   ++cut_;
   late_ = late;
+  plan_ = plan;
+  elsewhere_bytes_ = 0;
   later_.clear();
   unsure_.clear();
   const auto& before = store_.point().blocks;
@@ -44,6 +46,7 @@ std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late) {
     if (std::string problem = add_block(block, same ? &*old : nullptr); !problem.empty())
       return problem;
   }
+  store_.header().elsewhere_bytes.store(elsewhere_bytes_, std::memory_order_relaxed);
   if (habits_.size() > 2 * blocks.size() + kForgotten)
     std::erase_if(habits_, [this](const auto& one) { return one.second.cut != cut_; });
   return {};
@@ -66,6 +69,8 @@ Stage::Habit& Stage::habit_of(const MemoryRange& block, bool known) {
 std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock* before) {
   Habit& habit = habit_of(block, before);
   if (add_untouched(block, habit)) return {};
+  if (const auto owner = plan_ ? plan_->owner(block) : std::nullopt)
+    return add_elsewhere(block, *owner, before, habit);
   const bool later =
       late_ && block.bytes >= kSmall && !habit.before_gate && habit.same_gates >= kSure;
   if (!later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
@@ -77,6 +82,17 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
     return {};
   }
   return later ? copy_later(block, digest) : copy_now(block, before, habit);
+}
+
+// Also one that this store has: what it keeps for the last point only is free when that goes.
+std::string Stage::add_elsewhere(const MemoryRange& block, uint64_t owner,
+                                 const ring::ManifestBlock* before, Habit& habit) {
+  ring::Digest digest{};
+  if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
+  habit.between_cuts = before && before->digest != digest;
+  store_.add_elsewhere(block.address, block.bytes, digest, owner);
+  elsewhere_bytes_ += block.bytes;
+  return {};
 }
 
 // Work areas that a library has got and not used yet are large and need no look. What changes has

@@ -5,7 +5,8 @@
 // changes between cuts is copied later if it stays as it is until the optimizer begins (the GATE
 // mark), as parameters do; if it does not, or has not been seen often enough, it is copied at once.
 // Which is which is learned, and only a hint: a late copy that is not what was hashed cancels the
-// cut. Dispatch thread only, or nobody else meanwhile.
+// cut. What another rank's store keeps (share_plan.h) is hashed only. Dispatch thread only, or
+// nobody else meanwhile.
 #ifndef PYFT_SERVER_RECOVERY_STAGE_H_
 #define PYFT_SERVER_RECOVERY_STAGE_H_
 
@@ -16,6 +17,7 @@
 #include "server/recovery/calls.h"
 #include "server/recovery/copier.h"
 #include "server/recovery/digest.h"
+#include "server/recovery/share_plan.h"
 #include "server/recovery/store.h"
 
 namespace pyft::server {
@@ -25,9 +27,10 @@ class Stage {
   // `calls` must outlive this.
   Stage(Store& store, const RecoveryCalls& calls);
 
-  // Adds the blocks, sorted by address, to the store's open point. `now`: nothing is left for
-  // later. Empty, or why it cannot be done.
-  std::string add(const std::vector<MemoryRange>& blocks, bool now);
+  // Adds the blocks, sorted by address, to the store's open point. `late`: some copies may be left
+  // for later. `plan`: what other ranks keep, nullptr: nothing. Empty, or why it cannot be done.
+  std::string add(const std::vector<MemoryRange>& blocks, bool late,
+                  const SharePlan* plan = nullptr);
   // What add() has left: the copies that the open point needs before it counts.
   std::vector<CopyJob> take_later();
   // The optimizer is about to begin: which blocks have stayed as they were since the cut? Whether
@@ -51,6 +54,8 @@ class Stage {
   };
   Habit& habit_of(const MemoryRange& block, bool known);
   std::string add_block(const MemoryRange& block, const ring::ManifestBlock* before);
+  std::string add_elsewhere(const MemoryRange& block, uint64_t owner,
+                            const ring::ManifestBlock* before, Habit& habit);
   bool add_untouched(const MemoryRange& block, Habit& habit);
   std::string copy_now(const MemoryRange& block, const ring::ManifestBlock* before, Habit& habit);
   std::string copy_later(const MemoryRange& block, ring::Digest digest);
@@ -64,7 +69,10 @@ class Stage {
   std::vector<std::byte> staging_;
   std::unordered_map<uint64_t, Habit> habits_;  // by address
   uint64_t cut_ = 0;
-  bool late_ = false;  // at this cut
+  // At this cut.
+  bool late_ = false;
+  const SharePlan* plan_ = nullptr;
+  uint64_t elsewhere_bytes_ = 0;
   std::vector<CopyJob> later_;
   std::vector<Copied> unsure_;  // copied at the last cut, and the gate has not been yet
 };

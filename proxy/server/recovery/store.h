@@ -4,6 +4,10 @@
 // Two recovery points exist at most: the current one, which a next server would start from, and the
 // open one, which a cut is filling. Memory of the heap is free when neither names it; nothing else
 // says so, hence a new server finds out by reading the current one. Dispatch thread only.
+//
+// Ranks with equal contents may share the work (docs/recovery.md, "Shares"): then a point names
+// blocks that are *elsewhere*, in another member's store, and a store may have *lent* blocks, of a
+// point before the current one, to points of other members.
 #ifndef PYFT_SERVER_RECOVERY_STORE_H_
 #define PYFT_SERVER_RECOVERY_STORE_H_
 
@@ -17,24 +21,13 @@
 
 #include "ring/store_layout.h"
 #include "server/recovery/heap.h"
+#include "server/recovery/store_areas.h"
 
 namespace pyft::server {
 
-// A recovery point as the process keeps it.
-struct RecoveryPoint {
-  ring::Manifest manifest{};
-  std::vector<ring::ManifestBlock> blocks;  // by address
-  std::vector<ring::ManifestPlace> places;
-};
-
 class Store {
  public:
-  // Bytes of the areas before the heap; tests make them smaller.
-  struct Shape {
-    uint64_t manifest_bytes = ring::kManifestBytes;
-    uint64_t journal_bytes = ring::kJournalBytes;
-    uint64_t records_bytes = ring::kRecordsBytes;
-  };
+  using Shape = StoreShape;
 
   // Lays the areas out in a store nobody has used; what an earlier server has left is checked,
   // number by number. nullptr and a sentence when it cannot be used.
@@ -53,7 +46,7 @@ class Store {
   const std::optional<RecoveryPoint>& unfinished() const { return unfinished_; }
   // It was whole, and has been decided to be the recovery point, but its server has died before it
   // could say so; `seq` is the cut's entry. Before anything is reserved: only then its contents are
-  // there. What is in the way, or nothing, also when it is the current one already.
+  // there. What is in the way, or nothing, also when it or a later one is the current one already.
   std::string promote_unfinished(uint64_t seq);
   std::byte* at(uint64_t heap_offset) const { return heap_base_ + heap_offset; }
 
@@ -66,6 +59,13 @@ class Store {
   // A block whose content is stored already; false if it is not.
   bool add_known(uint64_t address, uint64_t bytes, ring::Digest digest);
   void give_back(uint64_t offset, uint64_t bytes) { heap_.give(offset, bytes); }
+  // A block whose content the store of another member has, or will have.
+  void add_elsewhere(uint64_t address, uint64_t bytes, ring::Digest digest, uint64_t owner) {
+    open_.push_back({address, bytes, digest, ring::kElsewhere + owner});
+  }
+  // Before a cut of this rank alone: what points of other members may name stays until they have
+  // another point, which they have when this one has one of theirs. False: there is no room.
+  bool lend();
   // The open point is whole: its table is written down. Numbers of blocks are filled in here.
   // False: there is no room for its table, and it is dropped instead. It waits for promote().
   bool write(ring::Manifest manifest, std::vector<ring::ManifestPlace> places);
@@ -95,26 +95,29 @@ class Store {
   };
 
   Store(std::byte* base, int fd, const ring::StoreHeader& header);
-  bool write_point(uint32_t which, const RecoveryPoint& point);
+  bool write_table(uint32_t which, const RecoveryPoint& point);
   std::string load(uint32_t which, RecoveryPoint* point) const;
   std::string read_point(uint32_t which);
+  std::string read_lent();
   void find_unfinished();
   std::string adopt_contents();
-  ring::Digest checksum(const RecoveryPoint& point) const;
+  void take_back_lent();
   void reference(uint64_t offset, uint64_t bytes, ring::Digest digest);
   void release(const ring::ManifestBlock& block);
+  void release(const std::vector<ring::ManifestBlock>& blocks);
   void note_figures();
 
   std::byte* base_;
   int fd_;
   ring::StoreHeader* header_;
   std::byte* heap_base_;
-  uint64_t manifest_offset_[2], manifest_bytes_, heap_bytes_, seed_;
-  uint64_t manifest_backed_[2] = {0, 0};
+  uint64_t manifest_offset_[3], manifest_bytes_, heap_bytes_, seed_;  // the last: of what is lent
+  uint64_t manifest_backed_[3] = {0, 0, 0};
   Heap heap_;
   uint32_t current_ = 0;
   RecoveryPoint point_;
   std::optional<RecoveryPoint> unfinished_, waiting_;
+  std::vector<ring::ManifestBlock> lent_;
   std::vector<ring::ManifestBlock> open_;
   std::unordered_map<uint64_t, Content> contents_;                    // by offset
   std::unordered_map<ring::Digest, uint64_t, DigestHash> offset_of_;  // of a content

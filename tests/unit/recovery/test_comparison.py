@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyft.agent import comparison, page
-from pyft.agent.comparison import BLOCK, MANIFEST, WINDOW_BASE, WINDOW_BYTES, Comparison
+from pyft.agent.comparison import BLOCK, ELSEWHERE, MANIFEST, Comparison
 from pyft.recovery import events as ev
 from pyft.recovery.events import Message
 
@@ -36,10 +36,10 @@ def member(id: int) -> SimpleNamespace:
 
 def write(one: SimpleNamespace, cut: int, content: bytes) -> None:
     """Put the table of a cut into a store."""
-    base = WINDOW_BASE + one.id * WINDOW_BYTES
+    base = page.window_base(one.id)
     outside = BLOCK.pack(4096, 8, b"x" * 16, 0)
     rows = BLOCK.pack(base + 512, 100, content.ljust(16), 0) + outside
-    os.pwrite(one.channel.store_fd, MANIFEST.pack(cut, 10 * cut, 2, 2, 0, 108, b"") + rows, AT)
+    os.pwrite(one.channel.store_fd, MANIFEST.pack(cut, 10 * cut, 2, 2, 0, 108, cut, b"") + rows, AT)
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def members() -> Iterator[dict[int, SimpleNamespace]]:
 def test_a_table_is_read_only_when_it_is_whole(members: dict) -> None:
     write(members[1], 3, b"same")
     fd = members[1].channel.store_fd
-    assert comparison.read_table(fd, AT, 1, 30) == {(512, 100): b"same".ljust(16)}
+    assert comparison.read_table(fd, AT, 1, 30) == ({(512, 100): b"same".ljust(16)}, {})
     assert comparison.read_table(fd, 1 << 20, 1, 30) is None
     assert comparison.read_table(fd, AT, 1, 20) is None, "that cut was dropped"
-    os.pwrite(fd, MANIFEST.pack(3, 30, 2, 1 << 60, 0, 0, b""), AT)
+    os.pwrite(fd, MANIFEST.pack(3, 30, 2, 1 << 60, 0, 0, 0, b""), AT)
     assert comparison.read_table(fd, AT, 1, 30) is None
 
 
@@ -65,7 +65,7 @@ def agent(members: dict, suspected: list[ev.Suspected], notes: list[dict]) -> Co
     return Comparison(
         members,
         lambda event: suspected.append(event) or [],
-        lambda note: notes.append(json.loads(json.dumps(note))),
+        lambda _, note: notes.append(json.loads(json.dumps(note))),
     )
 
 
@@ -88,19 +88,19 @@ def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) 
     first.restarted(members[0])
     suspected.clear()
     second = agent(members, suspected, notes)
-    second.adopt(notes[-1], list(members.values()))
+    second.adopt(notes[-1], None, list(members.values()))
     assert [second.arbitrates(one) for one in members.values()] == [3, 3]
     second.resume()
     assert [one.id for one in suspected] == [1], "rank 0 has a new server already"
     captured(second, members[0], 3, b"same")
     second.restarted(members[1])
     third = agent(members, suspected, notes)
-    third.adopt(notes[-1], list(members.values()))
+    third.adopt(notes[-1], None, list(members.values()))
     assert [third.arbitrates(one) for one in members.values()] == [0, 3]
     captured(third, members[1], 3, b"same")
     assert "rank [11] on GPU [1] had something else in" in said[-1]
     fourth = agent(members, suspected, notes)
-    fourth.adopt(notes[-1], list(members.values()))
+    fourth.adopt(notes[-1], None, list(members.values()))
     assert [one["rank"] for one in fourth.found] == [11], "in the report of every later agent"
     suspected.clear()
     fourth.resume()
@@ -116,7 +116,7 @@ def test_a_cut_of_which_no_agent_knows_any_more(members: dict) -> None:
     captured(first, members[0], 3, b"same")  # waits for the other
     assert members[0].server.told[-1] == (Message.SETTLED, 2)
     second = agent(members, [], [])
-    second.adopt(None, list(members.values()))
+    second.adopt(None, None, list(members.values()))
     second.received(members[0], ev.Received(0, 5, Message.CAPTURED, 4, 0))
     assert members[0].server.told[-1] == (Message.SETTLED, 4), "cut 3 need not wait"
 
@@ -134,7 +134,7 @@ def test_a_suspect_that_the_next_agent_meets_is_not_settled(
         captured(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
     suspected: list[ev.Suspected] = []
     second = agent(members, suspected, notes)
-    second.adopt(notes[-1], list(members.values()))
+    second.adopt(notes[-1], None, list(members.values()))
     captured(second, members[1], 3, b"bad")
     second.received(members[1], ev.Received(1, 6, Message.CAPTURED, 4, 0))
     assert (Message.SETTLED, 3) not in members[1].server.told
@@ -162,7 +162,7 @@ def test_servers_compare_while_an_agent_is_adopting(
         write_store(fd, **settings)
 
     monkeypatch.setattr(page, "write_store", watched)
-    agent(members, [], []).adopt(None, list(members.values()))
+    agent(members, [], []).adopt(None, None, list(members.values()))
     assert sorted(told) == sorted((one.channel.store_fd, 1) for one in members.values())
 
 

@@ -1,0 +1,51 @@
+// Stores of other members of the job, for contents that they keep for this rank: read-only, looked
+// at by a new server only. docs/recovery.md, "Shares".
+#ifndef PYFT_SERVER_RECOVERY_OTHER_STORES_H_
+#define PYFT_SERVER_RECOVERY_OTHER_STORES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "ring/store_layout.h"
+
+namespace pyft::server {
+
+class OtherStores {
+ public:
+  // The descriptor of a member's store, which is given away; -1: there is none.
+  using Ask = std::function<int(uint64_t owner)>;
+
+  OtherStores(uint64_t seed, Ask ask) : seed_(seed), ask_(std::move(ask)) {}
+  ~OtherStores();
+  OtherStores(const OtherStores&) = delete;
+
+  // A content with the digest of the block, wherever its owner's store has it; nullptr and why.
+  const std::byte* content(const ring::ManifestBlock& block, std::string* problem);
+
+ private:
+  struct Digest {
+    size_t operator()(const ring::Digest& digest) const { return digest.low ^ digest.high; }
+  };
+  struct Other {
+    std::byte* base = nullptr;
+    uint64_t bytes = 0, heap_offset = 0, heap_bytes = 0;
+    std::string problem;
+    // Places where a content was when some table was written: the owner goes on meanwhile.
+    std::unordered_multimap<ring::Digest, uint64_t, Digest> places;
+  };
+  Other& open(uint64_t owner);
+  void map(int fd, Other* other) const;
+  void find_places(int fd, Other* other) const;
+
+  uint64_t seed_;
+  Ask ask_;
+  std::map<uint64_t, Other> others_;
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_OTHER_STORES_H_

@@ -1,0 +1,116 @@
+"""Lets replicas share the work of captures: between the servers and `Shares`, which decides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyft import config
+from pyft.agent import page
+from pyft.agent.member import Member
+from pyft.recovery import events
+from pyft.recovery.events import Message
+from pyft.recovery.replicas import Key, Table
+from pyft.recovery.shares import Commit, Outcome, Rows, Shares
+
+
+class Sharing:
+    """Who keeps what for whom, in the stores of all members."""
+
+    def __init__(self, members: dict[int, Member], keep: Callable[[dict[str, Any]], None]) -> None:
+        self._members = members
+        self._keep = keep  # for the next agent
+        self._shares = Shares()
+        self._kept_fds: dict[int, int] = {}  # stores of members that have ended
+        self._kept: dict[str, Any] = {}
+        self._on = config.get_str("PYFT_SHARE_CAPTURES") != "0"
+
+    def plan(self, holders: Iterable[tuple[Key, set[int]]]) -> None:
+        """Divide anew what ranks have in common."""
+        if not self._on:
+            return
+        changed = self._shares.plan(holders)
+        for id, rows in changed.items():
+            if id in self._members and (fd := self._members[id].channel.store_fd) >= 0:
+                base = page.window_base(self._members[id].channel.device)
+                page.write_shares(fd, [(base + at, size, by) for (at, size), by in rows.items()])
+        if changed:
+            self._tell_groups()
+            self._note()
+
+    def _tell_groups(self) -> None:
+        for id, member in self._members.items():
+            if member.channel.store_fd >= 0 and self._shares.is_grouped(id):
+                page.write_store(member.channel.store_fd, shares=1)
+
+    def captured(
+        self, id: int, step: int, entry: int, table: Table | None, rows: Rows | None
+    ) -> None:
+        """Take what a server says of a cut."""
+        self._act(self._shares.captured(id, step, entry, table, rows))
+
+    def compared(self, id: int, step: int) -> None:
+        """Say to a server that its cut has been compared; and more, if there is more to say."""
+        outcomes = self._shares.compared(id, step)
+        if Commit(id, step) not in outcomes:
+            self._send(id, Message.SETTLED, step, 0)
+        self._act(outcomes)
+
+    def received(self, id: int, event: events.Received) -> None:
+        """Take HELD or WITHDRAW."""
+        held = event.kind is Message.HELD
+        self._act((self._shares.held if held else self._shares.withdraw)(id, event.key))
+
+    def restarted(self, id: int) -> None:
+        """Note that a member's server has ended."""
+        self._act(self._shares.restarted(id))
+
+    def ended(self, member: Member) -> None:
+        """Note that a member makes no cut any more; its store is kept while it is needed."""
+        if self._shares.is_grouped(member.id) and member.channel.store_fd >= 0:
+            self._kept_fds.setdefault(member.id, os.dup(member.channel.store_fd))
+        self._act(self._shares.ended(member.id))
+        self._note()
+        self._let_go()
+
+    def entry(self, id: int) -> int:
+        """Return the entry of the cut at which a member's next server has to begin; 0: any."""
+        return self._shares.entry(id)
+
+    def store(self, owner: int) -> int:
+        """Return the descriptor of a member's store; -1: there is none any more."""
+        if owner in self._kept_fds:
+            return self._kept_fds[owner]
+        return self._members[owner].channel.store_fd if owner in self._members else -1
+
+    def adopt(self, note: dict[str, Any] | None) -> None:
+        """Go on for an agent before this one, which may have had no time to tell what it decided."""
+        if note:
+            self._act(self._shares.restore(note))
+            self._tell_groups()
+
+    def _act(self, outcomes: list[Outcome]) -> None:
+        if any(isinstance(one, Commit) and self._shares.is_grouped(one.id) for one in outcomes):
+            self._note()  # before anybody is told
+        for outcome in outcomes:
+            commits = isinstance(outcome, Commit)
+            kind = Message.SETTLED if commits else Message.DROPPED
+            self._send(outcome.id, kind, outcome.step, int(commits))
+        if self._kept_fds:
+            self._let_go()
+
+    def _send(self, id: int, kind: Message, step: int, final: int) -> None:
+        server = self._members[id].server if id in self._members else None
+        if server and server.alive:
+            server.send(events.Send(id, server.epoch, kind, key=step, rank=final))
+
+    def _note(self) -> None:
+        note = self._shares.note()
+        if note != self._kept:
+            self._kept = note
+            self._keep(note)
+
+    def _let_go(self) -> None:
+        for id in self._kept_fds.keys() - self._shares.named():
+            os.close(self._kept_fds.pop(id))

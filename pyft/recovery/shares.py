@@ -1,0 +1,280 @@
+"""Ranks with the same contents keep them once: who keeps what, and when that counts.
+
+A block in which several ranks have had the same contents is captured by one of them, its *owner*; the
+points of the others name it (design-recovery.md, "Cut": the share of replicated blocks). Such ranks,
+directly or by way of others, are a *group*, and their points move together:
+
+    server     CAPTURED: digests of a cut, and who keeps what of it; HELD: its own part is whole
+    agent      when all of the group hold the cut, and owners have what the others need of them:
+               SETTLED for good, it is the recovery point of all
+               when one of them has passed it over, or an owner has something else: DROPPED for all
+
+So the contents that a point names stay where they are for as long as it counts. What is settled is
+kept before anybody is told; who dies before it has heard is told at its next start, and has what it
+needs in its store. Who makes a cut alone, for want of space, keeps what it has lent (store.h).
+Without input or output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyft.recovery.replicas import Key, Table
+
+LEAST_BYTES = 16 << 10  # smaller blocks are copied sooner than talked about
+Rows = dict[Key, int]  # of a rank: which blocks others keep for it, and who
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The cut of a rank becomes its recovery point."""
+
+    id: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The cut of a rank cannot become its recovery point; nothing of another rank's needs it."""
+
+    id: int
+    step: int
+
+
+Outcome = Commit | Drop
+
+
+@dataclass
+class Standing:
+    """A rank's cuts."""
+
+    group: set[int]  # shared with all in it
+    passed: int = 0  # it has come to this step
+    step: int = 0  # whose cut waits; 0: none does
+    entry: int = 0  # of that cut
+    own: dict[Key, bytes] = field(default_factory=dict)  # what it keeps itself of it
+    needs: dict[Key, tuple[int, bytes]] = field(default_factory=dict)  # owner, digest
+    compared: bool = False
+    whole: bool = False
+    line: int = 0  # the step of the last cut of the group, which is the point,
+    line_entry: int = 0  # its entry,
+    names: set[int] = field(default_factory=set)  # and whose contents it names
+    gone: bool = False
+
+    def has(self, step: int) -> bool:
+        """Say whether it holds or may come to hold the cut of that step."""
+        return step in (self.step, self.line)
+
+    def forget(self) -> None:
+        """No cut waits any more."""
+        self.step, self.entry, self.compared, self.whole = 0, 0, False, False
+        self.own, self.needs = {}, {}
+
+
+class Shares:
+    """All ranks of a job, by id."""
+
+    def __init__(self) -> None:
+        self.ranks: dict[int, Standing] = {}
+        self.rows: dict[int, Rows] = {}
+        self.apart: set[Key] = set()  # blocks that have turned out not to be the same
+        self._owner: dict[tuple[Key, int], int] = {}  # by block and who has it
+
+    def _of(self, id: int) -> Standing:
+        return self.ranks.setdefault(id, Standing({id}))
+
+    def is_grouped(self, id: int) -> bool:
+        """Say whether a rank's points depend on other ranks, or did."""
+        return len(self._of(id).group) > 1
+
+    def entry(self, id: int) -> int:
+        """Return the entry of the cut at which the next server of a rank has to begin; 0: any."""
+        return self._of(id).line_entry
+
+    def named(self) -> set[int]:
+        """Return whose stores are named by points of other ranks, or by cuts that wait."""
+        living = [rank for rank in self.ranks.values() if not rank.gone]
+        waiting = {owner for rank in living for owner, _ in rank.needs.values()}
+        return waiting.union(*(rank.names for rank in living))
+
+    # ---- who keeps what -----------------------------------------------------------------------
+
+    def plan(self, holders: Iterable[tuple[Key, set[int]]]) -> dict[int, Rows]:
+        """Divide the blocks among those who have them; return the rows of ranks that have others.
+
+        An owner stays one while it has the block, so that few cuts meet another plan at another rank.
+        """
+        load: Counter[int] = Counter()
+        rows: dict[int, Rows] = {}
+        owners: dict[tuple[Key, int], int] = {}
+        for key, ids in sorted(holders, key=lambda one: (-one[0][1], one[0][0], min(one[1]))):
+            if len(ids) < 2 or key[1] < LEAST_BYTES or key in self.apart:
+                continue
+            before = {self._owner.get((key, id)) for id in ids} & ids
+            owner = min(before or ids, key=lambda id: (load[id], id))
+            load[owner] += key[1]
+            for id in ids:
+                owners[key, id] = owner
+                if id != owner:
+                    rows.setdefault(id, {})[key] = owner
+            self._join(ids)
+        changed = {
+            id: rows.get(id, {})
+            for id in self.rows.keys() | rows.keys()
+            if rows.get(id, {}) != self.rows.get(id, {})
+        }
+        self.rows, self._owner = rows, owners
+        return changed
+
+    def _join(self, ids: set[int]) -> None:
+        group = set().union(*(self._of(id).group for id in ids))
+        if any(self._of(id).group != group for id in ids):
+            for id in group:
+                self._of(id).group = group
+
+    # ---- cuts ---------------------------------------------------------------------------------
+
+    def captured(
+        self,
+        id: int,
+        step: int,
+        entry: int = 0,
+        table: Table | None = None,
+        rows: Rows | None = None,
+    ) -> list[Outcome]:
+        """Take note of a cut. No table: the rank has passed it over.
+
+        `rows`: which of its blocks are not in the rank's own store, and who keeps them.
+        """
+        rank = self._of(id)
+        rank.passed = max(rank.passed, step)
+        if table is not None:
+            rows = rows or {}
+            rank.forget()
+            rank.step, rank.entry = step, entry
+            rank.own = {key: digest for key, digest in table.items() if key not in rows}
+            rank.needs = {key: (owner, table[key]) for key, owner in rows.items()}
+        return self._judge(id)
+
+    def compared(self, id: int, step: int) -> list[Outcome]:
+        """Note that nothing speaks against a cut as far as its contents are concerned."""
+        rank = self._of(id)
+        if rank.step == step:
+            rank.compared = True
+            return self._judge(id)
+        # It waits, and an agent before this one was told of it.
+        return [self._forgotten(id, step)] if not rank.step else []
+
+    def held(self, id: int, step: int) -> list[Outcome]:
+        """Note that all that a rank itself keeps of a cut is in its store."""
+        rank = self._of(id)
+        if rank.step == step:
+            rank.whole = True
+            return self._judge(id)
+        return [self._forgotten(id, step)] if not rank.step and self.is_grouped(id) else []
+
+    def _forgotten(self, id: int, step: int) -> Outcome:
+        rank = self._of(id)
+        if not self.is_grouped(id) or rank.line == step:
+            return Commit(id, step)
+        return Drop(id, step)
+
+    def withdraw(self, id: int, step: int) -> list[Outcome]:
+        """Decide about a cut now: its rank needs room."""
+        rank = self._of(id)
+        if rank.line == step:
+            return [Commit(id, step)]
+        if rank.step == step:
+            rank.forget()
+        return [Drop(id, step), *self._judge(id)]
+
+    def restarted(self, id: int) -> list[Outcome]:
+        """Note that a rank's server has ended: the next one begins at its recovery point."""
+        rank = self._of(id)
+        rank.forget()
+        rank.passed = rank.line
+        return self._judge(id)
+
+    def ended(self, id: int) -> list[Outcome]:
+        """Note that a rank makes no cut any more. What it has kept stays."""
+        self._of(id).gone = True
+        return self._judge(id)
+
+    def _judge(self, id: int) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        group = self._of(id).group
+        living = [one for one in sorted(group) if not self._of(one).gone]
+        for step in sorted({self._of(one).step for one in living} - {0}):
+            outcomes += self._judge_step(step, living)
+        return outcomes
+
+    def _judge_step(self, step: int, living: list[int]) -> list[Outcome]:
+        holding = [one for one in living if self._of(one).step == step]
+        if len(self._of(living[0]).group) == 1:  # its server knows when it is whole
+            (one,) = holding
+            if not self._of(one).compared:
+                return []
+            self._of(one).forget()
+            return [Commit(one, step)]
+        ready = True
+        for one in living:
+            rank = self._of(one)
+            if rank.passed >= step and not rank.has(step):
+                return self._drop(holding)
+            ready &= rank.line == step or (rank.step == step and rank.compared and rank.whole)
+        if not ready:
+            return []
+        if missing := self._missing(step, holding):
+            self.apart |= missing
+            return self._drop(holding)
+        return [self._commit(one) for one in holding]
+
+    def _missing(self, step: int, holding: list[int]) -> set[Key]:
+        """Return the blocks that are not where a rank needs them."""
+        return {
+            key
+            for one in holding
+            for key, (owner, digest) in self._of(one).needs.items()
+            if self._kept(owner, step).get(key) != digest
+        }
+
+    def _kept(self, owner: int, step: int) -> dict[Key, bytes]:
+        rank = self._of(owner)
+        return rank.own if rank.step == step and rank.whole else {}
+
+    def _drop(self, holding: list[int]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for one in holding:
+            outcomes.append(Drop(one, self._of(one).step))
+            self._of(one).forget()
+        return outcomes
+
+    def _commit(self, id: int) -> Outcome:
+        rank = self._of(id)
+        rank.line, rank.line_entry = rank.step, rank.entry
+        rank.names = {owner for owner, _ in rank.needs.values()}
+        rank.forget()
+        return Commit(id, rank.line)
+
+    # ---- for the next agent -------------------------------------------------------------------
+
+    def note(self) -> dict[str, Any]:
+        """Return what is settled. Cuts that wait are dropped by the next agent, plans made anew."""
+        ranks = [
+            [id, sorted(r.group), r.line, r.line_entry, sorted(r.names), r.gone]
+            for id, r in sorted(self.ranks.items())
+        ]
+        return {"ranks": ranks, "apart": sorted(self.apart)}
+
+    def restore(self, note: Mapping[str, Any]) -> list[Outcome]:
+        """Go on from the note of an agent before this one; return what servers may not have heard."""
+        groups: dict[tuple[int, ...], set[int]] = {}
+        for id, group, line, entry, names, gone in note["ranks"]:
+            shared = groups.setdefault(tuple(group), set(group))
+            rank = Standing(shared, line, line=line, line_entry=entry, names=set(names), gone=gone)
+            self.ranks[id] = rank
+        self.apart = {(offset, size) for offset, size in note["apart"]}
+        return [Commit(id, r.line) for id, r in self.ranks.items() if r.line and not r.gone]
