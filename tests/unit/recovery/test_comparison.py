@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyft.agent import comparison, page
-from pyft.agent.comparison import BLOCK, ELSEWHERE, MANIFEST, Comparison
+from pyft.agent.comparison import BLOCK, MANIFEST, Comparison
 from pyft.recovery import events as ev
 from pyft.recovery.events import Message
 

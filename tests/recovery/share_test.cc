@@ -1,0 +1,269 @@
+// Captures that ranks share: two servers with stores of their own, and memory of equal contents.
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "check.h"
+#include "recovery/server.h"
+#include "server/recovery/other_stores.h"
+#include "server/recovery/restore.h"
+
+namespace {
+
+using namespace recovery_test;  // NOLINT: a test
+
+constexpr uint64_t kSeed = 77;
+constexpr uint64_t kBlock = 100'000;
+
+ring::StoreHeader& header_of(const Bench& bench) {
+  return *reinterpret_cast<ring::StoreHeader*>(bench.object.at);
+}
+
+// A server whose cuts wait for the agent, which the test is.
+struct SharingServer : HeldServer {
+  explicit SharingServer(Bench& bench) : HeldServer(bench) {
+    calls.held = [this](uint64_t step, uint64_t) { held.push_back(step); };
+    calls.withdraw = [this](uint64_t step) {
+      withdrawn.push_back(step);
+      if (on_withdraw) on_withdraw();
+    };
+    server::CaptureOptions options;
+    options.join_timeout_ns = 50'000'000;
+    options.every = 1;
+    options.late = server::Late::kNever;
+    options.settled = &settled;
+    options.committed = &committed;
+    options.dropped = &dropped;
+    capture.emplace(session, *store, calls, options);
+    store->header().shares = 1;
+  }
+  void commit(uint64_t step) {
+    settled = committed = step;
+    capture->go_on();
+  }
+  std::atomic<uint64_t> committed{0}, dropped{0};
+  std::vector<uint64_t> held, withdrawn;
+  std::function<void()> on_withdraw;
+};
+
+// Two ranks with two blocks each: rank 1 keeps the second one for rank 0.
+struct Ranks {
+  Ranks() {
+    for (Bench* bench : {&zero, &one}) {
+      if (ftruncate(bench->object.fd, 4096) == 0 &&
+          ftruncate(bench->object.fd, static_cast<off_t>(bench->object.bytes)) == 0)
+        header_of(*bench).seed = kSeed;
+      bench->memory.allocate(kBlock, 1);
+      bench->memory.allocate(kBlock, 2);
+    }
+  }
+  static void fill(Bench& bench, int value) {
+    for (auto& block : bench.memory.blocks)
+      std::fill(block.begin(), block.end(), static_cast<std::byte>(value++));
+  }
+  void leave_to_one(uint64_t version = 2) const {
+    ring::StoreHeader& header = header_of(zero);
+    const auto& block = zero.memory.blocks[1];
+    const ring::SharedBlock row{reinterpret_cast<uint64_t>(block.data()), block.size(), 1};
+    std::memcpy(zero.object.at + header.shares_offset, &row, sizeof row);
+    header.shares_rows = 1;
+    header.shares_version = version;
+  }
+  server::OtherStores others() const {
+    return {kSeed, [this](uint64_t owner) { return owner == 1 ? dup(one.object.fd) : -1; }};
+  }
+  // What a new server of rank 0 finds: empty, or what is missing.
+  std::string restore() {
+    Server next(*zero.channel, zero.object, zero.memory, true);
+    auto stores = others();
+    next.calls.elsewhere = [&](const ring::ManifestBlock& block, std::string* problem) {
+      return stores.content(block, problem);
+    };
+    return server::restore_contents(next.session, *next.store, next.calls);
+  }
+  Bench zero, one;
+};
+
+TEST(what_another_rank_keeps_is_hashed_and_comes_back_from_there) {
+  Ranks ranks;
+  {
+    SharingServer zero(ranks.zero), one(ranks.one);
+    ranks.leave_to_one();
+    zero.take(1);
+    one.take(1);
+    const ring::StoreHeader& figures = zero.store->header();
+    CHECK_EQ(figures.copied_bytes.load(), kBlock);
+    CHECK_EQ(figures.hashed_bytes.load(), 2 * kBlock);
+    CHECK_EQ(figures.elsewhere_bytes.load(), kBlock);
+    CHECK(figures.heap_used < 2 * kBlock);
+    zero.commit(1);
+    one.commit(1);
+    CHECK_EQ(ranks.zero.channel->control().captured_cut.load(), 1u);
+  }
+  const auto wanted = ranks.zero.memory.blocks;
+  Ranks::fill(ranks.zero, 50);
+  CHECK_EQ(ranks.restore(), "");
+  CHECK(ranks.zero.memory.blocks == wanted);
+  // One byte of it changes there.
+  {
+    SharingServer one(ranks.one);
+    const auto& block = one.store->point().blocks[1];
+    *one.store->at(block.heap_offset + 5) ^= std::byte{1};
+    *one.store->at(one.store->point().blocks[0].heap_offset + 5) ^= std::byte{1};
+  }
+  const std::string problem = ranks.restore();
+  CHECK(problem.find("of member [1]") != std::string::npos);
+  CHECK(problem.find("it has been overwritten") != std::string::npos);
+}
+
+TEST(without_the_other_store_the_block_is_named) {
+  Ranks ranks;
+  SharingServer zero(ranks.zero);
+  ranks.leave_to_one();
+  zero.take(1);
+  zero.commit(1);
+  CHECK(server::restore_contents(zero.session, *zero.store, zero.calls)
+            .find("no other rank's store can be looked at") != std::string::npos);
+  for (const bool other_job : {false, true}) {
+    server::OtherStores stores(
+        kSeed + other_job, [&](uint64_t) { return other_job ? dup(ranks.zero.object.fd) : -1; });
+    zero.calls.elsewhere = [&](const ring::ManifestBlock& block, std::string* problem) {
+      return stores.content(block, problem);
+    };
+    const std::string problem = server::restore_contents(zero.session, *zero.store, zero.calls);
+    CHECK(problem.find(other_job ? "of another job" : "the agent has no such store") !=
+          std::string::npos);
+  }
+}
+
+TEST(a_cut_is_held_when_it_is_delivered_and_counts_when_the_agent_says_so) {
+  Ranks ranks;
+  SharingServer zero(ranks.zero);
+  zero.is_delivered = false;
+  zero.take(1);
+  zero.settled = 1;  // compared
+  zero.capture->go_on();
+  CHECK(zero.held.empty());
+  zero.is_delivered = true;
+  usleep(3000);
+  zero.capture->go_on();
+  zero.capture->go_on();
+  CHECK(zero.held == std::vector<uint64_t>{1});
+  CHECK(!zero.store->has_point());
+  zero.capture->hold_back();  // returns: what is compared may go to others
+  zero.commit(1);
+  CHECK_EQ(zero.store->point().manifest.step, 1u);
+  zero.take(2);
+  zero.dropped = 2;
+  zero.capture->go_on();
+  CHECK(!zero.store->waiting());
+  CHECK_EQ(zero.store->point().manifest.cut, 1u);
+  zero.take(3);
+  zero.dropped = 4;  // of a cut that was left out, by an agent that knows nothing of this one
+  zero.committed = 3;
+  zero.capture->go_on();
+  CHECK_EQ(zero.store->point().manifest.cut, 3u);
+}
+
+// Rank 1 needs room, alone; what rank 0 needs of it stays until both have another point.
+TEST(a_rank_that_makes_a_cut_alone_keeps_what_it_has_lent) {
+  Ranks ranks;
+  auto zero = std::make_unique<SharingServer>(ranks.zero);
+  auto one = std::make_unique<SharingServer>(ranks.one);
+  ranks.leave_to_one();
+  for (auto* server : {zero.get(), one.get()}) {
+    server->take(1);
+    server->commit(1);
+  }
+  for (const uint64_t cut : {2u, 3u}) {
+    Ranks::fill(ranks.one, static_cast<int>(10 * cut));
+    one->take(cut, {}, true);
+    CHECK_EQ(one->store->point().manifest.cut, cut);
+    CHECK(one->store->header().heap_used > 3 * kBlock);
+    CHECK_EQ(ranks.restore(), "");
+  }
+  // Also by a new server of rank 1, with a cut of its own.
+  one.reset();
+  one = std::make_unique<SharingServer>(ranks.one);
+  Ranks::fill(ranks.one, 90);
+  one->take(4, {}, true);
+  CHECK_EQ(ranks.restore(), "");
+  Ranks::fill(ranks.one, 20);
+  Ranks::fill(ranks.zero, 20);
+  for (auto* server : {zero.get(), one.get()}) server->take(5);
+  CHECK_EQ(ranks.restore(), "");
+  for (auto* server : {zero.get(), one.get()}) server->commit(5);
+  CHECK(one->store->header().heap_used <= 2 * kBlock + 2 * server::Heap::kAlign);
+  CHECK_EQ(one->store->header().lends.load(), 0u);
+  CHECK_EQ(ranks.restore(), "");
+}
+
+TEST(for_want_of_room_the_agent_decides_about_a_cut_that_waits) {
+  for (const bool commits : {true, false}) {
+    Ranks ranks;
+    SharingServer zero(ranks.zero);
+    zero.take(1);
+    zero.commit(1);
+    zero.take(2);
+    zero.on_withdraw = [&] { (commits ? zero.committed : zero.dropped) = 2; };
+    zero.take(3, {}, true);
+    CHECK(zero.withdrawn == std::vector<uint64_t>{2});
+    CHECK_EQ(zero.store->point().manifest.cut, 3u);
+    CHECK_EQ(zero.store->point().manifest.step, 0u);
+    CHECK_EQ(zero.store->header().skipped.load(), commits ? 0u : 1u);
+    CHECK_EQ(zero.store->header().lends.load(), 1u);
+  }
+  // An agent that does not answer: the client learns that this cut is none.
+  Ranks ranks;
+  SharingServer zero(ranks.zero);
+  zero.take(1);
+  zero.take(2, {}, true);
+  CHECK(!zero.store->has_point());
+  CHECK_EQ(ranks.zero.channel->control().decided_cut.load(), 2u);
+  CHECK_EQ(zero.store->header().cancelled.load(), 1u);
+}
+
+TEST(a_server_that_has_not_heard_begins_where_the_others_do) {
+  Ranks ranks;
+  {
+    SharingServer zero(ranks.zero), one(ranks.one);
+    ranks.leave_to_one();
+    for (auto* server : {&zero, &one}) {
+      server->take(1);
+      server->commit(1);
+      Ranks::fill(server == &zero ? ranks.zero : ranks.one, 7);
+      server->take(2);
+    }
+    one.commit(2);
+  }
+  std::string error;
+  {
+    const auto store = ranks.zero.object.open(&error);
+    CHECK_EQ(store->point().manifest.cut, 1u);
+    CHECK_EQ(store->promote_unfinished(20), "");
+    CHECK_EQ(store->point().manifest.cut, 2u);
+    CHECK_EQ(store->promote_unfinished(10), "");  // which it is past
+    CHECK(!store->promote_unfinished(30).empty());
+  }
+  CHECK_EQ(ranks.restore(), "");
+}
+
+TEST(a_plan_that_is_being_written_is_not_read) {
+  Ranks ranks;
+  SharingServer zero(ranks.zero);
+  ranks.leave_to_one(3);
+  zero.take(1);
+  CHECK_EQ(zero.store->header().elsewhere_bytes.load(), 0u);
+  zero.commit(1);
+  ranks.leave_to_one(4);
+  zero.take(2);
+  CHECK_EQ(zero.store->header().elsewhere_bytes.load(), kBlock);
+  zero.commit(2);
+  header_of(ranks.zero).shares_rows = ~uint64_t{0};  // hostile: stays inside of the area
+  header_of(ranks.zero).shares_version = 6;
+  zero.take(3);
+}
+
+}  // namespace
+
+CHECK_MAIN

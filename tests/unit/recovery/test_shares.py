@@ -1,0 +1,176 @@
+"""Captures that ranks share: every order of events, and single situations."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import model  # noqa: E402
+from model_shares import SharesWorld  # noqa: E402
+
+from pyft.recovery.shares import Commit, Drop, Outcome, Shares  # noqa: E402
+
+A, B, SMALL = (0, 1 << 20), (1 << 20, 1 << 20), (1 << 21, 100)
+TABLE = {A: b"a", B: b"b"}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cuts", "kills", "forced", "agents"),
+    [
+        (2, 2, 1, 0, 0),
+        (2, 2, 0, 1, 0),
+        (2, 2, 0, 0, 1),
+        (2, 1, 1, 1, 0),
+        (2, 1, 0, 1, 1),
+        (2, 1, 2, 0, 1),
+        (3, 1, 1, 0, 0),
+    ],
+)
+def test_all_orders(ranks: int, cuts: int, kills: int, forced: int, agents: int) -> None:
+    world = SharesWorld(ranks, cuts, kills, forced, agents)
+    assert model.explore(world, limit=400_000) > 1000
+
+
+def test_the_model_finds_a_point_that_one_rank_has_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(self: Shares, step: int, living: list[int]) -> list[Outcome]:
+        whole = [one for one in living if self.ranks[one].step == step and self.ranks[one].whole]
+        return [self._commit(one) for one in whole]
+
+    monkeypatch.setattr(Shares, "_judge_step", alone)
+    with pytest.raises(AssertionError):
+        model.explore(SharesWorld(2, 2), limit=100_000)
+
+
+def test_the_model_finds_a_rank_that_takes_back_what_it_has_lent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forgets(self: SharesWorld, id: int) -> None:
+        capture_alone(self, id)
+        self.stores[id].lent = {}
+
+    capture_alone = SharesWorld.capture_alone
+    monkeypatch.setattr(SharesWorld, "capture_alone", forgets)
+    with pytest.raises(AssertionError, match="misses a block"):
+        model.explore(SharesWorld(2, 1, forced=1), limit=100_000)
+
+
+def test_the_model_finds_an_agent_that_forgets_what_it_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Shares, "entry", lambda self, id: 0)
+    with pytest.raises(AssertionError):
+        model.explore(SharesWorld(2, 1, kills=1), limit=100_000)
+
+
+def shared(*ids: int) -> Shares:
+    shares = Shares()
+    shares.plan([(A, set(ids)), (B, set(ids))])
+    return shares
+
+
+def hold(shares: Shares, id: int, step: int) -> list[Outcome]:
+    """Let a rank come to a cut, and all be well with it."""
+    outcomes = shares.captured(id, step, 10 * step, TABLE, shares.rows.get(id))
+    return outcomes + shares.compared(id, step) + shares.held(id, step)
+
+
+def test_bytes_are_divided_evenly_and_stay_where_they_are() -> None:
+    shares = Shares()
+    holders = [((at << 20, size), {0, 1, 2}) for at, size in enumerate([9 << 20, 3 << 20, 6 << 20])]
+    holders += [((7 << 20, 5 << 20), {1, 2}), (SMALL, {0, 1})]
+    changed = shares.plan(holders)
+    kept = {
+        id: sum(k[1] for k, ids in holders if id in ids and k not in changed[id]) for id in changed
+    }
+    assert kept == {0: (9 << 20) + 100, 1: (6 << 20) + 100, 2: (5 << 20) + (3 << 20)}
+    assert shares.plan([*holders, ((8 << 20, 30 << 20), {0, 2})]).keys() == {2}, "only what is new"
+    assert shares.plan([(key, ids - {0}) for key, ids in holders])[0] == {}
+
+
+def test_blocks_of_different_contents_have_owners_of_their_own() -> None:
+    shares = Shares()
+    shares.plan([(A, {0, 1}), (A, {2, 3})])
+    assert shares.rows == {1: {A: 0}, 3: {A: 2}}
+    assert hold(shares, 0, 1) == []
+    assert hold(shares, 2, 1) == []
+    assert hold(shares, 3, 1) == [Commit(2, 1), Commit(3, 1)], "the others do not matter"
+
+
+def test_points_of_a_group_move_together() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 0, 5) == []
+    assert shares.captured(1, 5, 50, TABLE, shares.rows[1]) == []
+    assert shares.held(1, 5) == []
+    assert shares.compared(1, 5) == [Commit(0, 5), Commit(1, 5)]
+    assert (shares.entry(0), shares.entry(1)) == (50, 50)
+
+
+def test_a_cut_that_somebody_passes_over_is_nobodys() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 0, 5) == []
+    assert shares.captured(1, 5) == [Drop(0, 5)]
+    assert hold(shares, 0, 6) == []
+    assert hold(shares, 1, 6) == [Commit(0, 6), Commit(1, 6)]
+
+
+def test_a_block_that_its_owner_has_not_is_not_shared_again() -> None:
+    shares = shared(0, 1)
+    assert shares.rows == {1: {A: 0}, 0: {B: 1}}
+    assert hold(shares, 0, 5) == []
+    shares.captured(1, 5, 50, {B: b"b", A: b"another"}, shares.rows[1])
+    shares.compared(1, 5)
+    assert shares.held(1, 5) == [Drop(0, 5), Drop(1, 5)]
+    assert shares.plan([(A, {0, 1}), (B, {0, 1})]) == {1: {}}
+    assert hold(shares, 0, 6) == []
+    assert hold(shares, 1, 6) == [Commit(0, 6), Commit(1, 6)]
+
+
+def test_a_rank_that_needs_room_does_not_wait() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 0, 5) == []
+    assert shares.withdraw(0, 5) == [Drop(0, 5)]
+    assert shares.captured(1, 5, 50, TABLE, shares.rows[1]) == [Drop(1, 5)]
+    assert hold(shares, 0, 6) + hold(shares, 1, 6) == [Commit(0, 6), Commit(1, 6)]
+    assert shares.withdraw(0, 6) == [Commit(0, 6)], "it has been decided"
+
+
+def test_a_rank_that_has_ended_is_not_waited_for() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 1, 5) == []
+    assert hold(shares, 0, 6) == [Drop(1, 5)]
+    assert shares.ended(1) == [Drop(0, 6)], "what it should have kept never came"
+    assert hold(shares, 1, 7) == []
+    shares = shared(0, 1)
+    assert hold(shares, 1, 5) == []
+    assert shares.ended(1) == []
+    assert shares.named() == set()
+    assert hold(shares, 0, 5) == [Commit(0, 5)], "it has kept its part"
+    assert shares.named() == {1}
+    assert shares.plan([]) == {0: {}, 1: {}}
+    assert hold(shares, 0, 6) == [Commit(0, 6)]
+    assert shares.named() == set(), "its store can go"
+
+
+def test_alone_nothing_waits_for_the_copies() -> None:
+    shares = Shares()
+    assert shares.captured(0, 1, 10, TABLE) == []
+    assert shares.compared(0, 1) == [Commit(0, 1)]
+    assert shares.held(0, 1) == []
+    assert shares.entry(0) == 0
+
+
+def test_the_next_agent_repeats_what_is_decided_and_drops_the_rest() -> None:
+    shares = shared(0, 1)
+    hold(shares, 0, 5), hold(shares, 1, 5)
+    hold(shares, 0, 6)
+    after = Shares()
+    assert after.restore(json.loads(json.dumps(shares.note()))) == [Commit(0, 5), Commit(1, 5)]
+    assert after.entry(0) == 50
+    assert after.held(1, 6) == [Drop(1, 6)], "of which it has not heard"
+    assert after.compared(0, 7) == [Drop(0, 7)]
+    assert hold(after, 0, 8) == []
+    assert hold(after, 1, 8) == [Commit(0, 8), Commit(1, 8)]
