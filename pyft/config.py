@@ -32,7 +32,11 @@ KNOBS = (
     Knob("PYFT_STORE_GB", 512, "limit of captures, journal and records per channel (sparse)"),
     Knob("PYFT_CUT_EVERY", 0, "each K-th cut is captured (0: as its cost allows)"),
     Knob("PYFT_LATE_COPIES", "", "captures copy behind the cut: always, never (unset: by need)"),
-    Knob("PYFT_SHARE_CAPTURES", "", "0: every rank captures what it shares with replicas itself"),
+    Knob(
+        "PYFT_SHARE_CAPTURES",
+        "",
+        "replicas share captures of blocks of so many bytes or more (unset: 16384; 0: of none)",
+    ),
     Knob("PYFT_REPLAY", "", "who replays after a fault: one (unset), or all, as stock NCCL needs"),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
     Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),

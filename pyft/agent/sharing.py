@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pyft import config
 from pyft.agent import page
 from pyft.agent.member import Member
+from pyft.agent.options import share_bytes
 from pyft.recovery import events
 from pyft.recovery.events import Message
 from pyft.recovery.replicas import Key, Table
@@ -21,14 +21,13 @@ class Sharing:
     def __init__(self, members: dict[int, Member], keep: Callable[[dict[str, Any]], None]) -> None:
         self._members = members
         self._keep = keep  # for the next agent
-        self._shares = Shares()
+        self._shares = Shares(share_bytes())
         self._kept_fds: dict[int, int] = {}  # stores of members that have ended
         self._kept: dict[str, Any] = {}
-        self._on = config.get_str("PYFT_SHARE_CAPTURES") != "0"
 
     def plan(self, holders: Iterable[tuple[Key, set[int]]]) -> None:
         """Divide anew what ranks have in common."""
-        if not self._on:
+        if not self._shares.least_bytes:
             return
         changed = self._shares.plan(holders)
         for id, rows in changed.items():

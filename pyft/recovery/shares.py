@@ -24,7 +24,6 @@ from typing import Any
 
 from pyft.recovery.replicas import Key, Table
 
-LEAST_BYTES = 16 << 10  # smaller blocks are copied sooner than talked about
 Rows = dict[Key, int]  # of a rank: which blocks others keep for it, and who
 
 
@@ -77,7 +76,8 @@ class Standing:
 class Shares:
     """All ranks of a job, by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_bytes: int = 1) -> None:
+        self.least_bytes = least_bytes
         self.ranks: dict[int, Standing] = {}
         self.rows: dict[int, Rows] = {}
         self.apart: set[Key] = set()  # blocks that have turned out not to be the same
@@ -111,7 +111,7 @@ class Shares:
         rows: dict[int, Rows] = {}
         owners: dict[tuple[Key, int], int] = {}
         for key, ids in sorted(holders, key=lambda one: (-one[0][1], one[0][0], min(one[1]))):
-            if len(ids) < 2 or key[1] < LEAST_BYTES or key in self.apart:
+            if len(ids) < 2 or key[1] < self.least_bytes or key in self.apart:
                 continue
             before = {self._owner.get((key, id)) for id in ids} & ids
             owner = min(before or ids, key=lambda id: (load[id], id))

@@ -62,6 +62,9 @@ CASES = {
     "long-evaluation-1": _small(
         1, "evaluation", "host_cases.py", PYFT_RING_MB="1", PYFT_ARENA_MB="8"
     ),
+    "lone-evaluation": _small(
+        2, "lone_evaluation", "host_cases.py", PYFT_RING_MB="1", PYFT_ARENA_MB="8"
+    ),
     "collectives-4": _small(4, "collectives"),
     "dp_tp": _small(4, "dp_tp", "parallel_cases.py"),
     "dp_pp": _small(4, "dp_pp", "parallel_cases.py"),

@@ -17,6 +17,9 @@ SETTINGS: tuple[Mapping[str, str], ...] = (
     {"PYFT_CUT_EVERY": "1", "PYFT_LATE_COPIES": "always"},
     {"PYFT_CUT_EVERY": "2"},
     {"PYFT_LATE_COPIES": "never"},
+    {"PYFT_CUT_EVERY": "1", "PYFT_SHARE_CAPTURES": "1"},
+    {"PYFT_CUT_EVERY": "1", "PYFT_SHARE_CAPTURES": "1", "PYFT_LATE_COPIES": "always"},
+    {"PYFT_CUT_EVERY": "1", "PYFT_SHARE_CAPTURES": "0"},
 )
 # Points within a server, and how often one is passed in a run of a few steps.
 POINTS = {

@@ -7,7 +7,8 @@ import io
 from collections.abc import Callable
 
 import torch
-from recovery_cases import Step, main, mlp, plain_loss
+import torch.distributed as dist
+from recovery_cases import RANK, WORLD, Step, main, mlp, plain_loss, spread_out
 from torch import Tensor, nn
 
 
@@ -73,8 +74,30 @@ def evaluation(models: list[nn.Module]) -> Step:
     return step
 
 
+def lone_evaluation(models: list[nn.Module]) -> Step:
+    """Replicas that train together; behind each step the first one evaluates, the others wait."""
+    model = mlp(256)
+    models.append(model)
+    module, optimizer = spread_out(model), torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(number: int) -> Tensor:
+        loss = plain_loss(module, number)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        total = loss.detach().clone()
+        with torch.no_grad():
+            for part in range(0 if RANK else 150):
+                total += plain_loss(model, 1000 * number + part)
+        if WORLD > 1:
+            dist.all_reduce(total)
+        return total
+
+    return step
+
+
 CASES: dict[str, Callable[[list[nn.Module]], Step]] = {
-    case.__name__: case for case in (save, timers, evaluation)
+    case.__name__: case for case in (save, timers, evaluation, lone_evaluation)
 }
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def hold(shares: Shares, id: int, step: int) -> list[Outcome]:
 
 
 def test_bytes_are_divided_evenly_and_stay_where_they_are() -> None:
-    shares = Shares()
+    shares = Shares(16 << 10)
     holders = [((at << 20, size), {0, 1, 2}) for at, size in enumerate([9 << 20, 3 << 20, 6 << 20])]
     holders += [((7 << 20, 5 << 20), {1, 2}), (SMALL, {0, 1})]
     changed = shares.plan(holders)
