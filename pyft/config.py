@@ -15,12 +15,18 @@ from pyft.errors import ConfigError
 
 @dataclass(frozen=True)
 class Knob:
-    """One variable. `default` decides the type: int, float or str. Numbers must be positive."""
+    """One variable. `default` decides the type: int, float or str.
+
+    Numbers must be positive, or not negative where 0 means something; texts one of the choices, if
+    there are any.
+    """
 
     name: str
     default: int | float | str
     help: str
     internal: bool = False  # set by pyft for its own processes, not by users
+    choices: tuple[str, ...] = ()
+    zero: bool = False
 
 
 KNOBS = (
@@ -31,13 +37,24 @@ KNOBS = (
     Knob("PYFT_PINNED_GB", 8, "limit of pinned host memory per client and device (sparse)"),
     Knob("PYFT_STORE_GB", 512, "limit of captures, journal and records per channel (sparse)"),
     Knob("PYFT_CUT_EVERY", 0, "each K-th cut is captured (0: as its cost allows)"),
-    Knob("PYFT_LATE_COPIES", "", "captures copy behind the cut: always, never (unset: by need)"),
+    Knob(
+        "PYFT_LATE_COPIES",
+        "",
+        "captures copy behind the cut: always, never (unset: by need)",
+        choices=("always", "never"),
+    ),
     Knob(
         "PYFT_SHARE_CAPTURES",
-        "",
-        "replicas share captures of blocks of so many bytes or more (unset: 16384; 0: of none)",
+        16384,
+        "blocks of so many bytes are captured by one replica for all (0: by each)",
+        zero=True,
     ),
-    Knob("PYFT_REPLAY", "", "who replays after a fault: one (unset), or all, as stock NCCL needs"),
+    Knob(
+        "PYFT_REPLAY",
+        "",
+        "who replays after a fault: one (unset), or all, as stock NCCL needs",
+        choices=("one", "all"),
+    ),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
     Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),
     Knob("PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder"),
@@ -46,7 +63,10 @@ KNOBS = (
         "PYFT_CUDA_LIBRARIES", "", "folder of CUDA libraries to use before those of PyTorch's wheel"
     ),
     Knob(
-        "PYFT_COLLECTIVES", "", "on real GPUs: nccl or flexccl (unset: flexccl if ranks share one)"
+        "PYFT_COLLECTIVES",
+        "",
+        "on real GPUs: nccl or flexccl (unset: flexccl if ranks share one)",
+        choices=("nccl", "flexccl"),
     ),
     Knob("PYFT_FAULT", "", "name:n kills the process at the n-th hit of a named fault point"),
     Knob("PYFT_SPIN_US", "", "microseconds a wait spins before it sleeps (unset: by cores)"),
@@ -83,13 +103,15 @@ def get(name: str, environment: Mapping[str, str] | None = None) -> int | float 
     if text == "":
         return knob.default
     if isinstance(knob.default, str):
+        if knob.choices and text not in knob.choices:
+            raise ConfigError(f"{name} is [{text}], not {' or '.join(knob.choices)}")
         return text
     kind = type(knob.default)
     try:
         value = kind(text)
     except ValueError:
         raise ConfigError(f"{name} is [{text}], which is not a number") from None
-    if value < 0 or (value == 0 and knob.default):
+    if value < 0 or (value == 0 and knob.default and not knob.zero):
         raise ConfigError(f"{name} is [{text}], which is not positive")
     return value
 
@@ -102,6 +124,12 @@ def get_int(name: str, environment: Mapping[str, str] | None = None) -> int:
 def get_str(name: str, environment: Mapping[str, str] | None = None) -> str:
     """Return a text knob."""
     return str(get(name, environment))
+
+
+def check(environment: Mapping[str, str] | None = None) -> None:
+    """Raise ConfigError at the first variable that has no value it can have."""
+    for knob in KNOBS:
+        get(knob.name, environment)
 
 
 def warnings(environment: Mapping[str, str] | None = None) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyft import config
 from pyft.agent.gpus import MAX_DEVICES as MAX_DEVICES
 from pyft.agent.gpus import library_folders
-from pyft.errors import ConfigError, NativeMissingError
+from pyft.errors import NativeMissingError
 
 PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
@@ -183,23 +183,9 @@ def program_environment(
     return environment
 
 
-SHARE_BYTES = 16 << 10  # smaller blocks are copied sooner than talked about
-
-
 def replays_all() -> bool:
     """Say whether a fault of one rank sends all back with which it shares communicators."""
-    which = config.get_str("PYFT_REPLAY")
-    if which not in ("", "one", "all"):
-        raise ConfigError(f"PYFT_REPLAY is [{which}], not one or all")
-    return which == "all"
-
-
-def share_bytes() -> int:
-    """Return from how many bytes on a block is captured by one of its replicas only; 0: never."""
-    text = config.get_str("PYFT_SHARE_CAPTURES") or str(SHARE_BYTES)
-    if not text.isdecimal():
-        raise ConfigError(f"PYFT_SHARE_CAPTURES is [{text}], which is not a number of bytes")
-    return int(text)
+    return config.get_str("PYFT_REPLAY") == "all"
 
 
 def server_environment(

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pyft import config
 from pyft.agent import page
 from pyft.agent.member import Member
-from pyft.agent.options import share_bytes
 from pyft.recovery import events
 from pyft.recovery.events import Message
 from pyft.recovery.replicas import Key, Table
@@ -21,7 +21,7 @@ class Sharing:
     def __init__(self, members: dict[int, Member], keep: Callable[[dict[str, Any]], None]) -> None:
         self._members = members
         self._keep = keep  # for the next agent
-        self._shares = Shares(share_bytes())
+        self._shares = Shares(config.get_int("PYFT_SHARE_CAPTURES"))
         self._kept_fds: dict[int, int] = {}  # stores of members that have ended
         self._kept: dict[str, Any] = {}
 

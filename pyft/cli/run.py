@@ -122,6 +122,7 @@ def run(
     """Run a command with its CUDA calls going to pyft's GPUs; exit as the command does."""
     for sentence in config.warnings():
         messages.say(sentence)
+    config.check()
     injected = tuple(str(parse(text)) for text in inject or ())
     _check_protection(protect, direct, injected)
     job = job_folder.new_job_name()

@@ -25,6 +25,14 @@ def test_bad_values_name_the_variable(text: str) -> None:
         config.get_int("PYFT_RING_MB", {"PYFT_RING_MB": text})
 
 
+def test_a_bad_value_is_found_before_anything_starts() -> None:
+    config.check({"PYFT_SHARE_CAPTURES": "0", "PYFT_REPLAY": "all", "PYFT_LATE_COPIES": ""})
+    with pytest.raises(ConfigError, match=r"PYFT_REPLAY is \[both\], not one or all"):
+        config.check({"PYFT_REPLAY": "both"})
+    with pytest.raises(ConfigError, match=r"PYFT_HANG_S is \[soon\]"):
+        config.check({"PYFT_HANG_S": "soon"})
+
+
 def test_unknown_names_get_the_nearest() -> None:
     (sentence,) = config.warnings({"PYFT_RINGMB": "1", "PATH": "", "PYFT_RING_MB": "1"})
     assert "[PYFT_RINGMB]" in sentence

@@ -68,9 +68,9 @@ Stage::Habit& Stage::habit_of(const MemoryRange& block, bool known) {
 // read once as well.
 std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock* before) {
   Habit& habit = habit_of(block, before);
-  if (add_untouched(block, habit)) return {};
   if (const auto owner = plan_ ? plan_->owner(block) : std::nullopt)
     return add_elsewhere(block, *owner, before, habit);
+  if (add_untouched(block, habit)) return {};
   const bool later =
       late_ && block.bytes >= kSmall && !habit.before_gate && habit.same_gates >= kSure;
   if (!later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
@@ -88,7 +88,10 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
 std::string Stage::add_elsewhere(const MemoryRange& block, uint64_t owner,
                                  const ring::ManifestBlock* before, Habit& habit) {
   ring::Digest digest{};
-  if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
+  if (is_untouched(block, habit))
+    digest = zero_digest(block.bytes, store_.seed());
+  else if (std::string problem = read(block, nullptr, &digest); !problem.empty())
+    return problem;
   habit.between_cuts = before && before->digest != digest;
   store_.add_elsewhere(block.address, block.bytes, digest, owner);
   elsewhere_bytes_ += block.bytes;
@@ -97,10 +100,13 @@ std::string Stage::add_elsewhere(const MemoryRange& block, uint64_t owner,
 
 // Work areas that a library has got and not used yet are large and need no look. What changes has
 // been touched: to ask costs as much as to hash 100 KB.
+bool Stage::is_untouched(const MemoryRange& block, const Habit& habit) const {
+  return block.bytes >= kLarge && !habit.between_cuts && calls_.untouched &&
+         calls_.untouched(block.address, block.bytes);
+}
+
 bool Stage::add_untouched(const MemoryRange& block, Habit& habit) {
-  if (block.bytes < kLarge || habit.between_cuts || !calls_.untouched ||
-      !calls_.untouched(block.address, block.bytes))
-    return false;
+  if (!is_untouched(block, habit)) return false;
   const ring::Digest zeros = zero_digest(block.bytes, store_.seed());
   if (!store_.add_known(block.address, block.bytes, zeros)) {
     const uint64_t offset = store_.reserve(block.bytes);

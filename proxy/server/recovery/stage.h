@@ -56,6 +56,7 @@ class Stage {
   std::string add_block(const MemoryRange& block, const ring::ManifestBlock* before);
   std::string add_elsewhere(const MemoryRange& block, uint64_t owner,
                             const ring::ManifestBlock* before, Habit& habit);
+  bool is_untouched(const MemoryRange& block, const Habit& habit) const;
   bool add_untouched(const MemoryRange& block, Habit& habit);
   std::string copy_now(const MemoryRange& block, const ring::ManifestBlock* before, Habit& habit);
   std::string copy_later(const MemoryRange& block, ring::Digest digest);
