@@ -83,6 +83,7 @@ class Comparison:
             self._compared.discard(member.id)
             self._act(self._replicas.gone(member.id))
             self.sharing.ended(member)
+            self._plan_shares()
             self._tell_servers()
 
     def restarted(self, member: Member) -> None:
@@ -141,6 +142,9 @@ class Comparison:
         if open_case:
             self._note()  # it may be an answer
         page.write_store(fd, taken_ns=time.monotonic_ns(), taken_step=event.key)
+        self._plan_shares()
+
+    def _plan_shares(self) -> None:
         if self._planned != self._replicas.version:
             self._planned = self._replicas.version
             self.sharing.plan(self._replicas.common())

@@ -1,0 +1,168 @@
+"""Shared captures between stores and servers: what the agent writes, says and keeps."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import struct
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from pyft.agent import page
+from pyft.agent.comparison import BLOCK, ELSEWHERE, MANIFEST, Comparison
+from pyft.recovery import events as ev
+from pyft.recovery.events import Message
+
+TABLE_AT, SHARES_AT, ROOM = 8192, 16384, 2  # room for so many rows
+KEYS = [(0, 1 << 20), (1 << 20, 1 << 19), (1 << 21, 1 << 18), (1 << 22, 100)]
+
+
+class Server(SimpleNamespace):
+    def send(self, message: ev.Send) -> bool:
+        self.told.append((message.kind, message.key, message.rank))
+        return True
+
+
+def member(id: int) -> SimpleNamespace:
+    fd = os.memfd_create("store")
+    os.ftruncate(fd, 1 << 20)
+    at, form = page.SHARES_AREA
+    os.pwrite(fd, struct.pack(form, SHARES_AT, ROOM * page.SHARED_BLOCK.size), at)
+    channel = SimpleNamespace(store_fd=fd, device=id, rank=10 + id)
+    server = Server(told=[], alive=True, epoch=5, gpu=id)
+    return SimpleNamespace(id=id, channel=channel, server=server, given_up="")
+
+
+@pytest.fixture
+def members() -> Iterator[dict[int, SimpleNamespace]]:
+    made = {id: member(id) for id in (0, 1)}
+    yield made
+    for one in made.values():
+        os.close(one.channel.store_fd)
+
+
+@pytest.fixture
+def notes() -> dict[str, dict]:
+    return {}
+
+
+@pytest.fixture
+def agent(members: dict, notes: dict) -> Comparison:
+    made = next_agent(members, notes)
+    for one in members.values():
+        made.joined(one)
+    for step, one in itertools.product((1, 2), members.values()):
+        capture(made, one, step)
+    return made
+
+
+def next_agent(members: dict, notes: dict) -> Comparison:
+    def keep(name: str, note: dict) -> None:
+        notes[name] = json.loads(json.dumps(note))
+
+    return Comparison(members, lambda event: [], keep)
+
+
+def rows(one: SimpleNamespace) -> dict[tuple[int, int], int]:
+    """Return what a server reads."""
+    header = os.pread(one.channel.store_fd, 4096, 0)
+    version, count, shares = (
+        struct.unpack_from(form, header, at)[0]
+        for at, form in (
+            page.STORE_SETTINGS[n] for n in ("shares_version", "shares_rows", "shares")
+        )
+    )
+    assert version % 2 == 0
+    assert shares == bool(version)
+    data = os.pread(one.channel.store_fd, count * page.SHARED_BLOCK.size, SHARES_AT)
+    base = page.window_base(one.channel.device)
+    return {(at - base, size): by for at, size, by in page.SHARED_BLOCK.iter_unpack(data)}
+
+
+def capture(agent: Comparison, one: SimpleNamespace, step: int) -> None:
+    """Let a server take a cut as it is told to, and say so."""
+    base, others = page.window_base(one.channel.device), rows(one)
+    table = b"".join(
+        BLOCK.pack(
+            base + at, size, b"%d" % (at + step), ELSEWHERE + others.get((at, size), -ELSEWHERE)
+        )
+        for at, size in KEYS
+    )
+    head = MANIFEST.pack(step, 10 * step, 2, len(KEYS), 0, 0, step, b"")
+    os.pwrite(one.channel.store_fd, head + table, TABLE_AT)
+    agent.received(one, ev.Received(one.id, 5, Message.CAPTURED, step, TABLE_AT, 10 * step))
+
+
+def hold(agent: Comparison, one: SimpleNamespace, step: int) -> None:
+    agent.received(one, ev.Received(one.id, 5, Message.HELD, step, 1, 10 * step))
+
+
+def test_what_is_the_same_twice_is_kept_once(members: dict, agent: Comparison) -> None:
+    assert rows(members[1]) == {KEYS[0]: 0}
+    assert rows(members[0]) == {KEYS[1]: 1, KEYS[2]: 1}, "and the smallest by both"
+    assert members[0].server.told == [(Message.SETTLED, 1, 1), (Message.SETTLED, 2, 1)]
+
+
+def test_what_has_no_room_is_captured_by_each(members: dict) -> None:
+    fd = members[0].channel.store_fd
+    page.write_shares(fd, [(page.window_base(0) + at, size, 1) for at, size in reversed(KEYS)])
+    page.write_store(fd, shares=1)
+    assert rows(members[0]) == dict.fromkeys(KEYS[:ROOM], 1), "the largest ones"
+
+
+def test_a_cut_counts_when_all_parts_are_there(
+    members: dict, agent: Comparison, notes: dict
+) -> None:
+    for one in members.values():
+        capture(agent, one, 3)
+        assert one.server.told[-1] == (Message.SETTLED, 3 if one.id else 2, int(not one.id))
+    assert members[0].server.told[-1] == (Message.SETTLED, 3, 0), "compared"
+    hold(agent, members[0], 3)
+    assert agent.sharing.entry(0) == 0
+    hold(agent, members[1], 3)
+    assert all(one.server.told[-1] == (Message.SETTLED, 3, 1) for one in members.values())
+    assert agent.sharing.entry(0) == 30
+    assert [row[3] for row in notes["shares"]["ranks"]] == [30, 30]
+
+
+def test_a_cut_that_must_not_wait(members: dict, agent: Comparison) -> None:
+    capture(agent, members[0], 3)
+    agent.received(members[0], ev.Received(0, 5, Message.WITHDRAW, 3))
+    assert members[0].server.told[-1] == (Message.DROPPED, 3, 0)
+
+
+def test_the_next_agent_repeats_what_was_decided(
+    members: dict, agent: Comparison, notes: dict
+) -> None:
+    for one in members.values():
+        capture(agent, one, 3)
+        hold(agent, one, 3)
+    capture(agent, members[0], 4)
+    for one in members.values():
+        one.server.told.clear()
+    second = next_agent(members, notes)
+    second.adopt(notes.get("comparison"), notes["shares"], list(members.values()))
+    assert all(one.server.told == [(Message.SETTLED, 3, 1)] for one in members.values())
+    hold(second, members[0], 4)
+    assert members[0].server.told[-1] == (Message.DROPPED, 4, 0), "it has not heard of that cut"
+
+
+def test_a_store_is_kept_for_as_long_as_it_is_named(members: dict, agent: Comparison) -> None:
+    for one in members.values():
+        capture(agent, one, 3)
+        hold(agent, one, 3)
+    stores = len(os.listdir("/proc/self/fd"))
+    members[1].server.alive = False
+    agent.gone(members[1])
+    kept = agent.sharing.store(1)
+    assert kept not in (-1, members[1].channel.store_fd)
+    assert len(os.listdir("/proc/self/fd")) == stores + 1
+    assert rows(members[0]) == {}, "nothing new is left to it"
+    capture(agent, members[0], 4)
+    hold(agent, members[0], 4)
+    assert members[0].server.told[-1] == (Message.SETTLED, 4, 1)
+    assert len(os.listdir("/proc/self/fd")) == stores
+    assert agent.sharing.store(7) == -1
