@@ -1,6 +1,8 @@
 """What protection costs while nothing fails: steps with and without captures, in turns.
 
-    python bench/capture.py [--steps 30] [--pairs 5]
+    python bench/capture.py [--steps 30] [--pairs 5] [--ranks 4]
+
+With `--ranks` instead what replicas save by sharing their captures, on the GPT.
 
 The ratio has a target for each of the four examples. Beside it stands that of the processor time of
 client and server, which depends less on what else the machine does; for how long a capture keeps the
@@ -95,12 +97,45 @@ def capture_cost(steps: int, pairs: int) -> list[Figure]:
     return figures
 
 
+def sharing(ranks: int, steps: int, pairs: int) -> list[Figure]:
+    """Compare captures that replicas share with captures that each makes alone."""
+    ratios: list[float] = []
+    copied: dict[str, list[float]] = {"0": [], "": []}
+    kept: dict[str, list[float]] = {"0": [], "": []}
+    for pair in range(pairs):
+        done = {}
+        for each in ("", "0") if pair % 2 else ("0", ""):
+            settings = {"PYFT_SHARE_CAPTURES": each, "PYFT_CUT_EVERY": "1"}
+            run = train("proxied", ["--steps", str(steps)], ranks=ranks, environment=settings)
+            if run.exit_code:
+                raise BenchError(f"[{ranks}] ranks ended with [{run.exit_code}]")
+            stores = [channel["store"] for channel in run.report["channels"]]
+            copied[each] += [s["copied_bytes"] / max(s["captures"], 1) / MB for s in stores]
+            kept[each] += [s["heap_used"] / MB for s in stores]
+            done[each] = run
+        if done[""].losses != done["0"].losses or done[""].parameters != done["0"].parameters:
+            raise BenchError("shared captures change the results")
+        times = [statistics.median(done[each].step_seconds()) for each in ("", "0")]
+        ratios.append(times[0] / times[1])
+    return [
+        Figure(f"{ranks} ranks: step, captures shared / not", ratios, digits=3),
+        Figure("copied by a rank at a cut, shared", copied[""], "MB"),
+        Figure("the same, not shared", copied["0"], "MB"),
+        Figure("kept by a rank, shared", kept[""], "MB"),
+        Figure("the same, not shared", kept["0"], "MB"),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--ranks", type=int, default=1)
     arguments = parser.parse_args()
-    print_table(capture_cost(arguments.steps, arguments.pairs))
+    if arguments.ranks > 1:
+        print_table(sharing(arguments.ranks, arguments.steps, arguments.pairs))
+    else:
+        print_table(capture_cost(arguments.steps, arguments.pairs))
 
 
 if __name__ == "__main__":

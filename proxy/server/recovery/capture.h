@@ -131,6 +131,7 @@ class Capture {
   // Points of this rank and of others name each other.
   bool shares() const { return compares() && !agrees() && store_.header().shares.load(); }
   bool withdraw();
+  void await_decision();
   // All ranks that go back together have to hold a cut: there is no other way to a recovery point.
   bool agrees() const { return options_.settled && store_.header().compares.load() == 2; }
   bool is_dropped() const {
@@ -163,7 +164,7 @@ class Capture {
   std::vector<std::byte> scope_;          // its payload
   uint64_t asked_ = 0, asked_ns_ = 0;     // the step whose cut the agent compares, and since when
   uint64_t held_ = 0;                     // the last one that something was held back for
-  uint64_t hold_ns_;                      // at most so long
+  uint64_t hold_ns_, decision_ns_;        // at most so long; and a cut for the one before
   // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet,
   // or something from before it not delivered.
   std::atomic<bool> waits_{false};

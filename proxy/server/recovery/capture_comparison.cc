@@ -35,6 +35,22 @@ void Capture::tell_held() {
   if (calls_.held) calls_.held(asked_, store_.waiting()->manifest.seq);
 }
 
+// Copies behind a cut may be made only at the gate, shortly before the next cut: what becomes of
+// the one before it is told a moment later, unless another rank is far behind. Cuts that are left
+// out are not compared either.
+void Capture::await_decision() {
+  if (!waits_ || !waits_shared_ || told_held_ != asked_) return;
+  const uint64_t deadline = ring::now_ns() + decision_ns_;
+  while (!is_checked() && !is_dropped() && ring::now_ns() < deadline) {
+    if (session_.liveness().check() != ring::WaitStatus::kOk) return;
+    if (!session_.work()) usleep(50);
+  }
+  decision_ns_ = is_checked() || is_dropped()
+                     ? std::min(decision_ns_ * 2, options_.hold_ns)
+                     : std::max(decision_ns_ / 2, options_.hold_ns / kHoldRange);
+  go_on();
+}
+
 // A cut of which other ranks' depend becomes the recovery point when the agent says so, or never.
 // It waits for nobody but the agent here.
 bool Capture::withdraw() {
