@@ -136,6 +136,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   const ServerLiveness liveness(attachment.agent.get());
   std::string error;
   const std::unique_ptr<Store> store = open_store(*attachment.channel, !extras.publish, &error);
+  if (store && error.empty()) error = store->set_digests(digest_kind(extras));
   if (!error.empty()) return fail(attachment, kStoreBroken, error);
   const int ordinal = ordinal_of(attachment.channel->device());
   const auto words = stream_words(attachment, table, extras, ordinal);
@@ -164,7 +165,10 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   session.recovery().set_call_names(name_of);
   RecoveryCalls calls;
   std::optional<Capture> capture;
-  if (session.recovery().repairs()) calls = recovery_calls(session, extras);
+  if (session.recovery().repairs()) {
+    calls = recovery_calls(session, extras);
+    hash_on_device(session, store->digest_key(), &calls);
+  }
   Loop loop(session, perform, prepare_recovery(session, store.get(), calls, perform));
   loop.set_on_live([&] { agent.send(ring::MessageKind::kLive); });
   if (session.recovery().repairs()) {

@@ -70,6 +70,7 @@ STORE_FIELDS = {
     "compared_cuts": 440,
     "unchecked_cuts": 448,
     "kept_ns": 480,
+    "fetched_bytes": 488,
 }
 # Written by the agent: name -> offset and format.
 STORE_SETTINGS = {

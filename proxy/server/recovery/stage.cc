@@ -28,16 +28,18 @@ std::string failed(const MemoryRange& block, int code) {
 }  // namespace
 
 Stage::Stage(Store& store, const RecoveryCalls& calls)
-    : store_(store), calls_(calls), hasher_(store.seed()) {}
+    : store_(store), calls_(calls), hasher_(store.digest_key()) {}
 
 std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late) {
   ++cut_;
   late_ = late;
   later_.clear();
   unsure_.clear();
+  if (std::string problem = hash_on_device(blocks); !problem.empty()) return problem;
   const auto& before = store_.point().blocks;
   auto old = before.begin();
   for (const MemoryRange& block : blocks) {
+    ahead_ = hashed_.empty() ? nullptr : &hashed_[static_cast<size_t>(&block - blocks.data())];
     while (old != before.end() && old->address < block.address) ++old;
     const bool same =
         old != before.end() && old->address == block.address && old->bytes == block.bytes;
@@ -61,6 +63,19 @@ Stage::Habit& Stage::habit_of(const MemoryRange& block, bool known) {
   return habit;
 }
 
+// Of all blocks at once. A device that cannot do it, or not any more, leaves it to the host.
+std::string Stage::hash_on_device(const std::vector<MemoryRange>& blocks) {
+  hashed_.clear();
+  if (!calls_.digests || blocks.empty() || distrusts_) return {};
+  const uint64_t began = ring::now_ns();
+  hashed_.resize(blocks.size());
+  const int code = calls_.digests(blocks, hashed_.data());
+  if (code) hashed_.clear();
+  add_to(store_.header().hash_ns, ring::now_ns() - began);
+  if (code == 0 || code == kNotOnDevice) return {};
+  return "hashing memory on the device fails with code [" + std::to_string(code) + "]";
+}
+
 // Blocks that do not change are read once and not written; those that do and are copied now are
 // read once as well.
 std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock* before) {
@@ -68,10 +83,10 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
   if (add_untouched(block, habit)) return {};
   const bool later =
       late_ && block.bytes >= kSmall && !habit.before_gate && habit.same_gates >= kSure;
-  if (!later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
+  if (!ahead_ && !later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
   ring::Digest digest{};
   if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
-  habit.between_cuts = before->digest != digest;
+  habit.between_cuts = before && before->digest != digest;
   if (store_.add_known(block.address, block.bytes, digest)) {
     add_to(store_.header().unchanged_bytes, block.bytes);
     return {};
@@ -85,7 +100,7 @@ bool Stage::add_untouched(const MemoryRange& block, Habit& habit) {
   if (block.bytes < kLarge || habit.between_cuts || !calls_.untouched ||
       !calls_.untouched(block.address, block.bytes))
     return false;
-  const ring::Digest zeros = zero_digest(block.bytes, store_.seed());
+  const ring::Digest zeros = zero_digest(block.bytes, store_.digest_key());
   if (!store_.add_known(block.address, block.bytes, zeros)) {
     const uint64_t offset = store_.reserve(block.bytes);
     if (offset == Heap::kNone) return false;  // so will the next step say, and why
@@ -123,6 +138,7 @@ std::string Stage::copy_later(const MemoryRange& block, ring::Digest digest) {
 }
 
 void Stage::gate(bool rests) {
+  ahead_ = nullptr;
   for (const auto& [block, digest] : std::exchange(unsure_, {})) {
     if (!rests) return;
     ring::Digest now{};
@@ -138,19 +154,28 @@ void Stage::changed(const CopyJob& job) {
 }
 
 std::string Stage::read(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
+  ring::StoreHeader& figures = store_.header();
+  if (!copy || !ahead_) add_to(figures.hashed_bytes, block.bytes);
+  if (!copy && ahead_) {
+    *out = *ahead_;
+    return {};
+  }
   const uint64_t began = ring::now_ns();
   const int code = calls_.view ? look(block, copy, out) : fetch(block, copy, out);
-  ring::StoreHeader& figures = store_.header();
-  add_to(figures.hashed_bytes, block.bytes);
   add_to(copy ? figures.copy_ns : figures.hash_ns, ring::now_ns() - began);
+  if (code == 0 && ahead_ && *out != *ahead_) {
+    distrusts_ = true;
+    return "the device has another digest than its copy has, of [" + std::to_string(block.bytes) +
+           "] bytes at [" + std::to_string(block.address) + "]: the host hashes from now on";
+  }
   return code ? failed(block, code) : std::string();
 }
 
 int Stage::look(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
   const std::byte* at = calls_.view(block.address, block.bytes);
   if (!at) return 1;
-  *out = copy ? copy_and_digest(copy, at, block.bytes, store_.seed())
-              : digest(at, block.bytes, store_.seed());
+  *out = copy ? copy_and_digest(copy, at, block.bytes, store_.digest_key())
+              : digest(at, block.bytes, store_.digest_key());
   return 0;
 }
 
@@ -164,6 +189,7 @@ int Stage::fetch(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
     hasher_.add(to, part);
   }
   *out = hasher_.digest();
+  add_to(store_.header().fetched_bytes, block.bytes);
   return 0;
 }
 

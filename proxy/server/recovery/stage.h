@@ -49,6 +49,7 @@ class Stage {
     MemoryRange block;
     ring::Digest digest;
   };
+  std::string hash_on_device(const std::vector<MemoryRange>& blocks);
   Habit& habit_of(const MemoryRange& block, bool known);
   std::string add_block(const MemoryRange& block, const ring::ManifestBlock* before);
   bool add_untouched(const MemoryRange& block, Habit& habit);
@@ -63,6 +64,9 @@ class Stage {
   Hasher hasher_;
   std::vector<std::byte> staging_;
   std::unordered_map<uint64_t, Habit> habits_;  // by address
+  std::vector<ring::Digest> hashed_;     // by the device, of the blocks of this cut; or empty
+  const ring::Digest* ahead_ = nullptr;  // of these, the present block's
+  bool distrusts_ = false;               // such digests
   uint64_t cut_ = 0;
   bool late_ = false;  // at this cut
   std::vector<CopyJob> later_;

@@ -127,6 +127,16 @@ std::unique_ptr<Store> Store::open(std::byte* base, uint64_t bytes, int fd, cons
   return store;
 }
 
+std::string Store::set_digests(ring::DigestKind kind) {
+  const ring::DigestKind found = header_->digest_kind.load();
+  if (found != kind && (has_point() || unfinished_))
+    return number("the store's digests are of kind", static_cast<uint32_t>(found)) +
+           number(", this server's of kind", static_cast<uint32_t>(kind)) +
+           ": PYFT_DEVICE_DIGEST or the kind of GPU has changed in the course of the job";
+  header_->digest_kind.store(kind);
+  return {};
+}
+
 ring::Digest Store::checksum(const RecoveryPoint& point) const {
   const ring::Manifest& m = point.manifest;
   const uint64_t numbers[] = {m.cut, m.seq, m.position, m.blocks, m.places, m.bytes};
