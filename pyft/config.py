@@ -32,7 +32,9 @@ KNOBS = (
     Knob("PYFT_STORE_GB", 512, "limit of captures, journal and records per channel (sparse)"),
     Knob("PYFT_CUT_EVERY", 0, "each K-th cut is captured (0: as its cost allows)"),
     Knob("PYFT_LATE_COPIES", "", "captures copy behind the cut: always, never (unset: by need)"),
-    Knob("PYFT_DEVICE_DIGEST", "", "0: the host hashes a real GPU's memory (unset: the GPU itself)"),
+    Knob(
+        "PYFT_DEVICE_DIGEST", "", "0: the host hashes a real GPU's memory (unset: the GPU itself)"
+    ),
     Knob("PYFT_REPLAY", "", "who replays after a fault: one (unset), or all, as stock NCCL needs"),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
     Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),

@@ -59,6 +59,7 @@ class Comparison:
         self._compared: set[int] = set()
         self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
         self._said = False
+        self._kinds: dict[int, int] = {}  # of digests, by member
         self.found: list[dict[str, Any]] = []  # for the report
 
     def joined(self, member: Member) -> None:
@@ -71,6 +72,7 @@ class Comparison:
         """Do without a member, whose client has ended or gets an error."""
         if member.id in self._compared:
             self._compared.discard(member.id)
+            self._kinds.pop(member.id, None)
             self._act(self._replicas.gone(member.id))
             self._tell_servers()
 
@@ -116,11 +118,25 @@ class Comparison:
             return
         fd, device = member.channel.store_fd, member.channel.device
         table = read_table(fd, event.rank, device, event.code) if event.rank else None
+        if table is not None and not self._comparable(member):
+            table = {}
         open_case = self._replicas.case
         self._act(self._replicas.captured(member.id, event.key, table))
         if open_case:
             self._note()  # it may be an answer
         page.write_store(fd, taken_ns=time.monotonic_ns(), taken_step=event.key)
+
+    def _comparable(self, member: Member) -> bool:
+        """Tell whether all ranks so far have the same kind of digest as a member; if not, say so."""
+        before = len(set(self._kinds.values()))
+        self._kinds[member.id] = page.read_digest_kind(member.channel.store_fd)
+        kinds = set(self._kinds.values())
+        if len(kinds) > max(before, 1):
+            messages.say(
+                f"{self._ranks(tuple(self._kinds))}: digests are of kinds {sorted(kinds)}, by "
+                "PYFT_DEVICE_DIGEST or the kind of GPU: contents are not compared"
+            )
+        return len(kinds) == 1
 
     def _tell_servers(self) -> None:
         """Let captures wait only where there is somebody to compare them with."""

@@ -80,6 +80,8 @@ STORE_SETTINGS = {
     "taken_ns": (464, "<Q"),
     "disputed_step": (472, "<Q"),
 }
+# Written by the server: offset and format.
+STORE_DIGEST_KIND = (496, "<I")
 TOGETHER = 2  # of `compares`: all ranks of a rollback set have to hold a cut
 MANIFEST_BYTES = 64 << 20
 _PAGE = 4096
@@ -174,7 +176,15 @@ def write_store(store_fd: int, **values: int) -> None:
 
 def read_seed(store_fd: int) -> int:
     """Return the key of a store's digests."""
-    offset, form = STORE_SETTINGS["seed"]
+    return _read_store(store_fd, *STORE_SETTINGS["seed"])
+
+
+def read_digest_kind(store_fd: int) -> int:
+    """Return which digest the blocks of a store have (ring/store_layout.h)."""
+    return _read_store(store_fd, *STORE_DIGEST_KIND)
+
+
+def _read_store(store_fd: int, offset: int, form: str) -> int:
     return struct.unpack(form, os.pread(store_fd, struct.calcsize(form), offset))[0]
 
 

@@ -10,6 +10,8 @@
 
 #include "backend/cuda_libraries.h"
 #include "check.h"
+#include "recovery/server.h"
+#include "server/recovery/device_memory.h"
 
 namespace {
 
@@ -131,6 +133,53 @@ TEST(what_is_in_the_way_is_named) {
   ring::Digest digest{};
   CHECK_EQ(device->compute({&range, 1}, &digest), CUDA_ERROR_NOT_SUPPORTED);
   CHECK_EQ(std::string(device->failed()), "cuLaunchKernel");
+}
+
+int launches = 0, launch_code = 0, status = 0;
+
+CUresult failing_launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        unsigned, CUstream, void**, void**) {
+  ++launches;
+  return static_cast<CUresult>(launch_code);
+}
+
+// A launch that a healthy device refuses is tried once; the error of a failed one is an error.
+TEST(the_session_falls_back_or_fails) {
+  backend::Table table = driver();
+  table.cuLaunchKernel = failing_launch;
+  recovery_test::Bench bench;
+  recovery_test::AlwaysAlive alive;
+  server::DeviceCalls device;
+  device.status = [] { return status; };
+  server::Session session(*bench.channel, &table, alive, device);
+  const server::DigestKey key(kSeed, ring::DigestKind::kNh);
+  server::RecoveryCalls calls, others;
+  server::hash_on_device(session, kSeed, &others);
+  CHECK(!others.digests);
+  server::hash_on_device(session, key, &calls);
+  CHECK(calls.digests != nullptr);
+  const MemoryRange range{reinterpret_cast<uint64_t>(memory()), 10};
+  ring::Digest digest{};
+  launch_code = status = 700;
+  CHECK_EQ(calls.digests({&range, 1}, &digest), 700);
+  launch_code = 801;
+  status = 600;
+  CHECK_EQ(calls.digests({&range, 1}, &digest), server::kNotOnDevice);
+  CHECK_EQ(calls.digests({&range, 1}, &digest), server::kNotOnDevice);
+  CHECK_EQ(launches, 2);
+  table.cuModuleLoadData = nullptr;
+  server::hash_on_device(session, key, &others);
+  CHECK(!others.digests);
+}
+
+TEST(who_can_look_at_the_memory_uses_xxh3) {
+  backend::Extras extras;
+  CHECK(server::digest_kind(extras) == ring::DigestKind::kNh);
+  setenv("PYFT_DEVICE_DIGEST", "0", 1);
+  CHECK(server::digest_kind(extras) == ring::DigestKind::kXxh3);
+  unsetenv("PYFT_DEVICE_DIGEST");
+  extras.view = [](unsigned long long, unsigned long long) -> const void* { return nullptr; };
+  CHECK(server::digest_kind(extras) == ring::DigestKind::kXxh3);
 }
 
 // Of what a driver gets, machine code for the device or an older one of its generation, else PTX.
