@@ -89,7 +89,7 @@ TEST(lengths_and_places) {
   compare(*device, ranges);
 }
 
-// More than a warp's share, and, by number, more than a launch's.
+// More than a warp reads, and, by number, more than a launch takes.
 TEST(large_and_many) {
   const auto device = working();
   const auto base = reinterpret_cast<uint64_t>(memory());
@@ -98,6 +98,24 @@ TEST(large_and_many) {
   for (uint64_t i = 0; i < 40'000; ++i) many.push_back({base + 64 * i, i % 100});
   many.push_back({base, 1 << 20});
   compare(*device, many);
+}
+
+// So much that a warp gets two tiles.
+TEST(slices_of_several_tiles) {
+  const auto device = working();
+  const auto base = reinterpret_cast<uint64_t>(memory());
+  std::vector<MemoryRange> ranges(45, MemoryRange{base, kBytes});
+  ranges[7] = {base + 16, kBytes - 100'000};
+  uint64_t tiles = 0;
+  for (const MemoryRange& range : ranges) tiles += range.bytes / server::kTileBytes;
+  CHECK_EQ(server::slice_tiles(tiles), 2u);
+  std::vector<ring::Digest> got(ranges.size());
+  CHECK_EQ(device->compute(ranges, got.data()), 0);
+  const auto wanted = [](const MemoryRange& range) {
+    return server::nh_digest(reinterpret_cast<const void*>(range.address), range.bytes, kSeed);
+  };
+  const ring::Digest whole = wanted(ranges[0]), part = wanted(ranges[7]);
+  for (size_t i = 0; i < ranges.size(); ++i) CHECK(got[i] == (i == 7 ? part : whole));
 }
 
 TEST(changes_are_seen) {
@@ -182,34 +200,17 @@ TEST(who_can_look_at_the_memory_uses_xxh3) {
   CHECK(server::digest_kind(extras) == ring::DigestKind::kXxh3);
 }
 
-// Of what a driver gets, machine code for the device or an older one of its generation, else PTX.
 TEST(the_image_that_fits) {
-  static const unsigned char bytes[4] = {};
-  static const void* loaded;
-  static int major, minor;
-  backend::Table table = driver();
-  table.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? major : minor;
-    return CUDA_SUCCESS;
+  const server::KernelImage images[] = {{0, nullptr, 1}, {80, nullptr, 1}, {86, nullptr, 1}};
+  const auto chosen = [&](int architecture) {
+    return server::image_for(architecture, images)->architecture;
   };
-  table.cuModuleLoadData = [](CUmodule*, const void* image) {
-    loaded = image;
-    return CUDA_ERROR_INVALID_IMAGE;
-  };
-  const server::KernelImage images[] = {
-      {0, bytes, 1}, {80, bytes + 1, 1}, {86, bytes + 2, 1}, {90, bytes + 3, 1}};
-  const auto chosen = [&](int first, int second) {
-    major = first, minor = second;
-    std::string why;
-    CHECK(!DeviceDigests::make(table, 0, kSeed, images, &why));
-    return static_cast<const unsigned char*>(loaded) - bytes;
-  };
-  CHECK_EQ(chosen(8, 0), 1);
-  CHECK_EQ(chosen(8, 6), 2);
-  CHECK_EQ(chosen(8, 9), 2);
-  CHECK_EQ(chosen(9, 0), 3);
-  CHECK_EQ(chosen(7, 5), 0);
-  CHECK_EQ(chosen(13, 0), 0);
+  CHECK_EQ(chosen(80), 80);
+  CHECK_EQ(chosen(86), 86);
+  CHECK_EQ(chosen(89), 86);
+  CHECK_EQ(chosen(75), 0);
+  CHECK_EQ(chosen(130), 0);
+  CHECK(!server::image_for(75, std::span(images).subspan(1)));
 }
 
 }  // namespace

@@ -10,8 +10,6 @@ namespace {
 
 constexpr size_t kSlices = 32768;  // of a launch: a MiB of memory to lock
 constexpr size_t kMemoryBytes = kSlices * (sizeof(Slice) + sizeof(Number));
-constexpr uint64_t kMostTiles = 16;       // of a slice: what one warp reads
-constexpr uint64_t kWantedSlices = 8192;  // enough to keep a large GPU busy
 
 uint64_t tiles_of(uint64_t bytes) {
   return (bytes + kTileBytes - 1) / kTileBytes;
@@ -19,18 +17,6 @@ uint64_t tiles_of(uint64_t bytes) {
 
 std::string refused(const char* call, int code) {
   return std::string("[") + call + "] fails with code [" + std::to_string(code) + "]";
-}
-
-// Machine code of the architecture itself, else of an older one of the same generation, which runs
-// there as well, else PTX.
-const KernelImage* choose(std::span<const KernelImage> images, int architecture) {
-  const KernelImage* best = nullptr;
-  for (const KernelImage& image : images) {
-    const bool fits = image.architecture == 0 || (image.architecture <= architecture &&
-                                                  image.architecture / 10 == architecture / 10);
-    if (fits && (!best || image.architecture > best->architecture)) best = &image;
-  }
-  return best;
 }
 
 int architecture_of(const backend::Table& table, int ordinal) {
@@ -83,7 +69,7 @@ DeviceDigests::~DeviceDigests() {
 
 std::string DeviceDigests::load(int ordinal, std::span<const KernelImage> images) {
   const int architecture = architecture_of(table_, ordinal);
-  const KernelImage* const image = choose(images, architecture);
+  const KernelImage* const image = image_for(architecture, images);
   if (!image)
     return "there is no kernel for compute capability [" + std::to_string(architecture) + "]";
   if (const int code = table_.cuModuleLoadData(&module_, image->bytes))
@@ -116,7 +102,7 @@ std::string DeviceDigests::share_memory() {
 int DeviceDigests::compute(std::span<const MemoryRange> ranges, ring::Digest* out) {
   uint64_t all = 0;
   for (const MemoryRange& range : ranges) all += tiles_of(range.bytes);
-  const uint64_t most = std::clamp<uint64_t>(all / kWantedSlices, 1, kMostTiles);
+  const uint64_t most = slice_tiles(all);
   of_ranges_.assign(ranges.size(), NhSum(key_));
   work_.clear();
   for (size_t i = 0; i < ranges.size(); ++i)

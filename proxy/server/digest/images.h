@@ -16,6 +16,10 @@ struct KernelImage {
 // Empty: there was no compiler when this was built.
 std::span<const KernelImage> digest_images();
 
+// That of the architecture itself, else of an older one of the same generation, which runs there as
+// well, else PTX. nullptr: there is none.
+const KernelImage* image_for(int architecture, std::span<const KernelImage> images);
+
 }  // namespace pyft::server
 
 #endif  // PYFT_SERVER_DIGEST_IMAGES_H_

@@ -58,6 +58,12 @@ class NhSum {
   Number tile_power_, sum_ = 0, scale_ = 1;
 };
 
+// How many tiles of `tiles` in all a warp takes: few enough to keep a large GPU busy, and no more
+// than 1 MiB.
+constexpr uint64_t slice_tiles(uint64_t tiles) {
+  return tiles < 2 * 8192 ? 1 : tiles < 16 * 8192 ? tiles / 8192 : 16;
+}
+
 // At most one tile, as if it were the first.
 Number nh_tile(const NhKey& key, const std::byte* data, uint64_t bytes);
 

@@ -10,6 +10,8 @@ namespace pyft::server {
 namespace {
 
 constexpr unsigned kRowsAtOnce = 8;  // 4 KiB, which stay in the first cache
+constexpr size_t kLine = 64, kLines = size_t{kRowsAtOnce} * kRowBytes / kLine;
+constexpr unsigned kLinesAPair = 2 * kLines / kColumns;
 
 uint64_t product(uint32_t a, uint32_t b) {
   return uint64_t{a} * b;
@@ -45,8 +47,13 @@ const __m256i* vector_at(const void* at) {
   for (unsigned row = 0; row < rows; row += kRowsAtOnce) {
     const std::byte* const from = data + size_t{row} * kRowBytes;
     const unsigned some = std::min(kRowsAtOnce, rows - row);
-    for (unsigned column = 0; column < kColumns; column += 2)
+    for (unsigned column = 0; column < kColumns; column += 2) {
+      // In the order below the processor would not foresee them: three times as slow.
+      const std::byte* const ahead = from + (2 * kLines + column / 2 * kLinesAPair) * kLine;
+      for (unsigned line = 0; line < kLinesAPair; ++line)
+        _mm_prefetch(ahead + line * kLine, _MM_HINT_T0);
       add_pair(from + column * kUnitBytes, some, key + row, column, sums);
+    }
   }
 }
 
