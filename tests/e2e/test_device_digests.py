@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from job import TRAIN, Job
 from recovery_run import STEPS, command, lines, undisturbed
 from vendor import environment
@@ -59,3 +60,18 @@ def test_so_it_does_with_digests_of_the_host(tmp_path: Path) -> None:
     got, report, said = train(tmp_path, "--inject", KILL, PYFT_DEVICE_DIGEST="0")
     assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
     assert (report["recovery"]["recovered"], report["recovery"]["verdict"]) == (1, "exact"), said
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault", "variables"),
+    [("error code=700", "context-lost", {}), ("hang", "hang", {"PYFT_HANG_S": "2"})],
+)
+def test_the_kernel_fails(
+    tmp_path: Path, request_: str, fault: str, variables: dict[str, str]
+) -> None:
+    """At the third cut: an error of the device like any other."""
+    requested = f"{request_} kernel=pyft_nh_digest at=3"
+    got, report, said = train(tmp_path, SOFTGPU_FAULT=requested, **variables)
+    assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
+    assert [one["fault"] for one in report["recovery"]["faults"]] == [fault], said
+    assert report["recovery"]["verdict"] == "exact", said
