@@ -1,6 +1,7 @@
 #include "server/recovery/stage.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -163,12 +164,19 @@ std::string Stage::read(const MemoryRange& block, std::byte* copy, ring::Digest*
   const uint64_t began = ring::now_ns();
   const int code = calls_.view ? look(block, copy, out) : fetch(block, copy, out);
   add_to(copy ? figures.copy_ns : figures.hash_ns, ring::now_ns() - began);
-  if (code == 0 && ahead_ && *out != *ahead_) {
-    distrusts_ = true;
-    return "the device has another digest than its copy has, of [" + std::to_string(block.bytes) +
-           "] bytes at [" + std::to_string(block.address) + "]: the host hashes from now on";
-  }
+  if (code == 0 && ahead_ && *out != *ahead_) return distrust(block);
   return code ? failed(block, code) : std::string();
+}
+
+// The cut is cancelled: it has taken others of these digests for granted.
+std::string Stage::distrust(const MemoryRange& block) {
+  distrusts_ = true;
+  const std::string why = "the device has another digest than its copy has, of [" +
+                          std::to_string(block.bytes) + "] bytes at [" +
+                          std::to_string(block.address) + "]";
+  std::fprintf(stderr, "pyft-server: captures copy all memory to the host to hash it: %s\n",
+               why.c_str());
+  return why;
 }
 
 int Stage::look(const MemoryRange& block, std::byte* copy, ring::Digest* out) {

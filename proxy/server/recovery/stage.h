@@ -50,6 +50,7 @@ class Stage {
     ring::Digest digest;
   };
   std::string hash_on_device(const std::vector<MemoryRange>& blocks);
+  std::string distrust(const MemoryRange& block);
   Habit& habit_of(const MemoryRange& block, bool known);
   std::string add_block(const MemoryRange& block, const ring::ManifestBlock* before);
   bool add_untouched(const MemoryRange& block, Habit& habit);
