@@ -18,7 +18,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 MESON_BUILD = ROOT / "build" / "meson"
 NATIVE_DIR = "pyft/_native/lib"
-FOUND = ("cuda-include", "zstd-lib", "xxhash-lib")
+FOUND = ("cuda-include", "nvrtc-lib", "zstd-lib", "xxhash-lib")
 FOUND_FOR_SOFTGPU = ("openblas-include", "openblas-lib")
 # -Dparts=... and the like: what is left out is not needed either (tools/gpu/check.sh).
 OPTIONS = os.environ.get("PYFT_MESON_OPTIONS", "").split()

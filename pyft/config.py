@@ -50,6 +50,9 @@ KNOBS = (
         zero=True,
     ),
     Knob(
+        "PYFT_DEVICE_DIGEST", "", "0: the host hashes a real GPU's memory (unset: the GPU itself)"
+    ),
+    Knob(
         "PYFT_REPLAY",
         "",
         "who replays after a fault: one (unset), or all, as stock NCCL needs",

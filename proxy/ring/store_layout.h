@@ -28,6 +28,12 @@ inline constexpr uint64_t kJournalBytes = uint64_t{1} << 30;
 // Shared out to kMaxCommunicators: 1 GiB each. Of a small store, its half.
 inline constexpr uint64_t kRecordsBytes = uint64_t{256} << 30;
 
+// Which digest contents are known by; other digests in a store are XXH3 at any time.
+enum class DigestKind : uint32_t {
+  kXxh3 = 0,
+  kNh = 1,  // server/digest/nh.h
+};
+
 struct StoreHeader {
   uint32_t magic, version;
   uint64_t bytes;                 // of the object
@@ -83,6 +89,10 @@ struct StoreHeader {
   std::atomic<uint32_t> lends;
   uint64_t lent_offset;
   std::atomic<uint64_t> elsewhere_bytes;  // of the last cut: in other ranks' stores
+  // Sum, at cuts: what was read from the device, to be hashed or copied.
+  std::atomic<uint64_t> fetched_bytes;
+  // Of the blocks' digests: the server sets it before the first capture.
+  std::atomic<DigestKind> digest_kind;
 };
 static_assert(sizeof(StoreHeader) <= kPageBytes);
 

@@ -157,6 +157,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   const ServerLiveness liveness(attachment.agent.get());
   std::string error;
   const std::unique_ptr<Store> store = open_store(*attachment.channel, !extras.publish, &error);
+  if (store && error.empty()) error = store->set_digests(digest_kind(extras));
   if (!error.empty()) return fail(attachment, kStoreBroken, error);
   const int ordinal = ordinal_of(attachment.channel->device());
   const auto words = stream_words(attachment, table, extras, ordinal);
@@ -185,8 +186,11 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   session.recovery().set_call_names(name_of);
   RecoveryCalls calls;
   std::optional<Capture> capture;
-  if (session.recovery().repairs()) calls = recovery_calls(session, extras);
-  OtherStores others(store ? store->seed() : 0,
+  if (session.recovery().repairs()) {
+    calls = recovery_calls(session, extras);
+    hash_on_device(session, store->digest_key(), &calls);
+  }
+  OtherStores others(store ? store->digest_key() : DigestKey(0),
                      [&agent](uint64_t owner) { return ask_for_store(agent, owner); });
   calls.elsewhere = [&others](const ring::ManifestBlock& block, std::string* problem) {
     return others.content(block, problem);

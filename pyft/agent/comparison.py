@@ -69,6 +69,7 @@ class Comparison:
         self._compared: set[int] = set()
         self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
         self._said = False
+        self._kinds: dict[int, int] = {}  # of digests, by member
         self.found: list[dict[str, Any]] = []  # for the report
 
     def joined(self, member: Member) -> None:
@@ -81,6 +82,7 @@ class Comparison:
         """Do without a member, whose client has ended or gets an error."""
         if member.id in self._compared:
             self._compared.discard(member.id)
+            self._kinds.pop(member.id, None)
             self._act(self._replicas.gone(member.id))
             self.sharing.ended(member)
             self._plan_shares()
@@ -136,6 +138,8 @@ class Comparison:
         fd, device = member.channel.store_fd, member.channel.device
         found = read_table(fd, event.rank, device, event.code) if event.rank else None
         table, others = found or (None, None)
+        if table is not None and not self._comparable(member):
+            table = {}
         self.sharing.captured(member.id, event.key, event.code, table, others)
         open_case = self._replicas.case
         self._act(self._replicas.captured(member.id, event.key, table))
@@ -148,6 +152,18 @@ class Comparison:
         if self._planned != self._replicas.version:
             self._planned = self._replicas.version
             self.sharing.plan(self._replicas.common())
+
+    def _comparable(self, member: Member) -> bool:
+        """Tell whether all ranks so far have the same kind of digest as a member; if not, say so."""
+        before = len(set(self._kinds.values()))
+        self._kinds[member.id] = page.read_digest_kind(member.channel.store_fd)
+        kinds = set(self._kinds.values())
+        if len(kinds) > max(before, 1):
+            messages.say(
+                f"{self._ranks(tuple(self._kinds))}: digests are of kinds {sorted(kinds)}, by "
+                "PYFT_DEVICE_DIGEST or the kind of GPU: contents are not compared"
+            )
+        return len(kinds) == 1
 
     def _tell_servers(self) -> None:
         """Let captures wait only where there is somebody to compare them with."""

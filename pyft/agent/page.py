@@ -72,6 +72,7 @@ STORE_FIELDS = {
     "unchecked_cuts": 448,
     "kept_ns": 480,
     "elsewhere_bytes": 536,
+    "fetched_bytes": 544,
 }
 # Written by the agent: name -> offset and format.
 STORE_SETTINGS = {
@@ -87,6 +88,8 @@ STORE_SETTINGS = {
 SHARES_AREA = (488, "<QQ")  # offset, bytes
 SHARED_BLOCK = struct.Struct("<QQQ")  # address, bytes, id of the member whose store has it
 WINDOW_BASE, WINDOW_BYTES = 0x7000_0000_0000, 1 << 40  # of device 0; the next ones follow
+# Written by the server: offset and format.
+STORE_DIGEST_KIND = (552, "<I")
 TOGETHER = 2  # of `compares`: all ranks of a rollback set have to hold a cut
 MANIFEST_BYTES = 64 << 20
 _PAGE = 4096
@@ -203,7 +206,15 @@ def write_shares(store_fd: int, rows: Sequence[tuple[int, int, int]]) -> None:
 
 def read_seed(store_fd: int) -> int:
     """Return the key of a store's digests."""
-    offset, form = STORE_SETTINGS["seed"]
+    return _read_store(store_fd, *STORE_SETTINGS["seed"])
+
+
+def read_digest_kind(store_fd: int) -> int:
+    """Return which digest the blocks of a store have (ring/store_layout.h)."""
+    return _read_store(store_fd, *STORE_DIGEST_KIND)
+
+
+def _read_store(store_fd: int, offset: int, form: str) -> int:
     return struct.unpack(form, os.pread(store_fd, struct.calcsize(form), offset))[0]
 
 

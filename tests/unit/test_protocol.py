@@ -68,6 +68,8 @@ int main() {
   SHOW("exit.fault", kFaultExit);
   SHOW("exit.unrecoverable", kUnrecoverableExit);
   SHOW("exit.diverged", kDivergedExit);
+  SHOW("digest_kind", offsetof(StoreHeader, digest_kind));
+  SHOW("digest_kind_bytes", sizeof(StoreHeader::digest_kind));
   SHOW("manifest", sizeof(Manifest));
   SHOW("manifest.blocks", offsetof(Manifest, blocks));
   SHOW("manifest_bytes", kManifestBytes);
@@ -167,6 +169,8 @@ def test_recovery_part_matches_the_header(header: dict[str, int]) -> None:
 def test_tables_of_cuts_match_the_header(header: dict[str, int]) -> None:
     for name, (offset, _) in page.STORE_SETTINGS.items():
         assert header[f"store.{name}"] == offset, name
+    offset, form = page.STORE_DIGEST_KIND
+    assert (header["digest_kind"], header["digest_kind_bytes"]) == (offset, struct.calcsize(form))
     assert header["manifest_bytes"] == page.MANIFEST_BYTES
     assert header["manifest"] == comparison.MANIFEST.size
     assert header["manifest.blocks"] == 3 * 8

@@ -1,4 +1,4 @@
-"""Print where a build dependency lives: `find_deps.py cuda-include|library-include|library-path|openblas-include|openblas-lib|zstd-lib|xxhash-lib`.
+"""Print where a build dependency lives: `find_deps.py cuda-include|library-include|library-path|nvrtc-lib|openblas-include|openblas-lib|zstd-lib|xxhash-lib`.
 
 The CUDA headers come from the vendor's pip packages and the BLAS from scipy-openblas32, so that a
 machine without a CUDA toolkit or -dev packages can build; what the packages lack comes from a
@@ -94,6 +94,15 @@ def library_path() -> str:
     return ":".join(str(folder) for folder in folders)
 
 
+def nvrtc_lib() -> str:
+    """Return the compiler of kernels, PyTorch's or a toolkit's; nothing if there is none."""
+    spec = importlib_util.find_spec("nvidia")
+    roots = [Path(root) for root in (spec.submodule_search_locations if spec else None) or []]
+    packaged = [found for root in roots for found in sorted(root.glob("*/lib/libnvrtc.so.13"))]
+    toolkits = [include.parent / "lib64" / "libnvrtc.so.13" for include in _toolkit_headers()]
+    return next((str(found) for found in [*packaged, *toolkits] if found.exists()), "")
+
+
 def openblas(kind: str) -> Path:
     """Return the include or lib folder of scipy-openblas32."""
     try:
@@ -120,6 +129,8 @@ def main() -> None:
         print(library_include())
     elif what == "library-path":
         print(library_path())
+    elif what == "nvrtc-lib":
+        print(nvrtc_lib())
     elif what.startswith("openblas-"):
         print(openblas(what.removeprefix("openblas-")))
     elif what == "zstd-lib":

@@ -74,7 +74,8 @@ def build_measurements(machine: Machine) -> list[str]:
     include = machine.run([sys.executable, find, "cuda-include"]).strip()
     program = machine.folder / "measure"
     flags = [word for folder in include.split(":") for word in ("-isystem", folder)]
-    sources = [str(path) for path in sorted(MEASURE.glob("*.cc"))]
+    sources = [*sorted(map(str, MEASURE.glob("*.cc"))), *digest_sources(machine, find)]
+    flags += [word for folder in ("proxy", "proxy/include") for word in ("-I", str(ROOT / folder))]
     compiler = os.environ.get("CXX", "c++")
     warnings = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
     machine.run(
@@ -94,6 +95,17 @@ def build_measurements(machine: Machine) -> list[str]:
     )
     machine.environment["MEASURE_KERNELS"] = str(kernels)
     return [f"with kernels for {architecture}"]
+
+
+def digest_sources(machine: Machine, find: str) -> list[str]:
+    """Return what the server's digests consist of, with their kernel compiled."""
+    digest = ROOT / "proxy" / "server" / "digest"
+    images = machine.folder / "digest_images.cc"
+    script = str(ROOT / "tools" / "build" / "compile_kernel.py")
+    nvrtc = machine.run([sys.executable, find, "nvrtc-lib"]).strip()
+    kernel = str(digest / "kernel.cu")
+    machine.run([sys.executable, script, kernel, str(ROOT / "proxy"), nvrtc, str(images)])
+    return [str(images), *(str(digest / name) for name in ("images.cc", "nh.cc", "nh_rows.cc"))]
 
 
 CHECKS = (

@@ -149,6 +149,13 @@ def capture(machine: Machine) -> list[str]:
     return measure(machine, "capture").text()
 
 
+def digest(machine: Machine) -> list[str]:
+    """Hash device memory there and, beside it, copy it and hash it here: the bits are the same."""
+    mib = "1024" if machine.gpu else "32"
+    got = measure(machine, "digest", mib)
+    return [f"{mib} MiB", *got.text()]
+
+
 def free_mib(machine: Machine) -> float:
     return measure(machine, "hold", "free").figures["free_MiB"][0]
 
@@ -220,4 +227,5 @@ CHECKS = (
     Check("start-phases", 30, phases),
     Check("kernel-faults", 40, faults),
     Check("capture-threads", 20, capture),
+    Check("device-digests", 30, digest),
 )

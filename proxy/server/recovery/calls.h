@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,17 @@ struct MemoryRange {
   uint64_t end() const { return address + bytes; }
 };
 
+constexpr int kNotOnDevice = -1;
+
 struct RecoveryCalls {
   std::function<int(uint64_t address, void* to, uint64_t bytes)> read;
   std::function<int(uint64_t address, const void* from, uint64_t bytes)> write;
   // Where this process can look at device memory itself; nullptr where it cannot, or nothing is
   // mapped there. May be empty.
   std::function<const std::byte*(uint64_t address, uint64_t bytes)> view;
+  // The device hashes these ranges itself, with the digests of kind kNh, and nothing is copied.
+  // kNotOnDevice: nor will it later, and who asked does it himself. May be empty.
+  std::function<int(std::span<const MemoryRange>, ring::Digest*)> digests;
   // True: all zeros, and looking at it would cost pages. May be empty.
   std::function<bool(uint64_t address, uint64_t bytes)> untouched;
   // Copies device memory beside the device's work, torn or not; false where nothing is mapped any

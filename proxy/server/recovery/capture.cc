@@ -79,7 +79,7 @@ Capture::Capture(Session& session, Store& store, RecoveryCalls calls, const Capt
   if (last_captured_ > session.channel().control().captured_cut.load())
     decided(last_captured_, true);
   show_pace();
-  if (calls_.peek && options.late != Late::kNever) copier_.emplace(store.seed(), calls_.peek);
+  if (calls_.peek && options.late != Late::kNever) copier_.emplace(store.digest_key(), calls_.peek);
 }
 
 Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte> body,

@@ -9,7 +9,6 @@
 
 #include "pyft/fault.h"
 #include "ring/wait.h"
-#include "server/recovery/digest.h"
 
 namespace pyft::server {
 
@@ -19,8 +18,8 @@ constexpr int kNice = 10;
 
 }  // namespace
 
-Copier::Copier(uint64_t seed, Peek peek)
-    : seed_(seed),
+Copier::Copier(DigestKey key, Peek peek)
+    : key_(key),
       peek_(std::move(peek)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
@@ -81,7 +80,7 @@ void Copier::copy_some() {
 
 bool Copier::copy(const CopyJob& job) const {
   PYFT_FAULT("cut.copying");
-  return peek_(job.address, job.to, job.bytes) && digest(job.to, job.bytes, seed_) == job.digest;
+  return peek_(job.address, job.to, job.bytes) && digest(job.to, job.bytes, key_) == job.digest;
 }
 
 // The kernel copies: memory that the program has unmapped meanwhile is an answer and not a SIGSEGV.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ring/store_layout.h"
+#include "server/recovery/digest.h"
 
 namespace pyft::server {
 
@@ -35,7 +36,7 @@ class Copier {
     uint64_t spent_ns = 0;
   };
 
-  Copier(uint64_t seed, Peek peek);
+  Copier(DigestKey key, Peek peek);
   ~Copier();  // what has been started is finished first
   Copier(const Copier&) = delete;
 
@@ -50,7 +51,7 @@ class Copier {
   void copy_some();
   bool copy(const CopyJob& job) const;
 
-  uint64_t seed_;
+  DigestKey key_;
   Peek peek_;
   std::vector<CopyJob> jobs_;
   std::atomic<size_t> next_{0};  // job

@@ -1,5 +1,11 @@
 #include "server/recovery/device_memory.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "server/digest/device_digests.h"
 #include "server/handlers/live_objects.h"
 #include "server/recovery/copier.h"
 
@@ -49,7 +55,40 @@ int restore_place(Session& session, const backend::Extras& extras,
   return address == place.address && bytes == place.bytes ? 0 : CUDA_ERROR_INVALID_ADDRESS_SPACE;
 }
 
+// Said once: it stays so.
+void say_that_host_hashes(const Session& session, const std::string& why) {
+  std::fprintf(
+      stderr,
+      "pyft-server: device [%u]: captures copy all memory to the host to hash it, which the "
+      "device cannot do: %s\n",
+      session.device(), why.c_str());
+}
+
 }  // namespace
+
+ring::DigestKind digest_kind(const backend::Extras& extras) {
+  const char* const wanted = std::getenv("PYFT_DEVICE_DIGEST");
+  const bool off = extras.view || (wanted && !std::strcmp(wanted, "0"));
+  return off ? ring::DigestKind::kXxh3 : ring::DigestKind::kNh;
+}
+
+void hash_on_device(Session& session, DigestKey key, RecoveryCalls* calls) {
+  if (key.kind != ring::DigestKind::kNh) return;
+  std::string why;
+  std::shared_ptr<DeviceDigests> digests =
+      DeviceDigests::make(session.backend(), session.ordinal(), key.seed, digest_images(), &why);
+  if (!digests) return say_that_host_hashes(session, why);
+  calls->digests = [&session, digests](std::span<const MemoryRange> ranges,
+                                       ring::Digest* out) mutable {
+    if (!digests) return kNotOnDevice;
+    const int code = digests->compute(ranges, out);
+    if (!code || session.device_failure()) return code;
+    say_that_host_hashes(session, std::string("[") + digests->failed() + "] fails with code [" +
+                                      std::to_string(code) + "]");
+    digests.reset();
+    return kNotOnDevice;
+  };
+}
 
 RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
   RecoveryCalls calls;

@@ -5,12 +5,19 @@
 
 #include "backend/backend.h"
 #include "server/recovery/calls.h"
+#include "server/recovery/digest.h"
 #include "server/session.h"
 
 namespace pyft::server {
 
 // Both arguments must outlive the result.
 RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras);
+
+// Which digest blocks have: one that a device can compute, where the server cannot look at the
+// device's memory. It does not depend on whether this device can: all ranks have the same.
+ring::DigestKind digest_kind(const backend::Extras& extras);
+// The device computes them, if it can; else it is said why not. Before the program's modules.
+void hash_on_device(Session& session, DigestKey key, RecoveryCalls* calls);
 
 }  // namespace pyft::server
 

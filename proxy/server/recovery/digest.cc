@@ -32,26 +32,27 @@ namespace {
 constexpr uint64_t kZeros = 64 << 10;
 }  // namespace
 
-ring::Digest digest(const void* data, uint64_t bytes, uint64_t seed) {
+ring::Digest digest(const void* data, uint64_t bytes, DigestKey key) {
+  if (key.kind == ring::DigestKind::kNh) return nh_digest(data, bytes, key.seed);
   static const auto hash =
       XXH3_128bits_withSeed_dispatch ? XXH3_128bits_withSeed_dispatch : XXH3_128bits_withSeed;
-  const XXH128Hash found = hash(data, bytes, seed);
+  const XXH128Hash found = hash(data, bytes, key.seed);
   return {found.low, found.high};
 }
 
-ring::Digest copy_and_digest(void* to, const void* from, uint64_t bytes, uint64_t seed) {
+ring::Digest copy_and_digest(void* to, const void* from, uint64_t bytes, DigestKey key) {
   std::memcpy(to, from, bytes);
-  return digest(to, bytes, seed);
+  return digest(to, bytes, key);
 }
 
-ring::Digest zero_digest(uint64_t bytes, uint64_t seed) {
+ring::Digest zero_digest(uint64_t bytes, DigestKey key) {
   static std::unordered_map<uint64_t, ring::Digest> known;
-  static uint64_t known_seed = seed;
-  if (std::exchange(known_seed, seed) != seed) known.clear();
+  static DigestKey known_key = key;
+  if (std::exchange(known_key, key) != key) known.clear();
   const auto [found, fresh] = known.try_emplace(bytes);
   if (fresh) {
     const std::vector<std::byte> zeros(std::min(bytes, kZeros));
-    Hasher hasher(seed);
+    Hasher hasher(key);
     for (uint64_t at = 0; at < bytes; at += zeros.size())
       hasher.add(zeros.data(), std::min<uint64_t>(zeros.size(), bytes - at));
     found->second = hasher.digest();
@@ -63,22 +64,29 @@ void Hasher::Free::operator()(void* state) const {
   XXH3_freeState(state);
 }
 
-Hasher::Hasher(uint64_t seed) : seed_(seed), state_(XXH3_createState()) {
-  if (!state_) std::abort();
+Hasher::Hasher(DigestKey key) : seed_(key.seed) {
+  if (key.kind == ring::DigestKind::kNh)
+    nh_ = std::make_unique<NhHasher>(seed_);
+  else
+    state_.reset(XXH3_createState());
+  if (!nh_ && !state_) std::abort();
   restart();
 }
 
 void Hasher::restart() {
+  if (nh_) return nh_->restart();
   XXH3_128bits_reset_withSeed(state_.get(), seed_);
 }
 
 void Hasher::add(const void* data, uint64_t bytes) {
   static const auto update =
       XXH3_128bits_update_dispatch ? XXH3_128bits_update_dispatch : XXH3_128bits_update;
+  if (nh_) return nh_->add(data, bytes);
   update(state_.get(), data, bytes);
 }
 
 ring::Digest Hasher::digest() const {
+  if (nh_) return nh_->digest();
   const XXH128Hash hash = XXH3_128bits_digest(state_.get());
   return {hash.low, hash.high};
 }

@@ -45,7 +45,7 @@ void OtherStores::map(int fd, Other* other) const {
   other->bytes = bytes;
   const auto& header = *reinterpret_cast<const ring::StoreHeader*>(at);
   other->problem = check_store(header, bytes);
-  if (other->problem.empty() && header.seed != seed_) other->problem = "it is of another job";
+  if (other->problem.empty() && header.seed != key_.seed) other->problem = "it is of another job";
   other->heap_offset = header.heap_offset;
   other->heap_bytes = header.heap_bytes;
 }
@@ -58,7 +58,7 @@ void OtherStores::find_places(int fd, Other* other) const {
                              header.lent_offset};
   for (const uint64_t offset : tables) {
     RecoveryPoint point;
-    if (!load_point(fd, offset, manifest_room(header), seed_, &point).empty()) continue;
+    if (!load_point(fd, offset, manifest_room(header), key_.seed, &point).empty()) continue;
     for (const ring::ManifestBlock& block : point.blocks)
       if (block.heap_offset < other->heap_bytes &&
           block.bytes <= other->heap_bytes - block.heap_offset)
@@ -75,7 +75,7 @@ const std::byte* OtherStores::content(const ring::ManifestBlock& block, std::str
     const uint64_t offset = place->second;
     if (block.bytes > other.heap_bytes - offset) continue;
     const std::byte* const at = other.base + other.heap_offset + offset;
-    if (digest(at, block.bytes, seed_) == block.digest) return at;
+    if (digest(at, block.bytes, key_) == block.digest) return at;
   }
   *problem = first == last ? "no table of it names such a content" : "it has been overwritten";
   return nullptr;

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "ring/store_layout.h"
+#include "server/recovery/digest.h"
 
 namespace pyft::server {
 
@@ -19,7 +20,7 @@ class OtherStores {
   // The descriptor of a member's store, which is given away; -1: there is none.
   using Ask = std::function<int(uint64_t owner)>;
 
-  OtherStores(uint64_t seed, Ask ask) : seed_(seed), ask_(std::move(ask)) {}
+  OtherStores(DigestKey key, Ask ask) : key_(key), ask_(std::move(ask)) {}
   ~OtherStores();
   OtherStores(const OtherStores&) = delete;
 
@@ -27,7 +28,7 @@ class OtherStores {
   const std::byte* content(const ring::ManifestBlock& block, std::string* problem);
 
  private:
-  struct Digest {
+  struct DigestHash {
     size_t operator()(const ring::Digest& digest) const { return digest.low ^ digest.high; }
   };
   struct Other {
@@ -35,13 +36,13 @@ class OtherStores {
     uint64_t bytes = 0, heap_offset = 0, heap_bytes = 0;
     std::string problem;
     // Places where a content was when some table was written: the owner goes on meanwhile.
-    std::unordered_multimap<ring::Digest, uint64_t, Digest> places;
+    std::unordered_multimap<ring::Digest, uint64_t, DigestHash> places;
   };
   Other& open(uint64_t owner);
   void map(int fd, Other* other) const;
   void find_places(int fd, Other* other) const;
 
-  uint64_t seed_;
+  DigestKey key_;
   Ask ask_;
   std::map<uint64_t, Other> others_;
 };

@@ -184,7 +184,7 @@ const std::byte* content_of(const ring::ManifestBlock& block, const Store& store
     return found;
   }
   const std::byte* content = store.at(block.heap_offset);
-  if (digest(content, block.bytes, store.seed()) == block.digest) return content;
+  if (digest(content, block.bytes, store.digest_key()) == block.digest) return content;
   *problem = "the stored content of " + name + " has another digest than at its capture";
   return nullptr;
 }
@@ -206,6 +206,33 @@ std::string verify(const ring::ManifestBlock& block, const RecoveryCalls& calls,
   return hasher->digest() == block.digest ? "" : "the device has other bytes than were written";
 }
 
+// All blocks at once. kNotOnDevice: the host has to do it.
+int verify_on_device(const RecoveryPoint& point, const RecoveryCalls& calls, std::string* problem) {
+  std::vector<MemoryRange> ranges;
+  for (const ring::ManifestBlock& block : point.blocks)
+    ranges.push_back({block.address, block.bytes});
+  std::vector<ring::Digest> digests(ranges.size());
+  const int code = calls.digests(ranges, digests.data());
+  for (size_t i = 0; !code && problem->empty() && i < digests.size(); ++i)
+    if (digests[i] != point.blocks[i].digest)
+      *problem = "a " + block_text(point.blocks[i], point.manifest) +
+                 " is not restored: the device has other bytes than were written";
+  if (code && code != kNotOnDevice)
+    *problem = "hashing what was restored fails with code [" + std::to_string(code) + "]";
+  return code;
+}
+
+std::string verify_at_once(const RecoveryPoint& point, const RecoveryCalls& calls, DigestKey key) {
+  std::string found;
+  if (point.blocks.empty() || verify_on_device(point, calls, &found) != kNotOnDevice) return found;
+  Hasher hasher(key);
+  std::vector<std::byte> staging;
+  for (const ring::ManifestBlock& block : point.blocks)
+    if (const std::string problem = verify(block, calls, &hasher, &staging); !problem.empty())
+      return "a " + block_text(block, point.manifest) + " is not restored: " + problem;
+  return {};
+}
+
 }  // namespace
 
 Restored restore_objects(Session& session, const Store& store, const RecoveryCalls& calls,
@@ -225,13 +252,13 @@ Restored restore_objects(Session& session, const Store& store, const RecoveryCal
 std::string restore_contents(Session& session, const Store& store, const RecoveryCalls& calls) {
   ring::ControlPage& page = session.channel().control();
   page.restored_bytes = page.restored_blocks = 0;
-  Hasher hasher(store.seed());
+  Hasher hasher(store.digest_key());
   std::vector<std::byte> staging;
   const RecoveryPoint& point = store.point();
   for (const ring::ManifestBlock& block : point.blocks) {
     page.restored_bytes.fetch_add(block.bytes, std::memory_order_relaxed);
     page.restored_blocks.fetch_add(1, std::memory_order_relaxed);
-    if (calls.untouched && block.digest == zero_digest(block.bytes, store.seed()) &&
+    if (calls.untouched && block.digest == zero_digest(block.bytes, store.digest_key()) &&
         calls.untouched(block.address, block.bytes))
       continue;
     std::string problem;
@@ -240,10 +267,11 @@ std::string restore_contents(Session& session, const Store& store, const Recover
     if (const int code = calls.write(block.address, content, block.bytes))
       return "writing a " + block_text(block, point.manifest) + " fails with code [" +
              std::to_string(code) + "]";
+    if (calls.digests) continue;
     if (problem = verify(block, calls, &hasher, &staging); !problem.empty())
       return "a " + block_text(block, point.manifest) + " is not restored: " + problem;
   }
-  return {};
+  return calls.digests ? verify_at_once(point, calls, store.digest_key()) : std::string();
 }
 
 }  // namespace pyft::server

@@ -1,6 +1,7 @@
 #include "server/recovery/stage.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -28,7 +29,7 @@ std::string failed(const MemoryRange& block, int code) {
 }  // namespace
 
 Stage::Stage(Store& store, const RecoveryCalls& calls)
-    : store_(store), calls_(calls), hasher_(store.seed()) {}
+    : store_(store), calls_(calls), hasher_(store.digest_key()) {}
 
 std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late, const SharePlan* plan) {
   ++cut_;
@@ -37,9 +38,11 @@ std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late, const 
   elsewhere_bytes_ = 0;
   later_.clear();
   unsure_.clear();
+  if (std::string problem = hash_on_device(blocks); !problem.empty()) return problem;
   const auto& before = store_.point().blocks;
   auto old = before.begin();
   for (const MemoryRange& block : blocks) {
+    ahead_ = hashed_.empty() ? nullptr : &hashed_[static_cast<size_t>(&block - blocks.data())];
     while (old != before.end() && old->address < block.address) ++old;
     const bool same =
         old != before.end() && old->address == block.address && old->bytes == block.bytes;
@@ -64,6 +67,19 @@ Stage::Habit& Stage::habit_of(const MemoryRange& block, bool known) {
   return habit;
 }
 
+// Of all blocks at once. A device that cannot do it, or not any more, leaves it to the host.
+std::string Stage::hash_on_device(const std::vector<MemoryRange>& blocks) {
+  hashed_.clear();
+  if (!calls_.digests || blocks.empty() || distrusts_) return {};
+  const uint64_t began = ring::now_ns();
+  hashed_.resize(blocks.size());
+  const int code = calls_.digests(blocks, hashed_.data());
+  if (code) hashed_.clear();
+  add_to(store_.header().hash_ns, ring::now_ns() - began);
+  if (code == 0 || code == kNotOnDevice) return {};
+  return "hashing memory on the device fails with code [" + std::to_string(code) + "]";
+}
+
 // Blocks that do not change are read once and not written; those that do and are copied now are
 // read once as well.
 std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock* before) {
@@ -73,10 +89,10 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
   if (add_untouched(block, habit)) return {};
   const bool later =
       late_ && block.bytes >= kSmall && !habit.before_gate && habit.same_gates >= kSure;
-  if (!later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
+  if (!ahead_ && !later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
   ring::Digest digest{};
   if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
-  habit.between_cuts = before->digest != digest;
+  habit.between_cuts = before && before->digest != digest;
   if (store_.add_known(block.address, block.bytes, digest)) {
     add_to(store_.header().unchanged_bytes, block.bytes);
     return {};
@@ -89,7 +105,7 @@ std::string Stage::add_elsewhere(const MemoryRange& block, uint64_t owner,
                                  const ring::ManifestBlock* before, Habit& habit) {
   ring::Digest digest{};
   if (is_untouched(block, habit))
-    digest = zero_digest(block.bytes, store_.seed());
+    digest = zero_digest(block.bytes, store_.digest_key());
   else if (std::string problem = read(block, nullptr, &digest); !problem.empty())
     return problem;
   habit.between_cuts = before && before->digest != digest;
@@ -107,7 +123,7 @@ bool Stage::is_untouched(const MemoryRange& block, const Habit& habit) const {
 
 bool Stage::add_untouched(const MemoryRange& block, Habit& habit) {
   if (!is_untouched(block, habit)) return false;
-  const ring::Digest zeros = zero_digest(block.bytes, store_.seed());
+  const ring::Digest zeros = zero_digest(block.bytes, store_.digest_key());
   if (!store_.add_known(block.address, block.bytes, zeros)) {
     const uint64_t offset = store_.reserve(block.bytes);
     if (offset == Heap::kNone) return false;  // so will the next step say, and why
@@ -145,6 +161,7 @@ std::string Stage::copy_later(const MemoryRange& block, ring::Digest digest) {
 }
 
 void Stage::gate(bool rests) {
+  ahead_ = nullptr;
   for (const auto& [block, digest] : std::exchange(unsure_, {})) {
     if (!rests) return;
     ring::Digest now{};
@@ -160,19 +177,35 @@ void Stage::changed(const CopyJob& job) {
 }
 
 std::string Stage::read(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
+  ring::StoreHeader& figures = store_.header();
+  if (!copy || !ahead_) add_to(figures.hashed_bytes, block.bytes);
+  if (!copy && ahead_) {
+    *out = *ahead_;
+    return {};
+  }
   const uint64_t began = ring::now_ns();
   const int code = calls_.view ? look(block, copy, out) : fetch(block, copy, out);
-  ring::StoreHeader& figures = store_.header();
-  add_to(figures.hashed_bytes, block.bytes);
   add_to(copy ? figures.copy_ns : figures.hash_ns, ring::now_ns() - began);
+  if (code == 0 && ahead_ && *out != *ahead_) return distrust(block);
   return code ? failed(block, code) : std::string();
+}
+
+// The cut is cancelled: it has taken others of these digests for granted.
+std::string Stage::distrust(const MemoryRange& block) {
+  distrusts_ = true;
+  const std::string why = "the device has another digest than its copy has, of [" +
+                          std::to_string(block.bytes) + "] bytes at [" +
+                          std::to_string(block.address) + "]";
+  std::fprintf(stderr, "pyft-server: captures copy all memory to the host to hash it: %s\n",
+               why.c_str());
+  return why;
 }
 
 int Stage::look(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
   const std::byte* at = calls_.view(block.address, block.bytes);
   if (!at) return 1;
-  *out = copy ? copy_and_digest(copy, at, block.bytes, store_.seed())
-              : digest(at, block.bytes, store_.seed());
+  *out = copy ? copy_and_digest(copy, at, block.bytes, store_.digest_key())
+              : digest(at, block.bytes, store_.digest_key());
   return 0;
 }
 
@@ -186,6 +219,7 @@ int Stage::fetch(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
     hasher_.add(to, part);
   }
   *out = hasher_.digest();
+  add_to(store_.header().fetched_bytes, block.bytes);
   return 0;
 }
 

@@ -52,6 +52,8 @@ class Stage {
     MemoryRange block;
     ring::Digest digest;
   };
+  std::string hash_on_device(const std::vector<MemoryRange>& blocks);
+  std::string distrust(const MemoryRange& block);
   Habit& habit_of(const MemoryRange& block, bool known);
   std::string add_block(const MemoryRange& block, const ring::ManifestBlock* before);
   std::string add_elsewhere(const MemoryRange& block, uint64_t owner,
@@ -69,6 +71,9 @@ class Stage {
   Hasher hasher_;
   std::vector<std::byte> staging_;
   std::unordered_map<uint64_t, Habit> habits_;  // by address
+  std::vector<ring::Digest> hashed_;     // by the device, of the blocks of this cut; or empty
+  const ring::Digest* ahead_ = nullptr;  // of these, the present block's
+  bool distrusts_ = false;               // such digests
   uint64_t cut_ = 0;
   // At this cut.
   bool late_ = false;

@@ -57,6 +57,16 @@ std::unique_ptr<Store> Store::open(std::byte* base, uint64_t bytes, int fd, cons
   return store;
 }
 
+std::string Store::set_digests(ring::DigestKind kind) {
+  const ring::DigestKind found = header_->digest_kind.load();
+  if (found != kind && (has_point() || unfinished_))
+    return numbered("the store's digests are of kind", static_cast<uint32_t>(found)) +
+           numbered(", this server's of kind", static_cast<uint32_t>(kind)) +
+           ": PYFT_DEVICE_DIGEST or the kind of GPU has changed in the course of the job";
+  header_->digest_kind.store(kind);
+  return {};
+}
+
 std::string Store::load(uint32_t which, RecoveryPoint* point) const {
   return load_point(fd_, manifest_offset_[which - 1], manifest_bytes_, seed_, point);
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ring/store_layout.h"
+#include "server/recovery/digest.h"
 #include "server/recovery/heap.h"
 #include "server/recovery/store_areas.h"
 
@@ -39,6 +40,10 @@ class Store {
 
   ring::StoreHeader& header() const { return *header_; }
   uint64_t seed() const { return seed_; }
+  // Of the blocks' digests.
+  DigestKey digest_key() const { return {seed_, header_->digest_kind.load()}; }
+  // Before anything is captured or restored. Empty, or why not: the store has others.
+  std::string set_digests(ring::DigestKind kind);
   bool has_point() const { return current_ != 0; }
   const RecoveryPoint& point() const { return point_; }
   // A later point that an earlier server had written down whole when it died, before it became the

@@ -166,6 +166,26 @@ def test_servers_compare_while_an_agent_is_adopting(
     assert sorted(told) == sorted((one.channel.store_fd, 1) for one in members.values())
 
 
+def test_digests_of_two_kinds_are_not_compared(
+    members: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(comparison.messages, "say", said.append)
+    suspected: list[ev.Suspected] = []
+    compared = agent(members, suspected, [])
+    for one in members.values():
+        compared.joined(one)
+    os.pwrite(members[1].channel.store_fd, b"\1", page.STORE_DIGEST_KIND[0])
+    for cut in (1, 2, 3):
+        for id, one in members.items():
+            captured(compared, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+    for one in members.values():
+        assert one.server.told == [(Message.SETTLED, cut) for cut in (1, 2, 3)]
+    assert suspected == []
+    (sentence,) = said
+    assert "digests are of kinds [0, 1]" in sentence
+
+
 def test_servers_are_told_suspected_and_named(
     members: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ void modules(const std::string& argument);
 void phases(const std::string& argument);
 void faults(const std::string& argument);
 void capture(const std::string& argument);
+void digest(const std::string& argument);
 
 }  // namespace measure
 

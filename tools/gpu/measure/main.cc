@@ -17,7 +17,7 @@ constexpr Entry kEntries[] = {
     {"hold", measure::hold},       {"registered", measure::registered},
     {"words", measure::words},     {"modules", measure::modules},
     {"phases", measure::phases},   {"faults", measure::faults},
-    {"capture", measure::capture},
+    {"capture", measure::capture}, {"digest", measure::digest},
 };
 
 }  // namespace
