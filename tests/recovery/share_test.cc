@@ -31,6 +31,8 @@ struct SharingServer : HeldServer {
     options.join_timeout_ns = 50'000'000;
     options.every = 1;
     options.late = server::Late::kNever;
+    options.hold_ns = 1'000'000;
+    options.answer_ns = 20'000'000;
     options.settled = &settled;
     options.committed = &committed;
     options.dropped = &dropped;

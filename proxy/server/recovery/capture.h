@@ -41,6 +41,7 @@ struct CaptureOptions {
   Late late = Late::kAsCostSays;
   uint64_t hold_ns = 1'000'000'000;         // collectives wait so long for a comparison
   uint64_t hold_limit_ns = 60'000'000'000;  // with an agent that is busy, or ends meanwhile
+  uint64_t answer_ns = 2'000'000'000;       // for an agent that has to decide about a cut
   bool puts_off = false;                    // cuts, while only reads follow
   uint64_t arbitrates = 0;  // step about whose cut this server's replay decides; 0: none
   // The step of the last cut that the agent has compared with other ranks'; nullptr: it does not.

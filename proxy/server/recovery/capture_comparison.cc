@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint64_t kHoldRange = 1024;
 constexpr uint64_t kLookNs = 1'000'000;
-constexpr uint64_t kAnswerNs = 2'000'000'000;  // for an agent, or the one that goes on for it
 
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
@@ -54,7 +53,7 @@ void Capture::await_decision() {
 // A cut of which other ranks' depend becomes the recovery point when the agent says so, or never.
 // It waits for nobody but the agent here.
 bool Capture::withdraw() {
-  const uint64_t deadline = ring::now_ns() + kAnswerNs;
+  const uint64_t deadline = ring::now_ns() + options_.answer_ns;
   calls_.withdraw(asked_);
   while (!is_checked() && !is_dropped()) {
     if (ring::now_ns() > deadline) {
