@@ -21,8 +21,11 @@ ring::StoreHeader& header_of(const Bench& bench) {
 
 // A server whose cuts wait for the agent, which the test is.
 struct SharingServer : HeldServer {
-  explicit SharingServer(Bench& bench) : HeldServer(bench) {
-    calls.held = [this](uint64_t step, uint64_t) { held.push_back(step); };
+  explicit SharingServer(Bench& bench, uint64_t hold_ns = 1'000'000) : HeldServer(bench) {
+    calls.held = [this](uint64_t step, uint64_t) {
+      held.push_back(step);
+      if (on_held) on_held();
+    };
     calls.withdraw = [this](uint64_t step) {
       withdrawn.push_back(step);
       if (on_withdraw) on_withdraw();
@@ -31,7 +34,7 @@ struct SharingServer : HeldServer {
     options.join_timeout_ns = 50'000'000;
     options.every = 1;
     options.late = server::Late::kNever;
-    options.hold_ns = 1'000'000;
+    options.hold_ns = hold_ns;
     options.answer_ns = 20'000'000;
     options.settled = &settled;
     options.committed = &committed;
@@ -45,7 +48,7 @@ struct SharingServer : HeldServer {
   }
   std::atomic<uint64_t> committed{0}, dropped{0};
   std::vector<uint64_t> held, withdrawn;
-  std::function<void()> on_withdraw;
+  std::function<void()> on_withdraw, on_held;
 };
 
 // Two ranks with two blocks each: rank 1 keeps the second one for rank 0.
@@ -165,6 +168,32 @@ TEST(a_cut_is_held_when_it_is_delivered_and_counts_when_the_agent_says_so) {
   zero.committed = 3;
   zero.capture->go_on();
   CHECK_EQ(zero.store->point().manifest.cut, 3u);
+}
+
+// Copies may be whole only shortly before the next cut: that is not left out for it, or it would
+// not be compared either.
+TEST(a_cut_waits_a_moment_for_the_decision_about_the_one_before) {
+  Ranks ranks;
+  SharingServer zero(ranks.zero, 10'000'000'000);
+  std::jthread agent;
+  zero.on_held = [&] {
+    agent = std::jthread([&] {
+      usleep(2000);
+      zero.committed = 1;
+    });
+  };
+  zero.take(1);
+  zero.take(2);
+  CHECK_EQ(zero.store->point().manifest.cut, 1u);
+  CHECK_EQ(zero.store->waiting()->manifest.cut, 2u);
+  // An agent that says nothing, and then still nothing: half as long each time.
+  SharingServer one(ranks.one, 1'000'000);
+  one.take(1);
+  for (const uint64_t cut : {2u, 3u, 4u}) {
+    one.take(cut);
+    CHECK_EQ(one.store->waiting()->manifest.cut, 1u);
+  }
+  CHECK_EQ(one.store->header().skipped.load(), 3u);
 }
 
 // Rank 1 needs room, alone; what rank 0 needs of it stays until both have another point.
