@@ -186,7 +186,7 @@ TEST(a_cut_waits_a_moment_for_the_decision_about_the_one_before) {
   zero.take(2);
   CHECK_EQ(zero.store->point().manifest.cut, 1u);
   CHECK_EQ(zero.store->waiting()->manifest.cut, 2u);
-  // An agent that says nothing, and then still nothing: half as long each time.
+  // While the agent says nothing the next ones are left out.
   SharingServer one(ranks.one, 1'000'000);
   one.take(1);
   for (const uint64_t cut : {2u, 3u, 4u}) {
