@@ -4,8 +4,8 @@
                             --differ-> suspects are replaced; their replays say who was right
 
 Blocks are known by their place in the device's window and their size. Two ranks are partners when
-they have a block whose contents were the same at the last two cuts or more that both have captured,
-and at each one since both have it. Only cuts of the same number are compared: those for want of
+they have a block whose contents were the same at the last two cuts or more (eight, if it is small) that
+both have captured, and at each one since both have it. Only cuts of the same number are compared: those for want of
 space are not counted.
 Without input or output; pyft/agent/comparison.py acts on the outcomes.
 """
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STREAK = 2  # cuts with the same contents make a replica
+SMALL_BYTES, SMALL_STREAK = 64, 8  # a flag or a sum is the same by chance for a while
 RECENT = 4  # tables that are remembered of a rank whose messages are read before another one's
 UNEQUAL = -1
 UNDECIDED = (
@@ -316,13 +317,17 @@ class Replicas:
                 continue  # it has passed this cut over, or will come to it, and then this is done
             equal = _count(rank.equal.get(other, {}), table, theirs)
             rank.equal[other] = standing.equal[id] = equal
-            replicas = {key for key, times in equal.items() if times >= STREAK}
+            replicas = {key for key, times in equal.items() if times >= _streak(key)}
             self.version += replicas != rank.replicas.get(other, set())
             rank.replicas[other] = standing.replicas[id] = replicas
 
 
 def _keys(pairs: Iterable[Sequence[int]]) -> set[Key]:
     return {(offset, size) for offset, size in pairs}
+
+
+def _streak(key: Key) -> int:
+    return SMALL_STREAK if key[1] < SMALL_BYTES else STREAK
 
 
 def _count(before: dict[Key, int], one: Table, other: Table) -> dict[Key, int]:

@@ -8,6 +8,8 @@ import random
 from dataclasses import dataclass, field
 
 from pyft.recovery.replicas import (
+    SMALL_BYTES,
+    SMALL_STREAK,
     STREAK,
     UNDECIDED,
     Disagree,
@@ -142,6 +144,14 @@ def test_blocks_that_once_differed_are_no_replicas() -> None:
         for rank in (0, 1):
             same = bytes([rank]) if cut in (1, 5) else GOOD
             assert replicas.captured(rank, cut, table(rank, cut, same)) == [Settled(rank, cut)]
+
+
+def test_a_small_block_may_be_the_same_for_a_while() -> None:
+    small, replicas = (128, SMALL_BYTES - 1), Replicas()
+    for cut, rank in itertools.product(range(1, SMALL_STREAK + 2), (0, 1)):
+        replicas.captured(rank, cut, {small: b"zero"})
+        is_sure = cut > SMALL_STREAK or (cut == SMALL_STREAK and rank == 1)
+        assert replicas.common() == ([(small, {0, 1})] if is_sure else [])
 
 
 def test_a_suspect_that_ends_or_says_nothing_is_not_waited_for() -> None:
