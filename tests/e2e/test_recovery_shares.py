@@ -9,7 +9,7 @@ import pytest
 from recovery_run import check
 
 HOST_CASES = str(Path(__file__).parent / "programs" / "host_cases.py")
-STEPS = ("--steps", "7")
+STEPS = ("--steps", "9")
 EACH = {"PYFT_CUT_EVERY": "1"}
 
 
@@ -30,7 +30,7 @@ def test_both_replicas_die(tmp_path: Path, late: str) -> None:
 
 def test_all_of_four_die_in_one_step(tmp_path: Path) -> None:
     faults = tuple(f"server-kill,rank={rank},step=4,call={90 + rank}" for rank in range(4))
-    check(tmp_path, faults, ranks=4, arguments=("--steps", "6"), recovered=-1, **EACH)
+    check(tmp_path, faults, ranks=4, arguments=("--steps", "8"), recovered=-1, **EACH)
     live = stores(tmp_path)[0]["live_bytes"]
     kept = [store["live_bytes"] - store["elsewhere_bytes"] for store in stores(tmp_path)]
     assert sum(kept) < 1.5 * live, "most of it once"
@@ -39,7 +39,7 @@ def test_all_of_four_die_in_one_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "point",
-    ["store.before_publish:5", "store.after_publish:5", "cut.before_publish:6", "cut.copying:30"],
+    ["store.before_publish:4", "store.after_publish:4", "cut.before_publish:5", "cut.copying:30"],
 )
 def test_deaths_where_points_change(tmp_path: Path, point: str) -> None:
     """One replica may have the new point, and the other one not yet."""
@@ -51,7 +51,7 @@ def test_points_of_one_rank_alone(tmp_path: Path) -> None:
     """It evaluates until its log is full, and has lent what the other one needs then."""
     env = {"PYFT_RING_MB": "1", "PYFT_ARENA_MB": "8", "PYFT_SHARE_CAPTURES": "1", **EACH}
     arguments = ("--case", "lone_evaluation", "--steps", "6")
-    faults = ("server-kill,rank=1,step=4,call=60", "server-kill,rank=0,step=9,call=100")
+    faults = ("server-kill,rank=1,step=4,call=60", "server-kill,rank=0,step=7,call=100")
     check(tmp_path, faults, ranks=2, program=HOST_CASES, arguments=arguments, **env)
     one = json.loads((tmp_path / "report.json").read_text())["channels"]
     assert {channel["rank"]: channel["forced_cuts"] > 2 for channel in one} == {0: True, 1: False}
