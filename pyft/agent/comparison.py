@@ -65,7 +65,7 @@ class Comparison:
         self._keep = keep  # for the next agent
         self._replicas = Replicas()
         self.sharing = Sharing(members, lambda note: keep("shares", note))
-        self._planned = 0  # the version of what is shared
+        self._planned = (0, 0)  # the version of what is shared
         self._compared: set[int] = set()
         self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
         self._said = False
@@ -134,6 +134,7 @@ class Comparison:
             return
         if event.kind is not Message.CAPTURED:
             self.sharing.received(member.id, event)
+            self._plan_shares()
             return
         fd, device = member.channel.store_fd, member.channel.device
         found = read_table(fd, event.rank, device, event.code) if event.rank else None
@@ -149,8 +150,9 @@ class Comparison:
         self._plan_shares()
 
     def _plan_shares(self) -> None:
-        if self._planned != self._replicas.version:
-            self._planned = self._replicas.version
+        version = (self._replicas.version, self.sharing.version)
+        if self._planned != version:
+            self._planned = version
             self.sharing.plan(self._replicas.common())
 
     def _comparable(self, member: Member) -> bool:

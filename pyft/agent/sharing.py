@@ -25,6 +25,11 @@ class Sharing:
         self._kept_fds: dict[int, int] = {}  # stores of members that have ended
         self._kept: dict[str, Any] = {}
 
+    @property
+    def version(self) -> int:
+        """Changes when blocks have turned out not to be the same: there must be another plan."""
+        return len(self._shares.apart)
+
     def plan(self, holders: Iterable[tuple[Key, set[int]]]) -> None:
         """Divide anew what ranks have in common."""
         if not self._shares.least_bytes:

@@ -81,6 +81,7 @@ class Shares:
         self.ranks: dict[int, Standing] = {}
         self.rows: dict[int, Rows] = {}
         self.apart: set[Key] = set()  # blocks that have turned out not to be the same
+        self._stale: set[int] = set()  # ranks of which nobody knows what they go by
         self._owner: dict[tuple[Key, int], int] = {}  # by block and who has it
 
     def _of(self, id: int) -> Standing:
@@ -123,10 +124,10 @@ class Shares:
             self._join(ids)
         changed = {
             id: rows.get(id, {})
-            for id in self.rows.keys() | rows.keys()
-            if rows.get(id, {}) != self.rows.get(id, {})
+            for id in self.rows.keys() | rows.keys() | self._stale
+            if id in self._stale or rows.get(id, {}) != self.rows.get(id, {})
         }
-        self.rows, self._owner = rows, owners
+        self.rows, self._owner, self._stale = rows, owners, set()
         return changed
 
     def _join(self, ids: set[int]) -> None:
@@ -157,6 +158,8 @@ class Shares:
             rank.step, rank.entry = step, entry
             rank.own = {key: digest for key, digest in table.items() if key not in rows}
             rank.needs = {key: (owner, table[key]) for key, owner in rows.items()}
+        elif rank.step == step:
+            rank.forget()  # it has changed while it was copied
         return self._judge(id)
 
     def compared(self, id: int, step: int) -> list[Outcome]:
@@ -277,4 +280,5 @@ class Shares:
             rank = Standing(shared, line, line=line, line_entry=entry, names=set(names), gone=gone)
             self.ranks[id] = rank
         self.apart = {(offset, size) for offset, size in note["apart"]}
+        self._stale = {id for id, rank in self.ranks.items() if len(rank.group) > 1}
         return [Commit(id, r.line) for id, r in self.ranks.items() if r.line and not r.gone]

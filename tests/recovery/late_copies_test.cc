@@ -236,6 +236,7 @@ TEST(a_cut_that_is_compared_and_cannot_be_copied_is_cancelled) {
   CHECK(!server.captured(7));
   CHECK(!server.store->waiting());
   CHECK_EQ(server.store->point().manifest.cut, kLearned);
+  CHECK(server.told.back() == std::pair(uint64_t{7}, uint64_t{0}));  // other ranks need not wait
   server.take(8);
   server.capture->go_on();
   CHECK(server.captured(8));

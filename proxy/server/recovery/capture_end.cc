@@ -48,6 +48,7 @@ void Capture::close(const std::string& problem) {
   if (!open_->captured) {
     store_.drop_open();
     cancelled(problem);
+    if (open_->compared) calls_.captured(open_->manifest.step, 0, 0);  // it is none after all
     return decided(open_->manifest.cut, false);
   }
   last_captured_ = open_->manifest.cut;

@@ -117,6 +117,13 @@ def test_a_cut_that_somebody_passes_over_is_nobodys() -> None:
     assert hold(shares, 1, 6) == [Commit(0, 6), Commit(1, 6)]
 
 
+def test_a_cut_that_has_changed_while_it_was_copied_is_nobodys() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 0, 5) == []
+    shares.captured(1, 5, 50, TABLE, shares.rows[1])
+    assert shares.captured(1, 5) == [Drop(0, 5)]
+
+
 def test_a_block_that_its_owner_has_not_is_not_shared_again() -> None:
     shares = shared(0, 1)
     assert shares.rows == {1: {A: 0}, 0: {B: 1}}

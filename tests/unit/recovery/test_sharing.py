@@ -82,16 +82,16 @@ def rows(one: SimpleNamespace) -> dict[tuple[int, int], int]:
     return {(at - base, size): by for at, size, by in page.SHARED_BLOCK.iter_unpack(data)}
 
 
-def capture(agent: Comparison, one: SimpleNamespace, step: int) -> None:
+def capture(agent: Comparison, one: SimpleNamespace, step: int, keys: list = KEYS) -> None:
     """Let a server take a cut as it is told to, and say so."""
     base, others = page.window_base(one.channel.device), rows(one)
     table = b"".join(
         BLOCK.pack(
             base + at, size, b"%d" % (at + step), ELSEWHERE + others.get((at, size), -ELSEWHERE)
         )
-        for at, size in KEYS
+        for at, size in keys
     )
-    head = MANIFEST.pack(step, 10 * step, 2, len(KEYS), 0, 0, step, b"")
+    head = MANIFEST.pack(step, 10 * step, 2, len(keys), 0, 0, step, b"")
     os.pwrite(one.channel.store_fd, head + table, TABLE_AT)
     agent.received(one, ev.Received(one.id, 5, Message.CAPTURED, step, TABLE_AT, 10 * step))
 
@@ -148,6 +148,30 @@ def test_the_next_agent_repeats_what_was_decided(
     assert all(one.server.told == [(Message.SETTLED, 3, 1)] for one in members.values())
     hold(second, members[0], 4)
     assert members[0].server.told[-1] == (Message.DROPPED, 4, 0), "it has not heard of that cut"
+
+
+def test_a_block_that_its_owner_has_freed_is_not_left_to_it_again(
+    members: dict, agent: Comparison
+) -> None:
+    owner, other = members[1], members[0]
+    for step, keys in ((3, [KEYS[0], KEYS[2]]), (4, KEYS)):
+        capture(agent, other, step)
+        hold(agent, other, step)
+        capture(agent, owner, step, keys)
+        hold(agent, owner, step)
+        kind = Message.DROPPED if step == 3 else Message.SETTLED
+        assert other.server.told[-1][:2] == (kind, step)
+        assert rows(other) == {KEYS[2]: 1}
+    assert other.server.told[-1] == (Message.SETTLED, 4, 1)
+
+
+def test_the_first_plan_of_the_next_agent_reaches_everybody(
+    members: dict, agent: Comparison, notes: dict
+) -> None:
+    second = next_agent(members, notes)
+    second.adopt(notes.get("comparison"), notes["shares"], list(members.values()))
+    second.sharing.plan([(KEYS[1], {0, 1})])
+    assert [rows(one) for one in members.values()] == [{}, {KEYS[1]: 0}]
 
 
 def test_a_store_is_kept_for_as_long_as_it_is_named(members: dict, agent: Comparison) -> None:
