@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "gpu"))
 
+import check
 import jobs
 import measurements
 from checklist import Check, Checklist, FailError, SkipError
@@ -38,13 +39,26 @@ def test_the_script_is_sound_and_names_its_checks() -> None:
 
 def test_measurements_run_on_the_soft_gpu(tmp_path: Path) -> None:
     table = tmp_path / "table.md"
-    only = "build-measurements,mapping,killed"
+    only = "mapping,killed"  # what they need comes by itself
     done = run("--soft", "--only", only, "--markdown", str(table))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()[1:-1]]
     found = {words[3]: words[0] for words in lines}
     assert found == {"build-measurements": "PASS", "mapping": "PASS", "killed-process": "SKIP"}
     assert "| mapping | PASS |" in table.read_text()
+
+
+def test_checks_bring_what_they_need() -> None:
+    def names(only: str, installed: bool) -> list[str]:
+        return [one.name for one in check.chosen(only, installed)]
+
+    every = [one.name for one in check.CHECKS]
+    assert names("", True) == names("", False) == every
+    assert names("window", True) == ["build-measurements", "window"]
+    assert names("window", False) == ["build", "build-measurements", "window"]
+    assert names("two-ranks", True) == ["two-ranks"]
+    assert names("two-ranks", False) == ["build", "two-ranks"]
+    assert names("nothing", False) == []
 
 
 def test_a_program_says_whether_it_failed() -> None:

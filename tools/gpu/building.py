@@ -98,5 +98,5 @@ def build_measurements(machine: Machine) -> list[str]:
 
 CHECKS = (
     Check("build", 240, build),
-    Check("build-measurements", 90, build_measurements),
+    Check("build-measurements", 90, build_measurements, ("build",)),
 )

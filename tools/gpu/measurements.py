@@ -210,14 +210,15 @@ def recovery_action(machine: Machine) -> str:
     return machine.run([sys.executable, "-c", code]).strip()
 
 
+NEEDS = ("build-measurements",)
 CHECKS = (
-    Check("window", 60, window),
-    Check("mapping", 20, mapping),
-    Check("registered-memory", 30, registered),
-    Check("completion-words", 20, words),
-    Check("killed-process", 60, killed),
-    Check("module-addresses", 40, modules),
-    Check("start-phases", 30, phases),
-    Check("kernel-faults", 40, faults),
-    Check("capture-threads", 20, capture),
+    Check("window", 60, window, NEEDS),
+    Check("mapping", 20, mapping, NEEDS),
+    Check("registered-memory", 30, registered, NEEDS),
+    Check("completion-words", 20, words, NEEDS),
+    Check("killed-process", 60, killed, NEEDS),
+    Check("module-addresses", 40, modules, NEEDS),
+    Check("start-phases", 30, phases, NEEDS),
+    Check("kernel-faults", 40, faults, NEEDS),
+    Check("capture-threads", 20, capture, NEEDS),
 )
