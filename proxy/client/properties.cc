@@ -6,6 +6,7 @@
 
 #include "api/commands.h"
 #include "client/stream.h"
+#include "client/unserved.h"
 
 namespace pyft::client {
 namespace {
@@ -47,6 +48,7 @@ cudaError_t fetch(Device& device, uint32_t number, Facts& f) {
   if (reply.code != 0) return static_cast<cudaError_t>(reply.code);
   if (reply.data.size() != sizeof f.properties) return cudaErrorUnknown;
   std::memcpy(&f.properties, reply.data.data(), sizeof f.properties);
+  hide_unserved(f.attributes, &f.properties);
   fill_limits(f);
   return cudaSuccess;
 }

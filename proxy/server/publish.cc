@@ -6,7 +6,22 @@ namespace pyft::server {
 
 namespace {
 constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+
+// What may not be done while a stream captures says nothing of the device.
+bool is_about_captures(int code) {
+  constexpr int kFirst = 900, kLast = 908;
+  return code >= kFirst && code <= kLast;
+}
+
 }  // namespace
+
+int Session::device_status() const {
+  const std::lock_guard lock(captures_mutex_);
+  const auto& ask = captures_.load() && device_calls_.status_in_capture
+                        ? device_calls_.status_in_capture
+                        : device_calls_.status;
+  return ask ? ask() : 0;
+}
 
 void Session::publish(uint32_t word, uint64_t value) {
   if (recovery_.replaying()) recovery_.word_reached(word, value);
@@ -123,7 +138,7 @@ void Session::sweep_fences() {
     if (fences_.empty()) return;
   }
   const int code = device_status();
-  if (code && code != kNotReady) set_sticky(code);
+  if (code && code != kNotReady && !is_about_captures(code)) set_sticky(code);
 }
 
 }  // namespace pyft::server

@@ -55,6 +55,9 @@ bool apply_blas_state(Session& session, const BlasState& state, cublasHandle_t* 
 void* scalar_address(const BlasState& state, const Scalar& scalar);
 void* result_address(const BlasState& state, uint64_t address, uint64_t* host_result);
 
+// Plain memory of the device, whole granules. While objects are restored it waits for memory.
+CUresult create_memory(Session& session, uint64_t bytes, CUmemGenericAllocationHandle* out);
+
 // Answers who waits. The failure of a call nobody waits for is said on stderr and becomes the
 // client's sticky error: it must not get lost.
 Status finish(Session& session, const EntryHeader& header, const char* name, Domain domain,

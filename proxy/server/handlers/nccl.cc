@@ -43,7 +43,7 @@ Status answer(Session& session, const EntryHeader& header, const Outcome& outcom
   return session.reply(header, outcome.code, values, std::as_bytes(std::span(outcome.sentence)));
 }
 
-// Called by the heartbeat thread.
+// Called by the watchdog.
 void publish_errors(Session& session, Communicators& all) {
   const auto query = session.backend().ncclCommGetAsyncError;
   const std::scoped_lock lock(all.mutex);

@@ -1,0 +1,307 @@
+// What a real driver does and the soft GPU does not, done by one of this test's making: pages that
+// are registered once, calls that do not return, default streams that a capture makes untouchable,
+// errors that only new work meets, memory that comes back late (docs/real-gpu-rules.md).
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "api/mock_table.h"
+#include "check.h"
+#include "one_process.h"
+#include "server/device.h"
+#include "server/recovery/scratch.h"
+#include "server/watchdog.h"
+
+using namespace pyft;  // NOLINT: a test
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+struct Driver {
+  std::map<uint64_t, uint64_t> registered;  // pages
+  int refused = 0, registrations = 0;
+  bool capturing = false, broken = false;  // a blocking stream captures; its capture is broken
+  int failure = 0;                         // of the context, met by new work only
+  int refusals_left = 0;                   // of memory
+  int launches = 0;
+  bool without_buffer = false;
+} driver;
+
+CUresult register_memory(void* memory, size_t bytes, unsigned) {
+  const auto begin = reinterpret_cast<uint64_t>(memory) / kPage;
+  const auto end = (reinterpret_cast<uint64_t>(memory) + bytes + kPage - 1) / kPage;
+  for (const auto& [first, last] : driver.registered)
+    if (first < end && begin < last)
+      return ++driver.refused, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  driver.registered[begin] = end;
+  ++driver.registrations;
+  return CUDA_SUCCESS;
+}
+
+CUresult unregister_memory(void* memory) {
+  return driver.registered.erase(reinterpret_cast<uint64_t>(memory) / kPage)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+// As a copy would want it: in one registration.
+bool wholly_registered(const std::byte* memory, uint64_t bytes) {
+  const auto at = reinterpret_cast<uint64_t>(memory);
+  for (const auto& [first, last] : driver.registered)
+    if (first * kPage <= at && at + bytes <= last * kPage) return true;
+  return false;
+}
+
+CUresult query(CUstream stream) {
+  if (stream || !driver.capturing) return CUDA_SUCCESS;
+  driver.broken = true;
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+CUresult begin_capture(CUstream, CUstreamCaptureMode) {
+  driver.capturing = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                CUstream, void**, void** extra) {
+  ++driver.launches;
+  driver.without_buffer = extra == nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult create(CUmemGenericAllocationHandle* handle, size_t, const CUmemAllocationProp*,
+                unsigned long long) {
+  *handle = 7;
+  return driver.refusals_left-- > 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult retain(CUcontext* context, CUdevice) {
+  *context = reinterpret_cast<CUcontext>(0x10);
+  return driver.refusals_left-- > 0 ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+}
+
+CUresult record(CUevent, CUstream) {
+  return static_cast<CUresult>(driver.failure);
+}
+
+cudaError_t every_attribute(int* value, cudaDeviceAttr, int) {
+  *value = 1;
+  return cudaSuccess;
+}
+
+cudaError_t every_property(cudaDeviceProp* prop, int) {
+  std::memset(static_cast<void*>(prop), 1, sizeof *prop);
+  return cudaSuccess;
+}
+
+const backend::Table& table() {
+  static const backend::Table made = [] {
+    backend::Table t = backend::mock_table();
+    t.cuMemHostRegister_v2 = register_memory;
+    t.cuMemHostUnregister = unregister_memory;
+    t.cuStreamQuery = query;
+    t.cuStreamBeginCapture_v2 = begin_capture;
+    t.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
+      *stream = reinterpret_cast<CUstream>(0x1000);
+      return CUDA_SUCCESS;
+    };
+    t.cuEventRecord = record;
+    t.cuLaunchKernel = launch;
+    t.cuMemCreate = create;
+    t.cuDevicePrimaryCtxRetain = retain;
+    t.cudaDeviceGetAttribute = every_attribute;
+    t.cudaGetDeviceProperties = every_property;
+    return t;
+  }();
+  return made;
+}
+
+std::unique_ptr<ring::Channel> make_channel() {
+  std::string error;
+  ring::ChannelShape shape;
+  shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+  return ring::Channel::create(shape, &error);
+}
+
+// A server on a channel of its own.
+struct Own {
+  explicit Own(server::DeviceCalls calls = {})
+      : channel(make_channel()), session(*channel, &table(), alive, std::move(calls)) {}
+  template <class Command>
+  server::Status dispatch(Call call, const Command& command) {
+    ring::EntryHeader header{};
+    header.call = static_cast<uint16_t>(call);
+    header.reply_slot = ring::kNoSlot;
+    return server::dispatch(session, header, std::as_bytes(std::span(&command, 1)), {});
+  }
+  std::unique_ptr<ring::Channel> channel;
+  AlwaysAlive alive;
+  server::Session session;
+};
+
+template <class Condition>
+bool soon(Condition condition) {
+  for (int i = 0; i < 10'000 && !condition(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return condition();
+}
+
+}  // namespace
+
+TEST(scratch_memory_shares_no_page) {
+  driver = {};
+  server::ScratchMemory scratch;
+  std::byte* const small = scratch.take(table(), 100);
+  std::byte* const next = scratch.take(table(), 100);
+  std::byte* const large = scratch.take(table(), kPage + 1);
+  CHECK(wholly_registered(small, 100) && wholly_registered(next, 100));
+  CHECK(wholly_registered(large, kPage + 1));
+  CHECK_EQ(driver.refused, 0);
+  scratch.give(next);
+  CHECK(scratch.take(table(), 200) == next);  // no registration, which waits for the device
+  CHECK_EQ(driver.registrations, 3);
+  scratch.give(large);
+  scratch.release(table());
+  CHECK_EQ(driver.registered.size(), 2u);
+  CHECK(wholly_registered(small, 100));
+}
+
+// The device has something to do, so it is asked about every 100 ms, and the answer does not come.
+TEST(a_driver_that_does_not_return_is_no_dead_server) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool asked = false, answers = false;
+  server::DeviceCalls calls;
+  calls.publish = [](void*, void (*)(void*), void*) { return 0; };
+  calls.status = [&] {
+    std::unique_lock lock(mutex);
+    asked = true;
+    changed.wait(lock, [&] { return answers; });
+    return 0;
+  };
+  Own own(calls);
+  CHECK(own.session.publish_on_stream(nullptr, 1, 1).ok());
+  const server::Heartbeat heartbeat(own.session, [] {});
+  CHECK(soon([&] {
+    const std::lock_guard lock(mutex);
+    return asked;
+  }));
+  for (int beats = 0; beats < 2; ++beats) {
+    const uint64_t last = own.channel->control().heartbeat_ns.load();
+    CHECK(soon([&] { return own.channel->control().heartbeat_ns.load() != last; }));
+  }
+  const std::lock_guard lock(mutex);
+  answers = true;
+  changed.notify_all();
+}
+
+TEST(a_capture_is_not_broken_by_a_look_at_the_device) {
+  driver = {};
+  Own own(server::device_calls(table(), {}, 0, nullptr));
+  CHECK_EQ(own.session.device_status(), 0);
+  CHECK(own.dispatch(Call::cudaStreamBeginCapture, cmd::cudaStreamBeginCapture{}).ok());
+  CHECK_EQ(own.session.open_captures(), 1u);
+  CHECK_EQ(own.session.device_status(), 0);
+  CHECK(!driver.broken);
+  // Who looks all the same has learnt nothing of the device.
+  server::DeviceCalls calls;
+  calls.publish = [](void*, void (*)(void*), void*) { return 0; };
+  calls.status = [] { return static_cast<int>(query(nullptr)); };
+  Own other(calls);
+  CHECK(other.session.publish_on_stream(nullptr, 1, 1).ok());
+  other.session.sweep_fences();
+  CHECK_EQ(other.channel->control().sticky_error.load(), 0);
+  CHECK(driver.broken);
+}
+
+TEST(a_failure_that_only_new_work_meets_is_noticed) {
+  driver = {};
+  Own own(server::device_calls(table(), {}, 0, nullptr));
+  driver.failure = CUDA_ERROR_ILLEGAL_ADDRESS;
+  CHECK_EQ(own.session.device_status(), 700);
+}
+
+TEST(a_kernel_without_parameters_has_no_buffer) {
+  driver = {};
+  Own own;
+  int kernel = 0;
+  const Handle handle = Handle::make(HandleKind::kKernel, 1, 1);
+  CHECK(own.session.table(HandleKind::kKernel).bind(handle, &kernel));
+  cmd::cuLaunchKernel body{};
+  body.kernel = handle.value;
+  CHECK(own.dispatch(Call::cuLaunchKernel, body).ok());
+  CHECK_EQ(driver.launches, 1);
+  CHECK(driver.without_buffer);
+}
+
+// Entry by entry: an error of the device belongs to the entry before it.
+TEST(a_serial_replay_waits_for_a_device_that_works_by_itself) {
+  static int working = 0, early = 0, entries = 0;
+  working = early = entries = 0;
+  const auto channel = make_channel();
+  const AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  for (uint64_t i = 0; i < 3; ++i) CHECK(static_cast<bool>(writer.append(ring::kFirstCall, i)));
+  channel->control().consumed = channel->log_view().header->appended.load();
+  channel->control().replay_mode = static_cast<uint32_t>(ring::ReplayMode::kSerial);
+  CHECK(static_cast<bool>(writer.goodbye()));
+  server::Session session(*channel, &table(), alive);
+  const auto dispatch = [](server::Session&, const ring::EntryHeader&, server::Body, server::Body) {
+    if (working) ++early;
+    working = 3;
+    ++entries;
+    return server::Status::good();
+  };
+  server::Loop loop(session, dispatch, 0);
+  loop.set_idle([] { return working && --working ? 600 : 0; });
+  CHECK(loop.run() == server::Loop::End::kGoodbye);
+  CHECK_EQ(entries, 3);
+  CHECK_EQ(early, 0);
+}
+
+TEST(the_memory_of_a_server_that_has_just_died_is_waited_for) {
+  driver = {};
+  Own own;
+  CUmemGenericAllocationHandle memory{};
+  driver.refusals_left = 3;
+  CHECK_EQ(server::create_memory(own.session, 2 << 20, &memory), CUDA_ERROR_OUT_OF_MEMORY);
+  own.session.recovery().enter(ring::Phase::kObjects);
+  CHECK_EQ(server::create_memory(own.session, 2 << 20, &memory), CUDA_SUCCESS);
+  CHECK_EQ(driver.refusals_left, -1);
+  CUcontext context = nullptr;
+  driver.refusals_left = 2;
+  CHECK(!server::enter_context(table(), 0, &context).empty());  // the first server of a rank
+  setenv("PYFT_SELF_TEST", "1", 1);
+  CHECK_EQ(server::enter_context(table(), 0, &context), "");
+  unsetenv("PYFT_SELF_TEST");
+}
+
+TEST(programs_are_not_offered_what_the_server_cannot_give) {
+  std::make_unique<OneProcess>(&table()).release();  // its thread does not end
+  int value = -1;
+  for (const CUdevice_attribute one :
+       {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+        CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED}) {
+    CHECK_EQ(cuDeviceGetAttribute(&value, one, 0), CUDA_SUCCESS);
+    CHECK_EQ(value, 0);
+  }
+  for (const CUdevice_attribute one :
+       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
+        CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED}) {
+    CHECK_EQ(cuDeviceGetAttribute(&value, one, 0), CUDA_SUCCESS);
+    CHECK_EQ(value, 1);
+  }
+  cudaDeviceProp prop{};
+  CHECK_EQ(cudaGetDeviceProperties(&prop, 0), cudaSuccess);
+  CHECK_EQ(prop.managedMemory, 0);
+  CHECK_EQ(prop.pageableMemoryAccess, 0);
+  CHECK(prop.clusterLaunch != 0);
+}
+
+CHECK_MAIN
