@@ -105,6 +105,8 @@ class Device {
   std::mutex memory_mutex;       // guards the two windows
   Window memory;
   Window pinned;
+  // A kernel may be given page-locked memory, and it has not been said yet.
+  std::atomic<bool> watches_pinned{false};
   std::set<uint64_t> pooled;  // memory of cudaMallocAsync, which no other process may open
   std::mutex bounce_mutex;    // one pageable device-to-host copy at a time
 

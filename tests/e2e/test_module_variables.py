@@ -29,12 +29,19 @@ def fatbin(tmp_path: Path, need: Callable[[str, bool, str], None]) -> Path:
     return made
 
 
-def run(folder: Path, fatbin: Path, gpus: str, *options: str) -> tuple[list[str], dict, str]:
+def run(
+    folder: Path,
+    fatbin: Path,
+    gpus: str,
+    *options: str,
+    program: str = "module_counter.py",
+    argument: str = STEPS,
+) -> tuple[list[str], dict, str]:
     folder.mkdir()
     report = folder / "report.json"
     job = Job(
         folder,
-        [sys.executable, str(PROGRAMS / "module_counter.py"), str(fatbin), STEPS],
+        [sys.executable, str(PROGRAMS / program), str(fatbin), argument],
         options=("--gpus", gpus, *options, "--report", str(report)),
         environment=environment(folder / "driver"),
     )
@@ -53,3 +60,12 @@ def test_variables_come_back(tmp_path: Path, fatbin: Path, gpus: str) -> None:
     got, report, said = run(tmp_path / "disturbed", fatbin, gpus, *fault)
     assert got == wanted
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+
+
+@pytest.mark.parametrize("where", ["pinned", "device"])
+def test_kernels_that_use_page_locked_memory_are_named(
+    tmp_path: Path, fatbin: Path, where: str
+) -> None:
+    job = tmp_path / "job"
+    _, _, said = run(job, fatbin, "soft:1", program="zero_copy.py", argument=where)
+    assert ("gives page-locked memory to a kernel" in said) == (where == "pinned")
