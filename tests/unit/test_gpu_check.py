@@ -111,3 +111,29 @@ def test_no_check_begins_without_time(tmp_path: Path) -> None:
     checklist = Checklist(machine(tmp_path), 1)
     checklist.run(Check("long", 400, lambda _: ["never"]))
     assert checklist.results[0].status == "SKIP"
+
+
+@pytest.mark.parametrize(
+    ("fails", "forbidden", "passes"),
+    [("ASLR", False, True), ("no ASLR", False, False), ("ASLR", True, False), ("", True, True)],
+)
+def test_only_programs_that_run_as_servers_must_get_the_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, forbidden: bool, passes: bool
+) -> None:
+    def run(_: Machine, command: list[str], **__: object) -> str:
+        fixed = command[0] == "setarch"
+        if fixed and forbidden:
+            raise FailError("failed to set personality")
+        if fails and fixed == (fails == "no ASLR"):
+            return "fail it lies elsewhere\n"
+        return "figure reserve_us 2 us\n"
+
+    monkeypatch.setattr(Machine, "run", run)
+    monkeypatch.setattr(Machine, "left", lambda _: 60.0)
+    (tmp_path / "measure").touch()
+    if passes:
+        counts = "ASLR: 0 of 50 processes" if fails else "ASLR: 50 of 50 processes"
+        assert counts in measurements.window(machine(tmp_path))
+    else:
+        with pytest.raises(FailError, match="it lies elsewhere"):
+            measurements.window(machine(tmp_path))
