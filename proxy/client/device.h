@@ -87,6 +87,9 @@ class Device {
   uint64_t next_value(uint32_t word);
   // 0, or the sticky error the server has set; or unavailable.
   cudaError_t health() const;
+  // The failure of a command that nobody waited for: told once. Call after what has been asked for
+  // is done, since the caller may take the error for that of its own call.
+  cudaError_t late_error();
   const ring::Liveness& liveness() const { return liveness_; }
   // The result of calls after a failed wait; the first time it says why on stderr.
   cudaError_t fail(ring::WaitStatus status);

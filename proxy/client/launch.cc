@@ -109,7 +109,7 @@ cudaError_t launch(Kernel& kernel, const Launch& l, const Arguments& args) {
       l.cluster.z,  l.flags};
   error = device.send(static_cast<uint16_t>(Call::cuLaunchKernel), bytes_of(body), {packed, bytes});
   device.touch(*stream);
-  return error;
+  return error != cudaSuccess ? error : device.late_error();
 }
 
 cudaError_t launch_function(const void* function, const Launch& l, void** args) {

@@ -302,20 +302,24 @@ PYFT_API cudaError_t cudaProfilerStop() {
   return cudaSuccess;
 }
 
+static cudaError_t last_error_of_device(bool clear) {
+  const cudaError_t error = last_error(clear);
+  if (error != cudaSuccess) return error;
+  Device* device = attached_or_null(current_device());
+  if (!device) return cudaSuccess;
+  if (const cudaError_t sticky = device->health(); sticky != cudaSuccess) return sticky;
+  const cudaError_t late = device->late_error();
+  return clear ? late : done(late);
+}
+
 PYFT_API cudaError_t cudaGetLastError() {
   enter(Api::cudaGetLastError);
-  const cudaError_t error = last_error(true);
-  if (error != cudaSuccess) return error;
-  const Device* device = attached_or_null(current_device());
-  return device ? device->health() : cudaSuccess;
+  return last_error_of_device(true);
 }
 
 PYFT_API cudaError_t cudaPeekAtLastError() {
   enter(Api::cudaPeekAtLastError);
-  const cudaError_t error = last_error(false);
-  if (error != cudaSuccess) return error;
-  const Device* device = attached_or_null(current_device());
-  return device ? device->health() : cudaSuccess;
+  return last_error_of_device(false);
 }
 
 // ---- driver spelling -------------------------------------------------------------------------

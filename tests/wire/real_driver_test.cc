@@ -10,6 +10,7 @@
 #include "check.h"
 #include "one_process.h"
 #include "server/device.h"
+#include "server/recovery/device_memory.h"
 #include "server/recovery/scratch.h"
 #include "server/watchdog.h"
 
@@ -27,6 +28,9 @@ struct Driver {
   int refusals_left = 0;                   // of memory
   int launches = 0;
   bool without_buffer = false;
+  int fill_code = 0;
+  int left_behind = 0;        // what a destroyed stream still does fails with this code
+  uint64_t elsewhere_by = 0;  // where the device has page-locked memory
 } driver;
 
 CUresult register_memory(void* memory, size_t bytes, unsigned) {
@@ -87,6 +91,15 @@ CUresult record(CUevent, CUstream) {
   return static_cast<CUresult>(driver.failure);
 }
 
+CUresult host_pointer(CUdeviceptr* address, void* memory, unsigned) {
+  *address = reinterpret_cast<CUdeviceptr>(memory) + driver.elsewhere_by;
+  return CUDA_SUCCESS;
+}
+
+CUresult fill(CUdeviceptr, unsigned char, size_t, CUstream) {
+  return static_cast<CUresult>(driver.fill_code);
+}
+
 cudaError_t every_attribute(int* value, cudaDeviceAttr, int) {
   *value = 1;
   return cudaSuccess;
@@ -111,6 +124,9 @@ const backend::Table& table() {
     t.cuEventRecord = record;
     t.cuLaunchKernel = launch;
     t.cuMemCreate = create;
+    t.cuMemsetD8Async = fill;
+    t.cuMemHostGetDevicePointer_v2 = host_pointer;
+    t.cuCtxSynchronize = [] { return static_cast<CUresult>(driver.left_behind); };
     t.cuDevicePrimaryCtxRetain = retain;
     t.cudaDeviceGetAttribute = every_attribute;
     t.cudaGetDeviceProperties = every_property;
@@ -119,17 +135,18 @@ const backend::Table& table() {
   return made;
 }
 
-std::unique_ptr<ring::Channel> make_channel() {
+std::unique_ptr<ring::Channel> make_channel(uint64_t pinned_bytes = 0) {
   std::string error;
   ring::ChannelShape shape;
   shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+  shape.pinned_bytes = pinned_bytes;  // at one fixed address
   return ring::Channel::create(shape, &error);
 }
 
 // A server on a channel of its own.
 struct Own {
-  explicit Own(server::DeviceCalls calls = {})
-      : channel(make_channel()), session(*channel, &table(), alive, std::move(calls)) {}
+  explicit Own(server::DeviceCalls calls = {}, uint64_t pinned_bytes = 0)
+      : channel(make_channel(pinned_bytes)), session(*channel, &table(), alive, std::move(calls)) {}
   template <class Command>
   server::Status dispatch(Call call, const Command& command) {
     ring::EntryHeader header{};
@@ -141,6 +158,12 @@ struct Own {
   AlwaysAlive alive;
   server::Session session;
 };
+
+// A program and its server. Never destroyed: the server's thread does not end.
+OneProcess& process() {
+  static auto* const made = std::make_unique<OneProcess>(&table()).release();
+  return *made;
+}
 
 template <class Condition>
 bool soon(Condition condition) {
@@ -224,6 +247,38 @@ TEST(a_failure_that_only_new_work_meets_is_noticed) {
   CHECK_EQ(own.session.device_status(), 700);
 }
 
+// No stream that the program still has knows of it.
+TEST(a_cut_waits_for_streams_that_were_destroyed) {
+  driver = {};
+  Own own;
+  const backend::Extras none;
+  const server::RecoveryCalls calls = server::recovery_calls(own.session, none);
+  CHECK_EQ(calls.idle(), 0);
+  driver.left_behind = CUDA_ERROR_ILLEGAL_ADDRESS;
+  CHECK_EQ(calls.idle(), 700);
+}
+
+TEST(page_locked_memory_that_the_device_has_elsewhere_is_refused) {
+  driver = {};
+  Own own({}, kPage);
+  const auto at = reinterpret_cast<uint64_t>(own.channel->pinned());
+  const auto give = [&] {
+    ring::EntryHeader header{};
+    header.flags = ring::kWantsReply;
+    header.seq = 9;
+    const cmd::cudaHostAlloc body{at, kPage, 0, 0};
+    header.call = static_cast<uint16_t>(Call::cudaHostAlloc);
+    CHECK(server::dispatch(own.session, header, std::as_bytes(std::span(&body, 1)), {}).ok());
+    return own.channel->slot(0).code;
+  };
+  driver.elsewhere_by = 1 << 20;
+  CHECK_EQ(give(), CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(driver.registered.empty());
+  driver.elsewhere_by = 0;
+  CHECK_EQ(give(), CUDA_SUCCESS);
+  CHECK(wholly_registered(own.channel->pinned(), kPage));
+}
+
 TEST(a_kernel_without_parameters_has_no_buffer) {
   driver = {};
   Own own;
@@ -280,7 +335,7 @@ TEST(the_memory_of_a_server_that_has_just_died_is_waited_for) {
 }
 
 TEST(programs_are_not_offered_what_the_server_cannot_give) {
-  std::make_unique<OneProcess>(&table()).release();  // its thread does not end
+  process();
   int value = -1;
   for (const CUdevice_attribute one :
        {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
@@ -302,6 +357,39 @@ TEST(programs_are_not_offered_what_the_server_cannot_give) {
   CHECK_EQ(prop.managedMemory, 0);
   CHECK_EQ(prop.pageableMemoryAccess, 0);
   CHECK(prop.clusterLaunch != 0);
+}
+
+// The client cannot know that the driver refuses them; a failed device is another matter.
+TEST(a_command_that_fails_is_told_once) {
+  driver = {};
+  OneProcess& p = process();
+  auto* const memory = reinterpret_cast<void*>(ring::kDeviceWindowBase);
+  driver.fill_code = CUDA_ERROR_INVALID_VALUE;
+  CHECK_EQ(cudaMemsetAsync(memory, 0, 16, nullptr), cudaSuccess);
+  p.device->writer().wait_consumed_all();
+  CHECK_EQ(cudaPeekAtLastError(), cudaErrorInvalidValue);
+  CHECK_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  CHECK_EQ(cudaGetLastError(), cudaSuccess);
+  CHECK_EQ(cudaMemsetAsync(memory, 0, 16, nullptr), cudaSuccess);
+  CHECK_EQ(cudaStreamSynchronize(nullptr), cudaErrorInvalidValue);
+  CHECK_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  driver.fill_code = 0;
+  CHECK_EQ(cudaMemsetAsync(memory, 0, 16, nullptr), cudaSuccess);
+  CHECK_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  // In a replay the program has been told.
+  Own own;
+  driver.fill_code = CUDA_ERROR_INVALID_VALUE;
+  own.session.recovery().set_replaying(true);
+  const cmd::cudaMemsetAsync body{0, ring::kDeviceWindowBase, 0, 1, 16};
+  CHECK(own.dispatch(Call::cudaMemsetAsync, body).ok());
+  CHECK_EQ(own.channel->control().late_error.load(), 0);
+  own.session.recovery().set_replaying(false);
+  CHECK(own.dispatch(Call::cudaMemsetAsync, body).ok());
+  CHECK_EQ(own.channel->control().late_error.load(), 1);
+  CHECK_EQ(own.channel->control().sticky_error.load(), 0);
+  driver.fill_code = CUDA_ERROR_ILLEGAL_ADDRESS;
+  CHECK(own.dispatch(Call::cudaMemsetAsync, body).ok());
+  CHECK_EQ(own.channel->control().sticky_error.load(), 700);
 }
 
 CHECK_MAIN

@@ -3,6 +3,7 @@
 // which only it knows, are legal targets, and a wrong one costs the client its own server at worst.
 #include <time.h>
 
+#include <cstdio>
 #include <unordered_map>
 
 #include "server/handlers/handlers.h"
@@ -115,14 +116,27 @@ Status do_cudaFree(Session& session, const EntryHeader& header, const cmd::cudaF
   return finish(session, header, "cudaFree", Domain::kCuda, code);
 }
 
+// The program takes the address for the device's as well.
+static int register_pinned(const backend::Table& api, uint64_t address, uint64_t bytes) {
+  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  auto* const memory = reinterpret_cast<void*>(address);
+  if (const CUresult code = api.cuMemHostRegister_v2(memory, bytes, kFlags)) return code;
+  CUdeviceptr seen = address;
+  if (api.cuMemHostGetDevicePointer_v2) api.cuMemHostGetDevicePointer_v2(&seen, memory, 0);
+  if (seen == address) return CUDA_SUCCESS;
+  std::fprintf(stderr,
+               "pyft-server: the device has page-locked memory at [%llx] instead of [%llx]\n",
+               static_cast<unsigned long long>(seen), static_cast<unsigned long long>(address));
+  api.cuMemHostUnregister(memory);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 Status do_cudaHostAlloc(Session& session, const EntryHeader& header, const cmd::cudaHostAlloc& c,
                         Body, Body) {
   if (c.bytes == 0 || !session.in_pinned(c.address, c.bytes))
     return Status::broken("cudaHostAlloc at [" + std::to_string(c.address) +
                           "] lies outside the pinned window");
-  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-  const int code =
-      session.backend().cuMemHostRegister_v2(reinterpret_cast<void*>(c.address), c.bytes, kFlags);
+  const int code = register_pinned(session.backend(), c.address, c.bytes);
   if (code == 0) session.state<PinnedRanges>().bytes_by_address[c.address] = c.bytes;
   return finish(session, header, "cudaHostAlloc", Domain::kCuda, code);
 }

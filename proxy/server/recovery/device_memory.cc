@@ -7,7 +7,8 @@ namespace pyft::server {
 
 namespace {
 
-// The default streams, then the program's own.
+// The default streams, then the program's own, then what is in none of them: of a stream that was
+// destroyed the work goes on. A device that works by itself is waited for then, for what is left.
 int all_idle(Session& session) {
   const auto query = session.backend().cuStreamQuery;
   if (!query) return session.backend().cuCtxSynchronize();
@@ -16,6 +17,7 @@ int all_idle(Session& session) {
   session.table(HandleKind::kStream).for_each([&](void* stream) {
     if (code == 0) code = query(static_cast<CUstream>(stream));
   });
+  if (code == 0 && !session.works()) code = session.backend().cuCtxSynchronize();
   return code;
 }
 
