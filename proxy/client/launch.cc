@@ -156,7 +156,12 @@ cudaError_t apply_attributes(const cudaLaunchAttribute* attributes, unsigned cou
         if (a.val.cooperative) l->flags |= kLaunchCooperative;
         break;
       case cudaLaunchAttributeIgnore:
+      case cudaLaunchAttributeAccessPolicyWindow:
+      case cudaLaunchAttributeSynchronizationPolicy:
       case cudaLaunchAttributePriority:
+      case cudaLaunchAttributeMemSyncDomainMap:
+      case cudaLaunchAttributePreferredClusterDimension:
+      case cudaLaunchAttributePreferredSharedMemoryCarveout:
       case cudaLaunchAttributeProgrammaticStreamSerialization:
       case cudaLaunchAttributeClusterSchedulingPolicyPreference:
       case cudaLaunchAttributeMemSyncDomain:

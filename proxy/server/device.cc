@@ -108,6 +108,18 @@ std::string reserve_window(const backend::Table& table, uint32_t device) {
          std::to_string(got) + "] instead of [" + std::to_string(wanted) + "]";
 }
 
+// MPS ends all of its clients when one fails, and admits no new ones until all have ended: nobody
+// could take over.
+std::string shared_fate(const backend::Table& table, int ordinal) {
+  int shares = 0;
+  if (!table.cuDeviceGetAttribute ||
+      table.cuDeviceGetAttribute(&shares, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) || !shares)
+    return {};
+  return "the GPU is shared by MPS, where one process that fails takes the others with it: faults "
+         "cannot be repaired. End nvidia-cuda-mps-control, or set CUDA_MPS_PIPE_DIRECTORY to an "
+         "empty folder";
+}
+
 void enter_thread(const backend::Table& table, CUcontext context) {
   table.cuCtxSetCurrent(context);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -155,6 +155,8 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   const int ordinal = ordinal_of(attachment.channel->device());
   const auto words = stream_words(attachment, table, extras, ordinal);
   lock_bounce(attachment, table, extras);
+  if (const std::string why = shared_fate(table, ordinal); !extras.publish && !why.empty())
+    fail(attachment, kGood, why);
   Session session(*attachment.channel, &table, liveness,
                   device_calls(table, extras, ordinal, words.get()));
   session.set_ordinals(ordinals());

@@ -126,6 +126,17 @@ const backend::Table& table() {
     t.cuMemCreate = create;
     t.cuMemsetD8Async = fill;
     t.cuMemHostGetDevicePointer_v2 = host_pointer;
+    t.cuModuleLoadData = [](CUmodule* module, const void*) {
+      *module = reinterpret_cast<CUmodule>(0x2000);
+      return CUDA_SUCCESS;
+    };
+    t.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) {
+      *function = reinterpret_cast<CUfunction>(0x3000);
+      return CUDA_SUCCESS;
+    };
+    t.cuFuncGetParamInfo = [](CUfunction, size_t, size_t*, size_t*) {
+      return CUDA_ERROR_INVALID_VALUE;  // it has none
+    };
     t.cuCtxSynchronize = [] { return static_cast<CUresult>(driver.left_behind); };
     t.cuDevicePrimaryCtxRetain = retain;
     t.cudaDeviceGetAttribute = every_attribute;
@@ -279,17 +290,37 @@ TEST(page_locked_memory_that_the_device_has_elsewhere_is_refused) {
   CHECK(wholly_registered(own.channel->pinned(), kPage));
 }
 
-TEST(a_kernel_without_parameters_has_no_buffer) {
+// As kernels for newer devices are launched: hints that the server does not pass on are no errors.
+TEST(a_kernel_without_parameters_has_no_buffer_and_may_have_hints) {
   driver = {};
-  Own own;
-  int kernel = 0;
-  const Handle handle = Handle::make(HandleKind::kKernel, 1, 1);
-  CHECK(own.session.table(HandleKind::kKernel).bind(handle, &kernel));
-  cmd::cuLaunchKernel body{};
-  body.kernel = handle.value;
-  CHECK(own.dispatch(Call::cuLaunchKernel, body).ok());
+  OneProcess& p = process();
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CHECK_EQ(cuModuleLoadData(&module, ".version 9.0 .target sm_90"), CUDA_SUCCESS);
+  CHECK_EQ(cuModuleGetFunction(&function, module, "kernel"), CUDA_SUCCESS);
+  CUlaunchAttribute hints[3] = {};
+  hints[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  hints[1].id = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+  hints[2].id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.attrs = hints;
+  config.numAttrs = 3;
+  CHECK_EQ(cuLaunchKernelEx(&config, function, nullptr, nullptr), CUDA_SUCCESS);
+  p.device->writer().wait_consumed_all();
   CHECK_EQ(driver.launches, 1);
   CHECK(driver.without_buffer);
+}
+
+TEST(a_gpu_that_is_shared_by_mps_is_named) {
+  backend::Table shared{};
+  CHECK_EQ(server::shared_fate(shared, 0), "");
+  shared.cuDeviceGetAttribute = [](int* value, CUdevice_attribute which, CUdevice) {
+    *value = which == CU_DEVICE_ATTRIBUTE_MPS_ENABLED;
+    return CUDA_SUCCESS;
+  };
+  CHECK(server::shared_fate(shared, 0).find("shared by MPS") != std::string::npos);
 }
 
 // Entry by entry: an error of the device belongs to the entry before it.
