@@ -184,13 +184,11 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   std::optional<Capture> capture;
   if (session.recovery().repairs()) calls = recovery_calls(session, extras);
   Loop loop(session, perform, prepare_recovery(session, store.get(), calls, perform));
-  loop.set_on_live([&] {
-    session.state<ScratchMemory>().release(table);
-    agent.send(ring::MessageKind::kLive);
-  });
+  loop.set_on_live([&] { agent.send(ring::MessageKind::kLive); });
   if (session.recovery().repairs()) {
     loop.set_idle([&] { return calls.capturing() ? 0 : calls.idle(); });
     calls.at_cut = [&](uint64_t cut) {
+      session.state<ScratchMemory>().release(table);
       if (!shared) communicators.at_cut(cut, store->has_point() ? store->point().manifest.cut : 0);
     };
     if (!shared) calls.crowded = [&] { return communicators.crowded(); };

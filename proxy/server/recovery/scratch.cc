@@ -2,6 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <bit>
+
 namespace pyft::server {
 
 namespace {
@@ -21,8 +24,7 @@ std::byte* ScratchMemory::take(const backend::Table& api, uint64_t bytes) {
         return piece.memory;
       }
   }
-  release(api);  // too small, all of them
-  const uint64_t size = (bytes + kPage - 1) / kPage * kPage;
+  const uint64_t size = std::bit_ceil(std::max(bytes, kPage));  // for others as well
   void* const memory =
       mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;

@@ -17,7 +17,8 @@ class ScratchMemory {
   // nullptr: there is no memory.
   std::byte* take(const backend::Table& api, uint64_t bytes);
   void give(std::byte* memory);
-  // Frees what is not in use.
+  // Frees what is not in use. Only while the device has nothing to do: a driver waits for it, and
+  // it may wait for other ranks, which wait for what this thread is to do next.
   void release(const backend::Table& api);
 
  private:
