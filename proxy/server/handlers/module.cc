@@ -6,6 +6,7 @@
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
 #include "server/recovery/module_image.h"
+#include "server/recovery/moved_variables.h"
 
 namespace pyft::server {
 namespace {
@@ -86,7 +87,7 @@ Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
     return bad_handle(c.handle);
   if (code == 0) {
     LoadedModules& all = session.state<LoadedModules>();
-    LoadedModule& made = all.by_handle[c.handle] = {module, {}};
+    LoadedModule& made = all.by_handle[c.handle] = {module, {}, false};
     if (all.by_name) made.variables = find_variables(session.backend(), module, payload);
   }
   return finish(session, header, "cuModuleLoadData", Domain::kCuda, code);
@@ -127,6 +128,14 @@ Status do_cuModuleGetGlobal_v2(Session& session, const EntryHeader& header,
   size_t bytes = 0;
   const int code =
       session.backend().cuModuleGetGlobal_v2(&address, &bytes, module, name_of(payload).c_str());
+  // Kept in the object log, so that each server knows it of the ones before.
+  const auto known = session.state<LoadedModules>().by_handle.find(c.module);
+  if (code == 0 && known != session.state<LoadedModules>().by_handle.end())
+    known->second.escaped = true;
+  if (session.recovery().replaying() && session.state<MovedVariables>().moved_to(address))
+    session.recovery().fail(ring::FaultKind::kUnrecoverable, 0,
+                            "the program was told where variable [" + name_of(payload) +
+                                "] lay, and it is at [" + std::to_string(address) + "] now");
   const uint64_t values[] = {address, bytes};
   return finish(session, header, "cuModuleGetGlobal_v2", Domain::kCuda, code, values, 2);
 }

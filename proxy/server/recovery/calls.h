@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "ring/store_layout.h"
@@ -51,6 +52,10 @@ struct RecoveryCalls {
   // The table of the cut of this step, its entry is `seq`, lies here in the store; 0: the cut is
   // passed over. May be empty.
   std::function<void(uint64_t step, uint64_t offset, uint64_t seq)> captured;
+  // Where the device has put variables of modules, against where they were at the recovery point:
+  // empty, or which of them cannot be restored. From then on `read` and `write` of a restore take
+  // the addresses of the recovery point. May be empty: then they must lie where they were.
+  std::function<std::string(const std::vector<ring::ManifestPlace>& before)> relocate;
   // The next module's variables come to lie here; with owner 0 the heap of kernels does. 0 or an
   // error. May be empty: then they must come to lie there by themselves.
   std::function<int(const ring::ManifestPlace&)> place;

@@ -1,7 +1,10 @@
 #include "server/recovery/device_memory.h"
 
+#include <cstdio>
+
 #include "server/handlers/live_objects.h"
 #include "server/recovery/copier.h"
+#include "server/recovery/moved_variables.h"
 
 namespace pyft::server {
 
@@ -51,17 +54,25 @@ int restore_place(Session& session, const backend::Extras& extras,
   return address == place.address && bytes == place.bytes ? 0 : CUDA_ERROR_INVALID_ADDRESS_SPACE;
 }
 
+// A restore names variables of modules by where they lay.
+uint64_t place_now(Session& session, uint64_t address) {
+  const auto phase = static_cast<ring::Phase>(session.channel().control().phase.load());
+  return phase == ring::Phase::kRestore ? session.state<MovedVariables>().now_at(address) : address;
+}
+
 }  // namespace
 
 RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
   RecoveryCalls calls;
   const backend::Table& api = session.backend();
-  calls.read = [&api](uint64_t address, void* to, uint64_t bytes) {
-    const CUresult code = api.cuMemcpyDtoHAsync_v2(to, address, bytes, nullptr);
+  calls.read = [&session, &api](uint64_t address, void* to, uint64_t bytes) {
+    const uint64_t from = place_now(session, address);
+    const CUresult code = api.cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr);
     return static_cast<int>(code ? code : api.cuCtxSynchronize());
   };
-  calls.write = [&api](uint64_t address, const void* from, uint64_t bytes) {
-    const CUresult code = api.cuMemcpyHtoDAsync_v2(address, from, bytes, nullptr);
+  calls.write = [&session, &api](uint64_t address, const void* from, uint64_t bytes) {
+    const uint64_t to = place_now(session, address);
+    const CUresult code = api.cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr);
     return static_cast<int>(code ? code : api.cuCtxSynchronize());
   };
   if (extras.view)
@@ -87,7 +98,20 @@ RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
     calls.place = [&session, &extras](const ring::ManifestPlace& place) {
       return restore_place(session, extras, place);
     };
-  if (!extras.module_variables) look_up_variables(session);
+  if (extras.module_variables) return calls;
+  look_up_variables(session);
+  calls.relocate = [&session](const std::vector<ring::ManifestPlace>& before) {
+    MovedVariables& moved = session.state<MovedVariables>();
+    const std::string problem = moved.find(loaded_modules(session), before);
+    if (problem.empty() && moved.count())
+      std::fprintf(
+          stderr,
+          "pyft-server: device [%u]: variables at [%zu] places lie elsewhere than before: "
+          "pointers to them, or to functions of their modules, that kernels have stored in "
+          "memory are not right any more\n",
+          session.device(), moved.count());
+    return problem;
+  };
   return calls;
 }
 
