@@ -55,7 +55,7 @@ void show_soft_gpu(int device, DeviceCalls* calls) {
       reinterpret_cast<unsigned long long (*)(int)>(find_beside("softgpu_kernel_time_ns", nullptr));
   const auto waiting = reinterpret_cast<unsigned long long (*)()>(
       find_beside("pyft_collectives_waiting", "libpyft_collectives.so"));
-  if (waiting) calls->waiting = waiting;
+  if (waiting) calls->waiting = waiting, calls->sees_collectives = true;
   if (time) calls->progress = [time, device] { return time(device); };
 }
 
@@ -147,6 +147,7 @@ DeviceCalls device_calls(const backend::Table& table, const backend::Extras& ext
     };
     calls.progress = [words] { return words->progress(); };
     calls.waiting = [] { return uint64_t{0}; };  // unless the library of collectives is there
+    calls.sees_collectives = false;
   }
   show_soft_gpu(ordinal, &calls);
   return calls;

@@ -111,12 +111,18 @@ bool Session::work() {
   return false;
 }
 
+// What cannot be seen is taken to wait: a rank that stands in a collective until another one has
+// saved its checkpoint is not stuck.
+uint64_t Session::waiting() const {
+  const bool unseen = !device_calls_.sees_collectives && shares_communicator_.load();
+  return (device_calls_.waiting ? device_calls_.waiting() : 0) + unseen;
+}
+
 void Session::show_activity() {
   if (!device_calls_.progress || !device_calls_.waiting) return;
   ring::ControlPage& page = channel_.control();
   page.device_progress.store(device_calls_.progress(), std::memory_order_relaxed);
-  page.collectives_waiting.store(static_cast<uint32_t>(device_calls_.waiting()),
-                                 std::memory_order_relaxed);
+  page.collectives_waiting.store(static_cast<uint32_t>(waiting()), std::memory_order_relaxed);
   std::lock_guard lock(fences_mutex_);
   page.fences_open.store(static_cast<uint32_t>(fences_.size()), std::memory_order_relaxed);
 }

@@ -85,6 +85,8 @@ struct DeviceCalls {
   // For who looks from outside whether the device is stuck: a number that changes when a piece of
   // its work is finished, and how many operations wait for other ranks. Empty: nobody can tell.
   std::function<uint64_t()> progress, waiting;
+  // False: `waiting` knows nothing of collectives, which the vendor's library executes.
+  bool sees_collectives = true;
 };
 
 class Session {
@@ -135,7 +137,9 @@ class Session {
   // Changes when a piece of the device's work is finished; 0 where nobody can tell.
   uint64_t device_progress() const { return device_calls_.progress ? device_calls_.progress() : 0; }
   // An operation that it has come to waits for other ranks.
-  bool device_waits() const { return device_calls_.waiting && device_calls_.waiting() != 0; }
+  bool device_waits() const { return waiting() != 0; }
+  // The rank shares a communicator with others, and its device may wait for them from now on.
+  void shares_communicator() { shares_communicator_ = true; }
   // Ends the server if this code of a call says that the device has failed and that is repaired.
   void check_device(int32_t code, const char* call);
   void publish(uint32_t word, uint64_t value);
@@ -193,6 +197,7 @@ class Session {
     std::list<Fence>::iterator self;
   };
   static void run_fence(void* fence);
+  uint64_t waiting() const;
   bool answered_before(const ring::EntryHeader& header, int32_t code);
   void publish_outstanding();
 
@@ -209,7 +214,7 @@ class Session {
   std::atomic<uint64_t> captures_{0};  // streams that capture
   std::mutex sweep_mutex_;
   std::function<void()> sweep_;
-  std::atomic<bool> has_sweep_{false};
+  std::atomic<bool> has_sweep_{false}, shares_communicator_{false};
   std::mutex fences_mutex_;
   std::list<Fence> fences_;       // handed to the device, not yet run
   std::list<Fence> dead_fences_;  // published after a device error; the device may still hold them

@@ -8,6 +8,7 @@
 
 #include "api/mock_table.h"
 #include "check.h"
+#include "client/fatbin.h"
 #include "one_process.h"
 #include "server/device.h"
 #include "server/recovery/device_memory.h"
@@ -123,6 +124,14 @@ const backend::Table& table() {
     };
     t.cuEventRecord = record;
     t.cuLaunchKernel = launch;
+    t.ncclCommInitRankScalable = [](ncclComm_t* comm, int, int, int, ncclUniqueId*, ncclConfig_t*) {
+      *comm = reinterpret_cast<ncclComm_t>(0x4000);
+      return ncclSuccess;
+    };
+    t.ncclCommCount = [](const ncclComm_t, int* count) {
+      *count = 2;
+      return ncclSuccess;
+    };
     t.cuMemCreate = create;
     t.cuMemsetD8Async = fill;
     t.cuMemHostGetDevicePointer_v2 = host_pointer;
@@ -198,8 +207,10 @@ TEST(scratch_memory_shares_no_page) {
   CHECK(scratch.take(table(), 200) == next);  // no registration, which waits for the device
   CHECK_EQ(driver.registrations, 3);
   scratch.give(large);
+  scratch.take(table(), 1 << 16);
+  CHECK_EQ(driver.registered.size(), 4u);  // to unregister some might wait for other ranks
   scratch.release(table());
-  CHECK_EQ(driver.registered.size(), 2u);
+  CHECK_EQ(driver.registered.size(), 3u);
   CHECK(wholly_registered(small, 100));
 }
 
@@ -313,6 +324,60 @@ TEST(a_kernel_without_parameters_has_no_buffer_and_may_have_hints) {
   CHECK(driver.without_buffer);
 }
 
+// The address is a hint to the driver.
+TEST(a_window_at_another_place_is_refused) {
+  static CUdeviceptr place = 0;
+  backend::Table reserves{};
+  reserves.cuMemAddressReserve = [](CUdeviceptr* got, size_t, size_t, CUdeviceptr wanted,
+                                    unsigned long long) {
+    *got = place ? place : wanted;
+    return CUDA_SUCCESS;
+  };
+  CHECK_EQ(server::reserve_window(reserves, 1), "");
+  place = 0x7f00'0000'0000;
+  CHECK(server::reserve_window(reserves, 1).find("instead of") != std::string::npos);
+}
+
+TEST(code_is_chosen_as_the_driver_would) {
+  struct Entry {
+    uint16_t kind, version;
+    uint32_t header_bytes;
+    uint64_t payload_bytes;
+    uint32_t sizes[3], arch;
+    uint64_t rest[4];
+  };
+  constexpr uint16_t kPtx = 1, kElf = 2;
+  std::vector<std::byte> fatbin(16);
+  // Twice 90: the same source for what every 9.0 has, and for what only sm_90a has.
+  for (const auto& [kind, arch] : std::vector<std::pair<uint16_t, uint32_t>>{
+           {kElf, 75}, {kElf, 80}, {kElf, 90}, {kElf, 100}, {kPtx, 80}, {kElf, 90}}) {
+    const Entry entry{kind, 1, sizeof(Entry), 8, {}, arch, {}};
+    const auto bytes = std::as_bytes(std::span(&entry, 1));
+    fatbin.insert(fatbin.end(), bytes.begin(), bytes.end());
+    fatbin.insert(fatbin.end(), 8, std::byte{0});
+  }
+  const uint32_t magic = 0xba55ed50;
+  const uint16_t start[] = {1, 16};
+  const uint64_t size = fatbin.size() - 16;
+  std::memcpy(fatbin.data(), &magic, sizeof magic);
+  std::memcpy(fatbin.data() + 4, start, sizeof start);
+  std::memcpy(fatbin.data() + 8, &size, sizeof size);
+  const auto chosen = [&](int major, int minor) {
+    const std::vector<std::byte> code = client::select_code(fatbin.data(), major, minor);
+    std::vector<uint32_t> archs;
+    for (size_t at = 16; at < code.size(); at += sizeof(Entry) + 8) {
+      Entry entry;
+      std::memcpy(&entry, code.data() + at, sizeof entry);
+      archs.push_back(entry.arch + (entry.kind == kPtx ? 1000 : 0));
+    }
+    return archs;
+  };
+  CHECK(chosen(9, 0) == std::vector<uint32_t>({90, 90}));
+  CHECK(chosen(8, 9) == std::vector<uint32_t>{80});
+  CHECK(chosen(12, 0) == std::vector<uint32_t>{1080});
+  CHECK(chosen(7, 0).empty());
+}
+
 TEST(a_gpu_that_is_shared_by_mps_is_named) {
   backend::Table shared{};
   CHECK_EQ(server::shared_fate(shared, 0), "");
@@ -346,6 +411,29 @@ TEST(a_serial_replay_waits_for_a_device_that_works_by_itself) {
   CHECK(loop.run() == server::Loop::End::kGoodbye);
   CHECK_EQ(entries, 3);
   CHECK_EQ(early, 0);
+}
+
+// Whether NCCL's kernels work or wait nobody can see.
+TEST(a_rank_that_may_wait_for_others_in_nccl_is_not_stuck) {
+  driver = {};
+  server::DeviceCalls calls = server::device_calls(table(), {}, 0, nullptr);
+  calls.progress = [] { return uint64_t{1}; };
+  calls.waiting = [] { return uint64_t{0}; };
+  calls.sees_collectives = false;
+  Own own(calls);
+  own.session.show_activity();
+  CHECK_EQ(own.channel->control().collectives_waiting.load(), 0u);
+  ring::EntryHeader header{};
+  header.call = static_cast<uint16_t>(Call::ncclCommInitRankScalable);
+  header.reply_slot = ring::kNoSlot;
+  cmd::ncclCommInitRankScalable body{};
+  body.comm = Handle::make(HandleKind::kCommunicator, 1, 1).value;
+  const ncclUniqueId id{};
+  CHECK(server::dispatch(own.session, header, std::as_bytes(std::span(&body, 1)),
+                         std::as_bytes(std::span(&id, 1)))
+            .ok());
+  own.session.show_activity();
+  CHECK_EQ(own.channel->control().collectives_waiting.load(), 1u);
 }
 
 TEST(the_memory_of_a_server_that_has_just_died_is_waited_for) {

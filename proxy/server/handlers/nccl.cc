@@ -81,6 +81,7 @@ Status created(Session& session, const EntryHeader& header, uint64_t handle, uin
   int rank = 0, size = 0;
   session.backend().ncclCommUserRank(comm, &rank);
   session.backend().ncclCommCount(comm, &size);
+  if (size > 1) session.shares_communicator();
   if (lasting) lasting->made(comm, handle, header.seq, rank, size);
   Communicators& all = communicators(session);
   {
