@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "gpu"))
 
+import building
 import check
 import jobs
 import measurements
@@ -23,6 +26,20 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120
     )  # fmt: skip
+
+
+ELSEWHERE = """
+typedef unsigned long long u64;
+int cuInit(unsigned f) { return 0; }
+int cuDeviceGet(int *d, int n) { *d = 0; return 0; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { *c = 0; return 0; }
+int cuCtxSetCurrent(void *c) { return 0; }
+int cuMemAddressFree(u64 a, u64 b) { return 0; }
+int cuMemAddressReserve(u64 *got, u64 bytes, u64 alignment, u64 wanted, u64 flags) {
+  *got = wanted < 0x700000000000 ? wanted : 0x300000000000;
+  return 0;
+}
+"""
 
 
 def machine(folder: Path) -> Machine:
@@ -137,3 +154,21 @@ def test_only_programs_that_run_as_servers_must_get_the_window(
     else:
         with pytest.raises(FailError, match="it lies elsewhere"):
             measurements.window(machine(tmp_path))
+
+
+def test_another_place_for_the_window_is_named(tmp_path: Path) -> None:
+    """A driver that takes no address from 0x7000_0000_0000 on."""
+    compiler = shutil.which("cc")
+    assert compiler is not None
+    source, driver = tmp_path / "driver.c", tmp_path / "driver.so"
+    source.write_text(ELSEWHERE)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", driver, source], check=True)
+    here = machine(tmp_path)
+    here.deadline = time.monotonic() + 90
+    building.build_measurements(here)
+    with pytest.raises(FailError) as error:
+        measurements.measure(here, "window", environment={"MEASURE_DRIVER": str(driver)})
+    assert "at 0x300000000000 instead of 0x700000000000" in str(error.value)
+    assert str(error.value).endswith(
+        "can be had at 0x660000000000 0x500000000000 0x200000000000 0x100000000000"
+    )
