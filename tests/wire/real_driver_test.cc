@@ -12,6 +12,7 @@
 #include "one_process.h"
 #include "server/device.h"
 #include "server/recovery/device_memory.h"
+#include "server/recovery/moved_variables.h"
 #include "server/recovery/scratch.h"
 #include "server/watchdog.h"
 
@@ -411,6 +412,32 @@ TEST(a_serial_replay_waits_for_a_device_that_works_by_itself) {
   CHECK(loop.run() == server::Loop::End::kGoodbye);
   CHECK_EQ(entries, 3);
   CHECK_EQ(early, 0);
+}
+
+TEST(contents_of_variables_go_where_the_driver_has_put_them) {
+  constexpr uint64_t kModule = 5, kOther = 6;
+  const std::vector<ring::ManifestPlace> before = {
+      {0x1000, 8, kModule}, {0x2000, 8, kModule}, {0x3000, 64, kOther}};
+  // In another order than before, and one where another has been.
+  const server::LoadedModule moved{nullptr, {{0x3000, 8}, {0x1000, 8}}, false};
+  std::map<uint64_t, server::LoadedModule> now = {{kModule, moved},
+                                                  {kOther, {nullptr, {{0x3100, 64}}, false}}};
+  server::MovedVariables variables;
+  CHECK_EQ(variables.find(now, before), "");
+  CHECK_EQ(variables.count(), 3u);
+  CHECK_EQ(variables.now_at(0x1004), 0x3004u);
+  CHECK_EQ(variables.now_at(0x2000), 0x1000u);
+  CHECK_EQ(variables.now_at(0x303f), 0x313fu);
+  CHECK_EQ(variables.now_at(0x3040), 0x3040u);
+  CHECK(variables.moved_to(0x3107) && !variables.moved_to(0x2000));
+  now[kOther].escaped = true;
+  CHECK(variables.find(now, before).find("which the program knows, are at [12544] now") !=
+        std::string::npos);
+  now[kOther].variables = {{0x3000, 64}};  // where it was
+  CHECK_EQ(variables.find(now, before), "");
+  CHECK_EQ(variables.count(), 2u);
+  now[kModule].variables.pop_back();
+  CHECK(variables.find(now, before).find("are not there again") != std::string::npos);
 }
 
 // Whether NCCL's kernels work or wait nobody can see.

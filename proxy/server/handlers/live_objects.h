@@ -16,7 +16,7 @@ void allocated_memory(Session& session, std::vector<MemoryRange>* ranges);
 void accessible_mappings(Session& session, std::vector<MemoryRange>* ranges);
 struct LoadedModule {
   CUmodule module = nullptr;
-  std::vector<MemoryRange> variables;  // if they are to be known; in order of addresses
+  std::vector<MemoryRange> variables;  // if they are to be known; in the image's order
   bool escaped = false;                // the program knows where one of them lies
 };
 // By handle.

@@ -20,27 +20,34 @@ struct LoadedModules {
   bool by_name = false;
 };
 
-// Where they lie, neighbours made one. What is no variable's memory is not looked at: only padding.
+// Where they lie, neighbours made one, in the order of the image, which is the same in every
+// server. What is no variable's memory is not looked at: only padding.
 std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule module, Body image) {
   std::vector<std::string> names;
   std::string why;
   if (!variable_names(image, &names, &why))
     std::fprintf(stderr, "pyft-server: variables of a module are not captured: %s\n", why.c_str());
-  std::vector<MemoryRange> found, merged;
+  struct Variable : MemoryRange {
+    size_t number;
+  };
+  std::vector<Variable> found, merged;
   for (const std::string& name : names) {
     CUdeviceptr address = 0;
     size_t bytes = 0;
     if (api.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str()) == 0 && bytes &&
         !is_empty_object(name, bytes))
-      found.push_back({address, bytes});
+      found.push_back({{address, bytes}, found.size()});
   }
   std::ranges::sort(found, {}, &MemoryRange::address);
-  for (const MemoryRange& one : found)
-    if (!merged.empty() && one.address <= merged.back().end() + kMostPadding)
+  for (const Variable& one : found)
+    if (!merged.empty() && one.address <= merged.back().end() + kMostPadding) {
       merged.back().bytes = std::max(merged.back().end(), one.end()) - merged.back().address;
-    else
+      merged.back().number = std::min(merged.back().number, one.number);
+    } else {
       merged.push_back(one);
-  return merged;
+    }
+  std::ranges::sort(merged, {}, &Variable::number);
+  return {merged.begin(), merged.end()};
 }
 
 KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code) {

@@ -17,7 +17,7 @@ bool same_sizes(const std::vector<MemoryRange>& a, const std::vector<MemoryRange
 
 }  // namespace
 
-// A module is put somewhere as a whole, so that its variables keep their order.
+// Both are in the order of the module's image, whatever the driver has put where.
 std::string MovedVariables::find(const std::map<uint64_t, LoadedModule>& modules,
                                  std::span<const ring::ManifestPlace> before) {
   moves_.clear();
@@ -25,7 +25,6 @@ std::string MovedVariables::find(const std::map<uint64_t, LoadedModule>& modules
   for (const ring::ManifestPlace& place : before)
     of_module[place.owner].push_back({place.address, place.bytes});
   for (auto& [handle, old] : of_module) {
-    std::ranges::sort(old, {}, &MemoryRange::address);
     const auto module = modules.find(handle);
     if (module == modules.end() || !same_sizes(old, module->second.variables))
       return text(old.front()) + " are not there again";
