@@ -82,7 +82,7 @@ cublasStatus_t blas_send(BlasHandle& blas, uint16_t call, const void* body, size
   if (!stream) return blas_status(error);
   error = blas.device.send(call, {static_cast<const std::byte*>(body), bytes});
   blas.device.touch(blas.state.stream ? *stream : blas.device.null_stream());
-  return blas_status(error);
+  return blas_status(error != cudaSuccess ? error : blas.device.late_error());
 }
 
 cublasStatus_t blas_send_result(BlasHandle& blas, uint16_t call, const void* body, size_t bytes,

@@ -92,6 +92,13 @@ cudaError_t Device::health() const {
   return static_cast<cudaError_t>(control.sticky_error.load(std::memory_order_relaxed));
 }
 
+cudaError_t Device::late_error() {
+  auto& late = attachment_.channel->control().late_error;
+  if (!late.load(std::memory_order_relaxed)) [[likely]]
+    return cudaSuccess;
+  return static_cast<cudaError_t>(late.exchange(0));
+}
+
 static void fill_entry(ring::Entry& entry, Bytes body, Bytes tail, Bytes payload, PayloadCopy how) {
   std::memcpy(entry.body().data(), body.data(), body.size());
   if (!tail.empty()) std::memcpy(entry.body().data() + body.size(), tail.data(), tail.size());
@@ -243,10 +250,12 @@ cudaError_t Device::wait(uint32_t word, uint64_t value) {
 cudaError_t Device::synchronize(Stream& stream) {
   uint64_t value = 0;
   if (const cudaError_t error = fence(stream, &value); error != cudaSuccess) return error;
-  if (value == stream.observed.load(std::memory_order_relaxed)) return health();
-  if (const cudaError_t error = wait(stream.word, value); error != cudaSuccess) return error;
-  if (stream.observed.exchange(value) != value) writer_.observed(stream.word, 0, value);
-  return cudaSuccess;
+  if (value != stream.observed.load(std::memory_order_relaxed)) {
+    if (const cudaError_t error = wait(stream.word, value); error != cudaSuccess) return error;
+    if (stream.observed.exchange(value) != value) writer_.observed(stream.word, 0, value);
+  }
+  const cudaError_t error = health();
+  return error != cudaSuccess ? error : late_error();
 }
 
 cudaError_t Device::synchronize_all() {

@@ -87,6 +87,9 @@ class Device {
   uint64_t next_value(uint32_t word);
   // 0, or the sticky error the server has set; or unavailable.
   cudaError_t health() const;
+  // The failure of a command that nobody waited for: told once. Call after what has been asked for
+  // is done, since the caller may take the error for that of its own call.
+  cudaError_t late_error();
   const ring::Liveness& liveness() const { return liveness_; }
   // The result of calls after a failed wait; the first time it says why on stderr.
   cudaError_t fail(ring::WaitStatus status);
@@ -105,6 +108,8 @@ class Device {
   std::mutex memory_mutex;       // guards the two windows
   Window memory;
   Window pinned;
+  // A kernel may be given page-locked memory, and it has not been said yet.
+  std::atomic<bool> watches_pinned{false};
   std::set<uint64_t> pooled;  // memory of cudaMallocAsync, which no other process may open
   std::mutex bounce_mutex;    // one pageable device-to-host copy at a time
 

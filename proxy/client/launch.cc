@@ -63,6 +63,28 @@ bool pack(const KernelInfo& info, const Arguments& args, std::byte* out) {
   return true;
 }
 
+// Whether a word among the parameters, also inside of structs, is an address in page-locked memory.
+bool names_pinned(Device& device, const std::byte* packed, uint32_t bytes) {
+  const auto base = reinterpret_cast<uint64_t>(device.channel().pinned());
+  const uint64_t size = device.channel().pinned_bytes();
+  bool found = false;
+  for (uint32_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, packed + at, sizeof word);
+    found |= word - base < size;
+  }
+  return found;
+}
+
+// Copies from such memory are kept in the journal, kernels that read it are not (design-cuda.md
+// C1).
+void announce_pinned(Device& device) {
+  device.watches_pinned.store(false, std::memory_order_relaxed);
+  if (device.writer().unreplayable())
+    say("[cuLaunchKernel] gives page-locked memory to a kernel: what the kernel reads and writes "
+        "there is in no log, so that from here on a replay may come to other values");
+}
+
 cudaError_t launch(Kernel& kernel, const Launch& l, const Arguments& args) {
   cudaError_t error;
   Stream* stream = stream_of(l.stream, &error);
@@ -77,6 +99,8 @@ cudaError_t launch(Kernel& kernel, const Launch& l, const Arguments& args) {
   std::byte* const packed = large.empty() ? small : large.data();
   std::memset(packed, 0, bytes);  // gaps between parameters: equal launches are equal bytes
   if (!pack(here->info, args, packed)) return cudaErrorInvalidValue;
+  if (device.watches_pinned.load(std::memory_order_relaxed) && names_pinned(device, packed, bytes))
+    announce_pinned(device);
   const cmd::cuLaunchKernel body{
       here->handle, stream->handle, l.grid.x,
       l.grid.y,     l.grid.z,       l.block.x,
@@ -85,7 +109,7 @@ cudaError_t launch(Kernel& kernel, const Launch& l, const Arguments& args) {
       l.cluster.z,  l.flags};
   error = device.send(static_cast<uint16_t>(Call::cuLaunchKernel), bytes_of(body), {packed, bytes});
   device.touch(*stream);
-  return error;
+  return error != cudaSuccess ? error : device.late_error();
 }
 
 cudaError_t launch_function(const void* function, const Launch& l, void** args) {
@@ -132,7 +156,12 @@ cudaError_t apply_attributes(const cudaLaunchAttribute* attributes, unsigned cou
         if (a.val.cooperative) l->flags |= kLaunchCooperative;
         break;
       case cudaLaunchAttributeIgnore:
+      case cudaLaunchAttributeAccessPolicyWindow:
+      case cudaLaunchAttributeSynchronizationPolicy:
       case cudaLaunchAttributePriority:
+      case cudaLaunchAttributeMemSyncDomainMap:
+      case cudaLaunchAttributePreferredClusterDimension:
+      case cudaLaunchAttributePreferredSharedMemoryCarveout:
       case cudaLaunchAttributeProgrammaticStreamSerialization:
       case cudaLaunchAttributeClusterSchedulingPolicyPreference:
       case cudaLaunchAttributeMemSyncDomain:

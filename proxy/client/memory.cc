@@ -68,6 +68,8 @@ cudaError_t allocate_pinned(size_t bytes, unsigned flags, void** out) {
     device->pinned.cancel(address);
     return error;
   }
+  // What is known to be in no log need not be looked for.
+  device->watches_pinned.store(!device->channel().log().unreplayable_from.load());
   *out = reinterpret_cast<void*>(address);
   return cudaSuccess;
 }

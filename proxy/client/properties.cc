@@ -6,6 +6,7 @@
 
 #include "api/commands.h"
 #include "client/stream.h"
+#include "client/unserved.h"
 
 namespace pyft::client {
 namespace {
@@ -47,6 +48,7 @@ cudaError_t fetch(Device& device, uint32_t number, Facts& f) {
   if (reply.code != 0) return static_cast<cudaError_t>(reply.code);
   if (reply.data.size() != sizeof f.properties) return cudaErrorUnknown;
   std::memcpy(&f.properties, reply.data.data(), sizeof f.properties);
+  hide_unserved(f.attributes, &f.properties);
   fill_limits(f);
   return cudaSuccess;
 }
@@ -300,20 +302,24 @@ PYFT_API cudaError_t cudaProfilerStop() {
   return cudaSuccess;
 }
 
+static cudaError_t last_error_of_device(bool clear) {
+  const cudaError_t error = last_error(clear);
+  if (error != cudaSuccess) return error;
+  Device* device = attached_or_null(current_device());
+  if (!device) return cudaSuccess;
+  if (const cudaError_t sticky = device->health(); sticky != cudaSuccess) return sticky;
+  const cudaError_t late = device->late_error();
+  return clear ? late : done(late);
+}
+
 PYFT_API cudaError_t cudaGetLastError() {
   enter(Api::cudaGetLastError);
-  const cudaError_t error = last_error(true);
-  if (error != cudaSuccess) return error;
-  const Device* device = attached_or_null(current_device());
-  return device ? device->health() : cudaSuccess;
+  return last_error_of_device(true);
 }
 
 PYFT_API cudaError_t cudaPeekAtLastError() {
   enter(Api::cudaPeekAtLastError);
-  const cudaError_t error = last_error(false);
-  if (error != cudaSuccess) return error;
-  const Device* device = attached_or_null(current_device());
-  return device ? device->health() : cudaSuccess;
+  return last_error_of_device(false);
 }
 
 // ---- driver spelling -------------------------------------------------------------------------

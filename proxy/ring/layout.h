@@ -206,6 +206,9 @@ struct ControlPage {
   std::atomic<uint32_t> collectives_waiting;          // operations that stand still for other ranks
   // ---- captures ---------------------------------------------------------------------------------
   std::atomic<uint64_t> cut_every;  // server: each K-th cut is captured; 0: not known
+  // Server: a command that nobody waits for has failed, and the device works on; 0 = none. The
+  // client takes it away and returns it once.
+  std::atomic<int32_t> late_error;
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

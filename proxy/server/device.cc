@@ -1,10 +1,12 @@
 #include "server/device.h"
 
 #include <dlfcn.h>
+#include <time.h>
 
 #include <cstdlib>
 
 #include "ring/layout.h"
+#include "ring/wait.h"
 
 namespace pyft::server {
 
@@ -25,13 +27,50 @@ void* find_beside(const char* name, const char* file) {
   return handle ? dlsym(handle, name) : nullptr;
 }
 
+// How a context is asked whether it has failed. A stream that has nothing to do may not know of it:
+// so it is given something. It is no stream of the program's, and waits for none: the default
+// stream must not even be looked at while a blocking stream captures, which would break the
+// capture.
+void ask_context(const backend::Table& table, DeviceCalls* calls) {
+  calls->status = [&table] { return static_cast<int>(table.cuStreamQuery(nullptr)); };
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  if (!table.cuStreamCreateWithPriority || !table.cuEventCreate || !table.cuEventRecord ||
+      table.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) ||
+      table.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING))
+    return;
+  calls->status_in_capture = [&table, stream, event] {
+    const int code = table.cuEventRecord(event, stream);
+    return code ? code : static_cast<int>(table.cuStreamQuery(stream));
+  };
+  calls->status = [first = calls->status_in_capture, second = calls->status] {
+    constexpr int kNotReady = 600;
+    const int code = first();
+    return code == 0 || code == kNotReady ? second() : code;
+  };
+}
+
 void show_soft_gpu(int device, DeviceCalls* calls) {
   const auto time =
       reinterpret_cast<unsigned long long (*)(int)>(find_beside("softgpu_kernel_time_ns", nullptr));
   const auto waiting = reinterpret_cast<unsigned long long (*)()>(
       find_beside("pyft_collectives_waiting", "libpyft_collectives.so"));
-  if (waiting) calls->waiting = waiting;
+  if (waiting) calls->waiting = waiting, calls->sees_collectives = true;
   if (time) calls->progress = [time, device] { return time(device); };
+}
+
+// The server before this one may have died so recently that the GPU is not free again.
+CUresult retain(const backend::Table& table, CUdevice device, CUcontext* context) {
+  constexpr uint64_t kMostNs = 10'000'000'000;
+  const bool replaces = std::getenv("PYFT_SELF_TEST");
+  const uint64_t until = ring::now_ns() + (replaces ? kMostNs : 0);
+  for (;;) {
+    const CUresult code = table.cuDevicePrimaryCtxRetain(context, device);
+    const bool may_pass = code == CUDA_ERROR_OUT_OF_MEMORY || code == CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (!may_pass || ring::now_ns() >= until) return code;
+    const timespec moment{0, 10'000'000};
+    nanosleep(&moment, nullptr);
+  }
 }
 
 }  // namespace
@@ -53,7 +92,7 @@ std::string enter_context(const backend::Table& table, int ordinal, CUcontext* c
   CUdevice device = 0;
   if (const CUresult code = table.cuInit(0)) return failed("cuInit", code);
   if (const CUresult code = table.cuDeviceGet(&device, ordinal)) return failed("cuDeviceGet", code);
-  if (const CUresult code = table.cuDevicePrimaryCtxRetain(context, device))
+  if (const CUresult code = retain(table, device, context))
     return failed("cuDevicePrimaryCtxRetain", code);
   if (const CUresult code = table.cuCtxSetCurrent(*context)) return failed("cuCtxSetCurrent", code);
   return {};
@@ -67,6 +106,18 @@ std::string reserve_window(const backend::Table& table, uint32_t device) {
   if (got == wanted) return {};
   return "the address window of device [" + std::to_string(device) + "] is at [" +
          std::to_string(got) + "] instead of [" + std::to_string(wanted) + "]";
+}
+
+// MPS ends all of its clients when one fails, and admits no new ones until all have ended: nobody
+// could take over.
+std::string shared_fate(const backend::Table& table, int ordinal) {
+  int shares = 0;
+  if (!table.cuDeviceGetAttribute ||
+      table.cuDeviceGetAttribute(&shares, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) || !shares)
+    return {};
+  return "the GPU is shared by MPS, where one process that fails takes the others with it: faults "
+         "cannot be repaired. End nvidia-cuda-mps-control, or set CUDA_MPS_PIPE_DIRECTORY to an "
+         "empty folder";
 }
 
 void enter_thread(const backend::Table& table, CUcontext context) {
@@ -86,14 +137,17 @@ DeviceCalls device_calls(const backend::Table& table, const backend::Extras& ext
           table.cuLaunchHostFunc(static_cast<CUstream>(stream), function, data));
     };
   if (extras.work) calls.work = [work = extras.work, ordinal] { return work(ordinal) != 0; };
-  if (table.cuStreamQuery)
+  if (table.cuStreamQuery && extras.publish)
     calls.status = [&table] { return static_cast<int>(table.cuStreamQuery(nullptr)); };
+  else if (table.cuStreamQuery)
+    ask_context(table, &calls);
   if (words) {
     calls.signal = [words](void* stream, void (*function)(void*), void* data) {
       return words->signal(stream, function, data);
     };
     calls.progress = [words] { return words->progress(); };
     calls.waiting = [] { return uint64_t{0}; };  // unless the library of collectives is there
+    calls.sees_collectives = false;
   }
   show_soft_gpu(ordinal, &calls);
   return calls;

@@ -20,6 +20,9 @@ std::string enter_context(const backend::Table& table, int ordinal, CUcontext* c
 // compared: the driver takes it as a hint). As above.
 std::string reserve_window(const backend::Table& table, uint32_t device);
 
+// What of the device makes a fault of one server a fault of others: a sentence, or empty.
+std::string shared_fate(const backend::Table& table, int ordinal);
+
 // `words`: how the device signals, nullptr if it cannot; it outlives the result.
 DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras, int ordinal,
                          StreamWords* words);

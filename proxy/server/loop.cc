@@ -18,6 +18,7 @@ constexpr uint64_t kEntriesPerPieceOfWork = 256;
 // What a kernel may start later for (nobody waits for it), against what its launch costs.
 constexpr uint64_t kNapNs = 50'000;
 constexpr int kNaps = 8;
+constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
 }  // namespace
 
 Loop::Loop(Session& session, Dispatch dispatch, uint64_t start)
@@ -84,7 +85,7 @@ void Loop::replayed() {
   Recovery& recovery = session_.recovery();
   session_.channel().control().replayed_entries.fetch_add(1, std::memory_order_relaxed);
   if (recovery.mode() == ring::ReplayMode::kSerial) {
-    while (session_.work()) continue;
+    finish_entry();
     session_.check_device(session_.device_status(), "the device");
   }
   if (reader_.position() < recovery.until()) return;
@@ -102,6 +103,13 @@ void Loop::work_until(Done done) {
     nanosleep(&moment, nullptr);
     if (session_.liveness().check() != ring::WaitStatus::kOk) break;
   }
+}
+
+// An operation that waits for other ranks is not waited for: they may need what comes next.
+void Loop::finish_entry() {
+  while (session_.work()) continue;
+  if (!idle_ || session_.works()) return;
+  work_until([&] { return session_.device_waits() || idle_() != kNotReady; });
 }
 
 // PYFT_KILL_AT=cut:S,entry:C: a test ends this process before the C-th entry after the S-th cut.

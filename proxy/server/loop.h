@@ -34,6 +34,8 @@ class Loop {
   }
   // Called when the ring is empty and the device has nothing to do: the time is the server's own.
   void set_on_idle(std::function<void()> on_idle) { on_idle_ = std::move(on_idle); }
+  // Of a device that works by itself: 0 when it has done all it was given, 600, or its error.
+  void set_idle(std::function<int()> idle) { idle_ = std::move(idle); }
   // Called once, when there is nothing (more) to replay.
   void set_on_live(std::function<void()> on_live) { on_live_ = std::move(on_live); }
   // Until the client says goodbye and everything before it is dispatched, the agent's connection
@@ -54,6 +56,7 @@ class Loop {
   void work_until(Done done);
   Status cut(const ring::EntryView& entry);
   void replayed();
+  void finish_entry();
   void go_live();
   void kill_if_asked(const ring::EntryView& entry);
   void consumed();
@@ -64,6 +67,7 @@ class Loop {
   ring::Reader reader_;
   OnMark on_cut_, on_gate_;
   std::function<void()> on_live_, on_turn_, on_idle_;
+  std::function<int()> idle_;
   std::function<void(const ring::EntryView&)> before_;
   bool live_ = false, goodbye_ = false;
   uint64_t cuts_seen_ = 0, entries_since_cut_ = 0;  // for PYFT_KILL_AT

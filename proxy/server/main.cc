@@ -22,6 +22,7 @@
 #include "server/recovery/device_memory.h"
 #include "server/recovery/other_stores.h"
 #include "server/recovery/reads.h"
+#include "server/recovery/scratch.h"
 #include "server/recovery/shared_communicators.h"
 #include "server/recovery/takeover.h"
 #include "server/self_test.h"
@@ -152,6 +153,20 @@ std::unique_ptr<StreamWords> stream_words(const Attachment& attachment, const ba
   return made;
 }
 
+// Or this thread would stand in each copy to the host until the stream has come to it.
+void lock_bounce(const Attachment& attachment, const backend::Table& table,
+                 const backend::Extras& extras) {
+  ring::Channel& channel = *attachment.channel;
+  if (extras.publish || !channel.bounce() || !table.cuMemHostRegister_v2) return;
+  const int code = table.cuMemHostRegister_v2(channel.bounce(), channel.bounce_bytes(),
+                                              CU_MEMHOSTREGISTER_PORTABLE);
+  if (code)
+    fail(attachment, kGood,
+         "copies to the host hold up other commands: [cuMemHostRegister_v2] of [" +
+             std::to_string(channel.bounce_bytes()) + "] bytes fails with code [" +
+             std::to_string(code) + "]");
+}
+
 int serve(const Attachment& attachment, const backend::Table& table, const backend::Extras& extras,
           CUcontext context) {
   const ServerLiveness liveness(attachment.agent.get());
@@ -161,6 +176,9 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   if (!error.empty()) return fail(attachment, kStoreBroken, error);
   const int ordinal = ordinal_of(attachment.channel->device());
   const auto words = stream_words(attachment, table, extras, ordinal);
+  lock_bounce(attachment, table, extras);
+  if (const std::string why = shared_fate(table, ordinal); !extras.publish && !why.empty())
+    fail(attachment, kGood, why);
   Session session(*attachment.channel, &table, liveness,
                   device_calls(table, extras, ordinal, words.get()));
   session.set_ordinals(ordinals());
@@ -198,7 +216,9 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   Loop loop(session, perform, prepare_recovery(session, store.get(), calls, perform));
   loop.set_on_live([&] { agent.send(ring::MessageKind::kLive); });
   if (session.recovery().repairs()) {
+    loop.set_idle([&] { return calls.capturing() ? 0 : calls.idle(); });
     calls.at_cut = [&](uint64_t cut) {
+      session.state<ScratchMemory>().release(table);
       if (!shared) communicators.at_cut(cut, store->has_point() ? store->point().manifest.cut : 0);
     };
     if (!shared) calls.crowded = [&] { return communicators.crowded(); };

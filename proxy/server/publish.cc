@@ -6,7 +6,22 @@ namespace pyft::server {
 
 namespace {
 constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+
+// What may not be done while a stream captures says nothing of the device.
+bool is_about_captures(int code) {
+  constexpr int kFirst = 900, kLast = 908;
+  return code >= kFirst && code <= kLast;
+}
+
 }  // namespace
+
+int Session::device_status() const {
+  const std::lock_guard lock(captures_mutex_);
+  const auto& ask = captures_.load() && device_calls_.status_in_capture
+                        ? device_calls_.status_in_capture
+                        : device_calls_.status;
+  return ask ? ask() : 0;
+}
 
 void Session::publish(uint32_t word, uint64_t value) {
   if (recovery_.replaying()) recovery_.word_reached(word, value);
@@ -96,12 +111,18 @@ bool Session::work() {
   return false;
 }
 
+// What cannot be seen is taken to wait: a rank that stands in a collective until another one has
+// saved its checkpoint is not stuck.
+uint64_t Session::waiting() const {
+  const bool unseen = !device_calls_.sees_collectives && shares_communicator_.load();
+  return (device_calls_.waiting ? device_calls_.waiting() : 0) + unseen;
+}
+
 void Session::show_activity() {
   if (!device_calls_.progress || !device_calls_.waiting) return;
   ring::ControlPage& page = channel_.control();
   page.device_progress.store(device_calls_.progress(), std::memory_order_relaxed);
-  page.collectives_waiting.store(static_cast<uint32_t>(device_calls_.waiting()),
-                                 std::memory_order_relaxed);
+  page.collectives_waiting.store(static_cast<uint32_t>(waiting()), std::memory_order_relaxed);
   std::lock_guard lock(fences_mutex_);
   page.fences_open.store(static_cast<uint32_t>(fences_.size()), std::memory_order_relaxed);
 }
@@ -123,7 +144,7 @@ void Session::sweep_fences() {
     if (fences_.empty()) return;
   }
   const int code = device_status();
-  if (code && code != kNotReady) set_sticky(code);
+  if (code && code != kNotReady && !is_about_captures(code)) set_sticky(code);
 }
 
 }  // namespace pyft::server

@@ -1,9 +1,13 @@
 #include "server/self_test.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "ring/wait.h"
 
 namespace pyft::server {
 
@@ -30,7 +34,8 @@ class Memory {
     if (address_) table_.cuMemAddressFree(address_, kBytes);
   }
 
-  std::string map(int ordinal) {
+  // Empty without `address()`: there is no memory to test, which is no fault of the GPU.
+  std::string map(int ordinal, uint64_t patience_ns) {
     CUmemAllocationProp prop{};
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -38,11 +43,12 @@ class Memory {
     CUmemAccessDesc access{};
     access.location = prop.location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const int created = create(prop, patience_ns);
+    if (created == CUDA_ERROR_OUT_OF_MEMORY) return {};
+    if (created) return failed("cuMemCreate", created);
+    created_ = true;
     if (const int code = table_.cuMemAddressReserve(&address_, kBytes, 0, 0, 0))
       return failed("cuMemAddressReserve", code);
-    if (const int code = table_.cuMemCreate(&handle_, kBytes, &prop, 0))
-      return failed("cuMemCreate", code);
-    created_ = true;
     if (const int code = table_.cuMemMap(address_, kBytes, 0, handle_, 0))
       return failed("cuMemMap", code);
     mapped_ = true;
@@ -54,6 +60,17 @@ class Memory {
   CUdeviceptr address() const { return address_; }
 
  private:
+  // The server before this one may have died so recently that its memory is not free again.
+  int create(const CUmemAllocationProp& prop, uint64_t patience_ns) {
+    const uint64_t until = ring::now_ns() + patience_ns;
+    for (;;) {
+      const int code = table_.cuMemCreate(&handle_, kBytes, &prop, 0);
+      if (code != CUDA_ERROR_OUT_OF_MEMORY || ring::now_ns() >= until) return code;
+      const timespec moment{0, 10'000'000};
+      nanosleep(&moment, nullptr);
+    }
+  }
+
   const backend::Table& table_;
   CUdeviceptr address_ = 0;
   CUmemGenericAllocationHandle handle_{};
@@ -111,7 +128,9 @@ std::string multiplies(const backend::Table& table, CUdeviceptr memory) {
     code = table.cuMemcpyHtoDAsync_v2(memory + kMatrixBytes, b.data(), kMatrixBytes, nullptr);
   if (code) return failed("cuMemcpyHtoDAsync_v2", code);
   cublasHandle_t blas = nullptr;
-  if (const int status = table.cublasCreate_v2(&blas)) return failed("cublasCreate_v2", status);
+  const int created = table.cublasCreate_v2(&blas);
+  if (created == CUBLAS_STATUS_ALLOC_FAILED) return {};
+  if (created) return failed("cublasCreate_v2", created);
   const auto matrix = [=](size_t number) {
     return reinterpret_cast<float*>(memory + number * kMatrixBytes);
   };
@@ -129,9 +148,10 @@ std::string multiplies(const backend::Table& table, CUdeviceptr memory) {
 
 }  // namespace
 
-std::string self_test(const backend::Table& table, int ordinal) {
+std::string self_test(const backend::Table& table, int ordinal, uint64_t patience_ns) {
   Memory memory(table);
-  std::string wrong = memory.map(ordinal);
+  std::string wrong = memory.map(ordinal, patience_ns);
+  if (!memory.address()) return wrong;
   for (const uint32_t pattern : kPatterns)
     if (wrong.empty()) wrong = keeps(table, memory.address(), pattern);
   if (wrong.empty() && table.cublasCreate_v2 && table.cublasSgemm_v2)

@@ -3,6 +3,7 @@
 #ifndef PYFT_SERVER_SELF_TEST_H_
 #define PYFT_SERVER_SELF_TEST_H_
 
+#include <cstdint>
 #include <string>
 
 #include "backend/backend.h"
@@ -11,8 +12,10 @@ namespace pyft::server {
 
 inline constexpr int kSelfTestExit = 78;  // of a server whose GPU has failed it
 
-// Needs a current context. Empty, or what is wrong with the device.
-std::string self_test(const backend::Table& table, int ordinal);
+// Needs a current context. Empty, or what is wrong with the device. It waits so long for memory; a
+// device that has none left is not tested.
+std::string self_test(const backend::Table& table, int ordinal,
+                      uint64_t patience_ns = 10'000'000'000);
 
 }  // namespace pyft::server
 

@@ -1,7 +1,7 @@
 // State of the one client a server works for. Handlers get it as their first argument.
 //
 // Threads: the dispatch thread owns it; reply(), publish(), set_sticky() and sweep_fences() may be
-// called from any thread (stream callbacks, heartbeat).
+// called from any thread (stream callbacks, watchdog).
 #ifndef PYFT_SERVER_SESSION_H_
 #define PYFT_SERVER_SESSION_H_
 
@@ -77,12 +77,16 @@ struct DeviceCalls {
   std::function<int(void* stream, void (*function)(void*), void* data)> signal;
   // 0 or 600 (not ready) while the context is usable, else its error.
   std::function<int()> status;
+  // The same, asked so that no stream that captures is looked at. Empty: as `status`.
+  std::function<int()> status_in_capture;
   // Executes a piece of the device's work in the calling thread; false: nothing is ready. Empty
   // where the device works by itself.
   std::function<bool()> work;
   // For who looks from outside whether the device is stuck: a number that changes when a piece of
   // its work is finished, and how many operations wait for other ranks. Empty: nobody can tell.
   std::function<uint64_t()> progress, waiting;
+  // False: `waiting` knows nothing of collectives, which the vendor's library executes.
+  bool sees_collectives = true;
 };
 
 class Session {
@@ -118,12 +122,24 @@ class Session {
   // not: this ends the server. Otherwise the first sticky error stays, and whoever waits for the
   // device is woken to see it.
   void set_sticky(int32_t code);
-  // 0 or 600 (not ready) while the device works, else its error.
-  int device_status() const { return device_calls_.status ? device_calls_.status() : 0; }
+  // 0 or 600 (not ready) while the device works, else its error. Any thread.
+  int device_status() const;
+  // A stream captures a graph. Around the call that begins or ends it: no other thread looks at
+  // streams meanwhile.
+  template <class Call>
+  int change_captures(Call call) {
+    const std::lock_guard lock(captures_mutex_);
+    return call(captures_);
+  }
+  uint64_t open_captures() const { return captures_.load(); }
   // Why nothing can be made on the device any more, 0 while it can.
   int device_failure() const;
   // Changes when a piece of the device's work is finished; 0 where nobody can tell.
   uint64_t device_progress() const { return device_calls_.progress ? device_calls_.progress() : 0; }
+  // An operation that it has come to waits for other ranks.
+  bool device_waits() const { return waiting() != 0; }
+  // The rank shares a communicator with others, and its device may wait for them from now on.
+  void shares_communicator() { shares_communicator_ = true; }
   // Ends the server if this code of a call says that the device has failed and that is repaired.
   void check_device(int32_t code, const char* call);
   void publish(uint32_t word, uint64_t value);
@@ -133,12 +149,12 @@ class Session {
   // Runs when the stream reaches this point; must not block nor call the backend. Code of the
   // backend, 0 when it took it.
   int on_stream(void* stream, std::function<void()> function);
-  // Called by the heartbeat thread: a host function behind a failed kernel never runs, so while
+  // Called by the watchdog: a host function behind a failed kernel never runs, so while
   // fences are outstanding the device is asked whether it has failed.
   void sweep_fences();
-  // Called by the heartbeat thread: shows in the control page what the device does.
+  // Called by the heartbeat: shows in the control page what the device does.
   void show_activity();
-  // Called by the heartbeat thread as well: whatever else has to be asked now and then.
+  // Called by the watchdog as well: whatever else has to be asked now and then.
   void set_sweep(std::function<void()> sweep);
   bool has_sweep() const { return has_sweep_.load(); }
   void sweep();
@@ -181,6 +197,7 @@ class Session {
     std::list<Fence>::iterator self;
   };
   static void run_fence(void* fence);
+  uint64_t waiting() const;
   bool answered_before(const ring::EntryHeader& header, int32_t code);
   void publish_outstanding();
 
@@ -193,9 +210,11 @@ class Session {
   DeviceCalls device_calls_;
   std::vector<int> ordinals_;
   std::function<void()> enter_device_;
+  mutable std::mutex captures_mutex_;
+  std::atomic<uint64_t> captures_{0};  // streams that capture
   std::mutex sweep_mutex_;
   std::function<void()> sweep_;
-  std::atomic<bool> has_sweep_{false};
+  std::atomic<bool> has_sweep_{false}, shares_communicator_{false};
   std::mutex fences_mutex_;
   std::list<Fence> fences_;       // handed to the device, not yet run
   std::list<Fence> dead_fences_;  // published after a device error; the device may still hold them

@@ -12,26 +12,40 @@ namespace {
 
 constexpr std::chrono::milliseconds kPeriod{100};
 
-void beat(std::stop_token stop, Session& session, const std::function<void()>& enter) {
-  pthread_setname_np(pthread_self(), "pyft-heartbeat");
+template <class Turn>
+void every_period(const std::stop_token& stop, Turn turn) {
   std::mutex mutex;
   std::condition_variable_any wake;
   std::unique_lock lock(mutex);
-  if (enter) enter();
   while (!stop.stop_requested()) {
-    session.channel().control().heartbeat_ns.store(ring::now_ns(), std::memory_order_relaxed);
-    session.sweep_fences();
-    session.sweep();
-    session.show_activity();
+    turn();
     wake.wait_for(lock, stop, kPeriod, [] { return false; });
   }
+}
+
+void beat(const std::stop_token& stop, Session& session) {
+  pthread_setname_np(pthread_self(), "pyft-heartbeat");
+  every_period(stop, [&] {
+    session.channel().control().heartbeat_ns.store(ring::now_ns(), std::memory_order_relaxed);
+    session.show_activity();
+  });
+}
+
+void watch(const std::stop_token& stop, Session& session, const std::function<void()>& enter) {
+  pthread_setname_np(pthread_self(), "pyft-watchdog");
+  if (enter) enter();
+  every_period(stop, [&] {
+    session.sweep_fences();
+    session.sweep();
+  });
 }
 
 }  // namespace
 
 Heartbeat::Heartbeat(Session& session, std::function<void()> enter)
-    : thread_([&session, enter = std::move(enter)](std::stop_token stop) {
-        beat(std::move(stop), session, enter);
+    : beat_([&session](const std::stop_token& stop) { beat(stop, session); }),
+      watch_([&session, enter = std::move(enter)](const std::stop_token& stop) {
+        watch(stop, session, enter);
       }) {}
 
 }  // namespace pyft::server

@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import platform
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -18,6 +19,11 @@ _MAP_FIXED_NOREPLACE = 0x100000
 _MAP_NORESERVE = 0x4000
 _ASK_PERSONALITY = 0xFFFFFFFF
 _ADDR_NO_RANDOMIZE = 0x0040000
+
+# With more random bits than these (of page numbers) a program may lie where the windows of devices
+# are, with 32, as some distributions have it, one in 16.
+_MOST_RANDOM_BITS = 28
+RANDOM_BITS = Path("/proc/sys/vm/mmap_rnd_bits")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -40,6 +46,29 @@ def same_addresses() -> bool:
     """
     present = _libc.personality(_ASK_PERSONALITY)
     return present >= 0 and _libc.personality(present | _ADDR_NO_RANDOMIZE) >= 0
+
+
+def may_lie_in_windows() -> bool:
+    """Say whether the kernel puts programs where the windows of devices are."""
+    try:
+        return int(RANDOM_BITS.read_text()) > _MOST_RANDOM_BITS
+    except (OSError, ValueError):
+        return False
+
+
+def keep_windows_free() -> None:
+    """Have the program that this process executes lie elsewhere. For use between fork and exec."""
+    if may_lie_in_windows():
+        same_addresses()
+
+
+def can_fix_addresses() -> bool:
+    """Say whether same_addresses() would work."""
+    present = _libc.personality(_ASK_PERSONALITY)
+    able = same_addresses()
+    if able:
+        _libc.personality(present)
+    return able
 
 
 def futex_wake(memory: mmap.mmap, offset: int) -> None:

@@ -214,6 +214,7 @@ class Keeper:
 
         def before_exec() -> None:
             process_tree.die_with_parent(signal.SIGTERM, keeper)
+            linux.keep_windows_free()
             # In the launcher's process group the command owns the terminal, as without pyft.
             with contextlib.suppress(OSError):
                 os.setpgid(0, self._group)
@@ -234,7 +235,7 @@ class Keeper:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fd = theirs.fileno()
         # A driver puts modules where there is room in the process (design-cuda.md, C6).
-        real = environment.get("PYFT_BACKEND_LIBRARY") == "cuda"
+        fixed = environment.get("PYFT_BACKEND_LIBRARY") == "cuda" or linux.may_lie_in_windows()
         # The server asks for its parent-death signal itself, and looks whether it came too late.
         # Without a function before exec() the keeper's memory is shared until then, not copied.
         own = {"PYFT_SERVER_FD": str(fd), "PYFT_KEEPER_PID": str(os.getpid())}
@@ -244,7 +245,7 @@ class Keeper:
                 env={**environment, **own},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(fd,),
-                preexec_fn=linux.same_addresses if real else None,
+                preexec_fn=linux.same_addresses if fixed else None,
             )
         except OSError:
             ours.close()

@@ -207,6 +207,8 @@ def server_environment(
         if environment["PYFT_COLLECTIVES"] == "flexccl":
             # A stream that stands still must not hold up another in the same queue of the device.
             environment.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+        # NCCL would ask the driver for a handle of the buffers in a graph, which ours have not.
+        environment.setdefault("NCCL_GRAPH_REGISTER", "0")
         folder = environment.get("PYFT_CUDA_LIBRARIES")
         prepend(environment, "LD_LIBRARY_PATH", [*([folder] if folder else []), *library_folders()])
     else:

@@ -173,6 +173,13 @@ def check_address_window() -> Finding:
     cause = linux.can_reserve(DEVICE_WINDOW, DEVICE_WINDOW_BYTES)
     if cause:
         return fail("address window", f"{where}: {cause}", "raise `ulimit -v` to unlimited")
+    if linux.may_lie_in_windows() and not linux.can_fix_addresses():
+        return warn(
+            "address window",
+            f"{where} can be reserved, but some programs will lie there: vm.mmap_rnd_bits is "
+            f"[{linux.RANDOM_BITS.read_text().strip()}], and personality() is forbidden",
+            "set vm.mmap_rnd_bits to 28, or let the container call personality()",
+        )
     return ok("address window", f"{where} can be reserved")
 
 

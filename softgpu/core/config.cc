@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <string>
 
@@ -76,6 +77,8 @@ const Config& config() {
     c.memory_bytes = number_from_environment("SOFTGPU_MEMORY", c.memory_bytes);
     c.sms = static_cast<int>(number_from_environment("SOFTGPU_SMS", c.sms));
     c.blas_threads = static_cast<int>(number_from_environment("SOFTGPU_BLAS_THREADS", 1));
+    const char* const modules = std::getenv("SOFTGPU_MODULES");
+    c.modules_anywhere = modules && std::strcmp(modules, "anywhere") == 0;
     return c;
   }();
   return loaded;

@@ -16,6 +16,7 @@ struct Config {
   uint64_t memory_bytes = uint64_t{16} << 30;  // SOFTGPU_MEMORY, per device
   int sms = 16;                                // SOFTGPU_SMS
   int blas_threads = 1;                        // SOFTGPU_BLAS_THREADS
+  bool modules_anywhere = false;               // SOFTGPU_MODULES
 };
 
 // "GPU-" and 32 hexadecimal digits, as NVML and CUDA_VISIBLE_DEVICES write it.

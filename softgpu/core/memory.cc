@@ -1,10 +1,12 @@
 #include "core/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <memory>
 #include <utility>
 
+#include "core/config.h"
 #include "core/ipc_memory.h"
 #include "core/pointers.h"
 
@@ -59,11 +61,18 @@ void Arena::release(uint64_t address, uint64_t bytes) {
   granules_.give(address, bytes);
 }
 
+// What a process leaves free before its first module, if it is to be another one in each.
+static uint64_t before_modules() {
+  constexpr uint64_t kGranule = uint64_t{2} << 20, kPlaces = 1009;
+  return config().modules_anywhere ? (static_cast<uint64_t>(getpid()) % kPlaces + 1) * kGranule : 0;
+}
+
 DeviceMemory::DeviceMemory(int device, uint64_t capacity)
     : device_(device),
       capacity_(capacity),
       window_(kWindowBase + device * kWindowBytes, kWindowBytes),
-      auxiliary_(kAuxiliaryBase + device * kAuxiliaryBytes, kAuxiliaryBytes) {}
+      auxiliary_(kAuxiliaryBase + device * kAuxiliaryBytes + before_modules(),
+                 kAuxiliaryBytes - before_modules()) {}
 
 Arena& DeviceMemory::main_arena() {
   return window_.reserve() ? window_ : auxiliary_;

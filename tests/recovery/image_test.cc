@@ -37,6 +37,7 @@ TEST(empty_objects_have_no_state) {
   using pyft::server::is_empty_object;
   CHECK(is_empty_object("_ZN6thrust12placeholders2_1E", 1));
   CHECK(is_empty_object("_ZN50_INTERNAL_8c9bd06e_4_k_cu_a94cuda3std3__45__cpo5beginE", 1));
+  CHECK(is_empty_object("_ZN53_INTERNAL_0fcba5a6_29_flash_sm80_cu_0231a82c4cute1_E", 1));
   CHECK(!is_empty_object("_ZN6thrust12placeholders2_1E", 4));
   CHECK(!is_empty_object("_ZN2at6native4flagE", 1));
   CHECK(!is_empty_object("v6thrust", 1));

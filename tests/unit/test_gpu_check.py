@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "gpu"))
 
+import building
+import check
 import jobs
 import measurements
 from checklist import Check, Checklist, FailError, SkipError
@@ -22,6 +26,20 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120
     )  # fmt: skip
+
+
+ELSEWHERE = """
+typedef unsigned long long u64;
+int cuInit(unsigned f) { return 0; }
+int cuDeviceGet(int *d, int n) { *d = 0; return 0; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { *c = 0; return 0; }
+int cuCtxSetCurrent(void *c) { return 0; }
+int cuMemAddressFree(u64 a, u64 b) { return 0; }
+int cuMemAddressReserve(u64 *got, u64 bytes, u64 alignment, u64 wanted, u64 flags) {
+  *got = wanted < 0x700000000000 ? wanted : 0x300000000000;
+  return 0;
+}
+"""
 
 
 def machine(folder: Path) -> Machine:
@@ -38,7 +56,7 @@ def test_the_script_is_sound_and_names_its_checks() -> None:
 
 def test_measurements_run_on_the_soft_gpu(tmp_path: Path) -> None:
     table = tmp_path / "table.md"
-    only = "build-measurements,mapping,device-digests,killed"
+    only = "mapping,device-digests,killed"  # what they need comes by itself
     done = run("--soft", "--only", only, "--markdown", str(table))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()[1:-1]]
@@ -46,6 +64,19 @@ def test_measurements_run_on_the_soft_gpu(tmp_path: Path) -> None:
     passed = dict.fromkeys(("build-measurements", "mapping", "device-digests"), "PASS")
     assert found == passed | {"killed-process": "SKIP"}
     assert "| mapping | PASS |" in table.read_text()
+
+
+def test_checks_bring_what_they_need() -> None:
+    def names(only: str, installed: bool) -> list[str]:
+        return [one.name for one in check.chosen(only, installed)]
+
+    every = [one.name for one in check.CHECKS]
+    assert names("", True) == names("", False) == every
+    assert names("window", True) == ["build-measurements", "window"]
+    assert names("window", False) == ["build", "build-measurements", "window"]
+    assert names("two-ranks", True) == ["two-ranks"]
+    assert names("two-ranks", False) == ["build", "two-ranks"]
+    assert names("nothing", False) == []
 
 
 def test_a_program_says_whether_it_failed() -> None:
@@ -98,3 +129,47 @@ def test_no_check_begins_without_time(tmp_path: Path) -> None:
     checklist = Checklist(machine(tmp_path), 1)
     checklist.run(Check("long", 400, lambda _: ["never"]))
     assert checklist.results[0].status == "SKIP"
+
+
+@pytest.mark.parametrize(
+    ("fails", "forbidden", "passes"),
+    [("ASLR", False, True), ("no ASLR", False, False), ("ASLR", True, False), ("", True, True)],
+)
+def test_only_programs_that_run_as_servers_must_get_the_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, forbidden: bool, passes: bool
+) -> None:
+    def run(_: Machine, command: list[str], **__: object) -> str:
+        fixed = command[0] == "setarch"
+        if fixed and forbidden:
+            raise FailError("failed to set personality")
+        if fails and fixed == (fails == "no ASLR"):
+            return "fail it lies elsewhere\n"
+        return "figure reserve_us 2 us\n"
+
+    monkeypatch.setattr(Machine, "run", run)
+    monkeypatch.setattr(Machine, "left", lambda _: 60.0)
+    (tmp_path / "measure").touch()
+    if passes:
+        counts = "ASLR: 0 of 50 processes" if fails else "ASLR: 50 of 50 processes"
+        assert counts in measurements.window(machine(tmp_path))
+    else:
+        with pytest.raises(FailError, match="it lies elsewhere"):
+            measurements.window(machine(tmp_path))
+
+
+def test_another_place_for_the_window_is_named(tmp_path: Path) -> None:
+    """A driver that takes no address from 0x7000_0000_0000 on."""
+    compiler = shutil.which("cc")
+    assert compiler is not None
+    source, driver = tmp_path / "driver.c", tmp_path / "driver.so"
+    source.write_text(ELSEWHERE)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", driver, source], check=True)
+    here = machine(tmp_path)
+    here.deadline = time.monotonic() + 90
+    building.build_measurements(here)
+    with pytest.raises(FailError) as error:
+        measurements.measure(here, "window", environment={"MEASURE_DRIVER": str(driver)})
+    assert "at 0x300000000000 instead of 0x700000000000" in str(error.value)
+    assert str(error.value).endswith(
+        "can be had at 0x660000000000 0x500000000000 0x200000000000 0x100000000000"
+    )

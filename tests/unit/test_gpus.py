@@ -132,7 +132,9 @@ def test_a_server_sees_real_gpus_in_the_order_of_the_job() -> None:
     shared = server_environment(options(real=("GPU-a", "GPU-a")), client, device=1, gpu=1, gpus=2)
     assert (shared["CUDA_VISIBLE_DEVICES"], shared["PYFT_ORDINALS"]) == ("GPU-a", "0,0")
     assert got.get("LD_LIBRARY_PATH", "").split(":") == (library_folders() or [""])
-    assert got["NCCL_DEBUG"] == "INFO"
+    assert (got["NCCL_DEBUG"], got["NCCL_GRAPH_REGISTER"]) == ("INFO", "0")
+    asked = server_environment(options(real=tuple(UUIDS)), {"NCCL_GRAPH_REGISTER": "1"}, 0, 0, 3)
+    assert asked["NCCL_GRAPH_REGISTER"] == "1"
     assert "LD_PRELOAD" not in got
     assert "CUDA_VISIBLE_DEVICES" not in server_environment(options(), client, 1, 1, 3)
 

@@ -110,5 +110,5 @@ def digest_sources(machine: Machine, find: str) -> list[str]:
 
 CHECKS = (
     Check("build", 240, build),
-    Check("build-measurements", 90, build_measurements),
+    Check("build-measurements", 90, build_measurements, ("build",)),
 )

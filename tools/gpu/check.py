@@ -18,8 +18,9 @@ SECONDS = 530  # all together: the limit is 9 minutes
 CHECKS: tuple[Check, ...] = (
     *building.CHECKS,
     *measurements.CHECKS,
-    *jobs.CHECKS,
+    *jobs.CHECKS[:1],
     *recoveries.CHECKS,
+    *jobs.CHECKS[1:],  # what it costs comes last: there may be no time left for it
 )
 
 
@@ -34,9 +35,18 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def wanted(check: Check, only: str) -> bool:
+def chosen(only: str, installed: bool) -> list[Check]:
+    """Return the checks whose names have one of these parts, and before them what they need.
+
+    Where pyft is installed it is not built again for their sake.
+    """
     parts = [part for part in only.split(",") if part]
-    return not parts or any(part in check.name for part in parts)
+    named = [check.name for check in CHECKS if any(part in check.name for part in parts)]
+    needed = set(named) if parts else {check.name for check in CHECKS}
+    for check in reversed(CHECKS):  # what is needed comes before
+        if check.name in needed:
+            needed |= {name for name in check.needs if not (installed and name == "build")}
+    return [check for check in CHECKS if check.name in needed]
 
 
 def main() -> int:
@@ -47,11 +57,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         machine = Machine.find(arguments.soft, Path(folder), arguments.wheels)
         print(machine.sentence(), flush=True)
-        building.find_installed(machine)  # the check named build may be left out
+        building.find_installed(machine)
         checklist = Checklist(machine, arguments.seconds)
-        for check in CHECKS:
-            if wanted(check, arguments.only):
-                checklist.run(check)
+        for check in chosen(arguments.only, bool(machine.pyft)):
+            checklist.run(check)
         checklist.print_sum()
         if arguments.markdown:
             arguments.markdown.write_text(checklist.markdown(sys.argv[1:]))

@@ -28,6 +28,7 @@ class Check:
     name: str
     seconds: float  # it may take so long
     run: Callable[[Machine], list[str]]
+    needs: tuple[str, ...] = ()  # checks that come before it, also when only it is asked for
 
 
 @dataclass

@@ -146,11 +146,12 @@ def operators(machine: Machine) -> list[str]:
     return [f"{len(both)} operators have the same outcome ({failing} fail alike)"]
 
 
+NEEDS = ("build",)
 CHECKS = (
-    Check("examples-bitwise", 120, examples),
-    Check("hugging-face-bitwise", 90, hugging_face),
-    Check("overhead", 150, overhead),
-    Check("capture-cost", 60, capture_cost),
-    Check("call-costs", 60, calls),
-    Check("operators", 80, operators),
+    Check("examples-bitwise", 120, examples, NEEDS),
+    Check("hugging-face-bitwise", 90, hugging_face, NEEDS),
+    Check("overhead", 150, overhead, NEEDS),
+    Check("capture-cost", 60, capture_cost, NEEDS),
+    Check("call-costs", 60, calls, NEEDS),
+    Check("operators", 80, operators, NEEDS),
 )

@@ -19,7 +19,8 @@ from pathlib import Path
 from checklist import Check, FailError, SkipError
 from machine import Machine, end
 
-PROCESSES = 50  # that reserve the window
+PROCESSES = 50  # of a kind, that reserve the window
+WINDOW_RESERVE_S = 10.0  # of that check's time, when no more of them are started
 RELOADS = 20
 BACK_MIB = 64  # memory counts as given back when all but this is free again
 FAULTS = {"do_trap": "trap", "do_illegal": "illegal address", "do_assert": "assert"}
@@ -70,6 +71,15 @@ def program(machine: Machine, *words: str) -> list[str]:
     return [str(binary), *words]
 
 
+def fixes_addresses(machine: Machine) -> bool:
+    """Say whether programs may be run without ASLR, as servers are; some containers forbid it."""
+    try:
+        machine.run(["setarch", "-R", "true"])
+    except (FailError, FileNotFoundError):
+        return False
+    return True
+
+
 def without_randomization(command: list[str]) -> list[str]:
     """Return a command that runs as servers do that must find addresses again."""
     return ["setarch", "-R", *command]
@@ -89,19 +99,34 @@ def libraries(machine: Machine) -> str:
 
 
 def window(machine: Machine) -> list[str]:
-    """Reserve 1 TiB at the fixed address in fresh processes, with and without ASLR."""
+    """Reserve 1 TiB at the fixed address in fresh processes, with and without ASLR.
+
+    As many as there is time for. Those that run as servers do must all get it.
+    """
     alone = program(machine, "window")
     loaded = program(machine, "window", libraries(machine))
-    commands = {"ASLR": alone, "no ASLR": without_randomization(alone), "libraries": loaded}
-    times = []
-    for name, command in commands.items():
-        for number in range(PROCESSES):
+    commands = {"ASLR": alone, "ASLR, libraries": loaded}
+    if fixed := fixes_addresses(machine):
+        commands["no ASLR"] = without_randomization(alone)
+        commands["no ASLR, libraries"] = without_randomization(loaded)
+    got: dict[str, list[float]] = {name: [] for name in commands}
+    why: dict[str, str] = {}
+    number = 0
+    while number < PROCESSES and machine.left() > WINDOW_RESERVE_S:
+        number += 1
+        for name, command in commands.items():
             try:
-                got = read(machine.run(command, accept=(0, 1)))
+                one = read(machine.run(command, accept=(0, 1)))
+                got[name].append(one.figures["reserve_us"][0])
             except FailError as error:
-                raise FailError(f"{name}, process [{number}]: {error}") from None
-            times.append(got.figures["reserve_us"][0])
-    return [f"{3 * PROCESSES} processes at the same address", f"{statistics.median(times):g} us"]
+                why[name] = str(error)
+    texts = [f"{name}: {len(got[name])} of {number} processes" for name in commands]
+    if wrong := [
+        why[name] for name in commands if name in why and (not fixed or name.startswith("no"))
+    ]:
+        raise FailError(f"{'; '.join(texts)}: {wrong[0]}")
+    times = [time for of_name in got.values() for time in of_name]
+    return [*texts, f"{statistics.median(times):g} us"]
 
 
 def mapping(machine: Machine) -> list[str]:
@@ -133,16 +158,16 @@ def phases(machine: Machine) -> list[str]:
 
 def modules(machine: Machine) -> list[str]:
     """Load the same module in fresh processes and compare what lies where."""
+    if not fixes_addresses(machine):
+        raise SkipError("this container forbids to run programs without ASLR")
     found: dict[str, set[tuple[str, str]]] = {}
     plain = program(machine, "modules")
     for name, command in {"ASLR": plain, "no ASLR": without_randomization(plain)}.items():
         for _ in range(RELOADS):
             got = read(machine.run(command, accept=(0, 1))).addresses
             found.setdefault(name, set()).add((got["variable"], got["code"]))
-    texts = [f"{name}: {len(places)} places in {RELOADS} loads" for name, places in found.items()]
-    if len(found["no ASLR"]) > 1 and machine.gpu:
-        raise FailError(f"without ASLR a module does not come back where it was: {texts}")
-    return texts
+    # More than one is no failure: servers put contents where the driver puts the module.
+    return [f"{name}: {len(places)} places in {RELOADS} loads" for name, places in found.items()]
 
 
 def capture(machine: Machine) -> list[str]:
@@ -217,15 +242,16 @@ def recovery_action(machine: Machine) -> str:
     return machine.run([sys.executable, "-c", code]).strip()
 
 
+NEEDS = ("build-measurements",)
 CHECKS = (
-    Check("window", 60, window),
-    Check("mapping", 20, mapping),
-    Check("registered-memory", 30, registered),
-    Check("completion-words", 20, words),
-    Check("killed-process", 60, killed),
-    Check("module-addresses", 40, modules),
-    Check("start-phases", 30, phases),
-    Check("kernel-faults", 40, faults),
-    Check("capture-threads", 20, capture),
-    Check("device-digests", 30, digest),
+    Check("window", 60, window, NEEDS),
+    Check("mapping", 20, mapping, NEEDS),
+    Check("registered-memory", 30, registered, NEEDS),
+    Check("completion-words", 20, words, NEEDS),
+    Check("killed-process", 60, killed, NEEDS),
+    Check("module-addresses", 40, modules, NEEDS),
+    Check("start-phases", 30, phases, NEEDS),
+    Check("kernel-faults", 40, faults, NEEDS),
+    Check("capture-threads", 20, capture, NEEDS),
+    Check("device-digests", 30, digest, NEEDS),
 )

@@ -69,8 +69,9 @@ def two_ranks(machine: Machine) -> list[str]:
     return [f"rank 1's server killed: {phases(faults)}; equal, {faults[0]['verdict']}"]
 
 
+NEEDS = ("build",)
 CHECKS = (
-    Check("recovery-cold", 80, cold),
-    Check("recovery-warm", 100, warm),
-    Check("two-ranks", 100, two_ranks),
+    Check("recovery-cold", 80, cold, NEEDS),
+    Check("recovery-warm", 100, warm, NEEDS),
+    Check("two-ranks", 100, two_ranks, NEEDS),
 )

@@ -8,14 +8,10 @@ namespace {
 
 constexpr size_t kMaxPath = 4096;
 
-struct OpenCaptures {
-  uint64_t count = 0;
-};
-
 }  // namespace
 
 uint64_t open_captures(Session& session) {
-  return session.state<OpenCaptures>().count;
+  return session.open_captures();
 }
 
 Status do_cudaStreamBeginCapture(Session& session, const EntryHeader& header,
@@ -24,8 +20,11 @@ Status do_cudaStreamBeginCapture(Session& session, const EntryHeader& header,
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   const auto function = session.backend().cuStreamBeginCapture_v2;
   if (!function) return missing(session, header, "cuStreamBeginCapture_v2", 801);
-  const int code = function(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (code == 0) ++session.state<OpenCaptures>().count;
+  const int code = session.change_captures([&](auto& open) {
+    const int begun = function(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (begun == 0) ++open;
+    return begun;
+  });
   return finish(session, header, "cuStreamBeginCapture_v2", Domain::kCuda, code);
 }
 
@@ -34,13 +33,16 @@ Status do_cudaStreamEndCapture(Session& session, const EntryHeader& header,
   CUstream stream;
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   CUgraph graph = nullptr;
-  const int code = session.backend().cuStreamEndCapture(stream, &graph);
-  // A capture that has been broken ends here as well; only then is there another code.
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  uint64_t& open = session.state<OpenCaptures>().count;
-  if (open && (code == 0 || session.backend().cuStreamIsCapturing(stream, &status) ||
-               status == CU_STREAM_CAPTURE_STATUS_NONE))
-    --open;
+  const backend::Table& api = session.backend();
+  const int code = session.change_captures([&](auto& open) {
+    const int ended = api.cuStreamEndCapture(stream, &graph);
+    // A capture that has been broken ends here as well; only then is there another code.
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (open && (ended == 0 || api.cuStreamIsCapturing(stream, &status) ||
+                 status == CU_STREAM_CAPTURE_STATUS_NONE))
+      --open;
+    return ended;
+  });
   const Handle handle{c.graph};
   if (code == 0 && (handle.kind() != HandleKind::kGraph ||
                     !session.table(HandleKind::kGraph).bind(handle, graph)))

@@ -55,8 +55,11 @@ bool apply_blas_state(Session& session, const BlasState& state, cublasHandle_t* 
 void* scalar_address(const BlasState& state, const Scalar& scalar);
 void* result_address(const BlasState& state, uint64_t address, uint64_t* host_result);
 
-// Answers who waits. The failure of a call nobody waits for is said on stderr and becomes the
-// client's sticky error: it must not get lost.
+// Plain memory of the device, whole granules. While objects are restored it waits for memory.
+CUresult create_memory(Session& session, uint64_t bytes, CUmemGenericAllocationHandle* out);
+
+// Answers who waits. The failure of a call nobody waits for is said on stderr, and the client
+// learns of it: once, or for good if the device has failed or something is not there now.
 Status finish(Session& session, const EntryHeader& header, const char* name, Domain domain,
               int code, const uint64_t* values = nullptr, size_t count = 0, Body bytes = {});
 // Dispatches. What names an object that could not be made because the device had failed fails as

@@ -42,8 +42,9 @@ Status do_cuLaunchKernel(Session& session, const EntryHeader& header, const cmd:
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
   if (c.param_bytes > tail.size()) return short_body("cuLaunchKernel");
   size_t bytes = c.param_bytes;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(tail.data()),
-                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void* packed[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(tail.data()),
+                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void** const extra = bytes ? packed : nullptr;  // an empty buffer has no address
   const backend::Table& api = session.backend();
   const bool plain = !c.flags && !c.cluster_x;
   const int code =

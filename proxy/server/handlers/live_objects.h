@@ -16,7 +16,8 @@ void allocated_memory(Session& session, std::vector<MemoryRange>* ranges);
 void accessible_mappings(Session& session, std::vector<MemoryRange>* ranges);
 struct LoadedModule {
   CUmodule module = nullptr;
-  std::vector<MemoryRange> variables;  // if they are to be known
+  std::vector<MemoryRange> variables;  // if they are to be known; in the image's order
+  bool escaped = false;                // the program knows where one of them lies
 };
 // By handle.
 const std::map<uint64_t, LoadedModule>& loaded_modules(Session& session);

@@ -1,6 +1,9 @@
 // Device memory is mapped at the addresses the client chose; pinned memory is registered where the
 // shared window already lies. Addresses of copies are for the backend to judge: module variables,
 // which only it knows, are legal targets, and a wrong one costs the client its own server at worst.
+#include <time.h>
+
+#include <cstdio>
 #include <unordered_map>
 
 #include "server/handlers/handlers.h"
@@ -41,17 +44,41 @@ CUmemAllocationProp properties(int ordinal) {
   return prop;
 }
 
+// How long a server that restores objects waits for memory: that of the one before it is given back
+// some time after its death, 0.4 s and more on an H100 with 67 GB.
+struct Patience {
+  static constexpr uint64_t kMostNs = 10'000'000'000;
+  uint64_t since_ns = 0;  // the first refusal
+};
+
+}  // namespace
+
+CUresult create_memory(Session& session, uint64_t bytes, CUmemGenericAllocationHandle* out) {
+  const CUmemAllocationProp prop = properties(session.ordinal());
+  Patience& patience = session.state<Patience>();
+  for (;;) {
+    const CUresult code = session.backend().cuMemCreate(out, bytes, &prop, 0);
+    if (code != CUDA_ERROR_OUT_OF_MEMORY || !session.recovery().restores_objects()) return code;
+    const uint64_t now = ring::now_ns();
+    if (!patience.since_ns) patience.since_ns = now;
+    if (now - patience.since_ns > Patience::kMostNs) return code;
+    const timespec moment{0, 10'000'000};
+    nanosleep(&moment, nullptr);
+  }
+}
+
+namespace {
+
 int map_memory(Session& session, uint64_t address, uint64_t bytes) {
   const backend::Table& api = session.backend();
-  const CUmemAllocationProp prop = properties(session.ordinal());
   CUmemGenericAllocationHandle handle{};
-  if (const CUresult code = api.cuMemCreate(&handle, bytes, &prop, 0)) return code;
+  if (const CUresult code = create_memory(session, bytes, &handle)) return code;
   if (const CUresult code = api.cuMemMap(address, bytes, 0, handle, 0)) {
     api.cuMemRelease(handle);
     return code;
   }
   CUmemAccessDesc access{};
-  access.location = prop.location;
+  access.location = properties(session.ordinal()).location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   if (const CUresult code = api.cuMemSetAccess(address, bytes, &access, 1)) {
     api.cuMemUnmap(address, bytes);
@@ -89,14 +116,27 @@ Status do_cudaFree(Session& session, const EntryHeader& header, const cmd::cudaF
   return finish(session, header, "cudaFree", Domain::kCuda, code);
 }
 
+// The program takes the address for the device's as well.
+static int register_pinned(const backend::Table& api, uint64_t address, uint64_t bytes) {
+  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  auto* const memory = reinterpret_cast<void*>(address);
+  if (const CUresult code = api.cuMemHostRegister_v2(memory, bytes, kFlags)) return code;
+  CUdeviceptr seen = address;
+  if (api.cuMemHostGetDevicePointer_v2) api.cuMemHostGetDevicePointer_v2(&seen, memory, 0);
+  if (seen == address) return CUDA_SUCCESS;
+  std::fprintf(stderr,
+               "pyft-server: the device has page-locked memory at [%llx] instead of [%llx]\n",
+               static_cast<unsigned long long>(seen), static_cast<unsigned long long>(address));
+  api.cuMemHostUnregister(memory);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 Status do_cudaHostAlloc(Session& session, const EntryHeader& header, const cmd::cudaHostAlloc& c,
                         Body, Body) {
   if (c.bytes == 0 || !session.in_pinned(c.address, c.bytes))
     return Status::broken("cudaHostAlloc at [" + std::to_string(c.address) +
                           "] lies outside the pinned window");
-  constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-  const int code =
-      session.backend().cuMemHostRegister_v2(reinterpret_cast<void*>(c.address), c.bytes, kFlags);
+  const int code = register_pinned(session.backend(), c.address, c.bytes);
   if (code == 0) session.state<PinnedRanges>().bytes_by_address[c.address] = c.bytes;
   return finish(session, header, "cudaHostAlloc", Domain::kCuda, code);
 }

@@ -6,6 +6,7 @@
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
 #include "server/recovery/module_image.h"
+#include "server/recovery/moved_variables.h"
 
 namespace pyft::server {
 namespace {
@@ -19,27 +20,34 @@ struct LoadedModules {
   bool by_name = false;
 };
 
-// Where they lie, neighbours made one. What is no variable's memory is not looked at: only padding.
+// Where they lie, neighbours made one, in the order of the image, which is the same in every
+// server. What is no variable's memory is not looked at: only padding.
 std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule module, Body image) {
   std::vector<std::string> names;
   std::string why;
   if (!variable_names(image, &names, &why))
     std::fprintf(stderr, "pyft-server: variables of a module are not captured: %s\n", why.c_str());
-  std::vector<MemoryRange> found, merged;
+  struct Variable : MemoryRange {
+    size_t number;
+  };
+  std::vector<Variable> found, merged;
   for (const std::string& name : names) {
     CUdeviceptr address = 0;
     size_t bytes = 0;
     if (api.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str()) == 0 && bytes &&
         !is_empty_object(name, bytes))
-      found.push_back({address, bytes});
+      found.push_back({{address, bytes}, found.size()});
   }
   std::ranges::sort(found, {}, &MemoryRange::address);
-  for (const MemoryRange& one : found)
-    if (!merged.empty() && one.address <= merged.back().end() + kMostPadding)
+  for (const Variable& one : found)
+    if (!merged.empty() && one.address <= merged.back().end() + kMostPadding) {
       merged.back().bytes = std::max(merged.back().end(), one.end()) - merged.back().address;
-    else
+      merged.back().number = std::min(merged.back().number, one.number);
+    } else {
       merged.push_back(one);
-  return merged;
+    }
+  std::ranges::sort(merged, {}, &Variable::number);
+  return {merged.begin(), merged.end()};
 }
 
 KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code) {
@@ -86,7 +94,7 @@ Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
     return bad_handle(c.handle);
   if (code == 0) {
     LoadedModules& all = session.state<LoadedModules>();
-    LoadedModule& made = all.by_handle[c.handle] = {module, {}};
+    LoadedModule& made = all.by_handle[c.handle] = {module, {}, false};
     if (all.by_name) made.variables = find_variables(session.backend(), module, payload);
   }
   return finish(session, header, "cuModuleLoadData", Domain::kCuda, code);
@@ -127,6 +135,14 @@ Status do_cuModuleGetGlobal_v2(Session& session, const EntryHeader& header,
   size_t bytes = 0;
   const int code =
       session.backend().cuModuleGetGlobal_v2(&address, &bytes, module, name_of(payload).c_str());
+  // Kept in the object log, so that each server knows it of the ones before.
+  const auto known = session.state<LoadedModules>().by_handle.find(c.module);
+  if (code == 0 && known != session.state<LoadedModules>().by_handle.end())
+    known->second.escaped = true;
+  if (session.recovery().replaying() && session.state<MovedVariables>().moved_to(address))
+    session.recovery().fail(ring::FaultKind::kUnrecoverable, 0,
+                            "the program was told where variable [" + name_of(payload) +
+                                "] lay, and it is at [" + std::to_string(address) + "] now");
   const uint64_t values[] = {address, bytes};
   return finish(session, header, "cuModuleGetGlobal_v2", Domain::kCuda, code, values, 2);
 }

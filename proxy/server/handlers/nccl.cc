@@ -43,7 +43,7 @@ Status answer(Session& session, const EntryHeader& header, const Outcome& outcom
   return session.reply(header, outcome.code, values, std::as_bytes(std::span(outcome.sentence)));
 }
 
-// Called by the heartbeat thread.
+// Called by the watchdog.
 void publish_errors(Session& session, Communicators& all) {
   const auto query = session.backend().ncclCommGetAsyncError;
   const std::scoped_lock lock(all.mutex);
@@ -81,6 +81,7 @@ Status created(Session& session, const EntryHeader& header, uint64_t handle, uin
   int rank = 0, size = 0;
   session.backend().ncclCommUserRank(comm, &rank);
   session.backend().ncclCommCount(comm, &size);
+  if (size > 1) session.shares_communicator();
   if (lasting) lasting->made(comm, handle, header.seq, rank, size);
   Communicators& all = communicators(session);
   {

@@ -9,7 +9,7 @@
 
 namespace pyft::server {
 
-// The communicators whose errors are published. Guarded by its mutex: the heartbeat thread reads.
+// The communicators whose errors are published. Guarded by its mutex: the watchdog reads.
 struct Communicators {
   struct Live {
     ncclComm_t comm;

@@ -2,6 +2,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ring/object_log.h"
 #include "server/handlers/handlers.h"
 
 namespace pyft::server {
@@ -15,7 +16,30 @@ bool resolve(Session& session, uint64_t handle, HandleKind kind, Object* out) {
 
 int cuda_code(Domain domain, int code) {
   if (domain == Domain::kCuda) return code;
+  if (domain == Domain::kCublas && code == CUBLAS_STATUS_INVALID_VALUE)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (domain == Domain::kCublas && code == CUBLAS_STATUS_ALLOC_FAILED)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   return code == CUBLAS_STATUS_NOT_SUPPORTED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_UNKNOWN;
+}
+
+// A command that nobody waits for has failed. It must not get lost. What has failed with the
+// device, or should have made something, fails for good; anything else is told once, by the next
+// call that looks, as it would have been by the call itself (design-cuda.md, C4).
+void fail_unasked(Session& session, const EntryHeader& header, const char* name, Domain domain,
+                  int code) {
+  ring::ControlPage& page = session.channel().control();
+  const int failure = domain == Domain::kCuda ? code : session.device_status();
+  const bool of_device = is_device_fault(failure);
+  if (page.sticky_error.load() == 0)
+    std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]\n",
+                 static_cast<unsigned long long>(header.seq), name, code);
+  constexpr uint16_t kMakes = ring::kCreates | ring::kCaptured;
+  if (of_device || header.flags & kMakes || session.recovery().restores_objects())
+    return session.set_sticky(of_device ? failure : cuda_code(domain, code));
+  int32_t none = 0;  // the first one is told; in a replay it has been told
+  if (!session.recovery().replaying())
+    page.late_error.compare_exchange_strong(none, cuda_code(domain, code));
 }
 
 // What a library says when the device has failed.
@@ -82,11 +106,7 @@ Status finish(Session& session, const EntryHeader& header, const char* name, Dom
               int code, const uint64_t* values, size_t count, Body bytes) {
   if (code) session.check_device(domain == Domain::kCuda ? code : session.device_status(), name);
   if (header.flags & ring::kWantsReply) return session.reply(header, code, {values, count}, bytes);
-  if (code == 0) return Status::good();
-  if (session.channel().control().sticky_error.load() == 0)
-    std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]\n",
-                 static_cast<unsigned long long>(header.seq), name, code);
-  session.set_sticky(cuda_code(domain, code));
+  if (code) fail_unasked(session, header, name, domain, code);
   return Status::good();
 }
 

@@ -53,11 +53,8 @@ Status do_cuMemCreate(Session& session, const EntryHeader& header, const cmd::cu
   auto& created = session.state<Created>().by_handle;
   if (Handle{c.handle}.kind() != HandleKind::kPhysicalMemory || created.contains(c.handle))
     return bad_handle(c.handle);
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = location(session);
   CUmemGenericAllocationHandle memory{};
-  const int code = session.backend().cuMemCreate(&memory, c.bytes, &prop, 0);
+  const int code = create_memory(session, c.bytes, &memory);
   if (code == 0) created[c.handle] = memory;
   return finish(session, header, "cuMemCreate", Domain::kCuda, code);
 }

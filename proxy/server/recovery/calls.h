@@ -66,6 +66,10 @@ struct RecoveryCalls {
   // The content of a block that another rank's store keeps, of the right digest; else nullptr, and
   // why.
   std::function<const std::byte*(const ring::ManifestBlock& block, std::string* problem)> elsewhere;
+  // Where the device has put variables of modules, against where they were at the recovery point:
+  // empty, or which of them cannot be restored. From then on `read` and `write` of a restore take
+  // the addresses of the recovery point. May be empty: then they must lie where they were.
+  std::function<std::string(const std::vector<ring::ManifestPlace>& before)> relocate;
   // The next module's variables come to lie here; with owner 0 the heap of kernels does. 0 or an
   // error. May be empty: then they must come to lie there by themselves.
   std::function<int(const ring::ManifestPlace&)> place;

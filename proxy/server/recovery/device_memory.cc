@@ -8,12 +8,14 @@
 #include "server/digest/device_digests.h"
 #include "server/handlers/live_objects.h"
 #include "server/recovery/copier.h"
+#include "server/recovery/moved_variables.h"
 
 namespace pyft::server {
 
 namespace {
 
-// The default streams, then the program's own.
+// The default streams, then the program's own, then what is in none of them: of a stream that was
+// destroyed the work goes on. A device that works by itself is waited for then, for what is left.
 int all_idle(Session& session) {
   const auto query = session.backend().cuStreamQuery;
   if (!query) return session.backend().cuCtxSynchronize();
@@ -22,6 +24,7 @@ int all_idle(Session& session) {
   session.table(HandleKind::kStream).for_each([&](void* stream) {
     if (code == 0) code = query(static_cast<CUstream>(stream));
   });
+  if (code == 0 && !session.works()) code = session.backend().cuCtxSynchronize();
   return code;
 }
 
@@ -64,6 +67,12 @@ void say_that_host_hashes(const Session& session, const std::string& why) {
       session.device(), why.c_str());
 }
 
+// A restore names variables of modules by where they lay.
+uint64_t place_now(Session& session, uint64_t address) {
+  const auto phase = static_cast<ring::Phase>(session.channel().control().phase.load());
+  return phase == ring::Phase::kRestore ? session.state<MovedVariables>().now_at(address) : address;
+}
+
 }  // namespace
 
 ring::DigestKind digest_kind(const backend::Extras& extras) {
@@ -81,7 +90,9 @@ void hash_on_device(Session& session, DigestKey key, RecoveryCalls* calls) {
   calls->digests = [&session, digests](std::span<const MemoryRange> ranges,
                                        ring::Digest* out) mutable {
     if (!digests) return kNotOnDevice;
-    const int code = digests->compute(ranges, out);
+    std::vector<MemoryRange> now(ranges.begin(), ranges.end());
+    for (MemoryRange& range : now) range.address = place_now(session, range.address);
+    const int code = digests->compute(now, out);
     if (!code || session.device_failure()) return code;
     say_that_host_hashes(session, std::string("[") + digests->failed() + "] fails with code [" +
                                       std::to_string(code) + "]");
@@ -93,12 +104,14 @@ void hash_on_device(Session& session, DigestKey key, RecoveryCalls* calls) {
 RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
   RecoveryCalls calls;
   const backend::Table& api = session.backend();
-  calls.read = [&api](uint64_t address, void* to, uint64_t bytes) {
-    const CUresult code = api.cuMemcpyDtoHAsync_v2(to, address, bytes, nullptr);
+  calls.read = [&session, &api](uint64_t address, void* to, uint64_t bytes) {
+    const uint64_t from = place_now(session, address);
+    const CUresult code = api.cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr);
     return static_cast<int>(code ? code : api.cuCtxSynchronize());
   };
-  calls.write = [&api](uint64_t address, const void* from, uint64_t bytes) {
-    const CUresult code = api.cuMemcpyHtoDAsync_v2(address, from, bytes, nullptr);
+  calls.write = [&session, &api](uint64_t address, const void* from, uint64_t bytes) {
+    const uint64_t to = place_now(session, address);
+    const CUresult code = api.cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr);
     return static_cast<int>(code ? code : api.cuCtxSynchronize());
   };
   if (extras.view)
@@ -124,7 +137,20 @@ RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
     calls.place = [&session, &extras](const ring::ManifestPlace& place) {
       return restore_place(session, extras, place);
     };
-  if (!extras.module_variables) look_up_variables(session);
+  if (extras.module_variables) return calls;
+  look_up_variables(session);
+  calls.relocate = [&session](const std::vector<ring::ManifestPlace>& before) {
+    MovedVariables& moved = session.state<MovedVariables>();
+    const std::string problem = moved.find(loaded_modules(session), before);
+    if (problem.empty() && moved.count())
+      std::fprintf(
+          stderr,
+          "pyft-server: device [%u]: variables at [%zu] places lie elsewhere than before: "
+          "pointers to them, or to functions of their modules, that kernels have stored in "
+          "memory are not right any more\n",
+          session.device(), moved.count());
+    return problem;
+  };
   return calls;
 }
 

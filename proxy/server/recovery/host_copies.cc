@@ -1,10 +1,10 @@
 #include "server/recovery/host_copies.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "ring/completion.h"
 #include "server/recovery/digest.h"
+#include "server/recovery/scratch.h"
 
 namespace pyft::server {
 
@@ -73,12 +73,11 @@ JournaledResult::JournaledResult(Session& session, const EntryHeader& header, ui
   if (!journal.exists()) return;
   record_ = journal.find(seq_, index, JournalKind::kResult);
   if (record_ && record_->bytes == bytes && record_->filled.load()) {
-    for (std::byte* used : session.recovery().garbage()) {
-      session.backend().cuMemHostUnregister(used);
-      std::free(used);
-    }
-    scratch_ = static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
-    session.backend().cuMemHostRegister_v2(scratch_, (bytes + 63) / 64 * 64, 0);
+    scratch_ = session.state<ScratchMemory>().take(session.backend(), bytes);
+    if (!scratch_)
+      session.recovery().fail(ring::FaultKind::kUnrecoverable, CUDA_ERROR_OUT_OF_MEMORY,
+                              "there is no memory to compare [" + std::to_string(bytes) +
+                                  "] bytes with what the program was given");
     address_ = reinterpret_cast<uint64_t>(scratch_);
   } else if (!record_) {
     record_ = journal.add(seq_, index, JournalKind::kResult, bytes, 0);
@@ -95,9 +94,11 @@ int JournaledResult::finish(CUstream stream) {
     });
   Recovery* const recovery = &session_.recovery();
   recovery->comparison_begins();
-  const auto compare = [recovery, seq = seq_, call = call_, record = record_, scratch = scratch_] {
+  ScratchMemory* const pool = &session_.state<ScratchMemory>();
+  const auto compare = [recovery, pool, seq = seq_, call = call_, record = record_,
+                        scratch = scratch_] {
     compare_result(*recovery, seq, call, *record, scratch);
-    recovery->discard(scratch);
+    pool->give(scratch);
     recovery->comparison_ends();
   };
   if (const int code = session_.on_stream(stream, compare)) {

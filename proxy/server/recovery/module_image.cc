@@ -153,7 +153,7 @@ bool read_entry(Bytes fatbin, uint64_t at, const Entry& entry, std::vector<std::
 bool is_empty_object(std::string_view name, uint64_t bytes) {
   if (bytes != 1 || !name.starts_with("_ZN")) return false;
   // Lengths and names of namespaces, mangled.
-  for (const std::string_view space : {"6thrust", "3cub", "4cuda3std"})
+  for (const std::string_view space : {"6thrust", "3cub", "4cuda3std", "4cute"})
     if (name.find(space) != std::string_view::npos) return true;
   return false;
 }

@@ -139,14 +139,4 @@ bool Recovery::word_holds(uint32_t word, uint64_t value) {
   return found == words_.end() || found->second.reached >= std::min(value, found->second.sent);
 }
 
-void Recovery::discard(std::byte* memory) {
-  const std::lock_guard lock(mutex_);
-  garbage_.push_back(memory);
-}
-
-std::vector<std::byte*> Recovery::garbage() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(garbage_, {});
-}
-
 }  // namespace pyft::server

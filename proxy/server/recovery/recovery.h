@@ -112,10 +112,6 @@ class Recovery {
   void word_reached(uint32_t word, uint64_t value);
   bool word_holds(uint32_t word, uint64_t value);
 
-  // Scratch memory that the device has done with; the dispatch thread takes and frees it.
-  void discard(std::byte* memory);
-  std::vector<std::byte*> garbage();
-
  private:
   void leave_word(ring::FaultKind kind, int code, const std::string& text, uint64_t seq);
   std::string sentence(const Difference& difference) const;
@@ -133,7 +129,6 @@ class Recovery {
   const char* (*call_name_)(uint16_t call) = nullptr;
   std::mutex mutex_;
   std::unordered_map<uint32_t, Word> words_;
-  std::vector<std::byte*> garbage_;
 };
 
 }  // namespace pyft::server

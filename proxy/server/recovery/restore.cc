@@ -55,7 +55,11 @@ class ObjectRestorer {
  public:
   ObjectRestorer(Session& session, const Store& store, const RecoveryCalls& calls,
                  const DispatchEntry& dispatch)
-      : session_(session), calls_(calls), dispatch_(dispatch), until_(store.point().manifest) {
+      : session_(session),
+        calls_(calls),
+        dispatch_(dispatch),
+        until_(store.point().manifest),
+        before_(store.point().places) {
     for (const ring::ManifestPlace& place : store.point().places)
       places_.emplace(place.owner, place);
   }
@@ -95,7 +99,8 @@ class ObjectRestorer {
                        std::span<const std::byte> payload) {
     const uint64_t key = ring::object_key(body);
     const auto place = key && calls_.place ? places_.find(key) : places_.end();
-    if (place != places_.end() && header.flags & ring::kCreates)
+    // What follows the creation of a module takes no place.
+    if (place != places_.end() && header.flags & ring::kCreates && placed_.insert(key).second)
       if (const int code = calls_.place(place->second))
         return "the device does not take address [" + std::to_string(place->second.address) +
                "]: code [" + std::to_string(code) + "]";
@@ -144,6 +149,7 @@ class ObjectRestorer {
     if (heap != places_.end() && calls_.place)
       if (const int code = calls_.place(heap->second))
         return "the heap of kernels cannot be made again: code [" + std::to_string(code) + "]";
+    if (calls_.relocate) return calls_.relocate(before_);
     std::vector<ring::ManifestPlace> now;
     calls_.hidden(&now);
     for (const auto& [owner, place] : places_) {
@@ -161,9 +167,10 @@ class ObjectRestorer {
   const RecoveryCalls& calls_;
   const DispatchEntry& dispatch_;
   const ring::Manifest& until_;
+  const std::vector<ring::ManifestPlace>& before_;
   std::unordered_multimap<uint64_t, ring::ManifestPlace> places_;  // by owner
   std::unordered_set<uint64_t> seen_;                              // sequence numbers
-  std::unordered_set<uint64_t> known_;                             // objects
+  std::unordered_set<uint64_t> known_, placed_;                    // objects
 };
 
 std::string block_text(const ring::ManifestBlock& block, const ring::Manifest& manifest) {

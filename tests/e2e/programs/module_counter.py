@@ -1,6 +1,7 @@
-"""Counts steps of a training in a variable of a module: module_counter.py FATBIN STEPS.
+"""Counts steps of a training in a variable of a module: module_counter.py FATBIN STEPS [WIDTH].
 
-The width of the steps is a constant that the program sets once, in the second step.
+The width of the steps is a constant that the program sets once, in the second step; with WIDTH 1, which
+it has anyway, the program asks for no address.
 """
 
 from __future__ import annotations
@@ -45,21 +46,22 @@ class Counter:
 
 def main() -> None:
     steps = int(sys.argv[2])
+    width = int(sys.argv[3]) if len(sys.argv) > 3 else 10
     torch.manual_seed(1)
     model = nn.Linear(8, 8).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     counter = Counter(Path(sys.argv[1]).read_bytes())
     total = torch.zeros(1, dtype=torch.int64, device="cuda")
     for step in range(1, steps + 1):
-        if step == 2:
-            counter.set_width(10)
+        if step == 2 and width != 1:
+            counter.set_width(width)
         loss = model(torch.ones(4, 8, device="cuda")).square().mean()
         optimizer.zero_grad()
         loss.backward()
         counter.count(total)
         optimizer.step()
         print(f"step={step} loss={loss.item()!r} counter={total.item()}", flush=True)
-    assert total.item() == 8 + 10 * (steps - 1), total
+    assert total.item() == 8 + width * (steps - 1), total
 
 
 if __name__ == "__main__":

@@ -25,6 +25,23 @@ void load_libraries(const std::string& list) {
   }
 }
 
+// Where else the window could be, for whoever has to change kDeviceWindowBase.
+std::string other_places() {
+  constexpr CUdeviceptr kTiB = CUdeviceptr{1} << 40;
+  constexpr CUdeviceptr kPlaces[] = {kWindow + kTiB,   kWindow + 7 * kTiB, 0x6600'0000'0000,
+                                     0x5000'0000'0000, 0x2000'0000'0000,   0x1000'0000'0000};
+  std::string works;
+  for (const CUdeviceptr wanted : kPlaces) {
+    CUdeviceptr got = 0;
+    if (DRIVER(cuMemAddressReserve)(&got, kWindowBytes, 0, wanted, 0) != CUDA_SUCCESS) continue;
+    char text[32];
+    std::snprintf(text, sizeof text, " 0x%llx", got);
+    if (got == wanted) works += text;
+    DRIVER(cuMemAddressFree)(got, kWindowBytes);
+  }
+  return works.empty() ? " nowhere that was tried" : works;
+}
+
 void set(const Mapping& memory) {
   check(DRIVER(cuMemsetD8Async)(memory.address, 1, memory.bytes, nullptr), "cuMemsetD8Async");
 }
@@ -42,7 +59,7 @@ void window(const std::string& argument) {
   if (got != kWindow) {
     char text[96];
     std::snprintf(text, sizeof text, "1 TiB is reserved at 0x%llx instead of 0x%llx", got, kWindow);
-    fail(text);
+    fail(std::string(text) + "; it can be had at" + other_places());
   }
 }
 
