@@ -78,12 +78,12 @@ inline CUresult parameter(CUfunction, size_t index, size_t* offset, size_t* byte
 }
 inline CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                        unsigned, CUstream, void**, void** extra) {
-  look_at(extra[1], *static_cast<size_t*>(extra[3]));
+  if (extra) look_at(extra[1], *static_cast<size_t*>(extra[3]));  // without parameters: none
   return fails() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 inline CUresult launch_with(const CUlaunchConfig* config, CUfunction, void**, void** extra) {
   look_at(config->attrs, config->numAttrs * sizeof(CUlaunchAttribute));
-  look_at(extra[1], *static_cast<size_t*>(extra[3]));
+  if (extra) look_at(extra[1], *static_cast<size_t*>(extra[3]));  // without parameters: none
   return fails() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 inline CUresult end_capture(CUstream, CUgraph* graph) {
