@@ -199,7 +199,7 @@ TEST(a_failed_device_wakes_who_waits_for_it) {
   writer.fence(0, 30, 1);
   CHECK(ring::wait_word(*channel, 30, 1, liveness) == WaitStatus::kOk);
   CHECK_EQ(channel->control().sticky_error.load(), 700);
-  CHECK(channel->control().heartbeat_ns.load() > 0);
+  while (!channel->control().heartbeat_ns.load()) usleep(100);  // another thread's
   writer.goodbye();
   server.join();
 }
