@@ -1,4 +1,6 @@
 // Replies, completion words, bounce and the server loop between two threads.
+#include <unistd.h>
+
 #include <mutex>
 #include <numeric>
 
