@@ -128,10 +128,16 @@ def free_port() -> int:
 
 
 def scrape(port: int) -> str:
-    """Return what Prometheus would get."""
+    """Return what Prometheus would get, which asks again while a new agent takes over."""
+    wait_for(lambda: not _refuses(port), 20, "somebody listens")
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         return connection.makefile().read()
+
+
+def _refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def wait_serving(job: Job, servers: int) -> None:
