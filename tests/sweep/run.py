@@ -125,8 +125,10 @@ class Sweep:
         if recovery["given_up"]:
             return f"given up [{recovery['given_up']}]"
         # A program that ends while a server is replaced needs nothing of it any more.
-        needed = [fault for fault in recovery["faults"] if fault["outcome"] != "client ended"]
-        if needed and recovery["verdict"] != "exact":
+        last = {fault["rank"]: fault["outcome"] for fault in recovery["faults"]}
+        if not set(last.values()) <= {"recovered", "client ended"}:
+            return f"outcomes [{last}]"
+        if recovery["recovered"] and recovery["verdict"] != "exact":
             return f"verdict [{recovery['verdict']}]"
         if not self.case.drifts and any(
             fault["fault"] == "replica" for fault in recovery["faults"]
