@@ -89,7 +89,8 @@ def adopt_comparison(servers: Servers, members: list[Member], legacy: Legacy) ->
         servers.seed = page.read_seed(stores[0])
     compared = [] if servers.plan.rollback else members
     notes = legacy.notes
-    servers.comparison.adopt(notes.get("comparison"), notes.get("shares"), compared)
+    shares = (notes.get("shares"), legacy.fds.get("shares", []))
+    servers.comparison.adopt(notes.get("comparison"), shares, compared)
 
 
 def rank_of(member: Member, incidents: Incidents) -> Rank:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyft.agent import messages, page
@@ -58,13 +58,13 @@ class Comparison:
         self,
         members: dict[int, Member],
         event: Callable[[events.Event], list[str]],
-        keep: Callable[[str, dict[str, Any]], None],
+        keep: Callable[..., None],
     ) -> None:
         self._members = members
         self._event = event
         self._keep = keep  # for the next agent
         self._replicas = Replicas()
-        self.sharing = Sharing(members, lambda note: keep("shares", note))
+        self.sharing = Sharing(members, lambda note, fds: keep("shares", note, fds))
         self._planned = (0, 0)  # the version of what is shared
         self._compared: set[int] = set()
         self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
@@ -97,9 +97,12 @@ class Comparison:
                 self._note()
 
     def adopt(
-        self, note: dict[str, Any] | None, shares: dict[str, Any] | None, members: list[Member]
+        self,
+        note: dict[str, Any] | None,
+        shares: tuple[dict[str, Any] | None, Sequence[int]],
+        members: list[Member],
     ) -> None:
-        """Go on for an agent before this one."""
+        """Go on for an agent before this one. `shares`: note and descriptors of `Sharing`."""
         if note:
             self._replicas.restore(note["replicas"])
             self._gpus = dict(note["gpus"])
@@ -110,7 +113,7 @@ class Comparison:
         # it for its recovery point, compared with nobody's.
         self._compared |= {member.id for member in living if member.channel.store_fd >= 0}
         self._tell_servers()
-        self.sharing.adopt(shares)
+        self.sharing.adopt(*shares)
         for member in living:
             self._dispute([member.id], case.cut if case and member.id in case.suspects else 0)
 

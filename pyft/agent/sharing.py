@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyft import config
@@ -18,7 +18,9 @@ from pyft.recovery.shares import Commit, Outcome, Rows, Shares
 class Sharing:
     """Who keeps what for whom, in the stores of all members."""
 
-    def __init__(self, members: dict[int, Member], keep: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, members: dict[int, Member], keep: Callable[[dict[str, Any], Sequence[int]], None]
+    ) -> None:
         self._members = members
         self._keep = keep  # for the next agent
         self._shares = Shares(config.get_int("PYFT_SHARE_CAPTURES"))
@@ -75,8 +77,8 @@ class Sharing:
         if self._shares.is_grouped(member.id) and member.channel.store_fd >= 0:
             self._kept_fds.setdefault(member.id, os.dup(member.channel.store_fd))
         self._act(self._shares.ended(member.id))
-        self._note()
         self._let_go()
+        self._note()
 
     def entry(self, id: int) -> int:
         """Return the entry of the cut at which a member's next server has to begin; 0: any."""
@@ -88,9 +90,10 @@ class Sharing:
             return self._kept_fds[owner]
         return self._members[owner].channel.store_fd if owner in self._members else -1
 
-    def adopt(self, note: dict[str, Any] | None) -> None:
+    def adopt(self, note: dict[str, Any] | None, fds: Sequence[int]) -> None:
         """Go on for an agent before this one, which may have had no time to tell what it decided."""
         if note:
+            self._kept_fds = dict(zip(note["kept"], fds, strict=True))
             self._act(self._shares.restore(note))
             self._tell_groups()
 
@@ -101,8 +104,8 @@ class Sharing:
             commits = isinstance(outcome, Commit)
             kind = Message.SETTLED if commits else Message.DROPPED
             self._send(outcome.id, kind, outcome.step, int(commits))
-        if self._kept_fds:
-            self._let_go()
+        if self._kept_fds and self._let_go():
+            self._note()
 
     def _send(self, id: int, kind: Message, step: int, final: int) -> None:
         server = self._members[id].server if id in self._members else None
@@ -110,11 +113,13 @@ class Sharing:
             server.send(events.Send(id, server.epoch, kind, key=step, rank=final))
 
     def _note(self) -> None:
-        note = self._shares.note()
+        note = self._shares.note() | {"kept": list(self._kept_fds)}
         if note != self._kept:
             self._kept = note
-            self._keep(note)
+            self._keep(note, list(self._kept_fds.values()))
 
-    def _let_go(self) -> None:
-        for id in self._kept_fds.keys() - self._shares.named():
+    def _let_go(self) -> bool:
+        unnamed = self._kept_fds.keys() - self._shares.named()
+        for id in unnamed:
             os.close(self._kept_fds.pop(id))
+        return bool(unnamed)

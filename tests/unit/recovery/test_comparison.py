@@ -65,7 +65,7 @@ def agent(members: dict, suspected: list[ev.Suspected], notes: list[dict]) -> Co
     return Comparison(
         members,
         lambda event: suspected.append(event) or [],
-        lambda _, note: notes.append(json.loads(json.dumps(note))),
+        lambda name, note, fds=(): notes.append(json.loads(json.dumps(note))),
     )
 
 
@@ -88,19 +88,19 @@ def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) 
     first.restarted(members[0])
     suspected.clear()
     second = agent(members, suspected, notes)
-    second.adopt(notes[-1], None, list(members.values()))
+    second.adopt(notes[-1], (None, ()), list(members.values()))
     assert [second.arbitrates(one) for one in members.values()] == [3, 3]
     second.resume()
     assert [one.id for one in suspected] == [1], "rank 0 has a new server already"
     captured(second, members[0], 3, b"same")
     second.restarted(members[1])
     third = agent(members, suspected, notes)
-    third.adopt(notes[-1], None, list(members.values()))
+    third.adopt(notes[-1], (None, ()), list(members.values()))
     assert [third.arbitrates(one) for one in members.values()] == [0, 3]
     captured(third, members[1], 3, b"same")
     assert "rank [11] on GPU [1] had something else in" in said[-1]
     fourth = agent(members, suspected, notes)
-    fourth.adopt(notes[-1], None, list(members.values()))
+    fourth.adopt(notes[-1], (None, ()), list(members.values()))
     assert [one["rank"] for one in fourth.found] == [11], "in the report of every later agent"
     suspected.clear()
     fourth.resume()
@@ -116,7 +116,7 @@ def test_a_cut_of_which_no_agent_knows_any_more(members: dict) -> None:
     captured(first, members[0], 3, b"same")  # waits for the other
     assert members[0].server.told[-1] == (Message.SETTLED, 2)
     second = agent(members, [], [])
-    second.adopt(None, None, list(members.values()))
+    second.adopt(None, (None, ()), list(members.values()))
     second.received(members[0], ev.Received(0, 5, Message.CAPTURED, 4, 0))
     assert members[0].server.told[-1] == (Message.SETTLED, 4), "cut 3 need not wait"
 
@@ -134,7 +134,7 @@ def test_a_suspect_that_the_next_agent_meets_is_not_settled(
         captured(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
     suspected: list[ev.Suspected] = []
     second = agent(members, suspected, notes)
-    second.adopt(notes[-1], None, list(members.values()))
+    second.adopt(notes[-1], (None, ()), list(members.values()))
     captured(second, members[1], 3, b"bad")
     second.received(members[1], ev.Received(1, 6, Message.CAPTURED, 4, 0))
     assert (Message.SETTLED, 3) not in members[1].server.told
@@ -162,7 +162,7 @@ def test_servers_compare_while_an_agent_is_adopting(
         write_store(fd, **settings)
 
     monkeypatch.setattr(page, "write_store", watched)
-    agent(members, [], []).adopt(None, None, list(members.values()))
+    agent(members, [], []).adopt(None, (None, ()), list(members.values()))
     assert sorted(told) == sorted((one.channel.store_fd, 1) for one in members.values())
 
 

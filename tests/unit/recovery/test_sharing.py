@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -60,8 +60,9 @@ def agent(members: dict, notes: dict) -> Comparison:
 
 
 def next_agent(members: dict, notes: dict) -> Comparison:
-    def keep(name: str, note: dict) -> None:
+    def keep(name: str, note: dict, fds: Sequence[int] = ()) -> None:
         notes[name] = json.loads(json.dumps(note))
+        notes["fds"] = [os.dup(fd) for fd in fds]  # as the keeper does
 
     return Comparison(members, lambda event: [], keep)
 
@@ -144,7 +145,7 @@ def test_the_next_agent_repeats_what_was_decided(
     for one in members.values():
         one.server.told.clear()
     second = next_agent(members, notes)
-    second.adopt(notes.get("comparison"), notes["shares"], list(members.values()))
+    second.adopt(notes.get("comparison"), (notes["shares"], notes["fds"]), list(members.values()))
     assert all(one.server.told == [(Message.SETTLED, 3, 1)] for one in members.values())
     hold(second, members[0], 4)
     assert members[0].server.told[-1] == (Message.DROPPED, 4, 0), "it has not heard of that cut"
@@ -169,24 +170,29 @@ def test_the_first_plan_of_the_next_agent_reaches_everybody(
     members: dict, agent: Comparison, notes: dict
 ) -> None:
     second = next_agent(members, notes)
-    second.adopt(notes.get("comparison"), notes["shares"], list(members.values()))
+    second.adopt(notes.get("comparison"), (notes["shares"], notes["fds"]), list(members.values()))
     second.sharing.plan([(KEYS[1], {0, 1})])
     assert [rows(one) for one in members.values()] == [{}, {KEYS[1]: 0}]
 
 
-def test_a_store_is_kept_for_as_long_as_it_is_named(members: dict, agent: Comparison) -> None:
+def test_a_store_is_kept_for_as_long_as_it_is_named(
+    members: dict, agent: Comparison, notes: dict
+) -> None:
     for one in members.values():
         capture(agent, one, 3)
         hold(agent, one, 3)
-    stores = len(os.listdir("/proc/self/fd"))
     members[1].server.alive = False
     agent.gone(members[1])
     kept = agent.sharing.store(1)
     assert kept not in (-1, members[1].channel.store_fd)
-    assert len(os.listdir("/proc/self/fd")) == stores + 1
+    second = next_agent(members, notes)
+    second.adopt(notes.get("comparison"), (notes["shares"], notes["fds"]), [members[0]])
+    assert os.path.sameopenfile(second.sharing.store(1), kept)
     assert rows(members[0]) == {}, "nothing new is left to it"
     capture(agent, members[0], 4)
     hold(agent, members[0], 4)
     assert members[0].server.told[-1] == (Message.SETTLED, 4, 1)
-    assert len(os.listdir("/proc/self/fd")) == stores
+    assert notes["fds"] == []
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(kept)
     assert agent.sharing.store(7) == -1
