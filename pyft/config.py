@@ -93,6 +93,7 @@ KNOBS = (
     Knob("PYFT_KILL_AT", "", "cut:S,entry:C: where a server kills itself", internal=True),
     Knob("PYFT_ARBITRATE", 0, "step about whose cut a server's replay decides", internal=True),
     Knob("PYFT_LINE", 0, "entry of the cut at which a rank starts with all others", internal=True),
+    Knob("PYFT_PROTECT", "", "capture, jit: value of --protect", internal=True),
     Knob("PYFT_DIVERGENCE", "", "strict, report: value of --divergence", internal=True),
     Knob("PYFT_BACKEND_LIBRARY", "", "GPU library a server loads", internal=True),
 )

@@ -70,6 +70,7 @@ def check(
     program: str = TRAIN,
     arguments: tuple[str, ...] = STEPS,
     recovered: int | None = None,
+    protect: str = "capture",
     meanwhile: Callable[[Job], None] = lambda job: None,
     **environment: str,
 ) -> dict:
@@ -77,7 +78,7 @@ def check(
 
     A fault that meets a recovery makes one of two: with `recovered` -1 they are not counted.
     """
-    options = ["--gpus", f"soft:{ranks}", "--protect", "capture", "--spares", str(spares)]
+    options = ["--gpus", f"soft:{ranks}", "--protect", protect, "--spares", str(spares)]
     for fault in faults:
         options += ["--inject", fault]
     argv = command(program, ranks, arguments)

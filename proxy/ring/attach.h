@@ -61,9 +61,11 @@ enum class MessageKind : uint32_t {
   kLine = 12,
   // a = step of a cut, b = 1: it waits in the store, whole, c = its entry; b 0: passed over
   kHeld = 13,
-  kWantStore = 14,  // a = id of a member; answered by kStore
+  // a = id of a member, b: another one will do, so many have been looked at; answered by kStore
+  kWantStore = 14,
   // a = step of a cut that is held, and must not wait any longer; answered by kSettled or kDropped
   kWithdraw = 15,
+  kSpilled = 16,  // answer to kSpill: a = its number, b = blocks that are missing
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
@@ -74,7 +76,9 @@ enum class MessageKind : uint32_t {
   kSettled = 106,
   kMadeAs = 107,   // a = key, payload: ncclUniqueId; none: make one
   kDropped = 108,  // a = step: its cut fits no cut of the other ranks, and is given up
-  kStore = 109,    // a = id of a member; with a descriptor, its store
+  kStore = 109,    // a, b as in kWantStore; with a descriptor: a store
+  // a = number, b = step of a point: what it leaves to other ranks is to go to the store, for them
+  kSpill = 110,
 };
 
 struct ServerMessage {

@@ -93,6 +93,10 @@ struct StoreHeader {
   std::atomic<uint64_t> fetched_bytes;
   // Of the blocks' digests: the server sets it before the first capture.
   std::atomic<DigestKind> digest_kind;
+  uint32_t reserved2;
+  // With --protect jit: copies in the GPU's memory now; sums: what was written into the store for
+  // other ranks' sake, and blocks that had changed before they were copied.
+  std::atomic<uint64_t> shadow_bytes, spilled_bytes, lost_blocks;
 };
 static_assert(sizeof(StoreHeader) <= kPageBytes);
 

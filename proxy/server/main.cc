@@ -19,6 +19,7 @@
 #include "server/recovery/agent_link.h"
 #include "server/recovery/capture.h"
 #include "server/recovery/communicators.h"
+#include "server/recovery/cut_orders.h"
 #include "server/recovery/device_memory.h"
 #include "server/recovery/other_stores.h"
 #include "server/recovery/reads.h"
@@ -40,8 +41,6 @@ enum ExitCode {
   kStoreBroken = 73,
   kGpuUnsound = kSelfTestExit
 };
-
-constexpr int kStoreAnswerMs = 10'000;
 
 // LD_PRELOAD and the client's variables are cleared by the agent; this also holds for a server
 // started by hand, which would otherwise load the shim as its driver.
@@ -94,47 +93,6 @@ bool inject(const AgentMessage& message) {
   if (!problem.empty())
     std::fprintf(stderr, "pyft-server: fault [%s]: %s\n", faults.c_str(), problem.c_str());
   return true;
-}
-
-// What the agent has decided about the last cuts, for the sake of other ranks.
-struct Decided {
-  std::atomic<uint64_t> settled{0}, committed{0}, dropped{0};
-};
-
-// Whatever an agent repeats that has taken over. In the link's thread only.
-void raise(std::atomic<uint64_t>* step, uint64_t to) {
-  if (step->load(std::memory_order_relaxed) < to) step->store(to, std::memory_order_release);
-}
-
-// The dispatch thread may sleep.
-bool decide(ring::Channel& channel, const AgentMessage& message, Decided* decided) {
-  const bool dropped = message.kind == ring::MessageKind::kDropped;
-  if (!dropped && message.kind != ring::MessageKind::kSettled) return false;
-  raise(dropped ? &decided->dropped : &decided->settled, message.a);
-  if (!dropped && message.b) raise(&decided->committed, message.a);
-  channel.control().doorbell.fetch_add(1, std::memory_order_seq_cst);
-  ring::futex_wake(channel.control().doorbell);
-  return true;
-}
-
-// What the agent learns of captures, for the sake of other ranks.
-void tell_of_cuts(AgentLink& agent, SharedCommunicators* shared, RecoveryCalls* calls) {
-  calls->captured = [&agent, shared](uint64_t step, uint64_t offset, uint64_t seq) {
-    if (shared) return shared->tell(step, offset != 0, seq);
-    agent.send(ring::MessageKind::kCaptured, step, offset, seq);
-  };
-  if (shared) return;
-  calls->held = [&agent](uint64_t step, uint64_t seq) {
-    agent.send(ring::MessageKind::kHeld, step, 1, seq);
-  };
-  calls->withdraw = [&agent](uint64_t step) { agent.send(ring::MessageKind::kWithdraw, step); };
-}
-
-// The store of another member; -1 if the agent has none, or does not say.
-int ask_for_store(AgentLink& agent, uint64_t owner) {
-  agent.send(ring::MessageKind::kWantStore, owner);
-  const auto answer = agent.wait(ring::MessageKind::kStore, owner, kStoreAnswerMs);
-  return answer ? answer->fd : -1;
 }
 
 // All ranks replay, nobody is replaced alone.
@@ -190,8 +148,9 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   if (session.recovery().repairs() && replays_all())
     shared.emplace(*attachment.channel, session.recovery(), table);
   Decided decided;
+  Spilling spilling;
   AgentLink agent(attachment.agent.get(), [&](const AgentMessage& message) {
-    return communicators.order(message) || inject(message) ||
+    return communicators.order(message) || inject(message) || spilling.spill(message, &agent) ||
            decide(*attachment.channel, message, &decided);
   });
   communicators.start(&agent);
@@ -207,9 +166,11 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   if (session.recovery().repairs()) {
     calls = recovery_calls(session, extras);
     hash_on_device(session, store->digest_key(), &calls);
+    if (capture_options().jit) copy_on_device(session, &calls);
   }
-  OtherStores others(store ? store->digest_key() : DigestKey(0),
-                     [&agent](uint64_t owner) { return ask_for_store(agent, owner); });
+  OtherStores others(
+      store ? store->digest_key() : DigestKey(0),
+      [&agent](uint64_t owner, uint64_t attempt) { return ask_for_store(agent, owner, attempt); });
   calls.elsewhere = [&others](const ring::ManifestBlock& block, std::string* problem) {
     return others.content(block, problem);
   };
@@ -232,7 +193,10 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
     options.committed = &decided.committed;
     options.dropped = &decided.dropped;
     if (shared) options.late = Late::kNever, options.puts_off = false;  // what is held is whole
+    if (shared) options.jit = false;
     capture.emplace(session, *store, calls, options);
+    spilling.set(&*capture);
+    session.recovery().set_make_room([&] { return capture->make_room(); });
     loop.set_on_turn([&] { capture->go_on(); });
     session.recovery().set_hold_back([&] { capture->hold_back(); });
     loop.set_on_cut([&](const ring::EntryView& cut) {
@@ -245,7 +209,9 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
     });
     loop.set_on_idle([&] { capture->make_up(); });
   }
-  if (loop.run() != Loop::End::kProtocolError) return kGood;
+  const Loop::End end = loop.run();
+  spilling.set(nullptr);
+  if (end != Loop::End::kProtocolError) return kGood;
   fail(attachment, kProtocolBroken, loop.error());
   print_last_entries(loop);
   return kProtocolBroken;

@@ -59,12 +59,16 @@ class Comparison:
         members: dict[int, Member],
         event: Callable[[events.Event], list[str]],
         keep: Callable[..., None],
+        jit: bool = False,
     ) -> None:
         self._members = members
         self._event = event
         self._keep = keep  # for the next agent
         self._replicas = Replicas()
-        self.sharing = Sharing(members, lambda note, fds: keep("shares", note, fds))
+        self.sharing = Sharing(members, lambda note, fds: keep("shares", note, fds), jit)
+        # What has to be done before servers are ended that work.
+        self.before_end: Callable[[Iterable[int], Callable[[], None]], None]
+        self.before_end = lambda ids, then: then()
         self._planned = (0, 0)  # the version of what is shared
         self._compared: set[int] = set()
         self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
@@ -206,11 +210,15 @@ class Comparison:
         return f"{self._ranks(outcome.suspects)}: other contents than a replica's in {block}"
 
     def _replace(self, outcome: Disagree) -> None:
-        for id in outcome.suspects:
-            server = self._members[id].server
-            if server and server.alive:
-                fault = of_agent("replica", self._why(outcome), cut=outcome.cut)
-                self._event(events.Suspected(id, server.epoch, fault))
+        servers = {id: self._members[id].server for id in outcome.suspects}
+        epochs = {id: one.epoch for id, one in servers.items() if one and one.alive}
+        fault = of_agent("replica", self._why(outcome), cut=outcome.cut)
+
+        def end() -> None:
+            for id, epoch in epochs.items():
+                self._event(events.Suspected(id, epoch, fault))
+
+        self.before_end(list(epochs), end)
 
     def _judge(self, outcome: Judged) -> None:
         self._dispute(outcome.suspects, 0)

@@ -55,7 +55,7 @@ class JobOptions:
     command: tuple[str, ...]
     spares: int = 0  # devices beyond `devices`, which the program does not see
     strict: bool = False  # an unsupported call stops the process
-    protect: str = DEFAULT_PROTECT  # capture, none
+    protect: str = DEFAULT_PROTECT  # capture, jit, none
     on_no_spare: str = "wait"  # wait, fail
     divergence: str = ""  # strict, report; nothing: strict on software GPUs
     inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
@@ -225,6 +225,7 @@ def server_environment(
         if replays_all():
             environment["PYFT_REPLAY"] = "all"
             environment.setdefault("FLEXCCL_ABORT", "partial")  # nobody needs what is kept
+        environment["PYFT_PROTECT"] = options.protect
         environment["PYFT_DIVERGENCE"] = "strict" if options.strict_replay else "report"
     return environment
 

@@ -73,6 +73,9 @@ STORE_FIELDS = {
     "kept_ns": 480,
     "elsewhere_bytes": 536,
     "fetched_bytes": 544,
+    "shadow_bytes": 560,
+    "spilled_bytes": 568,
+    "lost_blocks": 576,
 }
 # Written by the agent: name -> offset and format.
 STORE_SETTINGS = {

@@ -71,9 +71,9 @@ class Server:
             return False
         return True
 
-    def send_store(self, owner: int, fd: int) -> None:
+    def send_store(self, owner: int, attempt: int, fd: int) -> None:
         """Answer WANT_STORE; without a descriptor if there is none."""
-        data = protocol.pack_message(events.Message.STORE, owner, 0, 0, b"")
+        data = protocol.pack_message(events.Message.STORE, owner, attempt, 0, b"")
         with contextlib.suppress(OSError):  # who does not take it is dead
             socket.send_fds(self.socket, [data], [fd] if fd >= 0 else [], socket.MSG_DONTWAIT)
 

@@ -18,6 +18,7 @@ from pyft.agent.member import Member
 from pyft.agent.options import MAX_DEVICES, JobOptions, replays_all, server_environment
 from pyft.agent.protocol import ChannelStatus
 from pyft.agent.server import Server
+from pyft.agent.spilling import Spilling
 from pyft.agent.standby import Standby
 from pyft.agent.watch import Watch
 from pyft.errors import AttachError
@@ -60,7 +61,10 @@ class Servers:
         waits = options.on_no_spare == "wait"
         self.plan = Plan(self.gpus, protect, waits, protect and replays_all())
         self.incidents = Incidents(lambda note: keeper.keep("faults", note))
-        self.comparison = Comparison(self.members, self.event, keeper.keep)
+        jit = options.protect == "jit"
+        self.comparison = Comparison(self.members, self.event, keeper.keep, jit)
+        self.spilling = Spilling(self.members, self.comparison.sharing, loop.after)
+        self.comparison.before_end = self.spilling.before
         self.seed = secrets.randbits(64) | 1  # of all digests: ranks compare them
         self.injections = [inject.parse(text) for text in options.inject]
         self._program = options.native_dir / "pyft-server"
@@ -182,6 +186,7 @@ class Servers:
         fault = self._fault_of(member, server)
         self.incidents.died(member, rank, fault)
         self.comparison.restarted(member)
+        self.spilling.restarted(member.id)
         self.perform(self._decide(events.Exited(member.id, server.epoch, fault)))
 
     def _fault_of(self, member: Member, server: Server) -> classify.Fault:
@@ -356,7 +361,9 @@ class Servers:
         if event is None:
             return False
         if event.kind is events.Message.WANT_STORE:
-            server.send_store(event.key, self.comparison.sharing.store(event.key))
+            self.spilling.wanted(member.id, server, event.key, event.rank)
+        elif event.kind is events.Message.SPILLED:
+            self.spilling.spilled(event)
         elif event.kind in self._of_captures:
             if server is member.server:  # what one before it had is not in the store any more
                 self.comparison.received(member, event)

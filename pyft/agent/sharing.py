@@ -19,11 +19,15 @@ class Sharing:
     """Who keeps what for whom, in the stores of all members."""
 
     def __init__(
-        self, members: dict[int, Member], keep: Callable[[dict[str, Any], Sequence[int]], None]
+        self,
+        members: dict[int, Member],
+        keep: Callable[[dict[str, Any], Sequence[int]], None],
+        jit: bool = False,
     ) -> None:
         self._members = members
         self._keep = keep  # for the next agent
-        self._shares = Shares(config.get_int("PYFT_SHARE_CAPTURES"))
+        self.jit = jit
+        self._shares = Shares(config.get_int("PYFT_SHARE_CAPTURES"), jit)
         self._kept_fds: dict[int, int] = {}  # stores of members that have ended
         self._kept: dict[str, Any] = {}
 
@@ -83,6 +87,15 @@ class Sharing:
     def entry(self, id: int) -> int:
         """Return the entry of the cut at which a member's next server has to begin; 0: any."""
         return self._shares.entry(id)
+
+    def line(self, id: int) -> int:
+        """Return the step of a member's recovery point, as far as others depend on it; else 0."""
+        return self._shares.line(id)
+
+    def candidates(self, id: int, owner: int) -> list[int]:
+        """Return whose stores may have what a member's point names as its owner's, in order."""
+        others = self._shares.group(id) - {id, owner} if self.jit else set()
+        return [owner, *sorted(others)]
 
     def store(self, owner: int) -> int:
         """Return the descriptor of a member's store; -1: there is none any more."""

@@ -14,7 +14,7 @@ from pyft import _native, config
 from pyft.agent import job_folder, messages
 from pyft.agent.gpus import choose
 from pyft.agent.launcher import Launcher
-from pyft.agent.options import DEFAULT_PROTECT, JobOptions
+from pyft.agent.options import DEFAULT_PROTECT, JobOptions, replays_all
 from pyft.errors import UsageError
 from pyft.recovery.inject import KINDS, parse
 
@@ -77,7 +77,10 @@ def run(
     ] = 0,
     protect: Annotated[
         Protect,
-        typer.Option(help="capture: faults are repaired; none: they are the command's errors."),
+        typer.Option(
+            help="capture: faults are repaired; jit: as long as another rank has the same contents; "
+            "none: they are the command's errors."
+        ),
     ] = _DEFAULT_PROTECT,
     on_no_spare: Annotated[
         OnNoSpare,
@@ -161,10 +164,10 @@ def run(
 
 
 def _check_protection(protect: Protect, direct: bool, inject: tuple[str, ...]) -> None:
-    if protect is Protect.jit:
+    if protect is Protect.jit and replays_all():
         raise UsageError(
-            "--protect jit is not there: without captures an update that a fault interrupts can "
-            "be repaired only if all ranks wait for each other twice a step; say --protect capture"
+            "--protect jit needs ranks that are replaced alone: PYFT_REPLAY=all goes with "
+            "--protect capture only"
         )
     if direct and inject:
         raise UsageError("--inject needs servers: leave --direct away, or set SOFTGPU_FAULT")

@@ -12,6 +12,9 @@ directly or by way of others, are a *group*, and their points move together:
 So the contents that a point names stay where they are for as long as it counts. What is settled is
 kept before anybody is told; who dies before it has heard is told at its next start, and has what it
 needs in its store. Who makes a cut alone, for want of space, keeps what it has lent (store.h).
+
+With `jit` nobody keeps such a block in a store: all who have it keep it in their GPUs, and each
+point names the next one of them (shadows.h).
 Without input or output.
 """
 
@@ -76,8 +79,9 @@ class Standing:
 class Shares:
     """All ranks of a job, by id."""
 
-    def __init__(self, least_bytes: int = 1) -> None:
+    def __init__(self, least_bytes: int = 1, jit: bool = False) -> None:
         self.least_bytes = least_bytes
+        self.jit = jit
         self.ranks: dict[int, Standing] = {}
         self.rows: dict[int, Rows] = {}
         self.apart: set[Key] = set()  # blocks that have turned out not to be the same
@@ -94,6 +98,14 @@ class Shares:
     def entry(self, id: int) -> int:
         """Return the entry of the cut at which the next server of a rank has to begin; 0: any."""
         return self._of(id).line_entry
+
+    def line(self, id: int) -> int:
+        """Return the step of a rank's point that other ranks' points go with; 0: it has none."""
+        return self._of(id).line
+
+    def group(self, id: int) -> set[int]:
+        """Return who shares with a rank, itself included."""
+        return self._of(id).group
 
     def named(self) -> set[int]:
         """Return whose stores are named by points of other ranks, or by cuts that wait."""
@@ -114,13 +126,18 @@ class Shares:
         for key, ids in sorted(holders, key=lambda one: (-one[0][1], one[0][0], min(one[1]))):
             if len(ids) < 2 or key[1] < self.least_bytes or key in self.apart:
                 continue
-            before = {self._owner.get((key, id)) for id in ids} & ids
-            owner = min(before or ids, key=lambda id: (load[id], id))
-            load[owner] += key[1]
-            for id in ids:
-                owners[key, id] = owner
-                if id != owner:
-                    rows.setdefault(id, {})[key] = owner
+            if self.jit:
+                ring = sorted(ids)
+                for id, other in zip(ring, ring[1:] + ring[:1], strict=True):
+                    rows.setdefault(id, {})[key] = other
+            else:
+                before = {self._owner.get((key, id)) for id in ids} & ids
+                owner = min(before or ids, key=lambda id: (load[id], id))
+                load[owner] += key[1]
+                for id in ids:
+                    owners[key, id] = owner
+                    if id != owner:
+                        rows.setdefault(id, {})[key] = owner
             self._join(ids)
         changed = {
             id: rows.get(id, {})
@@ -246,7 +263,10 @@ class Shares:
 
     def _kept(self, owner: int, step: int) -> dict[Key, bytes]:
         rank = self._of(owner)
-        return rank.own if rank.step == step and rank.whole else {}
+        if rank.step != step or not rank.whole:
+            return {}
+        in_gpu = {key: digest for key, (_, digest) in rank.needs.items()} if self.jit else {}
+        return rank.own | in_gpu
 
     def _drop(self, holding: list[int]) -> list[Outcome]:
         outcomes: list[Outcome] = []

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "check.h"
-#include "recovery/server.h"
+#include "recovery/sharing_server.h"
 #include "server/recovery/other_stores.h"
 #include "server/recovery/restore.h"
 
@@ -14,42 +14,6 @@ using namespace recovery_test;  // NOLINT: a test
 
 constexpr uint64_t kSeed = 77;
 constexpr uint64_t kBlock = 100'000;
-
-ring::StoreHeader& header_of(const Bench& bench) {
-  return *reinterpret_cast<ring::StoreHeader*>(bench.object.at);
-}
-
-// A server whose cuts wait for the agent, which the test is.
-struct SharingServer : HeldServer {
-  explicit SharingServer(Bench& bench, uint64_t hold_ns = 1'000'000) : HeldServer(bench) {
-    calls.held = [this](uint64_t step, uint64_t) {
-      held.push_back(step);
-      if (on_held) on_held();
-    };
-    calls.withdraw = [this](uint64_t step) {
-      withdrawn.push_back(step);
-      if (on_withdraw) on_withdraw();
-    };
-    server::CaptureOptions options;
-    options.join_timeout_ns = 50'000'000;
-    options.every = 1;
-    options.late = server::Late::kNever;
-    options.hold_ns = hold_ns;
-    options.answer_ns = 20'000'000;
-    options.settled = &settled;
-    options.committed = &committed;
-    options.dropped = &dropped;
-    capture.emplace(session, *store, calls, options);
-    store->header().shares = 1;
-  }
-  void commit(uint64_t step) {
-    settled = committed = step;
-    capture->go_on();
-  }
-  std::atomic<uint64_t> committed{0}, dropped{0};
-  std::vector<uint64_t> held, withdrawn;
-  std::function<void()> on_withdraw, on_held;
-};
 
 // Two ranks with two blocks each: rank 1 keeps the second one for rank 0.
 struct Ranks {
@@ -75,7 +39,9 @@ struct Ranks {
     header.shares_version = version;
   }
   server::OtherStores others() const {
-    return {kSeed, [this](uint64_t owner) { return owner == 1 ? dup(one.object.fd) : -1; }};
+    return {kSeed, [this](uint64_t owner, uint64_t attempt) {
+              return owner == 1 && attempt == 0 ? dup(one.object.fd) : -1;
+            }};
   }
   // What a new server of rank 0 finds: empty, or what is missing.
   std::string restore() {
@@ -130,8 +96,9 @@ TEST(without_the_other_store_the_block_is_named) {
   CHECK(server::restore_contents(zero.session, *zero.store, zero.calls)
             .find("no other rank's store can be looked at") != std::string::npos);
   for (const bool other_job : {false, true}) {
-    server::OtherStores stores(
-        kSeed + other_job, [&](uint64_t) { return other_job ? dup(ranks.zero.object.fd) : -1; });
+    server::OtherStores stores(kSeed + other_job, [&](uint64_t, uint64_t) {
+      return other_job ? dup(ranks.zero.object.fd) : -1;
+    });
     zero.calls.elsewhere = [&](const ring::ManifestBlock& block, std::string* problem) {
       return stores.content(block, problem);
     };

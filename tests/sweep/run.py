@@ -103,7 +103,7 @@ class Sweep:
 
     def disturbed(self, place: Place) -> Outcome:
         """Run with faults and compare."""
-        words = ["--spares", str(self.args.spares), *place.options]
+        words = ["--spares", str(self.args.spares), "--protect", self.args.protect, *place.options]
         for fault in place.faults:
             words += ["--inject", fault]
         began = time.monotonic()
@@ -186,6 +186,7 @@ def parse() -> argparse.Namespace:
         "--moments", type=int, default=0, help="instead: so many deaths at random times"
     )
     parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--protect", default="capture", choices=("capture", "jit"))
     parser.add_argument("--repeat", default="", help="a line of the table")
     parser.add_argument("--folder", type=Path, help="where bad runs are kept; default: a new one")
     return parser.parse_args()

@@ -58,7 +58,9 @@ CUresult create_memory(Session& session, uint64_t bytes, CUmemGenericAllocationH
   Patience& patience = session.state<Patience>();
   for (;;) {
     const CUresult code = session.backend().cuMemCreate(out, bytes, &prop, 0);
-    if (code != CUDA_ERROR_OUT_OF_MEMORY || !session.recovery().restores_objects()) return code;
+    if (code != CUDA_ERROR_OUT_OF_MEMORY) return code;
+    if (session.recovery().make_room()) continue;
+    if (!session.recovery().restores_objects()) return code;
     const uint64_t now = ring::now_ns();
     if (!patience.since_ns) patience.since_ns = now;
     if (now - patience.since_ns > Patience::kMostNs) return code;

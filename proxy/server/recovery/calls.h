@@ -35,6 +35,13 @@ struct RecoveryCalls {
   // Copies device memory beside the device's work, torn or not; false where nothing is mapped any
   // more. Any thread. Empty: whatever is copied is copied at cuts.
   std::function<bool(uint64_t address, std::byte* to, uint64_t bytes)> peek;
+  // Device memory of the server's own, 0: there is none. May be empty, as may be the next three.
+  std::function<uint64_t(uint64_t bytes)> allocate;
+  std::function<void(uint64_t address)> release;
+  // Copies within the device, beside the program's streams; the second returns when all such
+  // copies are made, with 0 or an error.
+  std::function<int(uint64_t to, uint64_t from, uint64_t bytes)> duplicate;
+  std::function<int()> duplicated;
   // 0: all streams have come to their ends; 600: not yet; else the device's error.
   std::function<int()> idle;
   // Whether a stream captures a graph: nothing may be asked of the device then.

@@ -60,6 +60,8 @@ CaptureOptions capture_options() {
   const char* const late = std::getenv("PYFT_LATE_COPIES");
   if (late && !std::strcmp(late, "never")) options.late = Late::kNever;
   if (late && !std::strcmp(late, "always")) options.late = Late::kAlways;
+  const char* const protect = std::getenv("PYFT_PROTECT");
+  options.jit = protect && !std::strcmp(protect, "jit");
   if (const char* cut = std::getenv("PYFT_ARBITRATE"))
     options.arbitrates = std::strtoull(cut, nullptr, 10);
   return options;
@@ -79,6 +81,16 @@ Capture::Capture(Session& session, Store& store, RecoveryCalls calls, const Capt
   if (last_captured_ > session.channel().control().captured_cut.load())
     decided(last_captured_, true);
   show_pace();
+  if (options.jit) {
+    shadows_.emplace(store, calls_);
+    if (store.has_point()) shadows_->expect(store.point());
+    stage_.leave_what_rests(true);
+    if (!shadows_->possible())
+      std::fprintf(stderr,
+                   "pyft-server: device [%u]: it cannot keep copies of its own, or not be read "
+                   "beside its work: captures go to host memory\n",
+                   session.device());
+  }
   if (calls_.peek && options.late != Late::kNever) copier_.emplace(store.digest_key(), calls_.peek);
 }
 
@@ -87,8 +99,9 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   ring::CutMark cut{};
   if (body.size() < sizeof cut) return Status::broken("a cut is too short");
   std::memcpy(&cut, body.data(), sizeof cut);
+  std::unique_lock busy(busy_);
   settle();
-  go_on();
+  if (waits_) go_on_held();
   if (!cut.forced) await_decision();
   // In a replay: an earlier server has decided.
   if (cut.number <= last_captured_) return Status::good();
@@ -107,7 +120,9 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   open_->manifest.step = cut.forced ? 0 : cut.step;
   open_->cuts = cut.number - last_captured_;
   open_->forced = cut.forced;
+  busy.unlock();  // other ranks may need what is here sooner than the streams come to their ends
   std::string problem = stand_still();
+  busy.lock();
   open_->scope_ns = exposed_scope_ns(cut, header);
   if (problem.empty() && options_.puts_off && !cut.forced && !session_.recovery().replaying()) {
     put_off_ = cut;
@@ -119,15 +134,21 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   return Status::good();
 }
 
-void Capture::make_up() {
+void Capture::make_up_held() {
   if (!put_off_) return;
   const ring::CutMark cut = *std::exchange(put_off_, std::nullopt);
   make(cut, scope_, {});
 }
 
 Status Capture::gate() {
+  std::unique_lock busy(busy_);
   settle();
-  if (stage_.learns()) stage_.gate(comes_to_rest());
+  if (shadows_) keep_shadows();
+  if (!stage_.learns()) return Status::good();
+  busy.unlock();
+  const bool rests = comes_to_rest();
+  busy.lock();
+  stage_.gate(rests);
   return Status::good();
 }
 
@@ -201,10 +222,12 @@ std::string Capture::fill(const ring::CutMark& cut, std::span<const std::byte> s
   // Somebody may wait for a forced one.
   const bool late = copier_ && pace_.late() && !cut.forced;
   if (open_->shared) plan_.update(reinterpret_cast<std::byte*>(&store_.header()), store_.header());
-  const SharePlan* const plan = open_->shared && !cut.forced ? &plan_ : nullptr;
+  const bool leaves = open_->shared && !cut.forced && (!shadows_ || shadows_->possible());
+  const SharePlan* const plan = leaves ? &plan_ : nullptr;
   if (problem.empty()) problem = stage_.add(open_->live.blocks, late, plan);
   if (!problem.empty()) return problem;
   if (open_->shared && cut.forced && !store_.lend()) return store_.problem();
+  if (shadows_ && cut.forced) shadows_->give_to_store();  // a next server has no copies
   compare_again(cut, open_->manifest.seq);
   if (calls_.at_cut) calls_.at_cut(cut.number);
   if (!store_.write(open_->manifest, std::move(open_->places))) return store_.problem();

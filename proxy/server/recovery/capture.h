@@ -18,6 +18,7 @@
 #define PYFT_SERVER_RECOVERY_CAPTURE_H_
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +28,7 @@
 #include "server/recovery/copier.h"
 #include "server/recovery/live_set.h"
 #include "server/recovery/pace.h"
+#include "server/recovery/shadows.h"
 #include "server/recovery/stage.h"
 #include "server/recovery/store.h"
 #include "server/session.h"
@@ -43,6 +45,7 @@ struct CaptureOptions {
   uint64_t hold_limit_ns = 60'000'000'000;  // with an agent that is busy, or ends meanwhile
   uint64_t answer_ns = 2'000'000'000;       // for an agent that has to decide about a cut
   bool puts_off = false;                    // cuts, while only reads follow
+  bool jit = false;                         // what other ranks have as well stays on the device
   uint64_t arbitrates = 0;  // step about whose cut this server's replay decides; 0: none
   // The step of the last cut that the agent has compared with other ranks'; nullptr: it does not.
   const std::atomic<uint64_t>* settled = nullptr;
@@ -51,7 +54,7 @@ struct CaptureOptions {
   // The last that can be no line of all ranks.
   const std::atomic<uint64_t>* dropped = nullptr;
 };
-// PYFT_CUT_EVERY, PYFT_LATE_COPIES, PYFT_ARBITRATE
+// PYFT_CUT_EVERY, PYFT_LATE_COPIES, PYFT_ARBITRATE, PYFT_PROTECT
 CaptureOptions capture_options();
 
 class Capture {
@@ -69,7 +72,10 @@ class Capture {
 
   // A cut is put off: nothing but reads may be executed before make_up().
   bool is_put_off() const { return put_off_.has_value(); }
-  void make_up();
+  void make_up() {
+    const std::lock_guard busy(busy_);
+    make_up_held();
+  }
   // The entry that comes next: a capture keeps nobody waiting that the client has called for later.
   void next_entry(const ring::EntryHeader& header) {
     if (open_ && open_->ended_ns && !nobody_waits_for(header)) weigh(header.time_ns);
@@ -79,15 +85,19 @@ class Capture {
   // point. Often: it costs next to nothing.
   void go_on() {
     if (!waits_.load(std::memory_order_acquire)) return;
-    if (is_dropped()) return drop_waiting();
-    if (session_.recovery().replaying() || !is_delivered()) return;
-    tell_held();
-    if (is_checked()) publish_waiting();
+    const std::lock_guard busy(busy_);
+    go_on_held();
   }
   // Before something of this rank goes to others: waits for the comparison. Not for long once the
   // agent knows of the cut, since that may wait for a rank that waits for this one; half as long
   // after each wait that was in vain. Longer when it has found a difference.
   void hold_back();
+
+  // With `jit`, any thread: what the point of this step leaves to other ranks goes to the store,
+  // for them to read. How many blocks are missing.
+  uint64_t spill(uint64_t step);
+  // The program needs the memory that captures take of the device's. False: they take none.
+  bool make_room();
 
  private:
   // A cut that is neither captured nor cancelled.
@@ -108,6 +118,9 @@ class Capture {
     bool forced = false;
     bool shared = false;  // it may name what other ranks keep
   };
+  void make_up_held();
+  void go_on_held();
+  void keep_shadows();
   bool is_due(const ring::CutMark& cut);
   std::string stand_still();
   bool comes_to_rest();
@@ -159,6 +172,9 @@ class Capture {
   CaptureOptions options_;
   Stage stage_;
   Pace pace_;
+  std::optional<Shadows> shadows_;
+  // The store, the stage and the shadows are in use; of threads other than the copier's.
+  std::mutex busy_;
   uint64_t last_captured_ = 0;  // cut; it may wait in the store
   std::optional<Open> open_;
   std::optional<ring::CutMark> put_off_;  // the open cut

@@ -47,7 +47,40 @@ void Capture::await_decision() {
   decision_ns_ = is_checked() || is_dropped()
                      ? std::min(decision_ns_ * 2, options_.hold_ns)
                      : std::max(decision_ns_ / 2, options_.hold_ns / kHoldRange);
-  go_on();
+  go_on_held();
+}
+
+void Capture::go_on_held() {
+  if (is_dropped()) return drop_waiting();
+  if (session_.recovery().replaying() || !is_delivered()) return;
+  tell_held();
+  if (is_checked()) publish_waiting();
+}
+
+// The program's memory is about to change, so that it must be known of which cut it is kept. An
+// agent that does not answer: what is lost then is noticed at the next gate.
+void Capture::keep_shadows() {
+  if (waits_) go_on_held();
+  if (waits_ && waits_compared_ && waits_shared_ && !session_.recovery().replaying()) {
+    await_decision();
+    if (waits_) withdraw();
+  }
+  for (const ring::ManifestBlock& block : shadows_->keep()) stage_.changed(block.address);
+}
+
+uint64_t Capture::spill(uint64_t step) {
+  const std::lock_guard busy(busy_);
+  if (!shadows_) return 0;
+  if (copier_) copier_->finish();
+  return shadows_->spill(step, store_.waiting() ? &*store_.waiting() : nullptr);
+}
+
+bool Capture::make_room() {
+  const std::lock_guard busy(busy_);
+  if (!shadows_ || !shadows_->possible()) return false;
+  settle();
+  shadows_->give_up();
+  return true;
 }
 
 // A cut of which other ranks' depend becomes the recovery point when the agent says so, or never.

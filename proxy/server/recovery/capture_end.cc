@@ -23,7 +23,7 @@ void Capture::copied(const Copier::Outcome& outcome) {
   add(figures.copied_bytes, open_->later_bytes);
   add(figures.later_bytes, open_->later_bytes);
   add(figures.later_ns, outcome.spent_ns);
-  for (const CopyJob& job : outcome.changed) stage_.changed(job);
+  for (const CopyJob& job : outcome.changed) stage_.changed(job.address);
   close(outcome.changed.empty()
             ? std::string()
             : "[" + std::to_string(outcome.changed.size()) +
@@ -38,6 +38,7 @@ void Capture::publish() {
   PYFT_FAULT("cut.before_publish");
   store_.promote();
   const ring::Manifest& manifest = store_.point().manifest;
+  if (shadows_ && manifest.step) shadows_->expect(store_.point());
   if (calls_.published) calls_.published(manifest.cut, manifest.seq);
   store_.header().live_bytes.store(manifest.bytes, std::memory_order_relaxed);
   decided(manifest.cut, true);
@@ -88,7 +89,7 @@ void Capture::weigh(uint64_t appended_ns) {
 // Waits for the copies of an open cut, and does what only this thread may do about its end.
 void Capture::settle() {
   if (!open_) return;
-  make_up();
+  make_up_held();
   const uint64_t began = ring::now_ns();
   if (copier_) copier_->finish();
   const uint64_t waited = ring::now_ns() - began;

@@ -101,6 +101,24 @@ void hash_on_device(Session& session, DigestKey key, RecoveryCalls* calls) {
   };
 }
 
+void copy_on_device(Session& session, RecoveryCalls* calls) {
+  const backend::Table& api = session.backend();
+  if (!api.cuMemAlloc_v2 || !api.cuMemFree_v2 || !api.cuMemcpyAsync ||
+      !api.cuStreamCreateWithPriority || !api.cuStreamSynchronize)
+    return;
+  CUstream stream = nullptr;
+  if (api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0)) return;
+  calls->allocate = [&api](uint64_t bytes) -> uint64_t {
+    CUdeviceptr address = 0;
+    return api.cuMemAlloc_v2(&address, bytes) == CUDA_SUCCESS ? address : 0;
+  };
+  calls->release = [&api](uint64_t address) { api.cuMemFree_v2(address); };
+  calls->duplicate = [&api, stream](uint64_t to, uint64_t from, uint64_t bytes) {
+    return static_cast<int>(api.cuMemcpyAsync(to, from, bytes, stream));
+  };
+  calls->duplicated = [&api, stream] { return static_cast<int>(api.cuStreamSynchronize(stream)); };
+}
+
 RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
   RecoveryCalls calls;
   const backend::Table& api = session.backend();

@@ -19,6 +19,9 @@ ring::DigestKind digest_kind(const backend::Extras& extras);
 // The device computes them, if it can; else it is said why not. Before the program's modules.
 void hash_on_device(Session& session, DigestKey key, RecoveryCalls* calls);
 
+// Memory of the server's own on the device, and copies to it in a stream of its own.
+void copy_on_device(Session& session, RecoveryCalls* calls);
+
 }  // namespace pyft::server
 
 #endif  // PYFT_SERVER_RECOVERY_DEVICE_MEMORY_H_

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "ring/store_layout.h"
 #include "server/recovery/digest.h"
@@ -17,14 +18,15 @@ namespace pyft::server {
 
 class OtherStores {
  public:
-  // The descriptor of a member's store, which is given away; -1: there is none.
-  using Ask = std::function<int(uint64_t owner)>;
+  // The descriptor of a store, which is given away: the member's, then those of others that may
+  // have the same contents; -1: there is none, or no other.
+  using Ask = std::function<int(uint64_t owner, uint64_t attempt)>;
 
   OtherStores(DigestKey key, Ask ask) : key_(key), ask_(std::move(ask)) {}
   ~OtherStores();
   OtherStores(const OtherStores&) = delete;
 
-  // A content with the digest of the block, wherever its owner's store has it; nullptr and why.
+  // A content with the digest of the block, wherever one of these stores has it; nullptr and why.
   const std::byte* content(const ring::ManifestBlock& block, std::string* problem);
 
  private:
@@ -38,13 +40,16 @@ class OtherStores {
     // Places where a content was when some table was written: the owner goes on meanwhile.
     std::unordered_multimap<ring::Digest, uint64_t, DigestHash> places;
   };
-  Other& open(uint64_t owner);
+  using Which = std::pair<uint64_t, uint64_t>;  // owner, attempt
+  Other& open(const Which& which);
+  const std::byte* look(const Other& other, const ring::ManifestBlock& block,
+                        std::string* problem) const;
   void map(int fd, Other* other) const;
   void find_places(int fd, Other* other) const;
 
   DigestKey key_;
   Ask ask_;
-  std::map<uint64_t, Other> others_;
+  std::map<Which, Other> others_;
 };
 
 }  // namespace pyft::server

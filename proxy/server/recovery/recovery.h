@@ -106,6 +106,11 @@ class Recovery {
   }
   void set_hold_back(std::function<void()> hold_back) { hold_back_ = std::move(hold_back); }
 
+  // The program wants more of the device's memory than there is: what captures have of it is given
+  // back. False: nothing is.
+  bool make_room() { return make_room_ && make_room_(); }
+  void set_make_room(std::function<bool()> make_room) { make_room_ = std::move(make_room); }
+
   // Completion words in a replay: published again, in the same order as the first time. An
   // OBSERVED mark holds when what was sent for its word up to there has been reached again.
   void word_sent(uint32_t word, uint64_t value);
@@ -125,6 +130,7 @@ class Recovery {
   std::atomic<bool> replaying_{false}, said_{false};
   std::atomic<uint64_t> comparing_{0};
   std::function<void()> hold_back_;
+  std::function<bool()> make_room_;
   DivergencePolicy policy_ = DivergencePolicy::kStrict;
   const char* (*call_name_)(uint16_t call) = nullptr;
   std::mutex mutex_;

@@ -84,11 +84,11 @@ std::string Stage::hash_on_device(const std::vector<MemoryRange>& blocks) {
 // read once as well.
 std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock* before) {
   Habit& habit = habit_of(block, before);
-  if (const auto owner = plan_ ? plan_->owner(block) : std::nullopt)
-    return add_elsewhere(block, *owner, before, habit);
+  const auto owner = plan_ ? plan_->owner(block) : std::nullopt;
+  if (owner && !only_rests_) return add_elsewhere(block, *owner, before, habit);
   if (add_untouched(block, habit)) return {};
-  const bool later =
-      late_ && block.bytes >= kSmall && !habit.before_gate && habit.same_gates >= kSure;
+  if (owner && rests(block, habit)) return add_elsewhere(block, *owner, before, habit);
+  const bool later = late_ && rests(block, habit);
   if (!ahead_ && !later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
   ring::Digest digest{};
   if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
@@ -98,6 +98,10 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
     return {};
   }
   return later ? copy_later(block, digest) : copy_now(block, before, habit);
+}
+
+bool Stage::rests(const MemoryRange& block, const Habit& habit) const {
+  return block.bytes >= kSmall && !habit.before_gate && habit.same_gates >= kSure;
 }
 
 // Also one that this store has: what it keeps for the last point only is free when that goes.
@@ -147,7 +151,8 @@ std::string Stage::copy_now(const MemoryRange& block, const ring::ManifestBlock*
   add_to(store_.header().copied_bytes, block.bytes);
   store_.add_stored(block.address, block.bytes, digest, offset);
   habit.between_cuts = before && before->digest != digest;
-  if (late_ && block.bytes >= kSmall && !habit.before_gate && habit.same_gates < kSure)
+  if ((late_ || only_rests_) && block.bytes >= kSmall && !habit.before_gate &&
+      habit.same_gates < kSure)
     unsure_.push_back({block, digest});
   return {};
 }
@@ -172,8 +177,8 @@ void Stage::gate(bool rests) {
   }
 }
 
-void Stage::changed(const CopyJob& job) {
-  habits_[job.address].before_gate = true;
+void Stage::changed(uint64_t address) {
+  habits_[address].before_gate = true;
 }
 
 std::string Stage::read(const MemoryRange& block, std::byte* copy, ring::Digest* out) {

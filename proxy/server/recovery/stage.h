@@ -31,14 +31,17 @@ class Stage {
   // for later. `plan`: what other ranks keep, nullptr: nothing. Empty, or why it cannot be done.
   std::string add(const std::vector<MemoryRange>& blocks, bool late,
                   const SharePlan* plan = nullptr);
+  // Of the planned blocks, leave to others only what stays as it is until the optimizer begins, and
+  // find out what does.
+  void leave_what_rests(bool only) { only_rests_ = only; }
   // What add() has left: the copies that the open point needs before it counts.
   std::vector<CopyJob> take_later();
   // The optimizer is about to begin: which blocks have stayed as they were since the cut? Whether
   // it matters; `rests`: what came before has been executed, or nothing can be learned.
   bool learns() const { return !unsure_.empty(); }
   void gate(bool rests);
-  // A late copy was not what it should be.
-  void changed(const CopyJob& job);
+  // What stood at this address has changed before the gate.
+  void changed(uint64_t address);
 
  private:
   struct Habit {
@@ -55,6 +58,7 @@ class Stage {
   std::string hash_on_device(const std::vector<MemoryRange>& blocks);
   std::string distrust(const MemoryRange& block);
   Habit& habit_of(const MemoryRange& block, bool known);
+  bool rests(const MemoryRange& block, const Habit& habit) const;
   std::string add_block(const MemoryRange& block, const ring::ManifestBlock* before);
   std::string add_elsewhere(const MemoryRange& block, uint64_t owner,
                             const ring::ManifestBlock* before, Habit& habit);
@@ -77,6 +81,7 @@ class Stage {
   uint64_t cut_ = 0;
   // At this cut.
   bool late_ = false;
+  bool only_rests_ = false;
   const SharePlan* plan_ = nullptr;
   uint64_t elsewhere_bytes_ = 0;
   std::vector<CopyJob> later_;

@@ -12,8 +12,6 @@ namespace pyft::server {
 
 namespace {
 
-constexpr uint32_t kLent = 3;  // of the tables, which are numbered from 1
-
 template <class Row>
 std::byte* write_rows(std::byte* at, const std::vector<Row>& rows) {
   if (!rows.empty()) std::memcpy(at, rows.data(), rows.size() * sizeof(Row));
@@ -71,14 +69,6 @@ std::string Store::load(uint32_t which, RecoveryPoint* point) const {
   return load_point(fd_, manifest_offset_[which - 1], manifest_bytes_, seed_, point);
 }
 
-std::string Store::read_lent() {
-  if (!header_->lends.load(std::memory_order_acquire)) return {};
-  RecoveryPoint point;
-  if (std::string error = load(kLent, &point); !error.empty()) return error;
-  lent_ = std::move(point.blocks);
-  return {};
-}
-
 std::string Store::read_point(uint32_t which) {
   RecoveryPoint point;
   if (std::string error = load(which, &point); !error.empty()) return error;
@@ -105,7 +95,7 @@ std::string Store::promote_unfinished(uint64_t seq) {
   offset_of_.clear();
   if (std::string error = read_point(which); !error.empty()) return error;
   header_->current.store(which, std::memory_order_release);
-  if (point_.manifest.step) take_back_lent();
+  if (point_.manifest.step > lent_step_) take_back_lent();
   return {};
 }
 
@@ -218,35 +208,9 @@ void Store::promote() {
   std::swap(point_, *waiting_);
   release(waiting_->blocks);
   waiting_.reset();
-  if (point_.manifest.step) take_back_lent();
+  if (point_.manifest.step > lent_step_) take_back_lent();
   heap_.trim();
   note_figures();
-}
-
-// What lies in the current point only, and what has been lent before: nobody names anything of a
-// point without a step.
-bool Store::lend() {
-  if (!current_ || !point_.manifest.step) return true;
-  RecoveryPoint lent;
-  lent.manifest = point_.manifest;
-  std::ranges::copy_if(point_.blocks, std::back_inserter(lent.blocks),
-                       [](const ring::ManifestBlock& block) { return !is_elsewhere(block); });
-  lent.manifest.blocks = lent.blocks.size();
-  lent.manifest.places = 0;
-  lent.manifest.checksum = checksum_of(lent, seed_);
-  take_back_lent();
-  if (!write_table(kLent, lent)) return false;
-  for (const ring::ManifestBlock& block : lent.blocks)
-    reference(block.heap_offset, block.bytes, block.digest);
-  lent_ = std::move(lent.blocks);
-  header_->lends.store(1, std::memory_order_release);
-  return true;
-}
-
-void Store::take_back_lent() {
-  header_->lends.store(0, std::memory_order_release);
-  release(lent_);
-  lent_.clear();
 }
 
 bool Store::write_table(uint32_t which, const RecoveryPoint& point) {

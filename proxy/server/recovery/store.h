@@ -68,6 +68,13 @@ class Store {
   void add_elsewhere(uint64_t address, uint64_t bytes, ring::Digest digest, uint64_t owner) {
     open_.push_back({address, bytes, digest, ring::kElsewhere + owner});
   }
+  // Blocks with room reserved and filled, for points of this step of other members: kept like what
+  // is lent. False: there is no room for the table, and they are dropped.
+  bool lend_more(uint64_t step, std::vector<ring::ManifestBlock> blocks);
+  // Whether a content is lent, for points of this step.
+  bool lends(uint64_t step, ring::Digest digest) const;
+  // The content of a block, wherever the store has it; nullptr if it has not.
+  const std::byte* find(const ring::ManifestBlock& block) const;
   // Before a cut of this rank alone: what points of other members may name stays until they have
   // another point, which they have when this one has one of theirs. False: there is no room.
   bool lend();
@@ -106,6 +113,7 @@ class Store {
   std::string read_lent();
   void find_unfinished();
   std::string adopt_contents();
+  bool write_lent(RecoveryPoint lent);
   void take_back_lent();
   void reference(uint64_t offset, uint64_t bytes, ring::Digest digest);
   void release(const ring::ManifestBlock& block);
@@ -123,6 +131,7 @@ class Store {
   RecoveryPoint point_;
   std::optional<RecoveryPoint> unfinished_, waiting_;
   std::vector<ring::ManifestBlock> lent_;
+  uint64_t lent_step_ = 0;  // of the points that name them
   std::vector<ring::ManifestBlock> open_;
   std::unordered_map<uint64_t, Content> contents_;                    // by offset
   std::unordered_map<ring::Digest, uint64_t, DigestHash> offset_of_;  // of a content

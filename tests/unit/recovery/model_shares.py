@@ -58,6 +58,8 @@ class Server:
 
 
 class SharesWorld:
+    jit = False
+
     def __init__(
         self, ranks: int, cuts: int, kills: int = 0, forced: int = 0, agents: int = 0
     ) -> None:
@@ -66,7 +68,7 @@ class SharesWorld:
         self.forgotten = False  # what a cut waits for may be known to nobody
         self.stores = {id: Store(Point(0, 0, 1, {}, {})) for id in range(ranks)}
         self.servers = {id: Server(1) for id in range(ranks)}
-        self.replicas, self.shares, self.planned = Replicas(), Shares(), 0
+        self.replicas, self.shares, self.planned = Replicas(), Shares(jit=self.jit), 0
         self.kept = json.dumps(self.shares.note())
         for _ in range(1, FIRST):
             for kind in ("cut", "copied", "hear", "hear", "told", "turn"):
@@ -106,10 +108,13 @@ class SharesWorld:
     def next_steps(self) -> Iterator[tuple[str, int]]:
         for id, server in self.servers.items():
             yield from self.moves(id)
-            if self.kills and not server.dead:
+            if self.kills and not server.dead and self.may_die():
                 yield "kill", id
             if self.forced and not server.dead and not server.forcing:
                 yield "force", id
+
+    def may_die(self) -> bool:
+        return True
 
     def do(self, move: tuple[str, int]) -> None:
         kind, id = move
@@ -131,8 +136,7 @@ class SharesWorld:
             server.forcing = False
             self.capture_alone(id)
 
-    @staticmethod
-    def promote(store: Store) -> None:
+    def promote(self, store: Store) -> None:
         assert store.waiting
         store.current, store.waiting, store.whole = store.waiting, None, False
         store.lent = {}
@@ -224,7 +228,7 @@ class SharesWorld:
         self.forgotten = True
         self.act(self.outcomes(id, *self.servers[id].outbox[0]), tells=False)
         note = self.replicas.note()
-        self.replicas, self.shares = Replicas(), Shares()
+        self.replicas, self.shares = Replicas(), Shares(jit=self.jit)
         self.planned = 0
         self.replicas.restore(json.loads(json.dumps(note)))
         self.act(self.shares.restore(json.loads(self.kept)))

@@ -150,12 +150,13 @@ def test_places_of_faults_reach_one_server(start: Start, tmp_path: Path) -> None
 
 
 def test_impossible_options_are_refused(native: Path) -> None:
-    for words, text in (
-        (["--protect", "jit"], "--protect jit is not there"),
-        (["--inject", "boom,rank=0"], "fault kind [boom] does not exist"),
-        (["--direct", "--inject", "ecc,rank=0"], "--inject needs servers"),
+    together = {"PYFT_REPLAY": "all"}
+    for words, settings, text in (
+        (["--protect", "jit"], together, "--protect jit needs ranks that are replaced alone"),
+        (["--inject", "boom,rank=0"], {}, "fault kind [boom] does not exist"),
+        (["--direct", "--inject", "ecc,rank=0"], {}, "--inject needs servers"),
     ):
         line = [PYFT, "run", "--gpus", "soft:1", *words, "--", "true"]
-        result = subprocess.run(line, capture_output=True, text=True)
+        result = subprocess.run(line, capture_output=True, text=True, env=os.environ | settings)
         assert result.returncode == 2
         assert text in result.stderr

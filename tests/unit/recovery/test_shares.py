@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import model  # noqa: E402
+from model_jit import JitWorld  # noqa: E402
 from model_shares import SharesWorld  # noqa: E402
 
 from pyft.recovery.shares import Commit, Drop, Outcome, Shares  # noqa: E402
@@ -33,6 +34,38 @@ TABLE = {A: b"a", B: b"b"}
 def test_all_orders(ranks: int, cuts: int, kills: int, forced: int, agents: int) -> None:
     world = SharesWorld(ranks, cuts, kills, forced, agents)
     assert model.explore(world, limit=400_000) > 1000
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cuts", "kills", "forced", "agents"),
+    [
+        (2, 2, 1, 0, 0),
+        (2, 1, 0, 1, 0),
+        (2, 1, 2, 0, 1),
+        (2, 1, 1, 1, 0),
+        (2, 1, 1, 1, 1),
+        (3, 1, 1, 0, 0),
+    ],
+)
+def test_all_orders_with_copies_in_gpus(
+    ranks: int, cuts: int, kills: int, forced: int, agents: int
+) -> None:
+    world = JitWorld(ranks, cuts, kills, forced, agents)
+    assert model.explore(world, limit=400_000) > 1000
+
+
+def test_the_model_finds_a_gate_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JitWorld, "moves", SharesWorld.moves)
+    with pytest.raises(AssertionError, match="lost|nobody could restore"):
+        model.explore(JitWorld(2, 2, 1, 0, 0), limit=100_000)
+
+
+def test_the_model_finds_a_rank_that_goes_its_own_way_and_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(JitWorld, "capture_alone", SharesWorld.capture_alone)
+    with pytest.raises(AssertionError, match="nobody could restore"):
+        model.explore(JitWorld(2, 1, 1, 1, 0), limit=100_000)
 
 
 def test_the_model_finds_a_point_that_one_rank_has_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,3 +214,28 @@ def test_the_next_agent_repeats_what_is_decided_and_drops_the_rest() -> None:
     assert after.compared(0, 7) == [Drop(0, 7)]
     assert hold(after, 0, 8) == []
     assert hold(after, 1, 8) == [Commit(0, 8), Commit(1, 8)]
+
+
+def test_with_copies_in_gpus_each_names_the_next() -> None:
+    shares = Shares(jit=True)
+    shares.plan([(A, {0, 1, 2}), (B, {0, 2}), (SMALL, {1})])
+    assert shares.rows == {0: {A: 1, B: 2}, 1: {A: 2}, 2: {A: 0, B: 0}}
+    tables = {0: TABLE, 1: {A: b"a"}, 2: TABLE}
+    for id, table in tables.items():
+        assert shares.captured(id, 5, 50, table, shares.rows[id]) == []
+        assert shares.compared(id, 5) == []
+    assert shares.held(0, 5) == []
+    assert shares.held(2, 5) == []
+    assert shares.held(1, 5) == [Commit(id, 5) for id in (0, 1, 2)]
+    assert (shares.line(2), shares.group(1)) == (5, {0, 1, 2})
+
+
+def test_a_copy_in_another_gpu_must_be_the_same() -> None:
+    shares = Shares(jit=True)
+    shares.plan([(A, {0, 1})])
+    for id, digest in ((0, b"a"), (1, b"other")):
+        shares.captured(id, 5, 50, {A: digest}, shares.rows[id])
+        shares.compared(id, 5)
+    assert shares.held(0, 5) == []
+    assert shares.held(1, 5) == [Drop(0, 5), Drop(1, 5)]
+    assert shares.apart == {A}

@@ -1,0 +1,62 @@
+// A server whose captures depend on other ranks', with the test as its agent.
+#ifndef PYFT_TESTS_RECOVERY_SHARING_SERVER_H_
+#define PYFT_TESTS_RECOVERY_SHARING_SERVER_H_
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "recovery/server.h"
+
+namespace recovery_test {
+
+inline ring::StoreHeader& header_of(const Bench& bench) {
+  return *reinterpret_cast<ring::StoreHeader*>(bench.object.at);
+}
+
+// A server whose cuts wait for the agent, which the test is.
+struct SharingServer : HeldServer {
+  explicit SharingServer(Bench& bench, uint64_t hold_ns = 1'000'000, bool jit = false)
+      : HeldServer(bench) {
+    calls.held = [this](uint64_t step, uint64_t) {
+      held.push_back(step);
+      if (on_held) on_held();
+    };
+    calls.withdraw = [this](uint64_t step) {
+      withdrawn.push_back(step);
+      if (on_withdraw) on_withdraw();
+    };
+    server::CaptureOptions options;
+    options.join_timeout_ns = 50'000'000;
+    options.every = 1;
+    options.late = server::Late::kNever;
+    options.hold_ns = hold_ns;
+    options.answer_ns = 20'000'000;
+    options.jit = jit;
+    options.settled = &settled;
+    options.committed = &committed;
+    options.dropped = &dropped;
+    capture.emplace(session, *store, calls, options);
+    store->header().shares = 1;
+  }
+  void commit(uint64_t step) {
+    settled = committed = step;
+    capture->go_on();
+  }
+  // Writes down what the agent has planned.
+  void leave(const std::vector<ring::SharedBlock>& rows, uint64_t version = 2) {
+    ring::StoreHeader& header = store->header();
+    std::memcpy(reinterpret_cast<std::byte*>(&header) + header.shares_offset, rows.data(),
+                rows.size() * sizeof rows[0]);
+    header.shares_rows = rows.size();
+    header.shares_version = version;
+  }
+  std::atomic<uint64_t> committed{0}, dropped{0};
+  std::vector<uint64_t> held, withdrawn;
+  std::function<void()> on_withdraw, on_held;
+};
+
+}  // namespace recovery_test
+
+#endif  // PYFT_TESTS_RECOVERY_SHARING_SERVER_H_
