@@ -97,32 +97,48 @@ def capture_cost(steps: int, pairs: int) -> list[Figure]:
     return figures
 
 
+# What replicas have in common: kept by each, kept once in a store, kept in their GPUs.
+WAYS = {
+    "not shared": ("capture", {"PYFT_SHARE_CAPTURES": "0"}),
+    "shared": ("capture", {}),
+    "jit": ("jit", {}),
+}
+
+
 def sharing(ranks: int, steps: int, pairs: int) -> list[Figure]:
-    """Compare captures that replicas share with captures that each makes alone."""
-    ratios: list[float] = []
-    copied: dict[str, list[float]] = {"0": [], "": []}
-    kept: dict[str, list[float]] = {"0": [], "": []}
+    """Compare captures that replicas share, or do not make, with captures that each makes alone."""
+    ratios: dict[str, list[float]] = {way: [] for way in WAYS}
+    copied: dict[str, list[float]] = {way: [] for way in WAYS}
+    kept: dict[str, list[float]] = {way: [] for way in WAYS}
     for pair in range(pairs):
         done = {}
-        for each in ("", "0") if pair % 2 else ("0", ""):
-            settings = {"PYFT_SHARE_CAPTURES": each, "PYFT_CUT_EVERY": "1"}
-            run = train("proxied", ["--steps", str(steps)], ranks=ranks, environment=settings)
+        for way in list(WAYS) if pair % 2 else reversed(WAYS):
+            protect, settings = WAYS[way]
+            run = train(
+                "proxied",
+                ["--steps", str(steps)],
+                ranks=ranks,
+                options=["--protect", protect],
+                environment=settings | {"PYFT_CUT_EVERY": "1"},
+            )
             if run.exit_code:
                 raise BenchError(f"[{ranks}] ranks ended with [{run.exit_code}]")
             stores = [channel["store"] for channel in run.report["channels"]]
-            copied[each] += [s["copied_bytes"] / max(s["captures"], 1) / MB for s in stores]
-            kept[each] += [s["heap_used"] / MB for s in stores]
-            done[each] = run
-        if done[""].losses != done["0"].losses or done[""].parameters != done["0"].parameters:
-            raise BenchError("shared captures change the results")
-        times = [statistics.median(done[each].step_seconds()) for each in ("", "0")]
-        ratios.append(times[0] / times[1])
+            copied[way] += [s["copied_bytes"] / max(s["captures"], 1) / MB for s in stores]
+            kept[way] += [s["heap_used"] / MB for s in stores]
+            done[way] = run
+        if len({(tuple(one.losses), str(one.parameters)) for one in done.values()}) > 1:
+            raise BenchError("how captures are shared changes the results")
+        times = {way: statistics.median(one.step_seconds()) for way, one in done.items()}
+        for way in WAYS:
+            ratios[way].append(times[way] / times["not shared"])
     return [
-        Figure(f"{ranks} ranks: step, captures shared / not", ratios, digits=3),
-        Figure("copied by a rank at a cut, shared", copied[""], "MB"),
-        Figure("the same, not shared", copied["0"], "MB"),
-        Figure("kept by a rank, shared", kept[""], "MB"),
-        Figure("the same, not shared", kept["0"], "MB"),
+        *(
+            Figure(f"{ranks} ranks: step, {way} / not", ratios[way], digits=3)
+            for way in list(WAYS)[1:]
+        ),
+        *(Figure(f"copied by a rank at a cut, {way}", copied[way], "MB") for way in WAYS),
+        *(Figure(f"kept by a rank in its store, {way}", kept[way], "MB") for way in WAYS),
     ]
 
 

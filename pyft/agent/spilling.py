@@ -7,6 +7,7 @@ just in time (docs/recovery.md, "Without copies in host memory").
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -40,7 +41,8 @@ class Spilling:
         self._members = members
         self._sharing = sharing
         self._after = after
-        self._numbers = itertools.count(1)
+        # Not those of an agent before this one, which servers may still answer.
+        self._numbers = itertools.count(time.monotonic_ns())
         self._open: dict[int, Request] = {}
 
     def wanted(self, id: int, server: Server, owner: int, attempt: int) -> None:

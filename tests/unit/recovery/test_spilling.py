@@ -54,7 +54,13 @@ class Agent:
         self.spilling.wanted(0, self.server(0), owner, attempt)  # type: ignore[arg-type]
         return self.server(0).stores
 
-    def answers(self, id: int, number: int, missing: int = 0) -> None:
+    def asked(self, id: int) -> list[tuple[Message, int]]:
+        """Return what a member was told to write down: kind and step."""
+        return [(kind, step) for kind, _, step in self.server(id).told]
+
+    def answers(self, id: int, whom: int | None = None, missing: int = 0) -> None:
+        """Let a member answer its last question, or that of another."""
+        number = self.server(id if whom is None else whom).told[-1][1]
         self.spilling.spilled(ev.Received(id, 4, Message.SPILLED, number, missing, 0, b""))
 
 
@@ -65,19 +71,19 @@ def agent() -> Agent:
 
 def test_a_store_is_given_when_it_has_been_filled(agent: Agent) -> None:
     assert agent.wants() == []
-    assert agent.server(1).told == [(Message.SPILL, 1, 7)]
-    agent.answers(2, 1)  # somebody else's
-    agent.answers(1, 9)
+    assert agent.asked(1) == [(Message.SPILL, 7)]
+    agent.answers(2, whom=1)
+    agent.spilling.spilled(ev.Received(1, 4, Message.SPILLED, 9, 0, 0, b""))  # an older agent's
     assert agent.server(0).stores == []
-    agent.answers(1, 1)
-    agent.answers(1, 1)
+    agent.answers(1)
+    agent.answers(1)
     assert agent.server(0).stores == [(1, 0, 101)]
 
 
 def test_then_come_the_stores_of_others_and_then_none(agent: Agent) -> None:
     agent.wants(attempt=1)
-    assert agent.server(2).told == [(Message.SPILL, 1, 7)]
-    agent.answers(2, 1, missing=3)  # where it is looked for it will be missed
+    assert agent.asked(2) == [(Message.SPILL, 7)]
+    agent.answers(2, missing=3)  # where it is looked for it will be missed
     assert agent.wants(attempt=2) == [(1, 1, 102), (1, 2, -1)]
 
 
@@ -114,7 +120,7 @@ def test_without_copies_in_gpus_nobody_is_asked() -> None:
 def test_servers_are_ended_when_what_others_need_is_written_down(agent: Agent) -> None:
     done: list[bool] = []
     agent.spilling.before([1, 2], lambda: done.append(True))
-    agent.answers(2, 2)
+    agent.answers(2)
     assert not done
     agent.spilling.restarted(1)
     assert done == [True]
