@@ -65,7 +65,7 @@ enum class MessageKind : uint32_t {
   kWantStore = 14,
   // a = step of a cut that is held, and must not wait any longer; answered by kSettled or kDropped
   kWithdraw = 15,
-  kSpilled = 16,  // answer to kSpill: a = its number, b = blocks that are missing
+  kSpilled = 18,  // answer to kSpill: a = its number, b = blocks that are missing
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
@@ -78,7 +78,7 @@ enum class MessageKind : uint32_t {
   kDropped = 108,  // a = step: its cut fits no cut of the other ranks, and is given up
   kStore = 109,    // a, b as in kWantStore; with a descriptor: a store
   // a = number, b = step of a point: what it leaves to other ranks is to go to the store, for them
-  kSpill = 110,
+  kSpill = 113,
 };
 
 struct ServerMessage {

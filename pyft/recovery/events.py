@@ -37,7 +37,7 @@ class Message(enum.IntEnum):
     HELD = 13
     WANT_STORE = 14
     WITHDRAW = 15
-    SPILLED = 16
+    SPILLED = 18
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103
@@ -47,7 +47,7 @@ class Message(enum.IntEnum):
     MADE_AS = 107
     DROPPED = 108
     STORE = 109
-    SPILL = 110
+    SPILL = 113
 
 
 # In the place of a result code, for EXPORT.
