@@ -66,6 +66,8 @@ class Capture {
               std::span<const std::byte> payload, uint64_t position);
   // The entry is a gate: what follows may change what is being copied. Returns when it is not.
   Status gate();
+  // The entry that comes next takes memory away: by way of the device nothing of it may be copied.
+  void before_unmapping();
 
   // A cut is put off: nothing but reads may be executed before make_up().
   bool is_put_off() const { return put_off_.has_value(); }

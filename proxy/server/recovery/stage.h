@@ -59,9 +59,12 @@ class Stage {
   std::string add_elsewhere(const MemoryRange& block, uint64_t owner,
                             const ring::ManifestBlock* before, Habit& habit);
   bool is_untouched(const MemoryRange& block, const Habit& habit) const;
+  bool may_be_late(const MemoryRange& block, const Habit& habit) const;
   bool add_untouched(const MemoryRange& block, Habit& habit);
   std::string copy_now(const MemoryRange& block, const ring::ManifestBlock* before, Habit& habit);
-  std::string copy_later(const MemoryRange& block, ring::Digest digest);
+  std::string copy_hashed(const MemoryRange& block, ring::Digest digest,
+                          std::vector<CopyJob>* jobs);
+  std::string copy_together();
   std::string read(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
   int look(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
   int fetch(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
@@ -69,7 +72,6 @@ class Stage {
   Store& store_;
   const RecoveryCalls& calls_;
   Hasher hasher_;
-  std::vector<std::byte> staging_;
   std::unordered_map<uint64_t, Habit> habits_;  // by address
   std::vector<ring::Digest> hashed_;     // by the device, of the blocks of this cut; or empty
   const ring::Digest* ahead_ = nullptr;  // of these, the present block's
@@ -79,7 +81,7 @@ class Stage {
   bool late_ = false;
   const SharePlan* plan_ = nullptr;
   uint64_t elsewhere_bytes_ = 0;
-  std::vector<CopyJob> later_;
+  std::vector<CopyJob> later_, together_;
   std::vector<Copied> unsure_;  // copied at the last cut, and the gate has not been yet
 };
 
