@@ -132,6 +132,10 @@ TEST(without_digests_of_the_device_nothing_is_copied_behind_the_cut) {
   training.learn(server);
   training.step(server, 7);
   CHECK(server.captured(7));
+  const uint64_t began = ring::now_ns();
+  training.memory.idle = 600;
+  CHECK(server.capture->gate().ok());  // nothing is to be learned, or it would wait a second
+  CHECK(ring::now_ns() - began < 1'000'000'000);
   CHECK_EQ(server.copies.load(), 0);
   CHECK_EQ(server.figures().later_bytes.load(), 0u);
 }

@@ -28,10 +28,10 @@ struct Driver {
   };
   std::mutex mutex;
   std::map<CUstream, std::deque<Operation>> queued;
-  std::map<CUevent, CUstream> pending;           // events that have not been reached
-  std::map<std::byte*, size_t> locked;           // pages
-  std::vector<unsigned> flags;                   // of streams
-  uint64_t locks = 0, copies = 0, pageable = 0;  // what has been asked for
+  std::map<CUevent, CUstream> pending;                        // events that have not been reached
+  std::map<std::byte*, size_t> locked;                        // pages
+  std::vector<unsigned> flags;                                // of streams
+  uint64_t locks = 0, copies = 0, pageable = 0, records = 0;  // what has been asked for
   bool stands_still = false, locks_nothing = false;
   bool captures = false, broken = false;
   std::function<void()> on_copy;   // about to be done
@@ -48,7 +48,7 @@ inline void start_again() {
   d.queued.clear();
   d.pending.clear();
   d.flags.clear();
-  d.locks = d.copies = d.pageable = 0;
+  d.locks = d.copies = d.pageable = d.records = 0;
   d.stands_still = d.locks_nothing = d.captures = d.broken = false;
   d.on_copy = {};
   d.copy_code = d.failure = 0;
@@ -128,6 +128,7 @@ inline CUresult record(CUevent event, CUstream stream) {
   Driver& d = driver();
   const std::lock_guard lock(d.mutex);
   if (const int code = enter_call(stream)) return static_cast<CUresult>(code);
+  ++d.records;
   d.queued[stream].push_back({nullptr, nullptr, 0, event});
   d.pending[event] = stream;
   return CUDA_SUCCESS;
