@@ -206,6 +206,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
     loop.set_before([&](const ring::EntryView& next) {
       if (capture->is_put_off() && !only_reads(session, next)) capture->make_up();
       capture->next_entry(next.header);
+      if (takes_memory_away(next)) capture->before_unmapping();
     });
     loop.set_on_idle([&] { capture->make_up(); });
   }

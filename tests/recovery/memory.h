@@ -66,12 +66,12 @@ struct Memory {
   }
   server::RecoveryCalls calls(bool views) {
     server::RecoveryCalls calls;
-    calls.read = [this](uint64_t address, void* to, uint64_t bytes) {
-      ++reads;
-      std::memcpy(to, reinterpret_cast<const void*>(address), bytes);
+    calls.read = [this](const server::NextRange& next, const server::TakePiece& take) {
+      for (server::MemoryRange range; next(&range); ++reads)
+        take(reinterpret_cast<const std::byte*>(range.address), range.bytes);
       return 0;
     };
-    calls.write = [](uint64_t address, const void* from, uint64_t bytes) {
+    calls.write = [](uint64_t address, const std::byte* from, uint64_t bytes) {
       std::memcpy(reinterpret_cast<void*>(address), from, bytes);
       return 0;
     };

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -525,6 +526,22 @@ TEST(few_entries_only_read) {
   CHECK(!copies(ring::kDeviceWindowBase, pinned, 16));
   CHECK(!copies(ring::kDeviceWindowBase + 64, ring::kDeviceWindowBase, 16));
   CHECK(!copies(pinned + 64, ring::kDeviceWindowBase, 1 << 20));
+}
+
+// Copies behind a cut are waited for before these: by way of the device they would fail it.
+TEST(few_entries_take_memory_away) {
+  std::vector<uint16_t> found;
+  for (uint16_t call = 0; call < 2000; ++call) {
+    ring::EntryView entry;
+    entry.header.call = call;
+    if (server::takes_memory_away(entry)) found.push_back(call);
+  }
+  std::vector<uint16_t> wanted;
+  for (const Call call :
+       {Call::cudaFree, Call::cuMemUnmap, Call::cuMemSetAccess, Call::cuModuleUnload})
+    wanted.push_back(static_cast<uint16_t>(call));
+  std::ranges::sort(wanted);
+  CHECK(found == wanted);
 }
 
 TEST(entries_print_with_named_arguments) {

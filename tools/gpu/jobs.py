@@ -93,14 +93,37 @@ def capture_cost(machine: Machine) -> list[str]:
     """Compare the mean step with captures after steps and without: K rises as their cost asks."""
     timed = TIMED_CAPTURE if machine.gpu else TIMED_SOFT
     program = machine.python("step_times.py", *(f"{n}:{text}" for n, (text, _) in timed.items()))
+    report = machine.folder / "report.json"
+    report.unlink(missing_ok=True)
     means = {}
     for protect in ("none", "capture"):
-        out = machine.run(machine.proxied(program, "--protect", protect)).splitlines()[-1]
+        command = machine.proxied(program, "--protect", protect, "--report", str(report))
+        out = machine.run(command).splitlines()[-1]
         means[protect] = {name: statistics.mean(times) for name, times in json.loads(out).items()}
     return [
         f"{name} {means['none'][name] * 1e3:.2f} ms, capture/none "
         f"{means['capture'][name] / means['none'][name]:.3f} (means)"
         for name in timed
+    ] + captured(json.loads(report.read_text())["channels"][0]["store"])
+
+
+def captured(store: dict[str, int]) -> list[str]:
+    """Return what captures have copied, where, how fast, and what commands waited for them."""
+    captures = max(store["captures"], 1)
+    later = store["later_bytes"]
+
+    def speed(amount: int, nanoseconds: int) -> str:
+        return f"{amount / 1e6:.0f} MB at {amount / nanoseconds if nanoseconds else 0:.2f} GB/s"
+
+    def each(name: str) -> str:
+        return f"{store[name] / captures / 1e6:.3f} ms"
+
+    return [
+        f"{store['captures']} captures, {store['cancelled']} cancelled, K {store['cut_every']}",
+        f"copied at cuts {speed(store['copied_bytes'] - later, store['copy_ns'])}, behind them "
+        f"{speed(later, store['later_ns'])} of a thread",
+        f"a capture: gate wait {each('gate_ns')}, commands waited {each('kept_ns')} in all; at the "
+        f"cut join {each('join_ns')}, hashing {each('hash_ns')}, copying {each('copy_ns')}",
     ]
 
 

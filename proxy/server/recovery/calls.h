@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ring/store_layout.h"
@@ -21,9 +22,24 @@ struct MemoryRange {
 
 constexpr int kNotOnDevice = -1;
 
+// What is to be read next; false: nothing more. Asked ahead of what has been taken.
+using NextRange = std::function<bool(MemoryRange*)>;
+// Gets what is read, piece by piece and in order; a piece is of one range, and there until the call
+// returns.
+using TakePiece = std::function<void(const std::byte* piece, uint64_t bytes)>;
+
+// Of one range.
+inline NextRange only(const MemoryRange& range) {
+  return [left = range](MemoryRange* next) mutable {
+    *next = std::exchange(left, {});
+    return next->bytes != 0;
+  };
+}
+
 struct RecoveryCalls {
-  std::function<int(uint64_t address, void* to, uint64_t bytes)> read;
-  std::function<int(uint64_t address, const void* from, uint64_t bytes)> write;
+  // What is read, or was written, is what the device has when this returns 0.
+  std::function<int(const NextRange& next, const TakePiece& take)> read;
+  std::function<int(uint64_t address, const std::byte* from, uint64_t bytes)> write;
   // Where this process can look at device memory itself; nullptr where it cannot, or nothing is
   // mapped there. May be empty.
   std::function<const std::byte*(uint64_t address, uint64_t bytes)> view;
@@ -33,8 +49,16 @@ struct RecoveryCalls {
   // True: all zeros, and looking at it would cost pages. May be empty.
   std::function<bool(uint64_t address, uint64_t bytes)> untouched;
   // Copies device memory beside the device's work, torn or not; false where nothing is mapped any
-  // more. Any thread. Empty: whatever is copied is copied at cuts.
+  // more. Any thread. May be empty.
   std::function<bool(uint64_t address, std::byte* to, uint64_t bytes)> peek;
+  // The same for memory that the process cannot look at, which must stay mapped meanwhile: reads it
+  // through the device, in two threads at most, each of which has called `enter` first. Empty, with
+  // `peek`: whatever is copied is copied at cuts.
+  std::function<int(const NextRange& next, const TakePiece& take)> read_beside;
+  // At a cut: whether it can be done. Not empty where `read_beside` is not.
+  std::function<bool()> ready_beside;
+  // What a thread of the server's does before it works on the device. May be empty.
+  std::function<void()> enter;
   // Device memory of the server's own, 0: there is none. May be empty, as may be the next three.
   std::function<uint64_t(uint64_t bytes)> allocate;
   std::function<void(uint64_t address)> release;

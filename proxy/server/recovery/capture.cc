@@ -91,7 +91,11 @@ Capture::Capture(Session& session, Store& store, RecoveryCalls calls, const Capt
                    "beside its work: captures go to host memory\n",
                    session.device());
   }
-  if (calls_.peek && options.late != Late::kNever) copier_.emplace(store.digest_key(), calls_.peek);
+  if (options.late == Late::kNever) return;
+  if (calls_.peek)
+    copier_.emplace(copy_by_looking(calls_.peek, store.digest_key()));
+  else if (calls_.read_beside)
+    copier_.emplace(copy_by_reading(calls_.read_beside, store.digest_key()), calls_.enter);
 }
 
 Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte> body,
@@ -152,10 +156,21 @@ Status Capture::gate() {
   return Status::good();
 }
 
+// What the device may still do to memory that is being copied would be an error of the device.
+void Capture::before_unmapping() {
+  if (!calls_.read_beside) return;
+  const std::lock_guard busy(busy_);
+  settle();
+  if (!shadows_) return;
+  if (!waits_) forget_lost();
+  shadows_->leave_memory();
+}
+
 // What was enqueued before the gate has been executed. Not waited for as at a cut: nothing but a
 // hint depends on it. Where that waits in vain, because another rank needs what comes behind the
-// gate, it is tried seldom.
+// gate, it is tried seldom. A stream that captures is not looked at.
 bool Capture::comes_to_rest() {
+  if (calls_.capturing()) return false;
   if (restless_gates_) return --restless_gates_, false;
   const bool rests = is_idle_before(ring::now_ns() + kRestNs);
   if (!rests) restless_gates_ = restless_pause_ *= 2;
@@ -220,8 +235,10 @@ std::string Capture::fill(const ring::CutMark& cut, std::span<const std::byte> s
   std::string problem =
       find_live(scope, std::move(mapped), std::move(scratch), open_->places, &open_->live);
   // Somebody may wait for a forced one.
-  const bool late = copier_ && pace_.late() && !cut.forced;
+  const bool late =
+      copier_ && pace_.late() && !cut.forced && (calls_.peek || calls_.ready_beside());
   if (open_->shared) plan_.update(reinterpret_cast<std::byte*>(&store_.header()), store_.header());
+  if (shadows_) shadows_->enter_memory();
   const bool leaves = open_->shared && !cut.forced && (!shadows_ || shadows_->possible());
   const SharePlan* const plan = leaves ? &plan_ : nullptr;
   if (problem.empty()) problem = stage_.add(open_->live.blocks, late, plan);

@@ -69,6 +69,8 @@ class Capture {
               std::span<const std::byte> payload, uint64_t position);
   // The entry is a gate: what follows may change what is being copied. Returns when it is not.
   Status gate();
+  // The entry that comes next takes memory away: by way of the device nothing of it may be copied.
+  void before_unmapping();
 
   // A cut is put off: nothing but reads may be executed before make_up().
   bool is_put_off() const { return put_off_.has_value(); }
@@ -121,6 +123,7 @@ class Capture {
   void make_up_held();
   void go_on_held();
   void keep_shadows();
+  void forget_lost();
   bool is_due(const ring::CutMark& cut);
   std::string stand_still();
   bool comes_to_rest();

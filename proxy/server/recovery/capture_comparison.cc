@@ -65,6 +65,10 @@ void Capture::keep_shadows() {
     await_decision();
     if (waits_) withdraw();
   }
+  forget_lost();
+}
+
+void Capture::forget_lost() {
   for (const ring::ManifestBlock& block : shadows_->keep()) stage_.changed(block.address);
 }
 
@@ -72,12 +76,13 @@ uint64_t Capture::spill(uint64_t step) {
   const std::lock_guard busy(busy_);
   if (!shadows_) return 0;
   if (copier_) copier_->finish();
+  if (calls_.enter) calls_.enter();
   return shadows_->spill(step, store_.waiting() ? &*store_.waiting() : nullptr);
 }
 
 bool Capture::make_room() {
   const std::lock_guard busy(busy_);
-  if (!shadows_ || !shadows_->possible()) return false;
+  if (!shadows_ || shadows_->closed()) return false;
   settle();
   shadows_->give_up();
   return true;

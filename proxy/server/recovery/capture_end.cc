@@ -15,6 +15,18 @@ void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
 }
 
+std::string why_not(const Copier::Outcome& outcome) {
+  const CopyJob& first = outcome.changed[0];
+  const std::string blocks = "[" + std::to_string(outcome.changed.size()) + "] blocks ";
+  const std::string where = ", the first of [" + std::to_string(first.bytes) + "] bytes at [" +
+                            std::to_string(first.address) + "]: ";
+  if (!outcome.code)
+    return blocks + "have changed while they were copied" + where +
+           "their changes are announced by no optimizer step";
+  return blocks + "could not be copied behind it, or have changed" + where + "code [" +
+         std::to_string(outcome.code) + "]";
+}
+
 }  // namespace
 
 // In the copier's thread: all that the open cut lacks has been copied, or is not what it was.
@@ -23,14 +35,9 @@ void Capture::copied(const Copier::Outcome& outcome) {
   add(figures.copied_bytes, open_->later_bytes);
   add(figures.later_bytes, open_->later_bytes);
   add(figures.later_ns, outcome.spent_ns);
+  if (!calls_.peek) add(figures.fetched_bytes, open_->later_bytes);
   for (const CopyJob& job : outcome.changed) stage_.changed(job.address);
-  close(outcome.changed.empty()
-            ? std::string()
-            : "[" + std::to_string(outcome.changed.size()) +
-                  "] blocks have changed while they were copied, the first of [" +
-                  std::to_string(outcome.changed[0].bytes) + "] bytes at [" +
-                  std::to_string(outcome.changed[0].address) +
-                  "]: their changes are announced by no optimizer step");
+  close(outcome.changed.empty() ? std::string() : why_not(outcome));
 }
 
 // The cut that is whole in the store becomes the recovery point. Whose thread the store is.

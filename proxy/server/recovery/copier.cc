@@ -5,6 +5,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <deque>
 #include <utility>
 
 #include "pyft/fault.h"
@@ -15,12 +17,13 @@ namespace pyft::server {
 namespace {
 
 constexpr int kNice = 10;
+constexpr int kNothingThere = 1;  // CUDA_ERROR_INVALID_VALUE, as a device would say
 
 }  // namespace
 
-Copier::Copier(DigestKey key, Peek peek)
-    : key_(key),
-      peek_(std::move(peek)),
+Copier::Copier(Copy copy, std::function<void()> enter)
+    : copy_(std::move(copy)),
+      enter_(std::move(enter)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 Copier::~Copier() {
@@ -32,7 +35,6 @@ void Copier::start(std::vector<CopyJob> jobs, std::function<void(const Outcome&)
     const std::lock_guard lock(mutex_);
     jobs_ = std::move(jobs);
     next_ = 0;
-    left_ = jobs_.size();
     done_ = std::move(done);
     outcome_ = {};
     busy_ = true;
@@ -53,14 +55,16 @@ void Copier::finish() {
 void Copier::run(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "pyft-copier");
   setpriority(PRIO_PROCESS, 0, kNice);  // of this thread
+  if (enter_) enter_();
   std::unique_lock lock(mutex_);
   while (begun_.wait(lock, stop, [this] { return busy_; })) {
     lock.unlock();
     copy_some();
     lock.lock();
-    copied_.wait(lock, [this] { return left_ == 0; });
+    copied_.wait(lock, [this] { return copying_ == 0; });
+    const Outcome outcome = std::exchange(outcome_, {});
     lock.unlock();
-    done_(outcome_);
+    done_(outcome);
     lock.lock();
     busy_ = false;
     ended_.notify_all();
@@ -68,19 +72,72 @@ void Copier::run(const std::stop_token& stop) {
 }
 
 void Copier::copy_some() {
-  for (size_t i = next_++; i < jobs_.size(); i = next_++) {
-    const uint64_t began = ring::now_ns();
-    const bool same = copy(jobs_[i]);
+  {
     const std::lock_guard lock(mutex_);
-    if (!same) outcome_.changed.push_back(jobs_[i]);
-    outcome_.spent_ns += ring::now_ns() - began;
-    if (--left_ == 0) copied_.notify_one();
+    ++copying_;
   }
+  const uint64_t began = ring::now_ns();
+  const int code = copy_([this] { return next(); },
+                         [this](const CopyJob& job, bool same) { copied(job, same); });
+  const std::lock_guard lock(mutex_);
+  outcome_.spent_ns += ring::now_ns() - began;
+  if (!outcome_.code) outcome_.code = code;
+  if (--copying_ == 0) copied_.notify_one();
 }
 
-bool Copier::copy(const CopyJob& job) const {
+const CopyJob* Copier::next() {
+  const size_t i = next_++;
+  if (i >= jobs_.size()) return nullptr;
   PYFT_FAULT("cut.copying");
-  return peek_(job.address, job.to, job.bytes) && digest(job.to, job.bytes, key_) == job.digest;
+  return &jobs_[i];
+}
+
+void Copier::copied(const CopyJob& job, bool same) {
+  if (same) return;
+  const std::lock_guard lock(mutex_);
+  outcome_.changed.push_back(job);
+}
+
+Copier::Copy copy_by_looking(decltype(RecoveryCalls::peek) peek, DigestKey key) {
+  return [peek = std::move(peek), key](const Copier::Next& next, const Copier::Copied& copied) {
+    int code = 0;
+    while (const CopyJob* const job = next()) {
+      const bool there = peek(job->address, job->to, job->bytes);
+      if (!there) code = kNothingThere;
+      copied(*job, there && digest(job->to, job->bytes, key) == job->digest);
+    }
+    return code;
+  };
+}
+
+// While a piece is copied and hashed the next ones travel.
+Copier::Copy copy_by_reading(decltype(RecoveryCalls::read) read, DigestKey key) {
+  return [read = std::move(read), key](const Copier::Next& next, const Copier::Copied& copied) {
+    std::deque<const CopyJob*> jobs;  // asked for, and not copied
+    Hasher hasher(key);
+    uint64_t done = 0;  // of the first
+    const auto range = [&](MemoryRange* wanted) {
+      const CopyJob* const job = next();
+      if (!job) return false;
+      jobs.push_back(job);
+      *wanted = {job->address, job->bytes};
+      return true;
+    };
+    const auto take = [&](const std::byte* piece, uint64_t bytes) {
+      const CopyJob& job = *jobs.front();
+      std::memcpy(job.to + done, piece, bytes);
+      hasher.add(job.to + done, bytes);
+      if ((done += bytes) < job.bytes) return;
+      copied(job, hasher.digest() == job.digest);
+      jobs.pop_front();
+      hasher.restart();
+      done = 0;
+    };
+    const int code = read(range, take);
+    for (const CopyJob* const job : jobs) copied(*job, false);
+    while (const CopyJob* const job = code ? next() : nullptr) copied(*job, false);
+    return code;
+  };
 }
 
 // The kernel copies: memory that the program has unmapped meanwhile is an answer and not a SIGSEGV.

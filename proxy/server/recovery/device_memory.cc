@@ -8,6 +8,7 @@
 #include "server/digest/device_digests.h"
 #include "server/handlers/live_objects.h"
 #include "server/recovery/copier.h"
+#include "server/recovery/device_copies.h"
 #include "server/recovery/moved_variables.h"
 
 namespace pyft::server {
@@ -119,19 +120,34 @@ void copy_on_device(Session& session, RecoveryCalls* calls) {
   calls->duplicated = [&api, stream] { return static_cast<int>(api.cuStreamSynchronize(stream)); };
 }
 
+namespace {
+
+void copy_beside(const Session& session, const std::shared_ptr<DeviceCopies>& copies,
+                 RecoveryCalls* calls) {
+  calls->read_beside = [copies](const NextRange& next, const TakePiece& take) {
+    return copies->read_beside(next, take);
+  };
+  calls->ready_beside = [copies] { return copies->ready_beside(); };
+  calls->enter = [&session] { session.enter_device(); };
+}
+
+}  // namespace
+
 RecoveryCalls recovery_calls(Session& session, const backend::Extras& extras) {
   RecoveryCalls calls;
-  const backend::Table& api = session.backend();
-  calls.read = [&session, &api](uint64_t address, void* to, uint64_t bytes) {
-    const uint64_t from = place_now(session, address);
-    const CUresult code = api.cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr);
-    return static_cast<int>(code ? code : api.cuCtxSynchronize());
+  const auto copies = std::make_shared<DeviceCopies>(session, !extras.view);
+  calls.read = [&session, copies](const NextRange& next, const TakePiece& take) {
+    const auto next_now = [&](MemoryRange* range) {
+      const bool more = next(range);
+      if (more) range->address = place_now(session, range->address);
+      return more;
+    };
+    return copies->read(next_now, take);
   };
-  calls.write = [&session, &api](uint64_t address, const void* from, uint64_t bytes) {
-    const uint64_t to = place_now(session, address);
-    const CUresult code = api.cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr);
-    return static_cast<int>(code ? code : api.cuCtxSynchronize());
+  calls.write = [&session, copies](uint64_t address, const std::byte* from, uint64_t bytes) {
+    return copies->write(place_now(session, address), from, bytes);
   };
+  if (!extras.view) copy_beside(session, copies, &calls);
   if (extras.view)
     calls.view = [view = extras.view](uint64_t address, uint64_t bytes) {
       return static_cast<const std::byte*>(view(address, bytes));

@@ -30,4 +30,11 @@ bool only_reads(const Session& session, const ring::EntryView& entry) {
          session.in_pinned(copy.dst, copy.bytes);
 }
 
+// Variables go with their module.
+bool takes_memory_away(const ring::EntryView& entry) {
+  const auto call = static_cast<Call>(entry.header.call);
+  return call == Call::cudaFree || call == Call::cuMemUnmap || call == Call::cuMemSetAccess ||
+         call == Call::cuModuleUnload;
+}
+
 }  // namespace pyft::server

@@ -14,7 +14,6 @@ namespace pyft::server {
 namespace {
 
 constexpr int kReadTries = 1000;
-constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
 
 struct Object {
   ring::EntryHeader header;
@@ -199,20 +198,14 @@ const std::byte* content_of(const ring::ManifestBlock& block, const Store& store
   return nullptr;
 }
 
-std::string verify(const ring::ManifestBlock& block, const RecoveryCalls& calls, Hasher* hasher,
-                   std::vector<std::byte>* staging) {
+std::string verify(const ring::ManifestBlock& block, const RecoveryCalls& calls, Hasher* hasher) {
   hasher->restart();
-  for (uint64_t at = 0; at < block.bytes; at += kPieceBytes) {
-    const uint64_t part = std::min(kPieceBytes, block.bytes - at);
-    const std::byte* bytes = calls.view ? calls.view(block.address + at, part) : nullptr;
-    if (!bytes) {
-      staging->resize(kPieceBytes);
-      if (const int code = calls.read(block.address + at, staging->data(), part))
-        return "reading it back fails with code [" + std::to_string(code) + "]";
-      bytes = staging->data();
-    }
-    hasher->add(bytes, part);
-  }
+  const auto take = [&](const std::byte* bytes, uint64_t part) { hasher->add(bytes, part); };
+  const std::byte* const there = calls.view ? calls.view(block.address, block.bytes) : nullptr;
+  if (there)
+    take(there, block.bytes);
+  else if (const int code = calls.read(only({block.address, block.bytes}), take))
+    return "reading it back fails with code [" + std::to_string(code) + "]";
   return hasher->digest() == block.digest ? "" : "the device has other bytes than were written";
 }
 
@@ -236,9 +229,8 @@ std::string verify_at_once(const RecoveryPoint& point, const RecoveryCalls& call
   std::string found;
   if (point.blocks.empty() || verify_on_device(point, calls, &found) != kNotOnDevice) return found;
   Hasher hasher(key);
-  std::vector<std::byte> staging;
   for (const ring::ManifestBlock& block : point.blocks)
-    if (const std::string problem = verify(block, calls, &hasher, &staging); !problem.empty())
+    if (const std::string problem = verify(block, calls, &hasher); !problem.empty())
       return "a " + block_text(block, point.manifest) + " is not restored: " + problem;
   return {};
 }
@@ -263,7 +255,6 @@ std::string restore_contents(Session& session, const Store& store, const Recover
   ring::ControlPage& page = session.channel().control();
   page.restored_bytes = page.restored_blocks = 0;
   Hasher hasher(store.digest_key());
-  std::vector<std::byte> staging;
   const RecoveryPoint& point = store.point();
   for (const ring::ManifestBlock& block : point.blocks) {
     page.restored_bytes.fetch_add(block.bytes, std::memory_order_relaxed);
@@ -278,7 +269,7 @@ std::string restore_contents(Session& session, const Store& store, const Recover
       return "writing a " + block_text(block, point.manifest) + " fails with code [" +
              std::to_string(code) + "]";
     if (calls.digests) continue;
-    if (problem = verify(block, calls, &hasher, &staging); !problem.empty())
+    if (problem = verify(block, calls, &hasher); !problem.empty())
       return "a " + block_text(block, point.manifest) + " is not restored: " + problem;
   }
   return calls.digests ? verify_at_once(point, calls, store.digest_key()) : std::string();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -82,7 +83,7 @@ std::vector<ring::Digest> Shadows::digests_of(
         calls_.view ? calls_.view(ranges[i].address, ranges[i].bytes) : nullptr;
     if (!bytes) {
       host.resize(ranges[i].bytes);
-      if (!calls_.peek(ranges[i].address, host.data(), ranges[i].bytes)) continue;
+      if (!look(ranges[i].address, host.data(), ranges[i].bytes)) continue;
       bytes = host.data();
     }
     digests[i] = digest(bytes, ranges[i].bytes, store_.digest_key());
@@ -124,10 +125,20 @@ std::vector<ring::ManifestBlock> Shadows::keep() {
   return lost;
 }
 
+bool Shadows::look(uint64_t address, std::byte* to, uint64_t bytes) const {
+  if (calls_.peek) return calls_.peek(address, to, bytes);
+  const auto take = [&](const std::byte* piece, uint64_t part) {
+    std::memcpy(to, piece, part);
+    to += part;
+  };
+  return calls_.read_beside(only({address, bytes}), take) == 0;
+}
+
 // From the copy if that is it, else from the program's memory, if it still is.
 bool Shadows::fetch(const ring::ManifestBlock& block, std::byte* to) const {
-  const uint64_t from = has(block) ? copies_.at(block.address).at : block.address;
-  return calls_.peek(from, to, block.bytes) &&
+  const bool copied = has(block);
+  if (!copied && left_) return false;
+  return look(copied ? copies_.at(block.address).at : block.address, to, block.bytes) &&
          digest(to, block.bytes, store_.digest_key()) == block.digest;
 }
 

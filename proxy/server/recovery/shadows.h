@@ -30,7 +30,15 @@ class Shadows {
 
   // Whether blocks may be kept here at all: the device lends memory, and can be read beside its
   // work.
-  bool possible() const { return !closed_ && calls_.allocate && calls_.peek; }
+  bool possible() const {
+    return !closed_ && calls_.allocate &&
+           (calls_.peek || (calls_.read_beside && calls_.ready_beside()));
+  }
+  bool closed() const { return closed_; }
+  // Where reading what is not mapped is an error of the device: some of the program's memory is
+  // about to be unmapped, so that only copies are read until the next cut.
+  void leave_memory() { left_ = !calls_.peek; }
+  void enter_memory() { left_ = false; }
 
   // The point of this step counts: the program's memory has what it names as elsewhere, until
   // keep().
@@ -58,6 +66,7 @@ class Shadows {
   bool duplicate(std::vector<const ring::ManifestBlock*>* begun);
   std::vector<ring::Digest> digests_of(const std::vector<const ring::ManifestBlock*>& blocks);
   bool fetch(const ring::ManifestBlock& block, std::byte* to) const;
+  bool look(uint64_t address, std::byte* to, uint64_t bytes) const;
   void note_bytes(int64_t more);
 
   Store& store_;
@@ -66,7 +75,7 @@ class Shadows {
   std::vector<ring::ManifestBlock> wanted_;    // by the point of that step
   std::unordered_map<uint64_t, Copy> copies_;  // by the block's address
   bool fresh_ = false;                         // wanted, and not copied yet
-  bool closed_ = false, said_ = false;
+  bool closed_ = false, left_ = false, said_ = false;
 };
 
 }  // namespace pyft::server

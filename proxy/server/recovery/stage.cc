@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "ring/wait.h"
@@ -11,9 +12,8 @@ namespace pyft::server {
 
 namespace {
 
-constexpr uint64_t kStagingBytes = uint64_t{1} << 20;
 constexpr uint64_t kLarge = 64 << 10;     // worth asking whether anybody has touched it
-constexpr uint64_t kSmall = 16 << 10;     // copied sooner than handed over
+constexpr uint64_t kSmall = 16 << 10;     // copied sooner than handed over, if it can be looked at
 constexpr uint64_t kForgotten = 1 << 12;  // habits more than live blocks before some are dropped
 constexpr uint32_t kSure = 3;             // gates at which a block was what it had been at the cut
 
@@ -33,12 +33,13 @@ Stage::Stage(Store& store, const RecoveryCalls& calls)
 
 std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late, const SharePlan* plan) {
   ++cut_;
-  late_ = late;
   plan_ = plan;
   elsewhere_bytes_ = 0;
   later_.clear();
+  together_.clear();
   unsure_.clear();
   if (std::string problem = hash_on_device(blocks); !problem.empty()) return problem;
+  late_ = late && (calls_.view || !hashed_.empty());  // or all of it comes to the host as it is
   const auto& before = store_.point().blocks;
   auto old = before.begin();
   for (const MemoryRange& block : blocks) {
@@ -49,6 +50,7 @@ std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late, const 
     if (std::string problem = add_block(block, same ? &*old : nullptr); !problem.empty())
       return problem;
   }
+  if (std::string problem = copy_together(); !problem.empty()) return problem;
   store_.header().elsewhere_bytes.store(elsewhere_bytes_, std::memory_order_relaxed);
   if (habits_.size() > 2 * blocks.size() + kForgotten)
     std::erase_if(habits_, [this](const auto& one) { return one.second.cut != cut_; });
@@ -87,8 +89,9 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
   const auto owner = plan_ ? plan_->owner(block) : std::nullopt;
   if (owner && !only_rests_) return add_elsewhere(block, *owner, before, habit);
   if (add_untouched(block, habit)) return {};
-  if (owner && rests(block, habit)) return add_elsewhere(block, *owner, before, habit);
-  const bool later = late_ && rests(block, habit);
+  const bool sure = may_rest(block, habit) && habit.same_gates >= kSure;
+  if (owner && sure) return add_elsewhere(block, *owner, before, habit);
+  const bool later = late_ && sure;
   if (!ahead_ && !later && (!before || habit.between_cuts)) return copy_now(block, before, habit);
   ring::Digest digest{};
   if (std::string problem = read(block, nullptr, &digest); !problem.empty()) return problem;
@@ -97,11 +100,10 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
     add_to(store_.header().unchanged_bytes, block.bytes);
     return {};
   }
-  return later ? copy_later(block, digest) : copy_now(block, before, habit);
-}
-
-bool Stage::rests(const MemoryRange& block, const Habit& habit) const {
-  return block.bytes >= kSmall && !habit.before_gate && habit.same_gates >= kSure;
+  if (later) return copy_hashed(block, digest, &later_);
+  if (!ahead_) return copy_now(block, before, habit);
+  if (is_to_be_learned(block, habit)) unsure_.push_back({block, digest});
+  return copy_hashed(block, digest, &together_);
 }
 
 // Also one that this store has: what it keeps for the last point only is free when that goes.
@@ -151,30 +153,70 @@ std::string Stage::copy_now(const MemoryRange& block, const ring::ManifestBlock*
   add_to(store_.header().copied_bytes, block.bytes);
   store_.add_stored(block.address, block.bytes, digest, offset);
   habit.between_cuts = before && before->digest != digest;
-  if ((late_ || only_rests_) && block.bytes >= kSmall && !habit.before_gate &&
-      habit.same_gates < kSure)
-    unsure_.push_back({block, digest});
+  if (is_to_be_learned(block, habit)) unsure_.push_back({block, digest});
   return {};
 }
 
-std::string Stage::copy_later(const MemoryRange& block, ring::Digest digest) {
+// Nobody else takes the content for it before the copy is there: the point is open until then.
+std::string Stage::copy_hashed(const MemoryRange& block, ring::Digest digest,
+                               std::vector<CopyJob>* jobs) {
   const uint64_t offset = store_.reserve(block.bytes);
   if (offset == Heap::kNone) return store_.problem();
   store_.add_stored(block.address, block.bytes, digest, offset);
-  later_.push_back({block.address, block.bytes, store_.at(offset), digest});
+  jobs->push_back({block.address, block.bytes, store_.at(offset), digest});
   return {};
 }
 
+// What the device has hashed and is not left for later, so that one travels while another is
+// hashed.
+std::string Stage::copy_together() {
+  if (together_.empty()) return {};
+  const uint64_t began = ring::now_ns();
+  size_t i = 0;
+  uint64_t bytes = 0;
+  std::optional<CopyJob> wrong;
+  const int code = copy_by_reading(calls_.read, store_.digest_key())(
+      [&] { return i < together_.size() ? &together_[i++] : nullptr; },
+      [&](const CopyJob& job, bool same) {
+        if (!same && !wrong) wrong = job;
+        bytes += job.bytes;
+      });
+  ring::StoreHeader& figures = store_.header();
+  add_to(figures.copy_ns, ring::now_ns() - began);
+  add_to(figures.copied_bytes, bytes);
+  add_to(figures.fetched_bytes, bytes);
+  if (!wrong && !code) return {};
+  const CopyJob& job = wrong.value_or(together_.back());
+  const MemoryRange block{job.address, job.bytes};
+  return code ? failed(block, code) : distrust(block);
+}
+
+// It may stay as it is until the gate, and is worth the trouble.
+bool Stage::may_rest(const MemoryRange& block, const Habit& habit) const {
+  return !habit.before_gate && (block.bytes >= kSmall || !calls_.view);
+}
+
+bool Stage::is_to_be_learned(const MemoryRange& block, const Habit& habit) const {
+  return (late_ || only_rests_) && may_rest(block, habit) && habit.same_gates < kSure;
+}
+
+// As they have been hashed at the cut: what the device has hashed is not fetched for this.
 void Stage::gate(bool rests) {
-  ahead_ = nullptr;
-  for (const auto& [block, digest] : std::exchange(unsure_, {})) {
-    if (!rests) return;
+  const std::vector<Copied> unsure = std::exchange(unsure_, {});
+  if (!rests) return;
+  std::vector<MemoryRange> blocks;
+  for (const Copied& one : unsure) blocks.push_back(one.block);
+  if (!calls_.view && (!hash_on_device(blocks).empty() || hashed_.empty())) return;
+  for (size_t i = 0; i < unsure.size(); ++i) {
+    const auto& [block, digest] = unsure[i];
+    ahead_ = calls_.view ? nullptr : &hashed_[i];
     ring::Digest now{};
     const bool same = read(block, nullptr, &now).empty() && now == digest;
     Habit& habit = habits_[block.address];
     habit.before_gate = !same;
     ++habit.same_gates;
   }
+  ahead_ = nullptr;
 }
 
 void Stage::changed(uint64_t address) {
@@ -183,7 +225,7 @@ void Stage::changed(uint64_t address) {
 
 std::string Stage::read(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
   ring::StoreHeader& figures = store_.header();
-  if (!copy || !ahead_) add_to(figures.hashed_bytes, block.bytes);
+  add_to(figures.hashed_bytes, block.bytes);
   if (!copy && ahead_) {
     *out = *ahead_;
     return {};
@@ -191,7 +233,6 @@ std::string Stage::read(const MemoryRange& block, std::byte* copy, ring::Digest*
   const uint64_t began = ring::now_ns();
   const int code = calls_.view ? look(block, copy, out) : fetch(block, copy, out);
   add_to(copy ? figures.copy_ns : figures.hash_ns, ring::now_ns() - began);
-  if (code == 0 && ahead_ && *out != *ahead_) return distrust(block);
   return code ? failed(block, code) : std::string();
 }
 
@@ -214,15 +255,15 @@ int Stage::look(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
   return 0;
 }
 
+// While a piece is hashed and copied the next one may travel.
 int Stage::fetch(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
-  if (!copy) staging_.resize(kStagingBytes);
   hasher_.restart();
-  for (uint64_t at = 0; at < block.bytes; at += kStagingBytes) {
-    const uint64_t part = std::min(kStagingBytes, block.bytes - at);
-    std::byte* to = copy ? copy + at : staging_.data();
-    if (const int code = calls_.read(block.address + at, to, part)) return code;
-    hasher_.add(to, part);
-  }
+  const auto take = [&](const std::byte* piece, uint64_t bytes) {
+    if (copy) piece = static_cast<std::byte*>(std::memcpy(copy, piece, bytes));
+    hasher_.add(piece, bytes);
+    if (copy) copy += bytes;
+  };
+  if (const int code = calls_.read(only(block), take)) return code;
   *out = hasher_.digest();
   add_to(store_.header().fetched_bytes, block.bytes);
   return 0;

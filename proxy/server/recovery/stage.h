@@ -58,14 +58,17 @@ class Stage {
   std::string hash_on_device(const std::vector<MemoryRange>& blocks);
   std::string distrust(const MemoryRange& block);
   Habit& habit_of(const MemoryRange& block, bool known);
-  bool rests(const MemoryRange& block, const Habit& habit) const;
   std::string add_block(const MemoryRange& block, const ring::ManifestBlock* before);
   std::string add_elsewhere(const MemoryRange& block, uint64_t owner,
                             const ring::ManifestBlock* before, Habit& habit);
   bool is_untouched(const MemoryRange& block, const Habit& habit) const;
+  bool may_rest(const MemoryRange& block, const Habit& habit) const;
+  bool is_to_be_learned(const MemoryRange& block, const Habit& habit) const;
   bool add_untouched(const MemoryRange& block, Habit& habit);
   std::string copy_now(const MemoryRange& block, const ring::ManifestBlock* before, Habit& habit);
-  std::string copy_later(const MemoryRange& block, ring::Digest digest);
+  std::string copy_hashed(const MemoryRange& block, ring::Digest digest,
+                          std::vector<CopyJob>* jobs);
+  std::string copy_together();
   std::string read(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
   int look(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
   int fetch(const MemoryRange& block, std::byte* copy, ring::Digest* digest);
@@ -73,7 +76,6 @@ class Stage {
   Store& store_;
   const RecoveryCalls& calls_;
   Hasher hasher_;
-  std::vector<std::byte> staging_;
   std::unordered_map<uint64_t, Habit> habits_;  // by address
   std::vector<ring::Digest> hashed_;     // by the device, of the blocks of this cut; or empty
   const ring::Digest* ahead_ = nullptr;  // of these, the present block's
@@ -84,7 +86,7 @@ class Stage {
   bool only_rests_ = false;
   const SharePlan* plan_ = nullptr;
   uint64_t elsewhere_bytes_ = 0;
-  std::vector<CopyJob> later_;
+  std::vector<CopyJob> later_, together_;
   std::vector<Copied> unsure_;  // copied at the last cut, and the gate has not been yet
 };
 

@@ -1,0 +1,68 @@
+// Copies between the device's memory and memory that is not page-locked, by way of a few pieces
+// that are: while one travels, the one before it is taken, or the next one is filled.
+//
+// They travel in a stream of the server's own that does not synchronise with the program's, and no
+// other stream is looked at: so a capture of the program is not disturbed by them, from whichever
+// thread (design-cuda.md, C5). One thread at a time, which works on the device.
+#ifndef PYFT_SERVER_RECOVERY_PINNED_RING_H_
+#define PYFT_SERVER_RECOVERY_PINNED_RING_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "server/recovery/calls.h"
+
+namespace pyft::server {
+
+class PinnedRing {
+ public:
+  static constexpr uint64_t kPieceBytes = uint64_t{2} << 20;
+  static constexpr uint64_t kPieces = 4;
+  static constexpr int kLate = 600;  // CUDA_ERROR_NOT_READY
+
+  // nullptr, and why. Page-locks memory, for which a driver may wait for the device: only while
+  // that stands still.
+  static std::unique_ptr<PinnedRing> make(const backend::Table& table, std::string* why);
+  ~PinnedRing();
+  PinnedRing(const PinnedRing&) = delete;
+
+  // Both return the code of the call that fails, or 0: then the device has copied everything.
+  // kLate: a piece has not come for so long. It may come yet, so that whoever is next gets kLate
+  // at once, until it has. Small ranges share a piece.
+  int read(const NextRange& next, const TakePiece& take, uint64_t patience_ns);
+  int write(uint64_t address, const std::byte* from, uint64_t bytes, uint64_t patience_ns);
+  // 0: nothing is under way that an earlier call has given up; kLate; or the device's error.
+  int rests();
+
+ private:
+  struct Part {
+    uint64_t at, bytes;
+  };
+  struct Piece {
+    std::byte* memory = nullptr;
+    CUevent there = nullptr;
+    std::vector<Part> parts;  // of ranges that are read
+  };
+  explicit PinnedRing(const backend::Table& table) : table_(table) {}
+  std::string prepare();
+  int pass(const NextRange& next, const TakePiece& take, uint64_t patience_ns);
+  int fill(const NextRange& next, MemoryRange* left, Piece* piece);
+  int send(const Piece& piece, int copied);
+  int end(int code, uint64_t patience_ns);
+  int wait(const Piece& piece, uint64_t patience_ns) const;
+
+  const backend::Table& table_;
+  CUstream stream_ = nullptr;
+  void* memory_ = nullptr;
+  bool locked_ = false, under_way_ = false;
+  std::array<Piece, kPieces> pieces_;
+};
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_RECOVERY_PINNED_RING_H_

@@ -1,0 +1,343 @@
+// How memory is copied that the server cannot look at: through page-locked pieces, pipelined, also
+// beside the program's work and its captures; and what becomes of copies that fail or do not come.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "check.h"
+#include "copying_driver.h"
+#include "server/device.h"
+#include "server/recovery/copier.h"
+#include "server/recovery/device_copies.h"
+
+namespace {
+
+using namespace copying_driver;  // NOLINT: a test
+using server::DeviceCopies;
+using server::PinnedRing;
+
+constexpr uint64_t kPiece = PinnedRing::kPieceBytes;
+constexpr uint64_t kSoonNs = 10'000'000'000, kAtOnceNs = 1'000'000;
+
+std::vector<std::byte> noise(uint64_t bytes) {
+  std::vector<std::byte> made(bytes);
+  std::minstd_rand next(7);
+  for (std::byte& one : made) one = static_cast<std::byte>(next() >> 8);
+  return made;
+}
+
+uint64_t address_of(const std::vector<std::byte>& memory) {
+  return reinterpret_cast<uint64_t>(memory.data());
+}
+
+struct Ring {
+  Ring() {
+    start_again();
+    server::enter_thread(table(), nullptr);
+    ring = PinnedRing::make(table(), &why);
+  }
+  int read(const std::vector<std::byte>& device, std::vector<std::byte>* got,
+           uint64_t patience_ns = kSoonNs) const {
+    got->clear();
+    return ring->read(
+        server::only({address_of(device), device.size()}),
+        [&](const std::byte* piece, uint64_t bytes) {
+          got->insert(got->end(), piece, piece + bytes);
+        },
+        patience_ns);
+  }
+  std::string why;
+  std::unique_ptr<PinnedRing> ring;
+};
+
+struct AlwaysAlive : ring::Liveness {
+  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
+};
+
+// A server, whose device fails for good or for the program only.
+struct Own {
+  explicit Own(bool repairs = false, DeviceCopies::Patience patience = {}) {
+    start_again();
+    server::enter_thread(table(), nullptr);
+    ring::ChannelShape shape;
+    shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+    std::string error;
+    channel = ring::Channel::create(shape, &error);
+    if (repairs) protect();
+    session.emplace(*channel, &table(), alive);
+    session->set_enter_device([] { server::enter_thread(table(), nullptr); });
+    copies.emplace(*session, true, patience);
+  }
+  void protect() {
+    ring::ChannelFds fds = channel->dup_fds();
+    fds.store = UniqueFd(memfd_create("store", MFD_CLOEXEC));
+    ring::ChannelSizes sizes = channel->sizes();
+    sizes.store = 1 << 16;
+    CHECK_EQ(ftruncate(fds.store.get(), 1 << 16), 0);
+    std::string error;
+    channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
+    CHECK_EQ(error, "");
+    channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
+  }
+  int read_beside(const std::vector<std::byte>& device) {
+    return copies->read_beside(server::only({address_of(device), device.size()}),
+                               [](const std::byte*, uint64_t) {});
+  }
+  std::unique_ptr<ring::Channel> channel;
+  AlwaysAlive alive;
+  std::optional<server::Session> session;
+  std::optional<DeviceCopies> copies;
+};
+
+}  // namespace
+
+TEST(what_is_read_and_written_is_what_is_there) {
+  for (const uint64_t bytes :
+       {uint64_t{1}, kPiece - 1, kPiece, kPiece + 1, 4 * kPiece, 4 * kPiece + 5, 11 * kPiece + 3}) {
+    const Ring ring;
+    const std::vector<std::byte> content = noise(bytes);
+    std::vector<std::byte> got, device(bytes);
+    CHECK_EQ(ring.read(content, &got), 0);
+    CHECK(got == content);
+    CHECK_EQ(ring.ring->write(address_of(device), content.data(), bytes, kSoonNs), 0);
+    CHECK(device == content);  // when it returns
+    CHECK_EQ(ring.ring->rests(), 0);
+    CHECK_EQ(driver().pageable, 0u);
+    CHECK_EQ(driver().locks, 1u);
+    CHECK(driver().flags == std::vector<unsigned>{CU_STREAM_NON_BLOCKING});
+    CHECK_EQ(driver().copies, 2 * ((bytes + kPiece - 1) / kPiece));
+  }
+}
+
+TEST(small_ranges_share_a_piece_and_large_ones_are_divided) {
+  const Ring ring;
+  const std::vector<std::byte> content = noise(6 * kPiece);
+  std::minstd_rand random(3);
+  std::vector<server::MemoryRange> ranges;
+  std::vector<std::byte> wanted, got;
+  for (const uint64_t most : {uint64_t{3}, uint64_t{5'000}, 2 * kPiece})
+    for (int i = 0; i < 400 && (most < kPiece || i < 10); ++i) {
+      const uint64_t bytes = 1 + random() % most, at = random() % (content.size() - bytes);
+      ranges.push_back({address_of(content) + at, bytes});
+      wanted.insert(wanted.end(), content.begin() + static_cast<long>(at),
+                    content.begin() + static_cast<long>(at + bytes));
+    }
+  size_t i = 0, of = 0;
+  uint64_t taken = 0;  // of a range
+  const auto next = [&](server::MemoryRange* range) {
+    if (i == ranges.size()) return false;
+    *range = ranges[i++];
+    return true;
+  };
+  const auto take = [&](const std::byte* piece, uint64_t bytes) {
+    got.insert(got.end(), piece, piece + bytes);
+    taken += bytes;
+    CHECK(taken <= ranges[of].bytes);  // of no other range
+    if (taken == ranges[of].bytes) ++of, taken = 0;
+  };
+  CHECK_EQ(ring.ring->read(next, take, kSoonNs), 0);
+  CHECK(got == wanted);
+  CHECK_EQ(of, ranges.size());
+  CHECK_EQ(driver().pageable, 0u);
+  CHECK(driver().records <= wanted.size() / kPiece + 3);  // pieces
+}
+
+// Whatever travels meanwhile arrives while a piece is being taken.
+TEST(a_piece_that_is_taken_is_not_overwritten_and_others_travel) {
+  const Ring ring;
+  const std::vector<std::byte> content = noise(9 * kPiece);
+  uint64_t at = 0, most = 0;
+  const auto take = [&](const std::byte* piece, uint64_t bytes) {
+    const size_t queued = queued_copies();
+    most = std::max<uint64_t>(most, queued);
+    if (at + PinnedRing::kPieces * kPiece <= content.size()) CHECK(queued > 0);
+    do_all();
+    CHECK(!std::memcmp(piece, content.data() + at, bytes));
+    at += bytes;
+  };
+  CHECK_EQ(ring.ring->read(server::only({address_of(content), content.size()}), take, kSoonNs), 0);
+  CHECK_EQ(at, content.size());
+  CHECK_EQ(most, PinnedRing::kPieces - 1);
+}
+
+TEST(an_error_of_a_call_or_of_the_device_is_returned) {
+  Ring ring;
+  const std::vector<std::byte> content = noise(3 * kPiece);
+  std::vector<std::byte> got, device(content.size());
+  driver().copy_code = CUDA_ERROR_INVALID_VALUE;  // nothing is mapped there
+  CHECK_EQ(ring.read(content, &got), 1);
+  CHECK_EQ(ring.ring->write(address_of(device), content.data(), device.size(), kSoonNs), 1);
+  driver().copy_code = 0;
+  CHECK_EQ(ring.read(content, &got), 0);
+  // One of many: what travels is not left behind.
+  int asked = 0;
+  const auto next = [&](server::MemoryRange* range) {
+    if (++asked == 4) driver().copy_code = CUDA_ERROR_INVALID_VALUE;
+    *range = {address_of(content), kPiece};
+    return true;
+  };
+  CHECK_EQ(ring.ring->read(next, [](const std::byte*, uint64_t) {}, kSoonNs), 1);
+  driver().copy_code = 0;
+  CHECK_EQ(queued_copies(), 0u);
+  CHECK_EQ(ring.read(content, &got), 0);
+  CHECK(got == content);
+  driver().on_copy = [] { driver().failure = CUDA_ERROR_ILLEGAL_ADDRESS; };
+  CHECK_EQ(ring.read(content, &got), 700);
+  CHECK_EQ(ring.read(content, &got), 700);
+  CHECK_EQ(ring.ring->write(address_of(device), content.data(), device.size(), kSoonNs), 700);
+  CHECK_EQ(ring.ring->rests(), 700);
+}
+
+TEST(a_piece_that_does_not_come_is_not_waited_for_twice) {
+  Ring ring;
+  const size_t locked = driver().locked.size();
+  const std::vector<std::byte> content = noise(6 * kPiece);
+  std::vector<std::byte> got;
+  driver().stands_still = true;
+  CHECK_EQ(ring.read(content, &got, kAtOnceNs), PinnedRing::kLate);
+  const uint64_t began = ring::now_ns();
+  CHECK_EQ(ring.read(content, &got, kSoonNs), PinnedRing::kLate);
+  CHECK(ring::now_ns() - began < kSoonNs);
+  CHECK(got.empty());
+  driver().stands_still = false;
+  do_all();
+  CHECK_EQ(ring.read(content, &got), 0);
+  CHECK(got == content);
+  driver().stands_still = true;
+  CHECK_EQ(ring.read(content, &got, kAtOnceNs), PinnedRing::kLate);
+  ring.ring.reset();  // the device may still copy there
+  CHECK_EQ(driver().locked.size(), locked);
+  driver().stands_still = false;
+  do_all();
+}
+
+TEST(pages_are_locked_once_and_given_back) {
+  start_again();
+  const size_t locked = driver().locked.size();
+  {
+    Own own;
+    const std::vector<std::byte> content = noise(100);
+    const auto none = [](const std::byte*, uint64_t) {};
+    CHECK_EQ(driver().locks, 0u);  // not before they are needed
+    CHECK_EQ(own.copies->read(server::only({address_of(content), 100}), none), 0);
+    CHECK_EQ(own.copies->read(server::only({address_of(content), 100}), none), 0);
+    CHECK_EQ(driver().locks, 1u);
+    CHECK(own.copies->ready_beside());
+    CHECK(own.copies->ready_beside());
+    CHECK_EQ(driver().locks, 2u);
+  }
+  CHECK_EQ(driver().locked.size(), locked);
+}
+
+TEST(a_driver_that_locks_no_pages_copies_all_the_same_but_not_beside) {
+  Own own;
+  driver().locks_nothing = true;
+  const std::vector<std::byte> content = noise(3 * kPiece + 1);
+  std::vector<std::byte> got, device(content.size());
+  const auto take = [&](const std::byte* piece, uint64_t bytes) {
+    got.insert(got.end(), piece, piece + bytes);
+  };
+  CHECK_EQ(own.copies->read(server::only({address_of(content), content.size()}), take), 0);
+  CHECK(got == content);
+  CHECK_EQ(own.copies->write(address_of(device), content.data(), content.size()), 0);
+  CHECK(device == content);
+  CHECK(!own.copies->ready_beside());
+  CHECK(own.read_beside(content) != 0);
+}
+
+// The thread that copies behind cuts, and the one that dispatches and helps it.
+TEST(two_threads_copy_at_once_and_disturb_no_capture) {
+  Own own;
+  CHECK(own.copies->ready_beside());
+  driver().captures = true;
+  const std::vector<std::byte> content = noise(24 * kPiece);
+  const server::DigestKey key(5, ring::DigestKind::kNh);
+  std::vector<server::CopyJob> jobs;
+  std::vector<std::byte> store(content.size());
+  for (uint64_t at = 0, part = 0; at < content.size(); at += part) {
+    part = std::min<uint64_t>(kPiece * 5 / 2, content.size() - at);
+    jobs.push_back({address_of(content) + at, part, store.data() + at,
+                    server::digest(content.data() + at, part, key)});
+  }
+  server::Copier copier(server::copy_by_reading(
+                            [&](const server::NextRange& next, const server::TakePiece& take) {
+                              return own.copies->read_beside(next, take);
+                            },
+                            key),
+                        [&] { own.session->enter_device(); });
+  for (int round = 0; round < 4; ++round) {
+    std::ranges::fill(store, std::byte{0});
+    size_t changed = 1;
+    int code = -1;
+    copier.start(jobs, [&](const server::Copier::Outcome& outcome) {
+      changed = outcome.changed.size();
+      code = outcome.code;
+    });
+    copier.finish();
+    CHECK_EQ(changed, 0u);
+    CHECK_EQ(code, 0);
+    CHECK(store == content);
+  }
+  CHECK(!driver().broken);
+  CHECK_EQ(driver().pageable, 0u);
+  CHECK_EQ(driver().locks, 2u);  // and none while the program works
+}
+
+// Behind work that waits for another rank, say, which may wait for what comes after the gate.
+TEST(copies_beside_the_programs_work_are_given_up_in_time) {
+  Own own(false, {kSoonNs, kAtOnceNs});
+  const std::vector<std::byte> content = noise(100);
+  CHECK(own.copies->ready_beside());
+  driver().stands_still = true;
+  CHECK_EQ(own.read_beside(content), PinnedRing::kLate);
+  CHECK_EQ(own.channel->control().sticky_error.load(), 0);
+  driver().stands_still = false;
+  do_all();
+  CHECK(!own.copies->ready_beside());  // it would happen again
+  CHECK_EQ(own.read_beside(content), PinnedRing::kLate);
+  std::vector<std::byte> got;
+  const auto take = [&](const std::byte* piece, uint64_t bytes) {
+    got.insert(got.end(), piece, piece + bytes);
+  };
+  CHECK_EQ(own.copies->read(server::only({address_of(content), content.size()}), take), 0);
+  CHECK(got == content);
+}
+
+TEST(a_device_that_fails_meanwhile_is_a_failed_device) {
+  const std::vector<std::byte> content = noise(100);
+  {
+    Own own;
+    CHECK(own.copies->ready_beside());
+    driver().on_copy = [] { driver().failure = CUDA_ERROR_ILLEGAL_ADDRESS; };
+    CHECK_EQ(own.read_beside(content), 700);
+    CHECK_EQ(own.channel->control().sticky_error.load(), 700);
+  }
+  {
+    Own own;  // nothing is mapped there (any more)
+    CHECK(own.copies->ready_beside());
+    driver().copy_code = CUDA_ERROR_INVALID_VALUE;
+    CHECK_EQ(own.read_beside(content), 1);
+    CHECK_EQ(own.channel->control().sticky_error.load(), 0);
+  }
+  Own own(true);
+  CHECK(own.copies->ready_beside());
+  driver().on_copy = [] { driver().failure = CUDA_ERROR_ILLEGAL_ADDRESS; };
+  std::cout.flush();  // or the child says it as well
+  if (fork() == 0) {
+    own.read_beside(content);
+    _exit(0);
+  }
+  int status = 0;
+  wait(&status);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ring::kFaultExit);
+  const ring::ControlPage& page = own.channel->control();
+  CHECK_EQ(page.fault_kind.load(), static_cast<uint32_t>(ring::FaultKind::kDevice));
+  CHECK_EQ(page.fault_code, 700);
+  CHECK_EQ(std::string(page.fault_text), "[a copy behind a cut] reports error [700]");
+}
+
+CHECK_MAIN
