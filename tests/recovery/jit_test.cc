@@ -21,8 +21,7 @@ constexpr uint64_t kBlock = 100'000;
 constexpr uint64_t kLearned = 6;  // cuts
 
 struct JitServer : SharingServer {
-  explicit JitServer(Bench& bench, uint64_t room = 1 << 30)
-      : SharingServer(bench, 1'000'000, true), room(room) {
+  explicit JitServer(Bench& bench, uint64_t room = 1 << 30) : SharingServer(bench), room(room) {
     calls.allocate = [this](uint64_t bytes) -> uint64_t {
       if (bytes > this->room) return 0;
       this->room -= bytes;

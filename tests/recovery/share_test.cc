@@ -137,22 +137,32 @@ TEST(a_cut_is_held_when_it_is_delivered_and_counts_when_the_agent_says_so) {
   CHECK_EQ(zero.store->point().manifest.cut, 3u);
 }
 
-// Copies may be whole only shortly before the next cut: that is not left out for it, or it would
-// not be compared either.
+// Copies may be whole only shortly before the next cut, or the answer of the agent or of other
+// ranks on its way: that cut is not left out for it, or it would not be compared either.
 TEST(a_cut_waits_a_moment_for_the_decision_about_the_one_before) {
   Ranks ranks;
-  SharingServer zero(ranks.zero, 10'000'000'000);
-  std::jthread agent;
-  zero.on_held = [&] {
-    agent = std::jthread([&] {
+  for (const bool shared : {true, false}) {
+    Bench bench;
+    bench.memory.allocate(kBlock, 1);
+    SharingServer zero(bench, 10'000'000'000);
+    zero.store->header().shares = shared;
+    zero.is_delivered = false;
+    std::jthread agent;
+    zero.on_held = [&] {
+      agent = std::jthread([&] {
+        usleep(2000);
+        zero.committed = 1;
+      });
+    };
+    zero.take(1);
+    const std::jthread others([&] {
       usleep(2000);
-      zero.committed = 1;
+      zero.is_delivered = true;
     });
-  };
-  zero.take(1);
-  zero.take(2);
-  CHECK_EQ(zero.store->point().manifest.cut, 1u);
-  CHECK_EQ(zero.store->waiting()->manifest.cut, 2u);
+    zero.take(2);
+    CHECK_EQ(zero.store->point().manifest.cut, 1u);
+    CHECK_EQ(zero.store->waiting()->manifest.cut, 2u);
+  }
   // While the agent says nothing the next ones are left out.
   SharingServer one(ranks.one, 1'000'000);
   one.take(1);

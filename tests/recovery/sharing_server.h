@@ -17,8 +17,7 @@ inline ring::StoreHeader& header_of(const Bench& bench) {
 
 // A server whose cuts wait for the agent, which the test is.
 struct SharingServer : HeldServer {
-  explicit SharingServer(Bench& bench, uint64_t hold_ns = 1'000'000, bool jit = false)
-      : HeldServer(bench) {
+  explicit SharingServer(Bench& bench, uint64_t hold_ns = 1'000'000) : HeldServer(bench) {
     calls.held = [this](uint64_t step, uint64_t) {
       held.push_back(step);
       if (on_held) on_held();
@@ -33,7 +32,6 @@ struct SharingServer : HeldServer {
     options.late = server::Late::kNever;
     options.hold_ns = hold_ns;
     options.answer_ns = 20'000'000;
-    options.jit = jit;
     options.settled = &settled;
     options.committed = &committed;
     options.dropped = &dropped;

@@ -106,7 +106,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   std::unique_lock busy(busy_);
   settle();
   if (waits_) go_on_held();
-  if (!cut.forced) await_decision();
+  if (!cut.forced) await_decision(&busy);
   // In a replay: an earlier server has decided.
   if (cut.number <= last_captured_) return Status::good();
   if (!is_due(cut) || !gives_way(cut)) {
@@ -147,7 +147,7 @@ void Capture::make_up_held() {
 Status Capture::gate() {
   std::unique_lock busy(busy_);
   settle();
-  if (shadows_) keep_shadows();
+  if (shadows_) keep_shadows(&busy);
   if (!stage_.learns()) return Status::good();
   busy.unlock();
   const bool rests = comes_to_rest();

@@ -122,7 +122,7 @@ class Capture {
   };
   void make_up_held();
   void go_on_held();
-  void keep_shadows();
+  void keep_shadows(std::unique_lock<std::mutex>* busy);
   void forget_lost();
   bool is_due(const ring::CutMark& cut);
   std::string stand_still();
@@ -148,7 +148,7 @@ class Capture {
   // Points of this rank and of others name each other.
   bool shares() const { return compares() && !agrees() && store_.header().shares.load(); }
   bool withdraw();
-  void await_decision();
+  void await_decision(std::unique_lock<std::mutex>* busy);
   // All ranks that go back together have to hold a cut: there is no other way to a recovery point.
   bool agrees() const { return options_.settled && store_.header().compares.load() == 2; }
   bool is_dropped() const {

@@ -34,20 +34,21 @@ void Capture::tell_held() {
   if (calls_.held) calls_.held(asked_, store_.waiting()->manifest.seq);
 }
 
-// Copies behind a cut may be made only at the gate, shortly before the next cut: what becomes of
-// the one before it is told a moment later, unless another rank is far behind. Cuts that are left
-// out are not compared either.
-void Capture::await_decision() {
-  if (!waits_ || !waits_shared_ || told_held_ != asked_) return;
+// The cut before this one may not be decided yet: its copies may have been made just now, the
+// agent's answer or that of a rank to which something is owed may be on its way. It comes a moment
+// later, unless another rank is far behind. A cut that is left out is not compared, so that what
+// has changed silently before it would go to other ranks.
+void Capture::await_decision(std::unique_lock<std::mutex>* busy) {
+  if (!waits_ || !waits_compared_ || agrees() || session_.recovery().replaying()) return;
   const uint64_t deadline = ring::now_ns() + decision_ns_;
-  while (!is_checked() && !is_dropped() && ring::now_ns() < deadline) {
+  for (go_on_held(); waits_ && ring::now_ns() < deadline; go_on_held()) {
     if (session_.liveness().check() != ring::WaitStatus::kOk) return;
+    busy->unlock();  // another rank may need what is here sooner than it can answer
     if (!session_.work()) usleep(50);
+    busy->lock();
   }
-  decision_ns_ = is_checked() || is_dropped()
-                     ? std::min(decision_ns_ * 2, options_.hold_ns)
-                     : std::max(decision_ns_ / 2, options_.hold_ns / kHoldRange);
-  go_on_held();
+  decision_ns_ = waits_ ? std::max(decision_ns_ / 2, options_.hold_ns / kHoldRange)
+                        : std::min(decision_ns_ * 2, options_.hold_ns);
 }
 
 void Capture::go_on_held() {
@@ -59,10 +60,10 @@ void Capture::go_on_held() {
 
 // The program's memory is about to change, so that it must be known of which cut it is kept. An
 // agent that does not answer: what is lost then is noticed at the next gate.
-void Capture::keep_shadows() {
+void Capture::keep_shadows(std::unique_lock<std::mutex>* busy) {
   if (waits_) go_on_held();
   if (waits_ && waits_compared_ && waits_shared_ && !session_.recovery().replaying()) {
-    await_decision();
+    await_decision(busy);
     if (waits_) withdraw();
   }
   forget_lost();
