@@ -22,6 +22,7 @@
 #include "server/recovery/device_memory.h"
 #include "server/recovery/other_stores.h"
 #include "server/recovery/reads.h"
+#include "server/recovery/ready_modules.h"
 #include "server/recovery/scratch.h"
 #include "server/recovery/shared_communicators.h"
 #include "server/recovery/takeover.h"
@@ -42,6 +43,7 @@ enum ExitCode {
 };
 
 constexpr int kStoreAnswerMs = 10'000;
+constexpr int kRoomAnswerMs = 5'000;
 
 // LD_PRELOAD and the client's variables are cleared by the agent; this also holds for a server
 // started by hand, which would otherwise load the shim as its driver.
@@ -137,6 +139,14 @@ int ask_for_store(AgentLink& agent, uint64_t owner) {
   return answer ? answer->fd : -1;
 }
 
+// Servers that stand by on the same GPU give back what they have taken beforehand. Even if nobody
+// says so in time they may have.
+bool ask_for_room(AgentLink& agent, uint64_t number) {
+  agent.send(ring::MessageKind::kShort, number);
+  const auto answer = agent.wait(ring::MessageKind::kRoom, number, kRoomAnswerMs);
+  return !answer || answer->b;
+}
+
 // All ranks replay, nobody is replaced alone.
 bool replays_all() {
   const char* const which = std::getenv("PYFT_REPLAY");
@@ -168,7 +178,7 @@ void lock_bounce(const Attachment& attachment, const backend::Table& table,
 }
 
 int serve(const Attachment& attachment, const backend::Table& table, const backend::Extras& extras,
-          CUcontext context) {
+          CUcontext context, Standby& standby) {
   const ServerLiveness liveness(attachment.agent.get());
   std::string error;
   const std::unique_ptr<Store> store = open_store(*attachment.channel, !extras.publish, &error);
@@ -206,7 +216,12 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   std::optional<Capture> capture;
   if (session.recovery().repairs()) {
     calls = recovery_calls(session, extras);
-    hash_on_device(session, store->digest_key(), &calls);
+    hash_on_device(session, store->digest_key(), &calls, standby.digests());
+    if (!extras.publish)
+      session.set_make_room(
+          [&agent, asked = uint64_t{0}]() mutable { return ask_for_room(agent, ++asked); });
+    if (ReadyModules* const modules = standby.modules())
+      use_ready_modules(session, modules, &calls);
   }
   OtherStores others(store ? store->digest_key() : DigestKey(0),
                      [&agent](uint64_t owner) { return ask_for_store(agent, owner); });
@@ -272,19 +287,20 @@ int run() {
   // Before the client is known: a server that stands by has this behind it.
   if (!backend::load(std::getenv("PYFT_BACKEND_LIBRARY"), &table, &extras, &error))
     return fail(attachment, kBackendFailed, error);
-  Contexts contexts(table);
-  contexts.stand_by();
-  if (!attach(&attachment, &error)) return fail(attachment, kAttachFailed, error);
+  Standby standby(table, extras);
+  standby.get_ready();
+  const auto wait = [&](int agent) { standby.wait(agent); };
+  if (!attach(&attachment, &error, wait)) return fail(attachment, kAttachFailed, error);
   attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
   CUcontext context = nullptr;
   const uint32_t device = attachment.channel->device();
-  error = contexts.enter(ordinal_of(device), &context);
+  error = standby.enter(ordinal_of(device), &context);
   if (error.empty()) error = reserve_window(table, device);
   if (!error.empty()) return fail(attachment, kBackendFailed, error);
   if (std::getenv("PYFT_SELF_TEST"))
     if (error = self_test(table, ordinal_of(device)); !error.empty())
       return unsound(attachment, error);
-  const int code = serve(attachment, table, extras, context);
+  const int code = serve(attachment, table, extras, context, standby);
   std::fflush(nullptr);
   // Not exit(): the backend's threads may still run commands, and destructors of its statics
   // would pull the ground from under them.

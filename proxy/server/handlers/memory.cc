@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <unordered_map>
+#include <utility>
 
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
@@ -56,8 +57,10 @@ struct Patience {
 CUresult create_memory(Session& session, uint64_t bytes, CUmemGenericAllocationHandle* out) {
   const CUmemAllocationProp prop = properties(session.ordinal());
   Patience& patience = session.state<Patience>();
-  for (;;) {
+  for (bool asked = false;;) {
     const CUresult code = session.backend().cuMemCreate(out, bytes, &prop, 0);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY && !std::exchange(asked, true) && session.make_room())
+      continue;
     if (code != CUDA_ERROR_OUT_OF_MEMORY || !session.recovery().restores_objects()) return code;
     const uint64_t now = ring::now_ns();
     if (!patience.since_ns) patience.since_ns = now;
