@@ -251,18 +251,40 @@ TEST(functions_are_looked_up_once) {
   CHECK(driver.functions == std::vector<std::string>({"add", "multiply"}));
 }
 
-TEST(variables_that_are_restored_must_lie_where_they_lay) {
-  for (const bool there : {true, false}) {
+// The test's images have no variables: the place of one is nowhere.
+TEST(modules_in_another_order_must_have_their_variables_where_they_lay) {
+  for (const bool places : {false, true}) {
     Standby standby;
-    Client client;
-    const uint64_t module = client.load(1);
+    Client first, second;
+    first.load(7);
+    const uint64_t mine = second.load(1);
+    standby.follow(0, first);
+    standby.follow(1, second);
+    standby.catch_up();
+    const std::vector<ring::ManifestPlace> before = {{0x1000, 64, mine}};
+    CHECK_EQ(standby.choose({{mine, 1}}, places ? before : std::vector<ring::ManifestPlace>()),
+             places ? 0u : 1u);
+    CHECK_EQ(driver.loaded.size(), places ? 0u : 1u);
+  }
+}
+
+TEST(modules_in_the_programs_order_are_as_if_they_were_loaded_now) {
+  for (const bool gap : {false, true}) {
+    Standby standby;
+    Client client, later;
+    uint64_t ends = gap ? client.load(5) : 0;
+    const uint64_t first = client.load(1), second = client.load(2);
     standby.follow(0, client);
     standby.catch_up();
-    // The test's images have no variables: a place of one is nowhere.
-    const std::vector<ring::ManifestPlace> places = {{0x1000, 64, module}};
-    CHECK_EQ(standby.choose({{module, 1}}, there ? std::vector<ring::ManifestPlace>() : places),
-             there ? 1u : 0u);
-    CHECK_EQ(driver.loaded.size(), there ? 1u : 0u);
+    if (gap) client.unload(ends);
+    later.load(8);
+    standby.follow(1, later);
+    standby.catch_up();
+    const uint64_t third = client.load(3);  // which has not been noticed
+    CHECK_EQ(driver.loaded.size(), 3u);
+    const std::vector<ring::ManifestPlace> before = {{0x1000, 64, second}, {0x2000, 64, third}};
+    CHECK_EQ(standby.choose({{first, 1}, {second, 2}, {third, 3}}, before), gap ? 0u : 2u);
+    CHECK_EQ(standby.take(second, 2), gap ? 0 : 2);
   }
 }
 

@@ -49,6 +49,7 @@ void ReadyModules::list_keys() {
 
 std::list<ReadyModules::Ready>::iterator ReadyModules::unload(std::list<Ready>::iterator one) {
   table_.cuModuleUnload(one->module);
+  unloaded_ = true;
   bytes_ -= one->image.size();
   return all_.erase(one);
 }
@@ -90,7 +91,7 @@ size_t ReadyModules::choose(std::span<const ModuleImage> wanted,
     });
     if (found != all_.end()) found->handle = module.handle;
   }
-  if (!lie_where_they_lay(places))
+  if (!are_the_first(wanted) && !lie_where_they_lay(places))
     for (Ready& one : all_) one.handle = 0;
   // The last one first, so that a device which hands out memory in order does so again.
   for (auto one = all_.end(); one != all_.begin();) {
@@ -99,6 +100,18 @@ size_t ReadyModules::choose(std::span<const ModuleImage> wanted,
   }
   list_keys();
   return all_.size();
+}
+
+// What was loaded after them for others does not matter.
+bool ReadyModules::are_the_first(std::span<const ModuleImage> wanted) const {
+  if (unloaded_) return false;
+  size_t count = 0;
+  bool others = false;
+  for (const Ready& one : all_) {
+    if (!one.handle) others = true;
+    if (one.handle && (others || one.handle != wanted[count++].handle)) return false;
+  }
+  return true;
 }
 
 bool ReadyModules::lie_where_they_lay(std::span<const ring::ManifestPlace> places) const {

@@ -50,8 +50,9 @@ class ReadyModules {
   const std::vector<ImageKey>& keys() const { return keys_; }
 
   // Decides which of them become the modules of a recovery point, given in the order in which the
-  // program has loaded them, and unloads the others. None, unless all variables that are restored
-  // lie where they lay: pointers to them may be anywhere. How many.
+  // program has loaded them, and unloads the others. None, unless they are the first ones in this
+  // order, so that all is as if they were loaded now, or all variables that are restored lie where
+  // they lay: pointers to them may be anywhere. How many.
   size_t choose(std::span<const ModuleImage> wanted, std::span<const ring::ManifestPlace> places);
   // The one that was chosen for this handle, if it was. It is the caller's from now on.
   bool take(uint64_t handle, std::span<const std::byte> image, LoadedModule* out);
@@ -66,6 +67,7 @@ class ReadyModules {
     uint64_t handle = 0;              // that it is chosen for
   };
   std::list<Ready>::iterator unload(std::list<Ready>::iterator one);
+  bool are_the_first(std::span<const ModuleImage> wanted) const;
   bool lie_where_they_lay(std::span<const ring::ManifestPlace> places) const;
   void list_keys();
 
@@ -73,6 +75,7 @@ class ReadyModules {
   std::list<Ready> all_;  // in the order in which they were loaded
   std::vector<ImageKey> keys_;
   uint64_t bytes_ = 0;
+  bool unloaded_ = false;  // some, which leaves gaps
 };
 
 // Modules of this session come from there while its objects are restored.
