@@ -35,14 +35,16 @@ class Room:
         self._gpus = real_gpus
         self._loop = loop
         self._questions: list[Question] = []
+        self._heard: dict[int, Server] = {}  # by process: those that have been asked
 
     def wanted(self, server: Server, number: int) -> None:
         """Take SHORT: have all that stand by on the same GPU give up their modules."""
         holders = [one for one in self._standby.holders() if self._share(one.gpu, server.gpu)]
         asked = [one for one in holders if one.tell(Message.GIVE_UP)]
         for one in asked:
-            self._loop.forget(one.socket)
-            self._loop.watch(one.socket, self._reader(one))
+            if one.pid not in self._heard:
+                self._heard[one.pid] = one
+                self._loop.watch(one.socket, self._reader(one))
         if not asked:
             server.tell(Message.ROOM, number)
         else:
@@ -51,10 +53,20 @@ class Room:
     def given_up(self, server: Server) -> None:
         """Take GIVEN_UP, also of a server that works meanwhile."""
         server.holds, server.gave_up = False, True
-        self.gone(server.pid)
+        self._owes_nothing(server.pid)
+
+    def taken(self, server: Server) -> None:
+        """Leave a server to who has it now; what it owes comes by way of him."""
+        if self._heard.pop(server.pid, None):
+            self._loop.forget(server.socket)
 
     def gone(self, pid: int) -> None:
-        """Note that a process holds nothing any more."""
+        """Note that a process has ended. Its connection is open still."""
+        if pid in self._heard:
+            self.taken(self._heard[pid])
+        self._owes_nothing(pid)
+
+    def _owes_nothing(self, pid: int) -> None:
         for question in list(self._questions):
             question.owing.discard(pid)
             if not question.owing:
@@ -69,10 +81,10 @@ class Room:
             try:
                 event = server.receive(-1)
             except (OSError, ConnectionError, ValueError):
-                self._loop.forget(server.socket)  # its end is reported by wait()
+                self.taken(server)  # its end is reported by wait()
                 return
             if event and event.kind is Message.GIVEN_UP:
-                self._loop.forget(server.socket)
+                self.taken(server)
                 self.given_up(server)
             server.taken()
 

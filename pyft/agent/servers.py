@@ -297,8 +297,10 @@ class Servers:
         if member.is_main():
             environment |= inject.server_variables(self.injections, channel.rank, member.servers)
         where = (action.epoch, action.gpu)
-        server = self.standby.take(environment, *where)
-        server = server or Server.spawn(self._keeper, self._program, environment, *where)
+        if server := self.standby.take(environment, *where):
+            self.room.taken(server)
+        else:
+            server = Server.spawn(self._keeper, self._program, environment, *where)
         before, member.server = member.server, server
         self.keep()  # who has memory of the job is known to every later agent
         if before:
@@ -308,7 +310,6 @@ class Servers:
 
     def listen(self, member: Member, server: Server) -> None:
         """Take what a server says from now on."""
-        self._loop.forget(server.socket)  # it stood by, and owed an answer
         self._loop.watch(server.socket, lambda: self.read(member, server))
 
     def _replace(self, member: Member, action: events.Start) -> None:

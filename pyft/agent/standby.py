@@ -8,7 +8,6 @@ them can take over any rank.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -86,7 +85,7 @@ class Standby:
 
     def holders(self) -> list[Server]:
         """Return those that may have loaded modules."""
-        return [server for server in self._pool if server.holds]
+        return [server for server in self._pool if server.gpu >= 0 and server.holds]
 
     def take(self, environment: Mapping[str, str], epoch: int, gpu: int) -> Server | None:
         """Return a server that can have this environment, None if there is none."""
@@ -114,11 +113,9 @@ class Standby:
             self._end(server)
 
     def _end(self, server: Server) -> None:
-        """Kill a server; it is forgotten when it is reaped."""
+        """Kill a server; it is forgotten, and its connection closed, when it is reaped."""
         server.kill()
         server.gpu = NOBODYS
-        with contextlib.suppress(OSError):
-            server.socket.close()
 
 
 def difference(has: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:

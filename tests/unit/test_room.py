@@ -145,13 +145,21 @@ def test_memory_is_given_back_before_a_program_is_told_that_there_is_none(
 
 
 def test_who_dies_or_is_taken_owes_nothing(tmp_path: Path, channels: dict[int, Channel]) -> None:
-    dies, taken = Process(0), Process(0)
-    pool = pool_of(tmp_path, dies, taken)
+    dies, taken, ended = Process(0), Process(0), Process(0)
+    pool = pool_of(tmp_path, taken, dies, ended)
     pool.follow(channels, SPARES)
-    room, asking = Room(pool, GPUS, Loop()), Process(1)
+    pool._end(ended.server)
+    loop = Loop()
+    room, asking = Room(pool, GPUS, loop), Process(1)
     room.wanted(asking.server, 1)
+    assert len(loop.actions) == 2, "who has been killed holds nothing"
     room.gone(dies.server.pid)
     assert asking.heard() == []
-    assert pool.take({}, 2, 0) in (dies.server, taken.server)
+    assert pool.take({}, 2, 0) is taken.server
+    room.taken(taken.server)
+    assert loop.actions == {}
+    loop.watch(taken.server.socket, lambda: None)
     room.given_up(taken.server)  # as servers.read does with a message of one that works
     assert asking.heard() == [(Message.ROOM, 1, 1, 0)]
+    room.gone(taken.server.pid)
+    assert len(loop.actions) == 1, "whose it is listens to it"
