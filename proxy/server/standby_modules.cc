@@ -40,70 +40,81 @@ void StandbyModules::follow(uint64_t client, UniqueFd fd) {
   logs_.insert_or_assign(client, std::move(log));
 }
 
-// The client writes meanwhile. What is read of an entry that is moved just now is not found again,
-// or another image is loaded, which nobody asks for: `choose` compares.
+// The client writes meanwhile. What is there stays as it is, but for what has ended, until the
+// log's beginning is moved: then this look does not count.
 void StandbyModules::look(Log& log) {
-  std::unordered_map<uint64_t, Image> before = std::exchange(log.images, {});
+  Log::Images images;
+  std::vector<uint64_t> order;
   std::unordered_map<uint64_t, uint64_t> module_of;  // handle -> sequence number
-  log.order.clear();
-  log.begin = log.view.header->object_log_begin.load(std::memory_order_seq_cst);
   const auto each = [&](const ring::EntryHeader& header, Bytes body, Bytes payload) {
+    cmd::cuModuleGetFunction function{};
     if (is(header, Call::cuModuleLoadData) && payload.size() >= kLeastImage) {
       module_of[ring::object_key(body)] = header.seq;
-      const auto known = before.find(header.seq);
-      const bool same = known != before.end() && known->second.key.bytes == payload.size();
+      const auto known = log.images.find(header.seq);
+      const ImageKey key = known != log.images.end() ? known->second.key : key_of(payload);
       const auto offset = static_cast<uint64_t>(payload.data() - log.view.object_log);
-      log.images[header.seq] = {same ? known->second.key : key_of(payload), offset, {}};
-      log.order.push_back(header.seq);
-    } else if (is(header, Call::cuModuleGetFunction) &&
-               body.size() >= sizeof(cmd::cuModuleGetFunction)) {
-      cmd::cuModuleGetFunction command;
-      std::memcpy(&command, body.data(), sizeof command);
-      if (const auto module = module_of.find(command.module); module != module_of.end())
-        log.images[module->second].functions.emplace(reinterpret_cast<const char*>(payload.data()),
-                                                     payload.size());
+      images[header.seq] = {key, offset, {}};
+      order.push_back(header.seq);
+    } else if (is(header, Call::cuModuleGetFunction) && body.size() >= sizeof function) {
+      std::memcpy(&function, body.data(), sizeof function);
+      if (const auto module = module_of.find(function.module); module != module_of.end())
+        images[module->second].functions.emplace(reinterpret_cast<const char*>(payload.data()),
+                                                 payload.size());
     }
   };
+  const uint64_t begin = begin_of(log);
   std::string damage;
   ring::for_each_object(log.view, each, &damage);
+  if (begin_of(log) != begin) return;
+  log.images = std::move(images);
+  log.order = std::move(order);
+  log.begin = begin;
 }
 
-// As many as the client has that has most of them.
-size_t StandbyModules::wanted(const ImageKey& key) const {
-  size_t most = 0;
-  for (const auto& [client, log] : logs_)
-    most = std::max(most, static_cast<size_t>(std::ranges::count_if(
-                              log.images, [&](const auto& one) { return one.second.key == key; })));
-  return most;
+uint64_t StandbyModules::begin_of(const Log& log) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return log.view.header->object_log_begin.load(std::memory_order_seq_cst);
+}
+
+// Of each as many as the client has that has most of them.
+void StandbyModules::count_wanted() {
+  wanted_.clear();
+  for (const auto& [client, log] : logs_) {
+    Counts mine;
+    for (const auto& [seq, image] : log.images)
+      wanted_[image.key] = std::max(wanted_[image.key], ++mine[image.key]);
+  }
 }
 
 bool StandbyModules::unload_surplus() {
+  Counts have;
   for (const ImageKey& key : ready_.keys())
-    if (ready_.count(key) > wanted(key)) return ready_.unload_one(key), true;
+    if (++have[key] > wanted_[key]) return ready_.unload_one(key), true;
   return false;
 }
 
 bool StandbyModules::load_missing() {
-  for (const auto& [client, log] : logs_)
+  Counts have;
+  for (const ImageKey& key : ready_.keys()) ++have[key];
+  for (const auto& [client, log] : logs_) {
+    Counts mine;
     for (const uint64_t seq : log.order) {
       const Image& image = log.images.at(seq);
-      if (ready_.count(image.key) >= wanted(image.key) ||
-          std::ranges::find(refused_, image.key) != refused_.end())
-        continue;
-      if (ready_.has_room(image.key.bytes)) return load(log, image);
+      if (++mine[image.key] <= have[image.key] || refused_.contains(image.key)) continue;
+      // Those behind it would come to lie elsewhere than in the program's order.
+      if (!ready_.has_room(image.key.bytes)) break;
+      return load(log, image);
     }
+  }
   return false;
 }
 
 bool StandbyModules::load(const Log& log, const Image& image) {
   const std::byte* const from = log.view.object_log + image.offset;
   std::vector<std::byte> copy(from, from + image.key.bytes);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  // Else it has been moved, and will be found where it is now.
-  if (log.view.header->object_log_begin.load() != log.begin || key_of(copy) != image.key)
-    return false;
+  if (begin_of(log) != log.begin) return false;  // the next look will find where it is now
   const int code = ready_.load(std::move(copy));
-  if (code) refused_.push_back(image.key);
+  if (code) refused_.insert(image.key);
   if (code == CUDA_ERROR_OUT_OF_MEMORY) give_up();
   return true;
 }
@@ -117,6 +128,7 @@ int StandbyModules::turn() {
   if (given_up_ || logs_.empty()) return kLookMs;
   const uint64_t began = ring::now_ns();
   for (auto& [client, log] : logs_) look(log);
+  count_wanted();
   const bool worked = unload_surplus() || load_missing();
   look_up_functions();
   const uint64_t rest_ms = (ring::now_ns() - began) * kRest / 1'000'000 + 1;

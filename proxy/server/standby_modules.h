@@ -41,15 +41,18 @@ class StandbyModules {
     std::set<std::string> functions;
   };
   struct Log {
+    using Images = std::unordered_map<uint64_t, Image>;  // by sequence number
     UniqueFd fd;
     ring::Mapping mapping;
     ring::LogView view;
-    uint64_t begin = 0;                          // of the object log, when it was looked at
-    std::vector<uint64_t> order;                 // sequence numbers of loads, as in the log
-    std::unordered_map<uint64_t, Image> images;  // by sequence number
+    Images images;
+    std::vector<uint64_t> order;  // of loads, as in the log
+    uint64_t begin = 0;           // of the object log, when it was looked at
   };
+  using Counts = std::map<ImageKey, size_t>;
   static void look(Log& log);
-  size_t wanted(const ImageKey& key) const;
+  static uint64_t begin_of(const Log& log);
+  void count_wanted();
   bool unload_surplus();
   bool load_missing();
   bool load(const Log& log, const Image& image);
@@ -57,7 +60,8 @@ class StandbyModules {
 
   ReadyModules& ready_;
   std::map<uint64_t, Log> logs_;
-  std::vector<ImageKey> refused_;  // by the driver, or for want of room
+  Counts wanted_;
+  std::set<ImageKey> refused_;  // by the driver
   bool given_up_ = false;
 };
 

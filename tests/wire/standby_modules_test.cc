@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <thread>
 
 #include "api/call_ids.h"
 #include "api/commands.h"
@@ -28,10 +30,11 @@ struct Driver {
   std::vector<std::string> functions;
   uint64_t next = 0;
   size_t free = 1 << 30, total = 1 << 30;
-  int code = 0;
+  int code = 0, torn = 0;
 } driver;
 
 size_t image_bytes = 64;
+std::atomic<int> loads{0};
 
 const backend::Table& table() {
   static const backend::Table made = [] {
@@ -40,6 +43,8 @@ const backend::Table& table() {
       if (driver.code) return static_cast<CUresult>(driver.code);
       const auto* from = static_cast<const std::byte*>(image);
       driver.loaded[++driver.next] = Bytes(from, from + image_bytes);
+      ++loads;
+      driver.torn += std::count(from, from + image_bytes, *from) != static_cast<long>(image_bytes);
       *module = reinterpret_cast<CUmodule>(driver.next);
       return CUDA_SUCCESS;
     };
@@ -72,10 +77,10 @@ uint64_t module_handle(uint32_t index) {
 
 // A client that only loads modules.
 struct Client {
-  Client() {
+  explicit Client(uint64_t log_bytes = 1 << 12) {
     ring::ChannelShape shape;
     shape.ring_bytes = shape.arena_bytes = shape.bounce_bytes = 1 << 12;
-    shape.object_log_bytes = 1 << 12;
+    shape.object_log_bytes = log_bytes;
     channel = ring::Channel::create(shape, &error);
     log = std::make_unique<ring::ObjectLog>(*channel);
   }
@@ -239,6 +244,33 @@ TEST(a_log_that_is_being_written_over_is_followed) {
   CHECK_EQ(driver.loaded.size(), 2u);
 }
 
+// Each image has one byte many times over: parts of two of them would show.
+TEST(a_log_is_followed_while_another_thread_writes_it) {
+  Standby standby;
+  image_bytes = 1 << 14;
+  Client client(1 << 18);
+  standby.follow(0, client);
+  std::atomic<bool> done{false};
+  uint64_t last = 0;
+  int number = 0;
+  loads = 0;
+  std::thread writer([&] {
+    for (int i = 0; i < 1'000'000 && loads < 30; ++i) {
+      if (last) client.unload(last);
+      last = client.load(number = i % 255 + 1);
+    }
+    done = true;
+  });
+  while (!done) standby.modules.turn();
+  writer.join();
+  CHECK(client.log->compactions() > 10);
+  CHECK(loads >= 30);
+  CHECK_EQ(driver.torn, 0);
+  standby.catch_up();
+  CHECK_EQ(standby.choose({{last, number}}), 1u);
+  CHECK_EQ(driver.loaded.size(), 1u);
+}
+
 TEST(functions_are_looked_up_once) {
   Standby standby;
   Client client;
@@ -268,11 +300,20 @@ TEST(modules_in_another_order_must_have_their_variables_where_they_lay) {
   }
 }
 
+TEST(the_order_is_kept_where_bytes_come_twice) {
+  Standby standby;
+  Client client;
+  const uint64_t first = client.load(1), second = client.load(2), third = client.load(1);
+  standby.follow(0, client);
+  standby.catch_up();
+  CHECK_EQ(standby.choose({{first, 1}, {second, 2}, {third, 1}}, {{0x1000, 64, third}}), 3u);
+}
+
 TEST(modules_in_the_programs_order_are_as_if_they_were_loaded_now) {
   for (const bool gap : {false, true}) {
     Standby standby;
     Client client, later;
-    uint64_t ends = gap ? client.load(5) : 0;
+    const uint64_t ends = gap ? client.load(5) : 0;
     const uint64_t first = client.load(1), second = client.load(2);
     standby.follow(0, client);
     standby.catch_up();

@@ -38,10 +38,6 @@ int ReadyModules::load(std::vector<std::byte> image) {
   return 0;
 }
 
-size_t ReadyModules::count(const ImageKey& key) const {
-  return static_cast<size_t>(std::ranges::count(all_, key, &Ready::key));
-}
-
 void ReadyModules::list_keys() {
   keys_.clear();
   std::ranges::transform(all_, std::back_inserter(keys_), &Ready::key);

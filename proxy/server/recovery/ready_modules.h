@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backend/backend.h"
@@ -22,6 +23,10 @@ struct ImageKey {
   uint64_t bytes = 0;
   ring::Digest digest{};
   bool operator==(const ImageKey&) const = default;
+  bool operator<(const ImageKey& other) const {
+    return std::tie(bytes, digest.low, digest.high) <
+           std::tie(other.bytes, other.digest.low, other.digest.high);
+  }
 };
 
 ImageKey key_of(std::span<const std::byte> image);
@@ -40,7 +45,6 @@ class ReadyModules {
   bool has_room(uint64_t bytes) const;
   // 0, or the driver's code.
   int load(std::vector<std::byte> image);
-  size_t count(const ImageKey& key) const;
   // One of those with these bytes.
   void unload_one(const ImageKey& key);
   // Where functions are loaded when they are first looked up, these are from now on.
