@@ -20,6 +20,11 @@ from torch import nn
 RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def say(line: str) -> None:
+    """Print in one piece: two ranks write to one file."""
+    print(f"{line}\n", end="", flush=True)
+
+
 def fill() -> None:
     """Print how much fits, and how long it takes to learn that no more does."""
     held = []
@@ -56,14 +61,14 @@ def main(folder: Path, *extras: str) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        print(f"step={step} rank={RANK} loss={loss.item():.9e}", flush=True)
+        say(f"step={step} rank={RANK} loss={loss.item():.9e}")
         if step == 4:
             if "fill" in extras:
                 stand_still(folder, "filling", "fill")
                 fill()
             stand_still(folder, f"standing-{RANK}", "go")
     flat = torch.cat([p.detach().flatten() for p in model.parameters()]).cpu()
-    print(f"rank={RANK} sha256={hashlib.sha256(flat.numpy().tobytes()).hexdigest()}", flush=True)
+    say(f"rank={RANK} sha256={hashlib.sha256(flat.numpy().tobytes()).hexdigest()}")
 
 
 if __name__ == "__main__":
