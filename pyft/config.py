@@ -58,6 +58,11 @@ KNOBS = (
         "who replays after a fault: one (unset), or all, as stock NCCL needs",
         choices=("one", "all"),
     ),
+    Knob(
+        "PYFT_STANDBY_MODULES",
+        "",
+        "0: a server that stands by on a real GPU loads no modules before it takes over",
+    ),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
     Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),
     Knob("PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder"),

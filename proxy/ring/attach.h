@@ -8,7 +8,7 @@
 // Server: is started by the agent with PYFT_SERVER_FD=N, a connected seqpacket socket on which the
 // agent has sent one AttachReply with the same four descriptors (log opened read-only) and a fifth,
 // the store. `text` then changes its environment: lines NAME=VALUE, or a name that goes away. After
-// that both sides send ServerMessages.
+// that both sides send ServerMessages; so they do before, while a server stands by.
 // pyft/agent/protocol.py is the Python side; tests/unit/test_protocol.py compares both.
 #ifndef PYFT_RING_ATTACH_H_
 #define PYFT_RING_ATTACH_H_
@@ -65,6 +65,8 @@ enum class MessageKind : uint32_t {
   kWantStore = 14,
   // a = step of a cut that is held, and must not wait any longer; answered by kSettled or kDropped
   kWithdraw = 15,
+  kShort = 16,    // a = number: the device has no memory for the program; answered by kRoom
+  kGivenUp = 17,  // answer to kGiveUp
   kSpilled = 18,  // answer to kSpill: a = its number, b = blocks that are missing
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
@@ -77,6 +79,11 @@ enum class MessageKind : uint32_t {
   kMadeAs = 107,   // a = key, payload: ncclUniqueId; none: make one
   kDropped = 108,  // a = step: its cut fits no cut of the other ranks, and is given up
   kStore = 109,    // a, b as in kWantStore; with a descriptor: a store
+  // To a server that stands by. a = id of a member; with a descriptor, its log, read-only, whose
+  // modules it may need; without one the member has ended
+  kModules = 110,
+  kGiveUp = 111,  // the memory of modules that it has loaded for others, for good
+  kRoom = 112,    // a = number, b = 1: other servers have given memory back
   // a = number, b = step of a point: what it leaves to other ranks is to go to the store, for them
   kSpill = 113,
 };

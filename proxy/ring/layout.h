@@ -209,6 +209,8 @@ struct ControlPage {
   // Server: a command that nobody waits for has failed, and the device works on; 0 = none. The
   // client takes it away and returns it once.
   std::atomic<int32_t> late_error;
+  // Server: modules it had loaded before it took over, and has not loaded again.
+  std::atomic<uint32_t> ready_modules;
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

@@ -32,7 +32,7 @@ void change_environment(const ring::AttachReply& reply) {
 
 }  // namespace
 
-bool attach(Attachment* out, std::string* error) {
+bool attach(Attachment* out, std::string* error, const std::function<void(int socket)>& before) {
   const char* text = std::getenv("PYFT_SERVER_FD");
   char* end = nullptr;
   const long fd = text ? std::strtol(text, &end, 10) : -1;
@@ -44,6 +44,7 @@ bool attach(Attachment* out, std::string* error) {
   out->agent.reset(static_cast<int>(fd));
   fcntl(out->agent.get(), F_SETFD, FD_CLOEXEC);
   unsetenv("PYFT_SERVER_FD");
+  if (before) before(out->agent.get());
   ring::AttachReply reply{};
   ring::ChannelFds fds;
   if (!ring::receive_attach_reply(out->agent.get(), kNoTimeout, &reply, &fds, error)) return false;

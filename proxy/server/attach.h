@@ -2,6 +2,7 @@
 #ifndef PYFT_SERVER_ATTACH_H_
 #define PYFT_SERVER_ATTACH_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,10 @@ struct Attachment {
   uint32_t client_pid = 0;
 };
 
-// Receives the channel on the socket named by PYFT_SERVER_FD. False with a sentence.
-bool attach(Attachment* out, std::string* error);
+// Receives the channel on the socket named by PYFT_SERVER_FD, after `before` has returned, which
+// may take other messages first. False with a sentence.
+bool attach(Attachment* out, std::string* error,
+            const std::function<void(int socket)>& before = {});
 
 // The session is worth going on with as long as the agent's connection is open: the agent closes it
 // when the client is gone.

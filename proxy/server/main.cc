@@ -23,6 +23,7 @@
 #include "server/recovery/device_memory.h"
 #include "server/recovery/other_stores.h"
 #include "server/recovery/reads.h"
+#include "server/recovery/ready_modules.h"
 #include "server/recovery/scratch.h"
 #include "server/recovery/shared_communicators.h"
 #include "server/recovery/takeover.h"
@@ -126,7 +127,7 @@ void lock_bounce(const Attachment& attachment, const backend::Table& table,
 }
 
 int serve(const Attachment& attachment, const backend::Table& table, const backend::Extras& extras,
-          CUcontext context) {
+          CUcontext context, Standby& standby) {
   const ServerLiveness liveness(attachment.agent.get());
   std::string error;
   const std::unique_ptr<Store> store = open_store(*attachment.channel, !extras.publish, &error);
@@ -165,8 +166,13 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   std::optional<Capture> capture;
   if (session.recovery().repairs()) {
     calls = recovery_calls(session, extras);
-    hash_on_device(session, store->digest_key(), &calls);
+    hash_on_device(session, store->digest_key(), &calls, standby.digests());
+    if (!extras.publish)
+      session.set_make_room(
+          [&agent, asked = uint64_t{0}]() mutable { return ask_for_room(agent, ++asked); });
     if (capture_options().jit) copy_on_device(session, &calls);
+    if (ReadyModules* const modules = standby.modules())
+      use_ready_modules(session, modules, &calls);
   }
   OtherStores others(
       store ? store->digest_key() : DigestKey(0),
@@ -239,19 +245,20 @@ int run() {
   // Before the client is known: a server that stands by has this behind it.
   if (!backend::load(std::getenv("PYFT_BACKEND_LIBRARY"), &table, &extras, &error))
     return fail(attachment, kBackendFailed, error);
-  Contexts contexts(table);
-  contexts.stand_by();
-  if (!attach(&attachment, &error)) return fail(attachment, kAttachFailed, error);
+  Standby standby(table, extras);
+  standby.get_ready();
+  const auto wait = [&](int agent) { standby.wait(agent); };
+  if (!attach(&attachment, &error, wait)) return fail(attachment, kAttachFailed, error);
   attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
   CUcontext context = nullptr;
   const uint32_t device = attachment.channel->device();
-  error = contexts.enter(ordinal_of(device), &context);
+  error = standby.enter(ordinal_of(device), &context);
   if (error.empty()) error = reserve_window(table, device);
   if (!error.empty()) return fail(attachment, kBackendFailed, error);
   if (std::getenv("PYFT_SELF_TEST"))
     if (error = self_test(table, ordinal_of(device)); !error.empty())
       return unsound(attachment, error);
-  const int code = serve(attachment, table, extras, context);
+  const int code = serve(attachment, table, extras, context, standby);
   std::fflush(nullptr);
   // Not exit(): the backend's threads may still run commands, and destructors of its statics
   // would pull the ground from under them.

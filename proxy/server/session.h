@@ -161,6 +161,10 @@ class Session {
   // The dispatch thread lends itself to the device while the ring is empty: DeviceCalls::work.
   // When nothing is left although fences are outstanding, a failure may be the reason: it asks.
   bool work();
+  // Where others may have taken memory of the device for themselves, has them give it back; false:
+  // nobody has. In the dispatch thread.
+  void set_make_room(std::function<bool()> make_room) { make_room_ = std::move(make_room); }
+  bool make_room() { return make_room_ && make_room_(); }
   // What further threads of the server do first, to work on this device.
   void set_enter_device(std::function<void()> enter) { enter_device_ = std::move(enter); }
   void enter_device() const {
@@ -210,6 +214,7 @@ class Session {
   DeviceCalls device_calls_;
   std::vector<int> ordinals_;
   std::function<void()> enter_device_;
+  std::function<bool()> make_room_;
   mutable std::mutex captures_mutex_;
   std::atomic<uint64_t> captures_{0};  // streams that capture
   std::mutex sweep_mutex_;

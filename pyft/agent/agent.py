@@ -247,7 +247,7 @@ class Agent:
 
     def _process_ended(self, pid: int, status: int) -> None:
         self._ended[pid] = status
-        self._servers.standby.reaped(pid)
+        self._servers.reaped(pid)
         owners = [m for m in self._members() if m.server and m.server.pid == pid]
         for member in owners:
             if member.server and member.server_alive:

@@ -138,9 +138,15 @@ class Channel:
     @contextlib.contextmanager
     def server_fds(self):  # noqa: ANN201 - a generator of one list
         """The same for the server, whose log is read-only."""
+        with self.read_only_log() as log:
+            yield [log, *self.fds()[1:]]
+
+    @contextlib.contextmanager
+    def read_only_log(self):  # noqa: ANN201 - a generator of one descriptor
+        """The log, for those who must not write to it."""
         read_only = os.open(f"/proc/self/fd/{self.log_fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            yield [read_only, *self.fds()[1:]]
+            yield read_only
         finally:
             os.close(read_only)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import signal
 import socket
@@ -32,6 +33,10 @@ class Server:
     status: int | None = None  # of wait()
     asked_to_end: bool = False
     settings: str = ""  # what the attach reply changes in its environment
+    # While it stands by: members whose modules it loads, and whether these take memory of its GPU.
+    followed: set[int] = field(default_factory=set)
+    holds: bool = False
+    gave_up: bool = False
 
     @classmethod
     def spawn(
@@ -63,19 +68,35 @@ class Server:
 
     def send(self, message: events.Send) -> bool:
         """Send one message; say whether the server could take it."""
-        rank, code = message.rank, message.code
-        data = protocol.pack_message(message.kind, message.key, rank, code, message.payload)
+        return self.tell(message.kind, message.key, message.rank, message.code, message.payload)
+
+    def tell(self, kind: int, a: int = 0, b: int = 0, c: int = 0, payload: bytes = b"") -> bool:
+        """Do the same with one in parts."""
         try:
+            data = protocol.pack_message(kind, a, b, c, payload)
             self.socket.send(data, socket.MSG_DONTWAIT)
         except OSError:
             return False
         return True
 
+    def follow(self, id: int, channel: Channel) -> None:
+        """Have a server that stands by keep up with the modules of a member."""
+        data = protocol.pack_message(events.Message.MODULES, id, 0, 0, b"")
+        with contextlib.suppress(OSError), channel.read_only_log() as fd:  # else the next time
+            self._send_fds(data, [fd])
+            self.followed.add(id)
+            self.holds = True
+
     def send_store(self, owner: int, attempt: int, fd: int) -> None:
         """Answer WANT_STORE; without a descriptor if there is none."""
         data = protocol.pack_message(events.Message.STORE, owner, attempt, 0, b"")
         with contextlib.suppress(OSError):  # who does not take it is dead
-            socket.send_fds(self.socket, [data], [fd] if fd >= 0 else [], socket.MSG_DONTWAIT)
+            self._send_fds(data, [fd] if fd >= 0 else [])
+
+    def _send_fds(self, data: bytes, fds: list[int]) -> None:
+        """Do not wait for room, as socket.send_fds does, which ignores its flags."""
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+        self.socket.sendmsg([data], [rights] if fds else [], socket.MSG_DONTWAIT)
 
     def receive(self, id: int) -> events.Received | None:
         """Return the next message as an event of member `id`; None when there is none now.

@@ -17,6 +17,7 @@ from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.member import Member
 from pyft.agent.options import MAX_DEVICES, JobOptions, replays_all, server_environment
 from pyft.agent.protocol import ChannelStatus
+from pyft.agent.room import Room
 from pyft.agent.server import Server
 from pyft.agent.spilling import Spilling
 from pyft.agent.standby import Standby
@@ -69,6 +70,7 @@ class Servers:
         self.injections = [inject.parse(text) for text in options.inject]
         self._program = options.native_dir / "pyft-server"
         self.standby = Standby(keeper, self._program)
+        self.room = Room(self.standby, options.real_gpus, loop)
         self.watch = Watch(self)
         real = options.backend != "soft"
         held = () if self.plan.rollback else (events.Message.HELD, events.Message.WITHDRAW)
@@ -107,6 +109,7 @@ class Servers:
                 raise AttachError(f"the server cannot be started: {error}", code) from None
         if not self.plan.rollback:
             self.comparison.joined(member)
+        self._follow_modules()
         if len(self.members) == 1:
             self.work(member)
 
@@ -135,6 +138,19 @@ class Servers:
             return {"PYFT_STANDBY": str(names.index(self._options.real_gpus[gpu]))}
 
         self.standby.fill(environment, self._standby_gpus(), variables)
+        self._follow_modules()
+
+    def _follow_modules(self) -> None:
+        if config.get_str("PYFT_STANDBY_MODULES") == "0":
+            return
+        alive = [m for m in self.members.values() if m.server and not m.client_gone]
+        gpus = {m.id: m.server.gpu for m in alive if m.server}
+        self.standby.follow({m.id: m.channel for m in alive}, gpus)
+
+    def reaped(self, pid: int) -> None:
+        """Forget a process that has ended, if it stood by."""
+        self.room.gone(pid)
+        self.standby.reaped(pid)
 
     def _standby_gpus(self) -> list[int]:
         """Return for which GPUs servers should stand by."""
@@ -151,6 +167,7 @@ class Servers:
         """Nobody needs the server of this member any more: its death will be no fault."""
         self.incidents.client_gone(member.id)
         self.comparison.gone(member)
+        self._follow_modules()
         self.perform(self._decide(events.ClientGone(member.id)))
 
     def end_server(self, member: Member) -> None:
@@ -285,8 +302,10 @@ class Servers:
         if member.is_main():
             environment |= inject.server_variables(self.injections, channel.rank, member.servers)
         where = (action.epoch, action.gpu)
-        server = self.standby.take(environment, *where)
-        server = server or Server.spawn(self._keeper, self._program, environment, *where)
+        if server := self.standby.take(environment, *where):
+            self.room.taken(server)
+        else:
+            server = Server.spawn(self._keeper, self._program, environment, *where)
         before, member.server = member.server, server
         self.keep()  # who has memory of the job is known to every later agent
         if before:
@@ -364,6 +383,10 @@ class Servers:
             self.spilling.wanted(member.id, server, event.key, event.rank)
         elif event.kind is events.Message.SPILLED:
             self.spilling.spilled(event)
+        elif event.kind is events.Message.SHORT:
+            self.room.wanted(server, event.key)
+        elif event.kind is events.Message.GIVEN_UP:
+            self.room.given_up(server)
         elif event.kind in self._of_captures:
             if server is member.server:  # what one before it had is not in the store any more
                 self.comparison.received(member, event)

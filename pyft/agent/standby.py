@@ -1,19 +1,21 @@
 """Servers that stand by: started, their GPU library loaded, waiting for a channel.
 
-On real GPUs each also has a context on the GPU it is for, which takes longest there. What differs
+On real GPUs each also has a context on the GPU it is for, which takes longest there, and loads the
+modules of the members whose place it may take, from their object logs. What differs
 from server to server (which device, faults to come) travels with the attach reply, so that any of
 them can take over any rank.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyft.agent import protocol
+from pyft.agent.channel import Channel
 from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.server import Server
+from pyft.recovery.events import Message
 
 # Variables by which the ranks of a job differ, and which mean nothing to a server.
 RANK_VARIABLES = frozenset(
@@ -65,6 +67,26 @@ class Standby:
             except OSError:
                 return  # a replacement is started when it is needed, and says what is wrong
 
+    def follow(self, channels: Mapping[int, Channel], gpus: Mapping[int, int]) -> None:
+        """Have those that have a GPU of their own keep up with members' modules: who is on it, or all.
+
+        They load them beforehand, since that takes most of what is left of a real GPU's takeover.
+        On soft GPUs a module has to come back where it was, which is known only then.
+        """
+        for server in self._pool:
+            if server.gpu < 0 or server.gave_up:
+                continue
+            wanted = {id for id in channels if gpus[id] == server.gpu} or channels.keys()
+            for id in server.followed - wanted:
+                if server.tell(Message.MODULES, id):
+                    server.followed.remove(id)
+            for id in sorted(wanted - server.followed):
+                server.follow(id, channels[id])
+
+    def holders(self) -> list[Server]:
+        """Return those that may have loaded modules."""
+        return [server for server in self._pool if server.gpu >= 0 and server.holds]
+
     def take(self, environment: Mapping[str, str], epoch: int, gpu: int) -> Server | None:
         """Return a server that can have this environment, None if there is none."""
         lines = difference(self._environment, environment)
@@ -91,11 +113,9 @@ class Standby:
             self._end(server)
 
     def _end(self, server: Server) -> None:
-        """Kill a server; it is forgotten when it is reaped."""
+        """Kill a server; it is forgotten, and its connection closed, when it is reaped."""
         server.kill()
         server.gpu = NOBODYS
-        with contextlib.suppress(OSError):
-            server.socket.close()
 
 
 def difference(has: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:

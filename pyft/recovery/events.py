@@ -37,6 +37,8 @@ class Message(enum.IntEnum):
     HELD = 13
     WANT_STORE = 14
     WITHDRAW = 15
+    SHORT = 16
+    GIVEN_UP = 17
     SPILLED = 18
     DO_EXPORT = 101
     DO_REPLACE = 102
@@ -47,6 +49,9 @@ class Message(enum.IntEnum):
     MADE_AS = 107
     DROPPED = 108
     STORE = 109
+    MODULES = 110
+    GIVE_UP = 111
+    ROOM = 112
     SPILL = 113
 
 

@@ -32,6 +32,7 @@ class Incident:
     restored_bytes: int = 0
     restored_blocks: int = 0
     replayed_entries: int = 0
+    ready_modules: int = 0  # loaded by the new server while it stood by
     compared: int = 0
     differed: int = 0
     differed_seq: int = 0

@@ -9,7 +9,7 @@
 #include "api/mock_table.h"
 #include "check.h"
 #include "client/fatbin.h"
-#include "one_process.h"
+#include "own_server.h"
 #include "server/device.h"
 #include "server/recovery/device_memory.h"
 #include "server/recovery/moved_variables.h"
@@ -156,28 +156,9 @@ const backend::Table& table() {
   return made;
 }
 
-std::unique_ptr<ring::Channel> make_channel(uint64_t pinned_bytes = 0) {
-  std::string error;
-  ring::ChannelShape shape;
-  shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
-  shape.pinned_bytes = pinned_bytes;  // at one fixed address
-  return ring::Channel::create(shape, &error);
-}
-
-// A server on a channel of its own.
-struct Own {
+struct Own : OwnServer {
   explicit Own(server::DeviceCalls calls = {}, uint64_t pinned_bytes = 0)
-      : channel(make_channel(pinned_bytes)), session(*channel, &table(), alive, std::move(calls)) {}
-  template <class Command>
-  server::Status dispatch(Call call, const Command& command) {
-    ring::EntryHeader header{};
-    header.call = static_cast<uint16_t>(call);
-    header.reply_slot = ring::kNoSlot;
-    return server::dispatch(session, header, std::as_bytes(std::span(&command, 1)), {});
-  }
-  std::unique_ptr<ring::Channel> channel;
-  AlwaysAlive alive;
-  server::Session session;
+      : OwnServer(&table(), std::move(calls), pinned_bytes) {}
 };
 
 // A program and its server. Never destroyed: the server's thread does not end.

@@ -86,6 +86,7 @@ const char* sentence(ncclComm_t) {
 backend::Table& table() {
   static backend::Table mocked = [] {
     backend::Table t = backend::mock_table();
+    t.cuDeviceGetAttribute = nullptr;  // of memory's kinds: asked by whichever test is the first
     t.cuStreamCreateWithPriority = give_stream;
     t.cuEventCreate = give_event;
     t.cublasCreate_v2 = give_blas;

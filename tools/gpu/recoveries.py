@@ -48,7 +48,9 @@ def repaired(machine: Machine, ranks: int, steps: int, *options: str) -> list[di
 def one_gpu(machine: Machine, name: str, steps: int, bound: float, *options: str) -> list[str]:
     faults = repaired(machine, 1, steps, *options)
     seconds = faults[0]["ended"] - faults[0]["noticed"]
+    ready = faults[0]["ready_modules"]
     text = f"{name} {seconds * 1e3:.0f} ms: {phases(faults)}; equal, {faults[0]['verdict']}"
+    text += f"; modules ready [{ready}]" if ready else ""
     if machine.gpu and seconds > bound:
         raise FailError(f"{text}; the bound is {bound} s")
     return [text]

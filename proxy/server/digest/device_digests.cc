@@ -53,6 +53,11 @@ std::unique_ptr<DeviceDigests> DeviceDigests::make(const backend::Table& table, 
 
 DeviceDigests::DeviceDigests(const backend::Table& table, uint64_t seed)
     : table_(table), key_(seed), argument_{} {
+  set_seed(seed);
+}
+
+void DeviceDigests::set_seed(uint64_t seed) {
+  key_ = NhKey(seed);
   std::ranges::copy(key_.units, argument_.key);
   std::copy_n(key_.powers.begin(), kPasses, argument_.power);
   for (unsigned column = 0; column < kColumns; ++column)

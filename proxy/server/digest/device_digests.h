@@ -28,6 +28,9 @@ class DeviceDigests {
   ~DeviceDigests();
   DeviceDigests(const DeviceDigests&) = delete;
 
+  // For one that was made before the seed was known.
+  void set_seed(uint64_t seed);
+
   // Code of the call that fails, whose name is then in failed(), or 0. Nothing else may be changing
   // these ranges.
   int compute(std::span<const MemoryRange> ranges, ring::Digest* out);
@@ -46,7 +49,7 @@ class DeviceDigests {
   int check(int code, const char* call);
 
   const backend::Table& table_;
-  const NhKey key_;
+  NhKey key_;
   KernelArgument argument_;
   CUmodule module_ = nullptr;
   CUfunction kernel_ = nullptr;

@@ -3,6 +3,8 @@
 #define PYFT_SERVER_HANDLERS_LIVE_OBJECTS_H_
 
 #include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
@@ -19,6 +21,10 @@ struct LoadedModule {
   std::vector<MemoryRange> variables;  // if they are to be known; in the image's order
   bool escaped = false;                // the program knows where one of them lies
 };
+// Where a module's variables lie, neighbours made one, in the order of the image, which is the same
+// in every server. `why`: why they are not known; empty if they are.
+std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule module,
+                                        std::span<const std::byte> image, std::string* why);
 // By handle.
 const std::map<uint64_t, LoadedModule>& loaded_modules(Session& session);
 // Modules loaded from now on have their variables looked up by name, for a backend that does not

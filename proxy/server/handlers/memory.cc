@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <unordered_map>
+#include <utility>
 
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
@@ -44,6 +45,43 @@ CUmemAllocationProp properties(int ordinal) {
   return prop;
 }
 
+bool has(Session& session, CUdevice_attribute attribute) {
+  const auto ask = session.backend().cuDeviceGetAttribute;
+  int value = 0;
+  return ask && ask(&value, attribute, session.ordinal()) == CUDA_SUCCESS && value;
+}
+
+// Memory of the window is such as the driver lets network cards and other processes have, where the
+// device supports that: whether NCCL uses either is settled when memory is made. A driver that
+// claims it and refuses gets no such request again.
+class SharableMemory {
+ public:
+  CUresult create(Session& session, uint64_t bytes, CUmemGenericAllocationHandle* out) {
+    const auto call = session.backend().cuMemCreate;
+    if (!asked_) ask(session);
+    const CUresult code = call(out, bytes, &prop_, 0);
+    if (!sharable_ || code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY) return code;
+    const CUmemAllocationProp plain = properties(session.ordinal());
+    const CUresult again = call(out, bytes, &plain, 0);
+    if (again == CUDA_SUCCESS) prop_ = plain, sharable_ = false;
+    return again;
+  }
+
+ private:
+  void ask(Session& session) {
+    asked_ = true;
+    prop_ = properties(session.ordinal());
+    const bool cards = has(session, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+    const bool files =
+        has(session, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+    if (cards) prop_.allocFlags.gpuDirectRDMACapable = 1;
+    if (files) prop_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    sharable_ = cards || files;
+  }
+  CUmemAllocationProp prop_{};
+  bool asked_ = false, sharable_ = false;
+};
+
 // How long a server that restores objects waits for memory: that of the one before it is given back
 // some time after its death, 0.4 s and more on an H100 with 67 GB.
 struct Patience {
@@ -54,11 +92,12 @@ struct Patience {
 }  // namespace
 
 CUresult create_memory(Session& session, uint64_t bytes, CUmemGenericAllocationHandle* out) {
-  const CUmemAllocationProp prop = properties(session.ordinal());
+  SharableMemory& memory = session.state<SharableMemory>();
   Patience& patience = session.state<Patience>();
-  for (;;) {
-    const CUresult code = session.backend().cuMemCreate(out, bytes, &prop, 0);
+  for (bool asked = false;;) {
+    const CUresult code = memory.create(session, bytes, out);
     if (code != CUDA_ERROR_OUT_OF_MEMORY) return code;
+    if (!std::exchange(asked, true) && session.make_room()) continue;
     if (session.recovery().make_room()) continue;
     if (!session.recovery().restores_objects()) return code;
     const uint64_t now = ring::now_ns();

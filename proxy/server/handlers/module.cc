@@ -7,6 +7,7 @@
 #include "server/handlers/live_objects.h"
 #include "server/recovery/module_image.h"
 #include "server/recovery/moved_variables.h"
+#include "server/recovery/ready_modules.h"
 
 namespace pyft::server {
 namespace {
@@ -20,13 +21,13 @@ struct LoadedModules {
   bool by_name = false;
 };
 
-// Where they lie, neighbours made one, in the order of the image, which is the same in every
-// server. What is no variable's memory is not looked at: only padding.
-std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule module, Body image) {
+}  // namespace
+
+// What is no variable's memory is not looked at: only padding.
+std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule module,
+                                        std::span<const std::byte> image, std::string* why) {
   std::vector<std::string> names;
-  std::string why;
-  if (!variable_names(image, &names, &why))
-    std::fprintf(stderr, "pyft-server: variables of a module are not captured: %s\n", why.c_str());
+  if (variable_names(image, &names, why)) why->clear();
   struct Variable : MemoryRange {
     size_t number;
   };
@@ -50,6 +51,8 @@ std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule modu
   return {merged.begin(), merged.end()};
 }
 
+namespace {
+
 KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code) {
   KernelInfo info;
   for (uint32_t i = 0; i < KernelInfo::kAttributes; ++i) {
@@ -69,6 +72,20 @@ KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code
   return info;
 }
 
+int load_module(Session& session, uint64_t handle, Body image, LoadedModule* out) {
+  if (take_ready_module(session, handle, image, out)) return CUDA_SUCCESS;
+  const backend::Table& api = session.backend();
+  int code = api.cuModuleLoadData(&out->module, image.data());
+  if (code == CUDA_ERROR_OUT_OF_MEMORY && session.make_room())
+    code = api.cuModuleLoadData(&out->module, image.data());
+  if (code || !session.state<LoadedModules>().by_name) return code;
+  std::string why;
+  out->variables = find_variables(api, out->module, image, &why);
+  if (!why.empty())
+    std::fprintf(stderr, "pyft-server: variables of a module are not captured: %s\n", why.c_str());
+  return code;
+}
+
 std::string name_of(Body payload) {
   return {reinterpret_cast<const char*>(payload.data()), payload.size()};
 }
@@ -86,17 +103,13 @@ void look_up_variables(Session& session) {
 Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
                            const cmd::cuModuleLoadData& c, Body, Body payload) {
   if (payload.size() < 16) return Status::broken("a module of less than 16 bytes");
-  CUmodule module = nullptr;
-  const int code = session.backend().cuModuleLoadData(&module, payload.data());
+  LoadedModule made;
+  const int code = load_module(session, c.handle, payload, &made);
   const Handle handle{c.handle};
   if (code == 0 && (handle.kind() != HandleKind::kModule ||
-                    !session.table(HandleKind::kModule).bind(handle, module)))
+                    !session.table(HandleKind::kModule).bind(handle, made.module)))
     return bad_handle(c.handle);
-  if (code == 0) {
-    LoadedModules& all = session.state<LoadedModules>();
-    LoadedModule& made = all.by_handle[c.handle] = {module, {}, false};
-    if (all.by_name) made.variables = find_variables(session.backend(), module, payload);
-  }
+  if (code == 0) session.state<LoadedModules>().by_handle[c.handle] = std::move(made);
   return finish(session, header, "cuModuleLoadData", Domain::kCuda, code);
 }
 

@@ -38,6 +38,11 @@ AgentLink::~AgentLink() {
 
 void AgentLink::send(ring::MessageKind kind, uint64_t a, uint64_t b, uint64_t c,
                      std::span<const std::byte> payload) {
+  send_message(fd_, kind, a, b, c, payload);
+}
+
+void send_message(int to, ring::MessageKind kind, uint64_t a, uint64_t b, uint64_t c,
+                  std::span<const std::byte> payload) {
   ring::ServerMessage head{ring::kMessageMagic,
                            static_cast<uint32_t>(kind),
                            a,
@@ -50,11 +55,11 @@ void AgentLink::send(ring::MessageKind kind, uint64_t a, uint64_t b, uint64_t c,
   message.msg_iov = parts;
   message.msg_iovlen = payload.empty() ? 1 : 2;
   ssize_t sent;
-  do sent = sendmsg(fd_, &message, MSG_NOSIGNAL);
+  do sent = sendmsg(to, &message, MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);
 }
 
-bool AgentLink::receive(AgentMessage* out) {
+bool receive_message(int from, AgentMessage* out) {
   ring::ServerMessage head{};
   std::vector<std::byte> payload(ring::kMaxMessagePayload);
   iovec parts[2] = {{&head, sizeof head}, {payload.data(), payload.size()}};
@@ -64,7 +69,7 @@ bool AgentLink::receive(AgentMessage* out) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t bytes = recvmsg(fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const ssize_t bytes = recvmsg(from, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
   const int fd = descriptor_of(message);
   if (bytes < static_cast<ssize_t>(sizeof head) || head.magic != ring::kMessageMagic) {
@@ -82,7 +87,7 @@ void AgentLink::run(const std::stop_token& stop) {
     pollfd poller{fd_, POLLIN | POLLRDHUP, 0};
     if (poll(&poller, 1, kLookMs) <= 0) continue;
     AgentMessage message{};
-    if ((poller.revents & (POLLHUP | POLLERR | POLLNVAL)) || !receive(&message)) break;
+    if ((poller.revents & (POLLHUP | POLLERR | POLLNVAL)) || !receive_message(fd_, &message)) break;
     if (message.kind == ring::MessageKind{} || handler_(message)) continue;
     const std::lock_guard lock(mutex_);
     kept_.push_back(std::move(message));

@@ -23,6 +23,12 @@ struct AgentMessage {
   int fd = -1;  // that came with it; whoever takes the message closes it
 };
 
+// Takes what has come, without waiting; a message without a kind if nothing has. False: it is no
+// message, or there will be none any more.
+bool receive_message(int from, AgentMessage* out);
+void send_message(int to, ring::MessageKind kind, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0,
+                  std::span<const std::byte> payload = {});
+
 class AgentLink {
  public:
   // Called in the link's own thread for every message of the agent; true: it is dealt with. Others
@@ -41,7 +47,6 @@ class AgentLink {
 
  private:
   void run(const std::stop_token& stop);
-  bool receive(AgentMessage* out);
 
   int fd_;
   Handler handler_;

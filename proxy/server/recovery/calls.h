@@ -18,6 +18,13 @@ namespace pyft::server {
 struct MemoryRange {
   uint64_t address = 0, bytes = 0;
   uint64_t end() const { return address + bytes; }
+  bool operator==(const MemoryRange&) const = default;
+};
+
+// What the module of a handle is loaded from.
+struct ModuleImage {
+  uint64_t handle = 0;
+  std::span<const std::byte> image;
 };
 
 constexpr int kNotOnDevice = -1;
@@ -104,6 +111,10 @@ struct RecoveryCalls {
   // The next module's variables come to lie here; with owner 0 the heap of kernels does. 0 or an
   // error. May be empty: then they must come to lie there by themselves.
   std::function<int(const ring::ManifestPlace&)> place;
+  // Before objects are made again: the modules of the recovery point, in order, and where their
+  // variables lay. How many need not be loaded any more. May be empty.
+  std::function<size_t(std::span<const ModuleImage>, std::span<const ring::ManifestPlace>)>
+      choose_modules;
 };
 
 }  // namespace pyft::server

@@ -7,6 +7,7 @@ namespace pyft::server {
 namespace {
 
 constexpr int kStoreAnswerMs = 10'000;
+constexpr int kRoomAnswerMs = 5'000;
 
 // Whatever an agent repeats that has taken over.
 void raise(std::atomic<uint64_t>* step, uint64_t to) {
@@ -55,6 +56,12 @@ int ask_for_store(AgentLink& agent, uint64_t owner, uint64_t attempt) {
   agent.send(ring::MessageKind::kWantStore, owner, attempt);
   const auto answer = agent.wait(ring::MessageKind::kStore, owner, kStoreAnswerMs);
   return answer ? answer->fd : -1;
+}
+
+bool ask_for_room(AgentLink& agent, uint64_t number) {
+  agent.send(ring::MessageKind::kShort, number);
+  const auto answer = agent.wait(ring::MessageKind::kRoom, number, kRoomAnswerMs);
+  return !answer || answer->b;
 }
 
 }  // namespace pyft::server

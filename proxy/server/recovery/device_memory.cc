@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
-#include "server/digest/device_digests.h"
 #include "server/handlers/live_objects.h"
 #include "server/recovery/copier.h"
 #include "server/recovery/device_copies.h"
@@ -82,11 +82,16 @@ ring::DigestKind digest_kind(const backend::Extras& extras) {
   return off ? ring::DigestKind::kXxh3 : ring::DigestKind::kNh;
 }
 
-void hash_on_device(Session& session, DigestKey key, RecoveryCalls* calls) {
+void hash_on_device(Session& session, DigestKey key, RecoveryCalls* calls,
+                    std::shared_ptr<DeviceDigests> ready) {
   if (key.kind != ring::DigestKind::kNh) return;
   std::string why;
-  std::shared_ptr<DeviceDigests> digests =
-      DeviceDigests::make(session.backend(), session.ordinal(), key.seed, digest_images(), &why);
+  std::shared_ptr<DeviceDigests> digests = std::move(ready);
+  if (digests)
+    digests->set_seed(key.seed);
+  else
+    digests =
+        DeviceDigests::make(session.backend(), session.ordinal(), key.seed, digest_images(), &why);
   if (!digests) return say_that_host_hashes(session, why);
   calls->digests = [&session, digests](std::span<const MemoryRange> ranges,
                                        ring::Digest* out) mutable {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "pyft/handle.h"
 #include "ring/object_log.h"
 #include "ring/reader.h"
 #include "server/recovery/digest.h"
@@ -71,9 +72,13 @@ class ObjectRestorer {
       error = "the log before position [" + std::to_string(committed) +
               "] is gone and the last capture is of position [" + std::to_string(until_.position) +
               "]";
+    if (!error.empty()) return error;
+    std::erase_if(objects, [&](const Object& object) {
+      return object.header.seq > until_.seq || !seen_.insert(object.header.seq).second;
+    });
+    choose_modules(objects);
     for (Object& object : objects) {
       if (!error.empty()) return error;
-      if (object.header.seq > until_.seq || !seen_.insert(object.header.seq).second) continue;
       error = make(object);
     }
     if (error.empty()) error = from_ring(committed);
@@ -82,6 +87,18 @@ class ObjectRestorer {
   }
 
  private:
+  void choose_modules(const std::vector<Object>& objects) {
+    if (!calls_.choose_modules) return;
+    std::vector<ModuleImage> images;
+    for (const Object& object : objects) {
+      const uint64_t key = ring::object_key(object.body);
+      if (object.header.flags & ring::kCreates && Handle{key}.kind() == HandleKind::kModule)
+        images.push_back({key, object.payload});
+    }
+    session_.channel().control().ready_modules =
+        static_cast<uint32_t>(calls_.choose_modules(images, before_));
+  }
+
   // An object that the log names did exist, so that making it again must work.
   std::string make(Object& object) {
     object.header.flags &= static_cast<uint16_t>(~ring::kWantsReply);
@@ -241,6 +258,7 @@ Restored restore_objects(Session& session, const Store& store, const RecoveryCal
                          const DispatchEntry& dispatch) {
   Restored restored;
   if (!store.has_point()) {
+    if (calls.choose_modules) calls.choose_modules({}, {});
     if (const uint64_t gone = session.channel().log_view().header->committed.load())
       restored.error =
           "there is no capture, and the log before position [" + std::to_string(gone) + "] is gone";
