@@ -29,7 +29,8 @@ struct ModuleImage {
 
 constexpr int kNotOnDevice = -1;
 
-// What is to be read next; false: nothing more. Asked ahead of what has been taken.
+// What is to be read next; false: nothing more, however often it is asked. Ahead of what has been
+// taken.
 using NextRange = std::function<bool(MemoryRange*)>;
 // Gets what is read, piece by piece and in order; a piece is of one range, and there until the call
 // returns.

@@ -156,7 +156,7 @@ int PinnedRing::write(uint64_t address, const std::byte* from, uint64_t bytes,
 // What travels is waited for, also behind an error that concerns one range only.
 int PinnedRing::end(int code, uint64_t patience_ns) {
   const uint64_t until = ring::now_ns() + (code == kLate ? 0 : patience_ns);
-  int left = wait_for([this] { return rests(); }, until);
+  const int left = wait_for([this] { return rests(); }, until);
   return code ? code : left;
 }
 
