@@ -44,14 +44,18 @@ inline constexpr uint32_t kMaxMessagePayload = 60 * 1024;
 
 enum class MessageKind : uint32_t {
   // server to agent
-  kLive = 1,        // replay is over, or there was none
-  kWantExport = 2,  // a communicator is made again: a = key, b = rank; answered by kExport
-  kFresh = 3,       // a = key, b = rank, payload: flexcclInfo_t for every other member
-  kExported = 4,    // answer to kDoExport: a = key, b = rank, c = ncclResult_t, payload: info
-  kReplaced = 5,    // answer to kDoReplace: a = key, b = rank, c = ncclResult_t
-  kMade = 6,        // a = key, b = rank, c = size: a communicator exists here now
-  kEnded = 7,       // a = key, b = rank
-  kSuspect = 8,     // a = key, b = rank whose connections are broken, c = own rank
+  kLive = 1,  // replay is over, or there was none
+  // a communicator is made again: a = key, b = rank, c = kFromRecords; answered by kExport.
+  // c = kLostMeeting, said again and again: this rank is still making it, for the first time or
+  // again,
+  // and the others may have met without it; answered when a living one has it
+  kWantExport = 2,
+  kFresh = 3,     // a = key, b = rank, payload: flexcclInfo_t for every other member
+  kExported = 4,  // answer to kDoExport: a = key, b = rank, c = ncclResult_t, payload: info
+  kReplaced = 5,  // answer to kDoReplace: a = key, b = rank, c = ncclResult_t
+  kMade = 6,      // a = key, b = rank, c = size: a communicator exists here now
+  kEnded = 7,     // a = key, b = rank
+  kSuspect = 8,   // a = key, b = rank whose connections are broken, c = own rank
   // a = step of a cut, b = offset of its table in the store, c = its entry; b 0: passed over
   kCaptured = 9,
   // a = key, b = rank: under which id is it made? With payload: this one was made
@@ -64,6 +68,7 @@ enum class MessageKind : uint32_t {
   kWantStore = 14,  // a = id of a member; answered by kStore
   // a = step of a cut that is held, and must not wait any longer; answered by kSettled or kDropped
   kWithdraw = 15,
+  kMaking = 17,  // a = key, b = rank, c = size: it goes to meet the others of a communicator
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
@@ -76,6 +81,8 @@ enum class MessageKind : uint32_t {
   kDropped = 108,  // a = step: its cut fits no cut of the other ranks, and is given up
   kStore = 109,    // a = id of a member; with a descriptor, its store
 };
+
+inline constexpr uint64_t kFromRecords = 0, kLostMeeting = 1;  // c of kWantExport
 
 struct ServerMessage {
   uint32_t magic, kind;  // MessageKind

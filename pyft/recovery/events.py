@@ -37,6 +37,7 @@ class Message(enum.IntEnum):
     HELD = 13
     WANT_STORE = 14
     WITHDRAW = 15
+    MAKING = 17
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103
@@ -48,6 +49,8 @@ class Message(enum.IntEnum):
     STORE = 109
 
 
+# Codes of WANT_EXPORT, proxy/ring/attach.h.
+FROM_RECORDS, LOST_MEETING = 0, 1
 # In the place of a result code, for EXPORT.
 NOBODY_LIVES = (1 << 64) - 1  # all others are dead as well, and will join who asks first
 OTHERS_ENDED = (1 << 64) - 2  # all others have ended it
