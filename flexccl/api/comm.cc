@@ -6,6 +6,7 @@
 
 #include "api/state.h"
 #include "rendezvous/rendezvous.h"
+#include "transport/fault.h"
 
 namespace flexccl {
 namespace {
@@ -40,13 +41,32 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int d
                   .timeout_ms = now.timeout_ms,
                   .repair_ms = now.repair_ms,
                   .partial = now.partial};
-  const Member member{rank, nranks, endpoint.address(), now.repair_ms > 0};
-  auto addresses = meet(id, member, in_ms(now.timeout_ms));
+  const auto tell = [&](bool lost) {
+    return now.making && now.making(id.comm, rank, nranks, lost) != 0;
+  };
+  const Member member{.rank = rank,
+                      .nranks = nranks,
+                      .address = endpoint.address(),
+                      .repairs = now.repair_ms > 0,
+                      .comes_again = tell(false),
+                      .has_place = [&] { return tell(true); }};
+  fault_in_init(id.comm, rank);
+  std::vector<Address> addresses;
+  try {
+    addresses = meet(id, member, in_ms(now.timeout_ms));
+  } catch (const HasPlace&) {
+    if (!(*comm = claim(id.comm, rank)))
+      fail(ncclInvalidUsage, "flexccl: rank [", rank, "] was promised a place, and has none");
+    return take_place(*comm);
+  }
+  fault_in_init(id.comm, rank);
   addresses.resize(static_cast<std::size_t>(nranks + now.reserved_slots));
   self.addresses = std::move(addresses);
   self.members = first_slots(static_cast<std::size_t>(nranks));
   *comm = publish(Communicator::create(self, now.streams, device));
+  fault_in_init(id.comm, rank);
   replace_now(*comm);
+  fault_in_init(id.comm, rank);
 }
 
 ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,

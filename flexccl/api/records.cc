@@ -145,3 +145,9 @@ ncclResult_t flexcclSetDiverged(flexcclDiverged_t report) {
                                         : flexccl::Records::Report());
   });
 }
+
+ncclResult_t flexcclSetMaking(flexcclMaking_t making) {
+  return guarded([&] {
+    flexccl::change_settings([&](flexccl::Settings& settings) { settings.making = making; });
+  });
+}

@@ -21,6 +21,7 @@ struct Settings {
   int reserved_slots;
   std::uint64_t repair_ms;
   bool partial;
+  flexcclMaking_t making = nullptr;
 };
 // Defaults: FLEXCCL_TRANSPORT, FLEXCCL_TIMEOUT_MS, FLEXCCL_RESERVED_SLOTS, FLEXCCL_REPAIR_MS,
 // FLEXCCL_ABORT.

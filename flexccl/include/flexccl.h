@@ -381,6 +381,16 @@ FLEXCCL_API ncclResult_t flexcclChildren(ncclComm_t comm, int slot, flexcclChild
 // nobody is.
 typedef void (*flexcclDiverged_t)(uint64_t comm, uint64_t operation, const char* sentence);
 FLEXCCL_API ncclResult_t flexcclSetDiverged(flexcclDiverged_t report);
+// Told when communicator `number` is made from a unique id, before this rank goes to meet the
+// others
+// (`lost` 0; it returns 1 if a predecessor of this process may have been there), and then several
+// times a second while it is not known whether they have met without it (`lost` 1): because of that
+// predecessor, or the process that answered has died, or had done its part. Where they have, the
+// embedding program gets this rank's place from one of them: ncclInitNewNode, flexcclReplay with
+// NULL, ncclCommSetupNewRank; then it returns 1, and that is the communicator which the call makes.
+// Called in the thread that makes it. NULL: nobody is told.
+typedef int (*flexcclMaking_t)(uint64_t number, int rank, int nranks, int lost);
+FLEXCCL_API ncclResult_t flexcclSetMaking(flexcclMaking_t making);
 
 // ---- For the program that embeds flexccl ----
 

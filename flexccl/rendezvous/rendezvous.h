@@ -4,6 +4,7 @@
 #ifndef FLEXCCL_RENDEZVOUS_RENDEZVOUS_H_
 #define FLEXCCL_RENDEZVOUS_RENDEZVOUS_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,14 @@ static_assert(sizeof(UniqueId) == NCCL_UNIQUE_ID_BYTES);
 struct Member {
   int rank, nranks;
   Address address;
-  bool repairs = false;  // the process that answers may die, and be started again
+  bool repairs = false;      // the process that answers may die, and be started again
+  bool comes_again = false;  // its predecessor may have met the others
+  // Asked while the others may have met without this rank; true: it has its place among them.
+  std::function<bool()> has_place = nullptr;
 };
+
+// Thrown by meet() when `has_place` has said so.
+struct HasPlace {};
 
 // Makes an id; kTcp stands for what FLEXCCL_RENDEZVOUS says. For TCP it also starts the thread that
 // answers, for `timeout_ms` at most.

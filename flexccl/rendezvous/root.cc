@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "transport/fault.h"
 
 namespace flexccl::rendezvous {
 namespace {
@@ -53,11 +54,12 @@ std::uint64_t Root::work() {
   return work_done.load(std::memory_order_relaxed);
 }
 
-Root::Root(Fd listener, const Key& key, Deadline deadline)
+Root::Root(Fd listener, const Key& key, Deadline deadline, Flag given_up)
     : listener_(std::move(listener)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       key_(key),
-      deadline_(deadline) {
+      deadline_(deadline),
+      given_up_(std::move(given_up)) {
   if (!epoll_) fail(ncclSystemError, "flexccl: epoll failed with error [", errno, "]");
   watch(listener_.get(), EPOLLIN, EPOLL_CTL_ADD);
 }
@@ -71,12 +73,13 @@ void Root::watch(int fd, std::uint32_t events, int how) const {
 
 void Root::run() {
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  for (Deadline sweep = now(); !complete() && now() < deadline_;) {
+  for (Deadline sweep = now(); !complete() && now() < deadline_ && !*given_up_;) {
     if (now() > sweep) end_late(), sweep = in_ms(kSweepMs);
     serve(kSweepMs);
     if (complete()) forget_dead();
   }
   if (!complete()) return;
+  listener_ = Fd();
   begin_answers();
   for (const Deadline end = in_ms(kAnswerMs); !callers_.empty() && now() < end;) serve(kSweepMs);
 }
@@ -161,6 +164,7 @@ void Root::begin_answers() {
     Caller& one = caller->second;
     one.answer = {kMagic, 0, answer_mac(key_, one.join, digest), {}};
     work_done.fetch_add(1, std::memory_order_relaxed);
+    fault_in_answer();
     caller = answer(one) ? std::next(caller) : callers_.erase(caller);
   }
 }

@@ -2,11 +2,14 @@
 //
 // Each rank connects, gets a challenge, and says who it is; when all have come, each gets one
 // answer with the addresses of all. So the root takes one message from each rank and gives it two.
-// A rank that dies before all have come may come again.
+// A rank that dies before all have come may come again. When all have come, nobody gets in any
+// more: who comes then is a rank that died, whose place the others give it in another way.
 #ifndef FLEXCCL_RENDEZVOUS_ROOT_H_
 #define FLEXCCL_RENDEZVOUS_ROOT_H_
 
+#include <atomic>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "transport/address.h"
@@ -38,7 +41,9 @@ Bytes16 table_digest(const Key& key, const std::vector<Address>& table);
 // One rendezvous: lives in its thread until all ranks have their answer or the time is over.
 class Root {
  public:
-  Root(Fd listener, const Key& key, Deadline deadline);
+  // `given_up`: it ends before its time when that is true.
+  using Flag = std::shared_ptr<std::atomic<bool>>;
+  Root(Fd listener, const Key& key, Deadline deadline, Flag given_up);
   void run();
   // What all roots of this process have had to do so far: messages and looks at callers.
   static std::uint64_t work();
@@ -70,6 +75,7 @@ class Root {
   Fd listener_, epoll_;
   Key key_;
   Deadline deadline_;
+  const Flag given_up_;
   std::uint32_t nranks_ = 0, present_ = 0;
   std::vector<Address> table_;
   std::vector<bool> taken_;

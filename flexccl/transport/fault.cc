@@ -185,7 +185,19 @@ class FaultyInbound final : public Inbound {
 void fault_in_repair(const LinkName& name) {
   if (!faults_are_set()) return;
   if (is_cut(name)) fail_cut(name);
-  if (const auto rule = next_fault_in_repair(name); rule && ends_rank(*rule)) end_rank(*rule, name);
+  if (const auto rule = next_fault_at(FaultPlace::kRepair, name)) end_rank(*rule, name);
+}
+
+void fault_in_init(std::uint64_t comm, int rank) {
+  if (!faults_are_set()) return;
+  const LinkName name{comm, 0, static_cast<std::uint32_t>(rank), 0};
+  if (const auto rule = next_fault_at(FaultPlace::kInit, name)) end_rank(*rule, name);
+}
+
+void fault_in_answer() {
+  if (!faults_are_set()) return;
+  const LinkName name{};
+  if (const auto rule = next_fault_at(FaultPlace::kAnswer, name)) end_rank(*rule, name);
 }
 
 std::unique_ptr<Outbound> with_faults(std::unique_ptr<Outbound> link, const LinkName& name) {

@@ -29,7 +29,17 @@ struct Rules {
   std::map<std::tuple<std::uint64_t, std::uint32_t, bool, std::uint64_t>, std::uint64_t> frames;
   std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> dead;
 };
-constexpr std::uint64_t kAnyPeer = UINT64_MAX, kInRepair = UINT64_MAX - 1;
+constexpr std::uint64_t kAnyPeer = UINT64_MAX, kNoFrame = UINT64_MAX - 1;  // minus its place
+
+constexpr std::pair<std::string_view, FaultPlace> kPlaces[] = {{"send", FaultPlace::kSend},
+                                                               {"receive", FaultPlace::kReceive},
+                                                               {"repair", FaultPlace::kRepair},
+                                                               {"init", FaultPlace::kInit},
+                                                               {"answer", FaultPlace::kAnswer}};
+
+bool is_frame(FaultPlace place) {
+  return place == FaultPlace::kSend || place == FaultPlace::kReceive;
+}
 
 Rules& rules() {
   static Rules all;
@@ -45,10 +55,11 @@ void set_value(FaultRule* rule, std::string_view pair) {
   const std::string_view key = pair.substr(0, equals);
   const std::string_view value = pair.substr(std::min(equals + 1, pair.size()));
   if (key == "on") {
-    rule->on_receive = value == "receive";
-    rule->in_repair = value == "repair";
-    if (value != "send" && !rule->on_receive && !rule->in_repair)
-      refuse(rule->text, pair, "is not send, receive or repair");
+    const auto* known = std::find_if(std::begin(kPlaces), std::end(kPlaces),
+                                     [&](const auto& entry) { return entry.first == value; });
+    if (known == std::end(kPlaces))
+      refuse(rule->text, pair, "is none of send, receive, repair, init, answer");
+    rule->on = known->second;
     return;
   }
   std::uint64_t number = 0;
@@ -83,9 +94,9 @@ FaultRule parse_rule(const std::string& text) {
   for (std::string pair; std::getline(pairs, pair, ',');) set_value(&rule, pair);
   const bool both_ways = rule.action == FaultAction::kKill || rule.action == FaultAction::kCut ||
                          rule.action == FaultAction::kDelay;
-  if (rule.on_receive && !both_ways) refuse(text, action, "works on=send only");
-  if (rule.in_repair && (!both_ways || rule.action == FaultAction::kDelay))
-    refuse(text, action, "does not work on=repair");
+  if (rule.on == FaultPlace::kReceive && !both_ways) refuse(text, action, "works on=send only");
+  if (!is_frame(rule.on) && (!both_ways || rule.action == FaultAction::kDelay))
+    refuse(text, action, "does not work on=repair, init or answer");
   return rule;
 }
 
@@ -141,18 +152,19 @@ std::optional<FaultRule> next_fault(const LinkName& link, bool on_receive) {
   };
   ++count(link.peer), ++count(kAnyPeer);
   return use_up([&](const FaultRule& rule) {
-    return !rule.in_repair && rule.on_receive == on_receive &&
+    return rule.on == (on_receive ? FaultPlace::kReceive : FaultPlace::kSend) &&
            rule.rank.value_or(link.rank) == link.rank &&
            rule.peer.value_or(link.peer) == link.peer &&
            rule.frame == count(rule.peer.value_or(kAnyPeer));
   });
 }
 
-std::optional<FaultRule> next_fault_in_repair(const LinkName& link) {
+std::optional<FaultRule> next_fault_at(FaultPlace place, const LinkName& link) {
   const std::scoped_lock lock(rules().mutex);
-  const std::uint64_t number = ++rules().frames[{link.comm, link.rank, false, kInRepair}];
+  const std::uint64_t counted = kNoFrame - static_cast<std::uint64_t>(place);
+  const std::uint64_t number = ++rules().frames[{link.comm, link.rank, false, counted}];
   return use_up([&](const FaultRule& rule) {
-    return rule.in_repair && rule.rank.value_or(link.rank) == link.rank && rule.frame == number;
+    return rule.on == place && rule.rank.value_or(link.rank) == link.rank && rule.frame == number;
   });
 }
 

@@ -11,13 +11,15 @@
 
 namespace flexccl {
 
+// Where a rule acts; the last three are no frames.
+enum class FaultPlace { kSend, kReceive, kRepair, kInit, kAnswer };
 enum class FaultAction { kKill, kCut, kDrop, kDelay, kCorrupt, kTruncate };
 
 struct FaultRule {
   FaultAction action = FaultAction::kKill;
   std::optional<std::uint64_t> rank, peer;
   std::uint64_t frame = 1, bytes = 0, ms = 0;
-  bool on_receive = false, in_repair = false;
+  FaultPlace on = FaultPlace::kSend;
   std::string text;  // as written
 };
 
@@ -27,8 +29,8 @@ std::vector<FaultRule> parse_fault_rules(const std::string& text);
 bool faults_are_set();
 // Counts one more frame of the link and returns the rule that applies to it.
 std::optional<FaultRule> next_fault(const LinkName& link, bool on_receive);
-// The same for messages of repairs.
-std::optional<FaultRule> next_fault_in_repair(const LinkName& link);
+// The same for what is no frame; such rules end the rank.
+std::optional<FaultRule> next_fault_at(FaultPlace place, const LinkName& link);
 // A rank that was cut stays dead in this epoch, on all its links.
 void cut(const LinkName& link);
 bool is_cut(const LinkName& link);

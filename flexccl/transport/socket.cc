@@ -102,13 +102,26 @@ Fd listen_unix(std::span<const std::uint8_t> name) {
   return fd;
 }
 
+namespace {
+
+// Where nobody listens, the kernel may choose the very port that is called for the caller.
+bool is_its_own_peer(int fd) {
+  sockaddr_in here{}, there{};
+  socklen_t length = sizeof here, other = sizeof there;
+  return getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) == 0 &&
+         getpeername(fd, reinterpret_cast<sockaddr*>(&there), &other) == 0 &&
+         here.sin_port == there.sin_port && here.sin_addr.s_addr == there.sin_addr.s_addr;
+}
+
+}  // namespace
+
 Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   check(static_cast<bool>(fd), "making a socket");
   const sockaddr_in address = tcp_address(ipv4, port);
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
-    return fd;
-  int error = errno;
+  int error = 0;
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    error = errno;
   while (error == EINPROGRESS) {
     if (!wait_for(fd.get(), POLLOUT, patience)) {
       error = ETIMEDOUT;
@@ -118,6 +131,7 @@ Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience)
     socklen_t length = sizeof error;
     if (poll(&look, 1, 0) == 1) getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   }
+  if (!error && is_its_own_peer(fd.get())) error = ECONNREFUSED;
   if (error) {
     char text[INET_ADDRSTRLEN] = "";
     inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);

@@ -39,7 +39,7 @@ class Flexccl final : public Repair {
            get(&replace_, "flexcclReplaceLater") && get(&init_new_, "ncclInitNewNode") &&
            get(&replay_, "flexcclReplay") && get(&adopt_, "flexcclAdopt") &&
            get(&setup_, "ncclCommSetupNewRank") && get(&last_error_, "ncclGetLastError") &&
-           get(&set_diverged_, "flexcclSetDiverged");
+           get(&set_diverged_, "flexcclSetDiverged") && get(&set_making_, "flexcclSetMaking");
   }
 
   int set_patience(uint64_t ms) override { return set_repair_(ms); }
@@ -120,6 +120,7 @@ class Flexccl final : public Repair {
   void set_diverged(void (*report)(uint64_t, uint64_t, const char*)) override {
     set_diverged_(report);
   }
+  void set_making(int (*making)(uint64_t, int, int, int)) override { set_making_(making); }
 
  private:
   decltype(&flexcclSetRepair) set_repair_ = nullptr;
@@ -137,6 +138,7 @@ class Flexccl final : public Repair {
   decltype(&ncclCommSetupNewRank) setup_ = nullptr;
   decltype(&ncclGetLastError) last_error_ = nullptr;
   decltype(&flexcclSetDiverged) set_diverged_ = nullptr;
+  decltype(&flexcclSetMaking) set_making_ = nullptr;
 };
 
 }  // namespace

@@ -61,6 +61,8 @@ class Repair {
   virtual const char* last_error() = 0;
   // Called when an operation is repeated with other inputs; any thread.
   virtual void set_diverged(void (*report)(uint64_t key, uint64_t operation, const char*)) = 0;
+  // flexcclSetMaking.
+  virtual void set_making(int (*making)(uint64_t key, int rank, int size, int lost)) = 0;
 };
 
 }  // namespace pyft::backend

@@ -44,14 +44,17 @@ inline constexpr uint32_t kMaxMessagePayload = 60 * 1024;
 
 enum class MessageKind : uint32_t {
   // server to agent
-  kLive = 1,        // replay is over, or there was none
-  kWantExport = 2,  // a communicator is made again: a = key, b = rank; answered by kExport
-  kFresh = 3,       // a = key, b = rank, payload: flexcclInfo_t for every other member
-  kExported = 4,    // answer to kDoExport: a = key, b = rank, c = ncclResult_t, payload: info
-  kReplaced = 5,    // answer to kDoReplace: a = key, b = rank, c = ncclResult_t
-  kMade = 6,        // a = key, b = rank, c = size: a communicator exists here now
-  kEnded = 7,       // a = key, b = rank
-  kSuspect = 8,     // a = key, b = rank whose connections are broken, c = own rank
+  kLive = 1,  // replay is over, or there was none
+  // a communicator is made again: a = key, b = rank, c = kFromRecords; answered by kExport.
+  // c = kLostMeeting, said again and again: this rank is still making it, for the first time or
+  // again, and the others may have met without it; answered when a living one has it
+  kWantExport = 2,
+  kFresh = 3,     // a = key, b = rank, payload: flexcclInfo_t for every other member
+  kExported = 4,  // answer to kDoExport: a = key, b = rank, c = ncclResult_t, payload: info
+  kReplaced = 5,  // answer to kDoReplace: a = key, b = rank, c = ncclResult_t
+  kMade = 6,      // a = key, b = rank, c = size: a communicator exists here now
+  kEnded = 7,     // a = key, b = rank
+  kSuspect = 8,   // a = key, b = rank whose connections are broken, c = own rank
   // a = step of a cut, b = offset of its table in the store, c = its entry; b 0: passed over
   kCaptured = 9,
   // a = key, b = rank: under which id is it made? With payload: this one was made
@@ -68,6 +71,7 @@ enum class MessageKind : uint32_t {
   kShort = 16,    // a = number: the device has no memory for the program; answered by kRoom
   kGivenUp = 17,  // answer to kGiveUp
   kSpilled = 18,  // answer to kSpill: a = its number, b = blocks that are missing
+  kMaking = 19,  // a = key, b = rank, c = size: it goes to meet the others of a communicator
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
@@ -87,6 +91,8 @@ enum class MessageKind : uint32_t {
   // a = number, b = step of a point: what it leaves to other ranks is to go to the store, for them
   kSpill = 113,
 };
+
+inline constexpr uint64_t kFromRecords = 0, kLostMeeting = 1;  // c of kWantExport
 
 struct ServerMessage {
   uint32_t magic, kind;  // MessageKind

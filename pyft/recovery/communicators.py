@@ -15,6 +15,16 @@ dies in between is counted out; a new server that dies ends its repair, and the 
 Orders have the number of their repair, and answers repeat it: one to a repair that is over counts for nothing.
 When all members are dead, the first one that asks takes its place alone, from its records (MADE),
 and the others join it.
+
+Who makes a communicator for the first time says so (MAKING) before it goes to meet the others, and
+MADE when it has records of it. Between the two lies the exchange of addresses, of which nobody here knows
+whether it has come about. Who dies afterwards leaves its address with the others: its new server
+finds that there is no meeting any more, as does a living one whose meeting ended before it had an
+answer. They are *lost* and say so again and again (WANT_EXPORT, LOST_MEETING), while they try to meet anew, which takes
+all ranks. As soon as a living member has MADE, they get their places from there, as any dead one's
+successor. So one exchange counts, or another one among all ranks, never two. Who comes from
+records of a communicator that no living rank has MADE waits for those that are making it, until each has or
+has said, after that question, that it is lost.
 """
 
 from __future__ import annotations
@@ -23,6 +33,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyft.recovery.events import (
+    LOST_MEETING,
     NOBODY_LIVES,
     OTHERS_ENDED,
     Action,
@@ -43,7 +54,9 @@ class Repair:
     number: int
     new: Server
     rank: int
-    stage: str = "export"  # export, fresh, replace; join, alone: until it says MADE
+    lost: bool = False  # it has never had a place
+    # wait: for those that are making it; export, fresh, replace; join, alone: until it says MADE
+    stage: str = "export"
     exporter: Server = (-1, 0)
     refused: list[Server] = field(default_factory=list)  # could not export
     pending: list[Server] = field(default_factory=list)
@@ -56,8 +69,10 @@ class Group:
     members: dict[int, Server] = field(default_factory=dict)
     # The last repair that each member has taken part in: the newest knows the present epoch.
     repaired: dict[int, int] = field(default_factory=dict)
-    queue: list[tuple[Server, int]] = field(default_factory=list)
+    queue: list[tuple[Server, int, bool]] = field(default_factory=list)  # with `lost`, as below
     repair: Repair | None = None
+    making: dict[int, Server] = field(default_factory=dict)  # by rank
+    lost: set[Server] = field(default_factory=set)  # of these, and sure of it since the last repair
 
 
 class Communicators:
@@ -67,6 +82,8 @@ class Communicators:
         self._lives = lives
         self.groups: dict[int, Group] = {}
         self.number = 0  # of the last repair
+        # These were getting their places when the agent before died.
+        self.interrupted: list[Server] = []
 
     def server_of(self, key: int, rank: int) -> Server | None:
         """Return the server that holds a place."""
@@ -78,24 +95,26 @@ class Communicators:
         server = (event.id, event.epoch)
         group = self.groups.setdefault(event.key, Group())
         if event.kind is Message.MADE:
-            group.members[event.rank] = server
-            repair = group.repair
-            if repair and repair.new == server and repair.stage in ("alone", "join"):
-                group.repaired[repair.rank] = repair.number
-                group.repair = None
+            yield from self._made(group, server, event.rank, event.key)
+        elif event.kind is Message.MAKING:
+            group.making[event.rank] = server
+            if group.repair and group.repair.new == server and group.repair.stage == "alone":
+                group.repair = None  # its predecessor had left no records
         elif event.kind is Message.ENDED:
             if group.members.get(event.rank) == server:
                 del group.members[event.rank]
         elif event.kind is Message.WANT_EXPORT:
-            group.queue.append((server, event.rank))
+            self._wanted(group, server, event)
         elif group.repair:
             yield from self._step(group, group.repair, event, actions)
-        self._next(event.key, group, actions)
+        self._go_on(event.key, group, actions)
 
     def died(self, id: int, actions: list[Action]) -> None:
         """Note that the server of a rank is dead, or will be."""
         for key, group in list(self.groups.items()):
             group.queue = [entry for entry in group.queue if entry[0][0] != id]
+            group.making = {r: s for r, s in group.making.items() if s[0] != id}
+            group.lost = {server for server in group.lost if server[0] != id}
             if repair := group.repair:
                 if repair.new[0] == id:
                     group.repair = None
@@ -104,7 +123,7 @@ class Communicators:
                 elif repair.stage == "replace":
                     repair.pending = [server for server in repair.pending if server[0] != id]
                     self._join_if_ready(key, group, actions)
-            self._next(key, group, actions)
+            self._go_on(key, group, actions)
 
     def due(self, what: tuple[int | str, ...]) -> Silent:
         """Yield who has kept a repair waiting for too long."""
@@ -113,18 +132,61 @@ class Communicators:
         repair = group.repair if group else None
         if repair is None or (repair.number, repair.stage) != (number, stage):
             return
-        late = {"export": [repair.exporter], "replace": repair.pending}
+        late = {
+            "wait": self._on_the_way(group, repair.rank),
+            "export": [repair.exporter],
+            "replace": repair.pending,
+        }
         for server in list(late.get(repair.stage, [repair.new])):
             yield server, f"no answer in a repair of communicator [{key:#x}] ({stage})"
 
     # ---- one repair ---------------------------------------------------------------------------
 
-    def _next(self, key: int, group: Group, actions: list[Action]) -> None:
-        while group.queue and group.repair is None:
-            server, rank = group.queue.pop(0)
-            self.number += 1
-            group.repair = Repair(self.number, server, rank)
+    def _made(self, group: Group, server: Server, rank: int, key: int) -> Silent:
+        repair = group.repair
+        group.members[rank] = server
+        group.making.pop(rank, None)
+        group.queue = [entry for entry in group.queue if entry[0] != server]
+        in_place = repair and repair.new == server and repair.stage in ("alone", "join")
+        if repair and repair.new == server:
+            # Otherwise all ranks have met anew, and nobody has been told anything else.
+            group.repaired |= {rank: repair.number} if in_place else {}
+            group.repair = None
+        repair = group.repair
+        others_went_on = group.repaired or (repair and repair.stage != "wait")
+        if server in group.lost and others_went_on and not in_place:
+            yield (
+                server,
+                f"it has met others of communicator [{key:#x}] that are not there any more",
+            )
+        group.lost.discard(server)
+
+    def _wanted(self, group: Group, server: Server, event: Received) -> None:
+        lost = event.code == LOST_MEETING
+        if lost:
+            group.lost.add(server)
+        repair = group.repair
+        asked = any(entry[0] == server for entry in group.queue)
+        if not asked and not (repair and repair.new == server):
+            group.queue.append((server, event.rank, lost))
+
+    def _go_on(self, key: int, group: Group, actions: list[Action]) -> None:
+        if group.repair and group.repair.stage == "wait":
             self._ask_for_export(key, group, group.repair, actions)
+        while group.repair is None:
+            able = (e for e in group.queue if not e[2] or self._candidates(group, e[1]))
+            entry = next(able, None)
+            if entry is None:
+                return
+            group.queue.remove(entry)
+            self.number += 1
+            group.repair = Repair(self.number, *entry)
+            self._ask_for_export(key, group, group.repair, actions)
+
+    def _on_the_way(self, group: Group, rank: int) -> list[Server]:
+        """Return the living servers but one that may have met the others, and will say so."""
+        making = [server for r, server in group.making.items() if r != rank]
+        return [server for server in making if self._lives(*server) and server not in group.lost]
 
     def _candidates(self, group: Group, rank: int) -> list[Server]:
         """Return the living members but one: first who knows the present epoch, the oldest first."""
@@ -142,7 +204,18 @@ class Communicators:
             repair.exporter = left[0]
             repair.refused = [server for server in repair.refused if server != left[0]]
             actions.append(Send(*left[0], Message.DO_EXPORT, key, repair.rank, repair.number))
+            repair.stage = "export"
             actions.append(Timer(("repair", key, repair.number, "export")))
+            return
+        if repair.lost:
+            group.queue.append((repair.new, repair.rank, True))
+            group.repair = None
+            return
+        if repair.stage != "wait":
+            group.lost.clear()
+            repair.stage = "wait"
+            actions.append(Timer(("repair", key, repair.number, "wait")))
+        if self._on_the_way(group, repair.rank):
             return
         others = [r for r in group.members if r != repair.rank]
         code = NOBODY_LIVES if others else OTHERS_ENDED
@@ -193,6 +266,7 @@ class Communicators:
     ) -> None:
         repair.stage = "replace"
         repair.pending = self._candidates(group, repair.rank)
+        repair.pending += self._on_the_way(group, repair.rank)
         # Asked later for an export, they have done this before: a server works in order.
         asked = set(repair.pending)
         group.repaired |= {r: repair.number for r, s in group.members.items() if s in asked}

@@ -40,6 +40,7 @@ class Message(enum.IntEnum):
     SHORT = 16
     GIVEN_UP = 17
     SPILLED = 18
+    MAKING = 19
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103
@@ -55,6 +56,8 @@ class Message(enum.IntEnum):
     SPILL = 113
 
 
+# Codes of WANT_EXPORT, proxy/ring/attach.h.
+FROM_RECORDS, LOST_MEETING = 0, 1
 # In the place of a result code, for EXPORT.
 NOBODY_LIVES = (1 << 64) - 1  # all others are dead as well, and will join who asks first
 OTHERS_ENDED = (1 << 64) - 2  # all others have ended it

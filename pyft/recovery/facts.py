@@ -28,7 +28,8 @@ def of_plan(plan: Plan) -> dict[str, Any]:
         "lost": sorted(gpus.lost.items()),
         "drained": sorted(gpus.drained),
         "communicators": [
-            [key, _members(group)] for key, group in plan.communicators.groups.items()
+            [key, _members(group), sorted(group.making.items()), _placed(group)]
+            for key, group in plan.communicators.groups.items()
         ],
         "rollback": plan.rollback.note() if plan.rollback else None,
     }
@@ -65,6 +66,13 @@ def _members(group: Group) -> list[list[int]]:
     ]
 
 
+def _placed(group: Group) -> list[int]:
+    """Return the server, if any, that works and is getting its place: nobody else ends it."""
+    repair = group.repair
+    told = repair and repair.lost and repair.stage != "export"
+    return list(repair.new) if repair and told else []
+
+
 def _restore_gpus(gpus: Gpus, facts: dict[str, Any]) -> None:
     gpus.behind = dict(facts["behind"])
     gpus.known = set(facts["known"])
@@ -73,8 +81,11 @@ def _restore_gpus(gpus: Gpus, facts: dict[str, Any]) -> None:
 
 
 def _restore_communicators(communicators: Communicators, facts: dict[str, Any]) -> None:
-    for key, members in facts["communicators"]:
+    for key, members, making, placed in facts["communicators"]:
         group = communicators.groups[key] = Group()
+        group.making = {rank: (id, epoch) for rank, (id, epoch) in making}
+        if placed:
+            communicators.interrupted.append((placed[0], placed[1]))
         for rank, id, epoch, repaired in members:
             group.members[rank] = (id, epoch)
             group.repaired[rank] = repaired

@@ -138,6 +138,8 @@ class Plan:
         for rank in list(self.ranks.values()):
             if rank.state is State.FENCING:
                 actions += self._end_peers(rank)
+        for server in self.communicators.interrupted:
+            actions += self._suspect(server, "the agent has died while it got its place")
         for id, rank in self.ranks.items():
             if self.rollback and self.rollback.line(id) and rank.state is State.RUNNING:
                 line = self.rollback.line(id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from recovery_run import STEPS, check
 
 DDP = (*STEPS, "--parallel", "ddp")
@@ -30,3 +31,12 @@ def test_four_ranks_replay_twice(tmp_path: Path) -> None:
     ]
     assert len(report["faults"]) == 8
     assert report["given_up"] == 0
+
+
+@pytest.mark.parametrize(("rank", "place"), [(0, 4), (1, 3), (1, 6)])
+def test_a_server_dies_while_a_communicator_is_made(tmp_path: Path, rank: int, place: int) -> None:
+    """The other one waits for it, knows it, or has the communicator: a new one is made by both."""
+    fault = f"kill:rank={rank},on=init,frame={place}"
+    faults = {"FLEXCCL_FAULT": fault}
+    report = check(tmp_path, (), ranks=2, arguments=DDP, recovered=-1, **TOGETHER, **faults)
+    assert "server-killed" in {fault["fault"] for fault in report["faults"]}

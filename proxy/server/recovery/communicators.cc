@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "pyft/fault.h"
 #include "ring/wait.h"
 
 namespace pyft::server {
@@ -15,8 +16,7 @@ namespace {
 
 // Longer than any recovery: the agent's deadlines end a rank's wait, not flexccl's.
 constexpr uint64_t kPatienceMs = 3'600'000;
-constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md, as the next
-constexpr uint64_t kLetGoNs = 5'000'000'000;
+constexpr uint64_t kLetGoNs = 5'000'000'000;  // docs/deadlines.md
 // What one interval fills a third with fits twice behind a commit that comes one interval late.
 constexpr uint64_t kCrowdedPart = 3;
 // The next operation's frames tell it without a question, in most programs.
@@ -36,11 +36,17 @@ ring::StoredCommunicator* entry_of(ring::StoredCommunicator* table, uint64_t han
   return nullptr;
 }
 
-std::string named(uint64_t key) {
-  return "communicator [" + std::to_string(key) + "]";
+// A named point of rank R is `communicator.STAGE.R`.
+void fault_point(const char* stage, int rank) {
+  if (fault::armed.load(std::memory_order_relaxed))
+    fault::reached((std::string("communicator.") + stage + "." + std::to_string(rank)).c_str());
 }
 
 }  // namespace
+
+std::string LastingCommunicators::named(uint64_t key) {
+  return "communicator [" + std::to_string(key) + "]";
+}
 
 LastingCommunicators::LastingCommunicators(ring::Channel& channel, Recovery& recovery)
     : channel_(channel), recovery_(recovery) {
@@ -55,6 +61,7 @@ void LastingCommunicators::start(AgentLink* link) {
   repair_->set_patience(kPatienceMs);
   reports_to = &recovery_;
   repair_->set_diverged(report_divergence);
+  tell_when_making();
 }
 
 ring::StoredCommunicator* LastingCommunicators::table() const {
@@ -78,77 +85,12 @@ uint64_t LastingCommunicators::operation_at(const ring::StoredCommunicator& entr
   return 0;  // made after the cut
 }
 
-// ---- taking over ----
-
-std::string LastingCommunicators::rejoin() {
-  if (!active()) return {};
-  uint64_t cut = 0;
-  if (const uint32_t current = header_->current.load())
-    std::memcpy(&cut, channel_.store() + header_->manifest_offset[current - 1], sizeof cut);
-  for (uint32_t i = 0; i < ring::kMaxCommunicators; ++i)
-    if (table()[i].handle)
-      if (std::string problem = rejoin_one(table()[i], cut); !problem.empty()) return problem;
-  return {};
-}
-
-std::string LastingCommunicators::rejoin_one(ring::StoredCommunicator& entry, uint64_t cut) {
-  std::byte* const base = region(entry);
-  const uint64_t operation = operation_at(entry, cut);
-  backend::RegionHead head;
-  if (!repair_->head(base, &head)) head = {entry.key, entry.rank, entry.size, 0, false};
-  if (head.closed || entry.size == 1) return adopt(entry, operation);
-  link_->send(ring::MessageKind::kWantExport, entry.key, static_cast<uint64_t>(entry.rank),
-              head.epoch);
-  const auto exported = link_->wait(ring::MessageKind::kExport, entry.key, kAgentAnswersMs);
-  if (!exported) return "the agent does not say who else has " + named(entry.key);
-  // Otherwise everybody else has ended it, or is dead as well and will ask here.
-  const std::string problem =
-      exported->c == 0 ? take_place(head, base, operation, *exported) : adopt(entry, operation);
-  if (!problem.empty()) return problem;
-  link_->send(ring::MessageKind::kMade, entry.key, static_cast<uint64_t>(entry.rank),
-              static_cast<uint64_t>(entry.size));
-  return {};
-}
-
-std::string LastingCommunicators::adopt(const ring::StoredCommunicator& entry, uint64_t operation) {
-  void* comm = nullptr;
-  if (repair_->adopt(&comm, region(entry), region_bytes(), operation) == 0) return {};
-  return named(entry.key) + " cannot be made from its records: " + repair_->last_error();
-}
-
-std::string LastingCommunicators::take_place(const backend::RegionHead& head, std::byte* base,
-                                             uint64_t operation, const AgentMessage& exported) {
-  const auto refused = [&](const char* what) {
-    recovery_.no_place(named(head.key) + ": " + what + ": " + repair_->last_error());
-  };
-  void* comm = nullptr;
-  backend::InfoBytes fresh;
-  if (repair_->init_new(&comm, exported.payload, head.slot, &fresh))
-    refused("the new rank is refused");
-  if (repair_->replay(comm, base, region_bytes(), operation))
-    return named(head.key) + ": the records cannot be replayed: " + repair_->last_error();
-  link_->send(ring::MessageKind::kFresh, head.key, static_cast<uint64_t>(head.slot), 0, fresh);
-  const auto join = link_->wait(ring::MessageKind::kJoin, head.key, kAgentAnswersMs);
-  if (!join) recovery_.no_place("the members of " + named(head.key) + " do not take the new rank");
-  if (repair_->setup(comm)) refused("the new rank does not get its place");
-  return {};
-}
-
-void* LastingCommunicators::made_before(uint64_t handle, uint64_t seq) {
-  if (!active() || !recovery_.replaces()) return nullptr;
-  void* comm = nullptr;
-  for (uint32_t i = 0; i < ring::kMaxCommunicators; ++i)
-    if (table()[i].handle == handle && table()[i].seq == seq) repair_->find(table()[i].key, &comm);
-  return comm;
-}
-
-// ---- steady state ----
-
 void LastingCommunicators::made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) {
   if (!active()) return;
   const std::lock_guard lock(mutex_);
   backend::CommunicatorState state;
   if (!repair_->state(comm, &state)) return;
+  fault_point("exists", rank);
   ring::StoredCommunicator* entry = nullptr;
   for (uint32_t i = 0; i < ring::kMaxCommunicators && !entry; ++i)
     if (table()[i].handle == handle && table()[i].seq == seq) entry = &table()[i];
@@ -170,14 +112,17 @@ void LastingCommunicators::made(void* comm, uint64_t handle, uint64_t seq, int r
     entry->rank = rank;
     entry->size = size;
     std::atomic_ref(entry->handle).store(handle, std::memory_order_release);
+    fault_point("in_table", rank);
   }
   entry->ended_seq = 0;
   if (repair_->set_records(comm, region(*entry), region_bytes()))
     std::fprintf(stderr, "pyft-server: device [%u]: %s is not recorded: %s\n", channel_.device(),
                  named(state.key).c_str(), repair_->last_error());
   live_[handle] = {comm, {}};
+  fault_point("recorded", rank);
   link_->send(ring::MessageKind::kMade, state.key, static_cast<uint64_t>(rank),
               static_cast<uint64_t>(size));
+  fault_point("made", rank);
 }
 
 void LastingCommunicators::ended(uint64_t handle, uint64_t seq) {

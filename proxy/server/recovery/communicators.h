@@ -66,11 +66,16 @@ class LastingCommunicators : public CommunicatorKeeper {
   uint64_t region_bytes() const;
   uint64_t operation_at(const ring::StoredCommunicator& entry, uint64_t cut) const;
   std::string rejoin_one(ring::StoredCommunicator& entry, uint64_t cut);
+  std::string forget_unmade(ring::StoredCommunicator& entry);
+  // flexcclSetMaking.
+  bool on_the_way(uint64_t key, int rank, int size, bool lost);
+  void tell_when_making();
+  static std::string named(uint64_t key);
   // From the records alone, where nobody else has it.
   std::string adopt(const ring::StoredCommunicator& entry, uint64_t operation);
   uint64_t answer(const AgentMessage& message, int code) const;
-  std::string take_place(const backend::RegionHead& head, std::byte* base, uint64_t operation,
-                         const AgentMessage& exported);
+  std::string take_place(const backend::RegionHead& head, std::span<std::byte> records,
+                         uint64_t operation, const AgentMessage& exported);
   void free_entry(ring::StoredCommunicator& entry);
 
   ring::Channel& channel_;

@@ -1,0 +1,39 @@
+"""Deaths while a communicator is made: when the ranks have learned of each other, and not all have said that they have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recovery_run import STEPS, check
+
+DDP = (*STEPS, "--parallel", "ddp")
+
+
+def at(rank: int, place: int) -> str:
+    """Return the rule of flexccl/transport/fault.h that lets a rank die in ncclCommInitRank."""
+    return f"kill:rank={rank},on=init,frame={place}"
+
+
+@pytest.mark.parametrize(("rank", "place"), [(0, 4), (1, 3), (1, 5)])
+def test_one_of_two_dies(tmp_path: Path, rank: int, place: int) -> None:
+    """Every rank and place, also two deaths: tests/flexccl/init_test.cc."""
+    check(tmp_path, (), ranks=2, arguments=DDP, recovered=-1, FLEXCCL_FAULT=at(rank, place))
+
+
+@pytest.mark.parametrize(("rank", "stage"), [(1, "exists"), (0, "in_table"), (1, "recorded")])
+def test_one_dies_when_it_has_it(tmp_path: Path, rank: int, stage: str) -> None:
+    """Before, while and after it writes that down, and before it tells the agent."""
+    fault = f"communicator.{stage}.{rank}:1"
+    check(tmp_path, (), ranks=2, arguments=DDP, recovered=-1, PYFT_FAULT=fault)
+
+
+def test_two_of_three_die(tmp_path: Path) -> None:
+    faults = f"{at(0, 3)};{at(2, 4)}"
+    check(tmp_path, (), ranks=3, arguments=DDP, recovered=-1, FLEXCCL_FAULT=faults)
+
+
+def test_who_answers_dies_when_some_know_the_others(tmp_path: Path) -> None:
+    """One of those that live has to get its place as if it had died."""
+    fault = "kill:on=answer,frame=2"
+    check(tmp_path, (), ranks=3, arguments=DDP, recovered=-1, FLEXCCL_FAULT=fault)

@@ -1,0 +1,60 @@
+"""Every order of deaths and messages while two ranks make their communicator."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import model  # noqa: E402
+from model_meeting import MeetingWorld  # noqa: E402
+
+from pyft.recovery import events as ev  # noqa: E402
+from pyft.recovery.communicators import Communicators, Group  # noqa: E402
+
+KILL = ("kill",)
+
+
+@pytest.mark.parametrize(("faults", "agents"), [(2, 1), (1, 2)])
+def test_all_orders(faults: int, agents: int) -> None:
+    assert model.explore(MeetingWorld(2, 0, faults, KILL, agents), limit=300_000) > 1000
+
+
+def test_the_model_finds_records_that_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has died when it had records must not go on alone while another one is about to."""
+    monkeypatch.setattr(Communicators, "_on_the_way", lambda *_: [])
+    with pytest.raises(AssertionError):
+        model.explore(MeetingWorld(2, 0, 1, KILL), limit=50_000)
+
+
+def test_the_model_finds_a_lost_one_that_nobody_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MeetingWorld, "would_ask", lambda *_: False)
+    with pytest.raises(AssertionError):
+        model.explore(MeetingWorld(2, 0, 1, KILL), limit=50_000)
+
+
+def test_the_model_finds_one_that_is_believed_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was lost when it said so, and has met the others since."""
+
+    def trusting(
+        self: Communicators, group: Group, server: tuple[int, int], rank: int, key: int
+    ) -> object:
+        group.lost.discard(server)
+        return original(self, group, server, rank, key)
+
+    original = Communicators._made
+    monkeypatch.setattr(Communicators, "_made", trusting)
+    with pytest.raises(AssertionError):
+        model.explore(MeetingWorld(2, 0, 2, KILL), limit=300_000)
+
+
+def test_who_keeps_others_waiting_is_replaced() -> None:
+    """A rank with records waits for one that has said nothing since it began to make it."""
+    plan = MeetingWorld(2, 0, 0, KILL).plan
+    plan.handle(ev.Received(0, 1, ev.Message.MAKING, 7, 0))
+    actions = plan.handle(ev.Received(1, 2, ev.Message.WANT_EXPORT, 7, 1, ev.FROM_RECORDS))
+    timers = [action for action in actions if isinstance(action, ev.Timer)]
+    assert [timer.what[3] for timer in timers] == ["wait"]
+    assert ev.Kill(0, 1) in plan.handle(ev.Due(timers[0].what))
