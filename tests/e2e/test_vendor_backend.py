@@ -102,6 +102,17 @@ def test_one_of_two_ranks_on_a_gpu_is_replaced(tmp_path: Path) -> None:
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
 
 
+def test_one_of_two_ranks_gets_what_the_other_has_on_the_gpu(tmp_path: Path) -> None:
+    """Copies within the device, which are read by way of the device when they are needed."""
+    steps = ("--steps", "10")
+    options = ("--protect", "jit", "--inject", "server-kill,rank=1,step=8,call=150")
+    got, report, said = train(tmp_path, options, "0,0", arguments=steps, PYFT_CUT_EVERY="1")
+    assert tuple(got) == undisturbed(TRAIN, 2, steps)
+    assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+    channels = json.loads((tmp_path / "report.json").read_text())["channels"]
+    assert max(channel["store"]["spilled_bytes"] for channel in channels) > 1e6, channels
+
+
 def test_a_server_that_stood_by_takes_over(tmp_path: Path) -> None:
     """It has its context on the GPU in use, tests it, and is the one that goes on."""
     report = tmp_path / "report.json"

@@ -37,6 +37,9 @@ struct JitServer : SharingServer {
       return 0;
     };
     calls.duplicated = [] { return 0; };
+    restart();
+  }
+  void restart() {
     server::CaptureOptions options;
     options.join_timeout_ns = 50'000'000;
     options.every = 1;
@@ -205,6 +208,38 @@ TEST(what_is_not_mapped_any_more_is_lost_and_not_touched) {
   CHECK_EQ(server.capture->spill(kLearned + 1), 1u);
   CHECK(server.capture->gate().ok());
   CHECK_EQ(server.store->header().lost_blocks.load(), 1u);
+}
+
+// There only a driver can look at the device's memory, and what is not mapped is its error.
+TEST(by_way_of_the_device_no_memory_is_read_that_is_being_unmapped) {
+  Rank rank;
+  JitServer server(rank);
+  uint64_t reads = 0;
+  server.calls.peek = nullptr;
+  server.calls.read_beside = [&](const server::NextRange& next, const server::TakePiece& take) {
+    for (server::MemoryRange range; next(&range); ++reads)
+      take(reinterpret_cast<const std::byte*>(range.address), range.bytes);
+    return 0;
+  };
+  server.calls.ready_beside = [] { return true; };
+  server.restart();
+  rank.learn(server);
+  const auto wanted = rank.memory.blocks;
+  server.capture->before_unmapping();  // of something: all is copied before
+  rank.parameter() = std::byte{205};
+  CHECK_EQ(server.capture->spill(kLearned), 0u);
+  CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
+  CHECK_EQ(reads, 1u);
+  // What a cut that waits names is in no copy yet.
+  CHECK(server.capture->gate().ok());
+  rank.step(server, 7);
+  server.capture->before_unmapping();
+  CHECK_EQ(server.capture->spill(7), 1u);
+  CHECK_EQ(reads, 1u);
+  server.commit(7);
+  rank.step(server, 8);
+  CHECK_EQ(server.store->header().lost_blocks.load(), 0u);
+  CHECK_EQ(server.capture->spill(7), 0u);
 }
 
 TEST(a_gate_waits_for_the_decision_about_the_cut_before) {
