@@ -71,7 +71,7 @@ enum class MessageKind : uint32_t {
   kShort = 16,    // a = number: the device has no memory for the program; answered by kRoom
   kGivenUp = 17,  // answer to kGiveUp
   kSpilled = 18,  // answer to kSpill: a = its number, b = blocks that are missing
-  kMaking = 19,  // a = key, b = rank, c = size: it goes to meet the others of a communicator
+  kMaking = 19,   // a = key, b = rank, c = size: it goes to meet the others of a communicator
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
