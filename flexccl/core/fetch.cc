@@ -55,13 +55,16 @@ Answer Runner::ask_slot(int slot, Question question, std::span<std::byte> to) {
              question, to);
 }
 
-Answer Runner::status_of(int slot, const Address& address, std::uint64_t detail) const {
+Answer Runner::status_of(int slot, const Address& address, std::uint64_t detail,
+                         std::uint64_t done) const {
   const auto now = view();
   const Membership& self = *now;
-  return ask(
-      {address, self.comm, static_cast<std::uint32_t>(slot), self.transport, self.key,
-       in_ms(std::min(self.timeout_ms, kAnswerMs))},
-      {.slot = static_cast<std::uint32_t>(self.slot), .epoch = self.epoch, .offset = detail});
+  return ask({address, self.comm, static_cast<std::uint32_t>(slot), self.transport, self.key,
+              in_ms(std::min(self.timeout_ms, kAnswerMs))},
+             {.slot = static_cast<std::uint32_t>(self.slot),
+              .epoch = self.epoch,
+              .sequence = done,
+              .offset = detail});
 }
 
 // A rank that does not answer is gone, and will be replaced; or it has not made this communicator

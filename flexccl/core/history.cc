@@ -118,6 +118,12 @@ void History::complete(std::uint64_t sequence, const Operation& operation, Ring 
     kept.output = fill(std::move(kept.input), operation.buffers.out, output_bytes(operation, ring));
 }
 
+std::uint64_t History::heard(int slot, std::uint32_t epoch) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = heard_.find(slot);
+  return found != heard_.end() && found->second.epoch == epoch ? found->second.done : 0;
+}
+
 void History::release(std::uint64_t all_done) {
   const std::scoped_lock lock(mutex_);
   counters_.all_done = std::max(counters_.all_done, std::min(all_done, counters_.done));
@@ -278,6 +284,8 @@ Answer History::answer(const Question& question, std::shared_ptr<const void>* ow
   }
   if (question.epoch != self_->epoch) return answer.standing = Standing::kNotYet, answer;
   if (question.verb == Verb::kStatus) {
+    if (question.offset == kForGood)
+      heard_[static_cast<int>(question.slot)] = {question.epoch, question.sequence};
     const auto known = pairs_.find(static_cast<int>(question.slot));
     if (known == pairs_.end()) return answer;
     const Pair& pair = known->second;

@@ -51,6 +51,8 @@ class History final : public Responder {
   void complete(std::uint64_t sequence, const Operation& operation, Ring ring, bool recorded);
   // Everybody has completed these.
   void release(std::uint64_t all_done);
+  // What a rank had completed when it asked last, in this epoch; 0: it has not asked.
+  std::uint64_t heard(int slot, std::uint32_t epoch) const;
   // A batch of sends and receives is complete, and recorded.
   void count_batch();
   // A communicator was made from this one, without a message. Returns which one it is, from 1.
@@ -123,6 +125,11 @@ class History final : public Responder {
   std::uint64_t done_at_fence_, serves_after_, claimed_ = 0;  // `claimed_` by a predecessor
   std::map<std::uint64_t, Kept> kept_;
   std::map<int, Pair> pairs_;
+  struct Heard {
+    std::uint32_t epoch;
+    std::uint64_t done;
+  };
+  std::map<int, Heard> heard_;  // from those that asked, by slot
   std::vector<std::shared_ptr<Buffer>> spare_;
 };
 

@@ -119,16 +119,18 @@ void Runner::flush() {
   const auto owes = [&](int member) {
     return std::find(debtors.begin(), debtors.end(), member) != debtors.end();
   };
-  try {
-    for (const int member : self.members) {
-      if (member == self.slot || (all_know && !owes(member))) continue;
-      const Answer answer = status_of(member, find_address(self, member), kForGood);
+  for (const int member : self.members) {
+    if (member == self.slot || (all_know && !owes(member))) continue;
+    try {
+      const Answer answer = status_of(member, find_address(self, member), kForGood, counters.done);
       if (answer.standing != Standing::kHere) return;
       all = std::min(all, answer.done);
       if (owes(member)) history_->release_messages(member, answer.received);
+    } catch (const Error&) {
+      // It is gone. What is kept may be needed, unless it had all when it asked last: a program
+      // that ends leaves no successor, and nobody is asked any more.
+      if (owes(member) || history_->heard(member, self.epoch) < counters.done) return;
     }
-  } catch (const Error&) {
-    return;  // somebody is gone: what is kept may be needed
   }
   history_->release(all);
 }

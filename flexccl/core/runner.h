@@ -82,7 +82,9 @@ class Runner {
     records_.set_parent(comm);
   }
   // Asks `slot`, wherever it is in its epochs.
-  Answer status_of(int slot, const Address& address, std::uint64_t detail = 0) const;
+  // `done`: what this rank has completed, for the other one to know.
+  Answer status_of(int slot, const Address& address, std::uint64_t detail = 0,
+                   std::uint64_t done = 0) const;
   // Asks those that are known. Throws ncclRemoteError.
   static Address find_address(const Membership& self, int slot);
   // Asks everybody what is complete, to forget the rest. For an idle communicator that keeps much.

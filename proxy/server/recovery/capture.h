@@ -124,6 +124,7 @@ class Capture {
   void go_on_held();
   void keep_shadows(std::unique_lock<std::mutex>* busy);
   void forget_lost();
+  void expect_shadows();
   bool is_due(const ring::CutMark& cut);
   std::string stand_still();
   bool comes_to_rest();
@@ -195,7 +196,7 @@ class Capture {
   uint64_t told_held_ = 0;       // the last step of which the agent knows it
   SharePlan plan_;
   uint64_t restless_gates_ = 0, restless_pause_ = 4;  // at so many more nothing is learned
-  bool said_ = false;
+  bool said_ = false, said_shadows_ = false;
   std::optional<Copier> copier_;  // last: its thread ends first
 };
 

@@ -45,10 +45,24 @@ void Capture::publish() {
   PYFT_FAULT("cut.before_publish");
   store_.promote();
   const ring::Manifest& manifest = store_.point().manifest;
-  if (shadows_ && manifest.step) shadows_->expect(store_.point());
+  if (shadows_ && manifest.step) expect_shadows();
   if (calls_.published) calls_.published(manifest.cut, manifest.seq);
   store_.header().live_bytes.store(manifest.bytes, std::memory_order_relaxed);
   decided(manifest.cut, true);
+}
+
+void Capture::expect_shadows() {
+  shadows_->expect(store_.point());
+  uint64_t bytes = 0;
+  for (const ring::ManifestBlock& block : store_.point().blocks)
+    if (is_elsewhere(block)) bytes += block.bytes;
+  if (!bytes || std::exchange(said_shadows_, true)) return;
+  std::fprintf(stderr,
+               "pyft-server: device [%u]: of [%llu] bytes at cut [%llu], [%llu] are kept in GPUs "
+               "only: they are lost when all ranks that have them fail at once\n",
+               session_.device(), static_cast<unsigned long long>(store_.point().manifest.bytes),
+               static_cast<unsigned long long>(store_.point().manifest.cut),
+               static_cast<unsigned long long>(bytes));
 }
 
 void Capture::close(const std::string& problem) {

@@ -38,8 +38,8 @@ def test_all_orders(ranks: int, cuts: int, kills: int, forced: int, agents: int)
 
 @pytest.mark.parametrize(
     ("ranks", "cuts", "kills", "forced", "agents"),
-    [
-        (2, 2, 1, 0, 0),
+    [  # two cuts with a death as well, (2, 2, 1, 0, 0), take 40 s
+        (2, 1, 1, 0, 0),
         (2, 1, 0, 1, 0),
         (2, 1, 2, 0, 1),
         (2, 1, 1, 1, 0),
