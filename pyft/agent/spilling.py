@@ -25,7 +25,6 @@ class Request:
     """What a server was asked for, and what follows when it has done it, or cannot."""
 
     id: int  # whose server
-    epoch: int
     done: Callable[[], None]
 
 
@@ -80,7 +79,7 @@ class Spilling:
             done()
             return
         number = next(self._numbers)
-        self._open[number] = Request(id, server.epoch, done)
+        self._open[number] = Request(id, done)
         if not server.send(events.Send(id, server.epoch, Message.SPILL, key=number, rank=step)):
             self._finish(number)
             return
