@@ -1,5 +1,6 @@
 // Making, dividing and ending communicators.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -19,6 +20,10 @@ std::vector<int> first_slots(std::size_t count) {
 
 // -1: the current one of the calling thread.
 constexpr int kCurrentDevice = -1;
+constexpr std::chrono::milliseconds kAskAgain(20);
+// What flexcclMaking_t is told, and answers.
+constexpr int kFirst = 0, kLost = 1, kDivided = 2;
+constexpr int kNotKnown = 0, kNobodyHasIt = 2;
 
 // A new rank waits here, and not before, for the others to have a communicator that it claims: they
 // may need it in order to make theirs.
@@ -41,15 +46,15 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int d
                   .timeout_ms = now.timeout_ms,
                   .repair_ms = now.repair_ms,
                   .partial = now.partial};
-  const auto tell = [&](bool lost) {
+  const auto tell = [&](int lost) {
     return now.making && now.making(id.comm, rank, nranks, lost) != 0;
   };
   const Member member{.rank = rank,
                       .nranks = nranks,
                       .address = endpoint.address(),
                       .repairs = now.repair_ms > 0,
-                      .comes_again = tell(false),
-                      .has_place = [&] { return tell(true); }};
+                      .comes_again = tell(kFirst),
+                      .has_place = [&] { return tell(kLost); }};
   fault_in_init(id.comm, rank);
   std::vector<Address> addresses;
   try {
@@ -106,24 +111,50 @@ Membership membership_of_child(const Membership& from, std::uint64_t comm,
   return child;
 }
 
+// Others may have it already, with the address of a process that was here before. Who says too late
+// that it is about to make it finds the new address at the parent.
+void find_out_who_has(std::uint64_t number, int rank, int nranks) {
+  const Settings now = settings();
+  if (!now.making || nranks == 1 || find(number, rank)) return;
+  if (!now.making(number, rank, nranks, kFirst)) return;
+  const Deadline deadline = in_ms(now.timeout_ms);
+  int answer = kNotKnown;
+  while ((answer = now.making(number, rank, nranks, kDivided)) == kNotKnown) {
+    if (std::chrono::steady_clock::now() > deadline)
+      fail(ncclSystemError, "flexccl: nobody said within [", now.timeout_ms,
+           "] ms whether other ranks have communicator [", std::hex, number, "]");
+    std::this_thread::sleep_for(kAskAgain);
+  }
+  if (answer != kNobodyHasIt && !find(number, rank))
+    fail(ncclInvalidUsage, "flexccl: rank [", rank, "] was promised a place, and has none");
+}
+
 ncclComm_t make_child(Communicator& parent, const std::vector<int>& members,
                       const std::vector<std::int64_t>& identity) {
+  const Membership before = parent.membership();
+  const std::uint64_t comm = keyed_hash64(before.key, std::as_bytes(std::span(identity)));
+  const auto self = std::find(members.begin(), members.end(), before.slot);
+  const auto slot = static_cast<int>(self - members.begin());
+  fault_in_split(comm, slot);
+  find_out_who_has(comm, slot, static_cast<int>(members.size()));
+  fault_in_split(comm, slot);
   ncclComm_t handle = nullptr;
   parent.add_child([&](const Membership& from) {
-    const std::uint64_t comm = keyed_hash64(from.key, std::as_bytes(std::span(identity)));
-    const Membership child = membership_of_child(from, comm, members);
     std::shared_ptr<Communicator> made;
-    if ((handle = claim(comm, child.slot))) {
+    if ((handle = claim(comm, slot))) {
       made = live(handle);
     } else {
-      made = Communicator::create(child, settings().streams, parent.device());
+      made = Communicator::create(membership_of_child(from, comm, members), settings().streams,
+                                  parent.device());
       handle = publish(made);
     }
     made->runner().set_parent(from.comm);
     return Communicator::Child{comm, members, made};
   });
+  fault_in_split(comm, slot);
   replace_now(handle);
   take_place(handle);
+  fault_in_split(comm, slot);
   return handle;
 }
 
@@ -268,6 +299,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return guarded([&] {
     const auto communicator = flexccl::withdraw(comm);
     communicator->finalize();
+    communicator->runner().say_goodbye();
     communicator->runner().records().close();
   });
 }

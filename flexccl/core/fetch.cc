@@ -12,6 +12,11 @@ constexpr std::chrono::milliseconds kAskAgain(1), kAskTheSilent(10);
 constexpr std::uint64_t kAnswerMs = 3000;
 constexpr std::size_t kPieceBytes = 4 << 20;  // between two looks whether there is a repair
 
+Asked asked(const Membership& self, int slot, const Address& address) {
+  return {address,        self.comm, static_cast<std::uint32_t>(slot),
+          self.transport, self.key,  in_ms(std::min(self.timeout_ms, kAnswerMs))};
+}
+
 }  // namespace
 
 Address Runner::find_address(const Membership& self, int slot) {
@@ -55,16 +60,22 @@ Answer Runner::ask_slot(int slot, Question question, std::span<std::byte> to) {
              question, to);
 }
 
-Answer Runner::status_of(int slot, const Address& address, std::uint64_t detail,
-                         std::uint64_t done) const {
+Answer Runner::status_of(int slot, const Address& address) const {
   const auto now = view();
-  const Membership& self = *now;
-  return ask({address, self.comm, static_cast<std::uint32_t>(slot), self.transport, self.key,
-              in_ms(std::min(self.timeout_ms, kAnswerMs))},
-             {.slot = static_cast<std::uint32_t>(self.slot),
-              .epoch = self.epoch,
-              .sequence = done,
-              .offset = detail});
+  return ask(asked(*now, slot, address),
+             {.slot = static_cast<std::uint32_t>(now->slot), .epoch = now->epoch});
+}
+
+Answer Runner::exchange_news(const Membership& self, int slot) {
+  const History::News news = history_->news_for(slot);
+  const Answer answer = ask(asked(self, slot, find_address(self, slot)),
+                            {.slot = static_cast<std::uint32_t>(self.slot),
+                             .epoch = self.epoch,
+                             .sequence = news.done,
+                             .offset = kForGood,
+                             .bytes = news.received});
+  if (answer.standing == Standing::kHere) history_->has_told(slot, self.epoch, news);
+  return answer;
 }
 
 // A rank that does not answer is gone, and will be replaced; or it has not made this communicator

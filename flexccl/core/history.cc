@@ -124,6 +124,32 @@ std::uint64_t History::heard(int slot, std::uint32_t epoch) const {
   return found != heard_.end() && found->second.epoch == epoch ? found->second.done : 0;
 }
 
+// Precondition: mutex_ is held.
+History::News History::news(int slot) const {
+  const auto pair = pairs_.find(slot);
+  return {counters_.done, pair == pairs_.end() ? 0 : pair->second.received_for_good};
+}
+
+History::News History::news_for(int slot) const {
+  const std::scoped_lock lock(mutex_);
+  return news(slot);
+}
+
+void History::has_told(int slot, std::uint32_t epoch, News news) {
+  const std::scoped_lock lock(mutex_);
+  told_[slot] = {epoch, news};
+}
+
+bool History::must_tell(int slot) const {
+  const std::scoped_lock lock(mutex_);
+  const News now = news(slot);
+  const auto found = told_.find(slot);
+  if (found == told_.end()) return now.done || now.received;
+  const News& then = found->second.news;
+  return found->second.epoch != self_->epoch || now.done > then.done ||
+         now.received > then.received;
+}
+
 void History::release(std::uint64_t all_done) {
   const std::scoped_lock lock(mutex_);
   counters_.all_done = std::max(counters_.all_done, std::min(all_done, counters_.done));
@@ -148,6 +174,11 @@ std::uint64_t History::count_message(int to) {
 
 void History::release_messages(int to, std::uint64_t received) {
   const std::scoped_lock lock(mutex_);
+  forget_messages(to, received);
+}
+
+// Precondition: mutex_ is held.
+void History::forget_messages(int to, std::uint64_t received) {
   auto& messages = pairs_[to].messages;
   while (!messages.empty() && messages.begin()->first <= received) {
     drop(std::move(messages.begin()->second.buffer));
@@ -284,9 +315,11 @@ Answer History::answer(const Question& question, std::shared_ptr<const void>* ow
   }
   if (question.epoch != self_->epoch) return answer.standing = Standing::kNotYet, answer;
   if (question.verb == Verb::kStatus) {
-    if (question.offset == kForGood)
-      heard_[static_cast<int>(question.slot)] = {question.epoch, question.sequence};
     const auto known = pairs_.find(static_cast<int>(question.slot));
+    if (question.offset == kForGood) {
+      heard_[static_cast<int>(question.slot)] = {question.epoch, question.sequence};
+      if (known != pairs_.end()) forget_messages(known->first, question.bytes);
+    }
     if (known == pairs_.end()) return answer;
     const Pair& pair = known->second;
     answer.sent_at_fence = pair.sent_at_fence;

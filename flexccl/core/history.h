@@ -17,8 +17,8 @@
 
 namespace flexccl {
 
-// As the offset of a Verb::kStatus: the answer's `received` counts what has its record only, so
-// that the sender may forget it.
+// As the offset of a Verb::kStatus: the answer's `received`, and what the question says of that,
+// counts what has its record only, so that the sender may forget it.
 inline constexpr std::uint64_t kForGood = 1;
 
 struct Counters {
@@ -53,6 +53,14 @@ class History final : public Responder {
   void release(std::uint64_t all_done);
   // What a rank had completed when it asked last, in this epoch; 0: it has not asked.
   std::uint64_t heard(int slot, std::uint32_t epoch) const;
+  // What a rank gets to know of this one: collectives that are complete, messages of it that are
+  // recorded here.
+  struct News {
+    std::uint64_t done = 0, received = 0;
+  };
+  News news_for(int slot) const;
+  void has_told(int slot, std::uint32_t epoch, News news);
+  bool must_tell(int slot) const;
   // A batch of sends and receives is complete, and recorded.
   void count_batch();
   // A communicator was made from this one, without a message. Returns which one it is, from 1.
@@ -111,6 +119,8 @@ class History final : public Responder {
     std::map<std::uint64_t, Message> messages;
   };
   // Preconditions of these: mutex_ is held.
+  News news(int slot) const;
+  void forget_messages(int to, std::uint64_t received);
   std::shared_ptr<Buffer> fill(std::shared_ptr<Buffer> reuse, const std::byte* from,
                                std::size_t bytes);
   void drop(std::shared_ptr<Buffer> buffer);
@@ -130,6 +140,11 @@ class History final : public Responder {
     std::uint64_t done;
   };
   std::map<int, Heard> heard_;  // from those that asked, by slot
+  struct Told {
+    std::uint32_t epoch;
+    News news;
+  };
+  std::map<int, Told> told_;  // those that were asked
   std::vector<std::shared_ptr<Buffer>> spare_;
 };
 

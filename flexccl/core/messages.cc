@@ -9,6 +9,8 @@
 namespace flexccl {
 namespace {
 
+constexpr std::uint64_t kGoodbyeMs = 3000;
+
 // Calls that name slots, as schedules want them.
 std::vector<PointToPoint> by_position(std::vector<PointToPoint> calls, const Membership& self) {
   for (PointToPoint& call : calls) {
@@ -122,7 +124,7 @@ void Runner::flush() {
   for (const int member : self.members) {
     if (member == self.slot || (all_know && !owes(member))) continue;
     try {
-      const Answer answer = status_of(member, find_address(self, member), kForGood, counters.done);
+      const Answer answer = exchange_news(self, member);
       if (answer.standing != Standing::kHere) return;
       all = std::min(all, answer.done);
       if (owes(member)) history_->release_messages(member, answer.received);
@@ -133,6 +135,21 @@ void Runner::flush() {
     }
   }
   history_->release(all);
+}
+
+void Runner::say_goodbye() {
+  if (!keeps_ || aborted_) return;
+  const Membership self = membership();
+  const Deadline deadline = in_ms(std::min(self.timeout_ms, kGoodbyeMs));
+  for (const int member : self.members) {
+    if (member == self.slot || !history_->must_tell(member)) continue;
+    if (std::chrono::steady_clock::now() > deadline) return;
+    try {
+      exchange_news(self, member);
+    } catch (const Error&) {
+      // It is gone, and keeps nothing any more.
+    }
+  }
 }
 
 }  // namespace flexccl

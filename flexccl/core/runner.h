@@ -82,18 +82,21 @@ class Runner {
     records_.set_parent(comm);
   }
   // Asks `slot`, wherever it is in its epochs.
-  // `done`: what this rank has completed, for the other one to know.
-  Answer status_of(int slot, const Address& address, std::uint64_t detail = 0,
-                   std::uint64_t done = 0) const;
+  Answer status_of(int slot, const Address& address) const;
   // Asks those that are known. Throws ncclRemoteError.
   static Address find_address(const Membership& self, int slot);
   // Asks everybody what is complete, to forget the rest. For an idle communicator that keeps much.
   void flush();
   // Soon, in another thread.
   void ask_around();
+  // Before it ends: who may still keep something for this rank is told that nothing is needed any
+  // more, or would look for it in vain. 3 s at most, whoever answers.
+  void say_goodbye();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  // The same in this epoch, telling `slot` how far this rank is.
+  Answer exchange_news(const Membership& self, int slot);
   struct Message {
     PointToPoint call;
     std::uint64_t index = 0;  // between the two ranks, in this direction

@@ -389,6 +389,10 @@ FLEXCCL_API ncclResult_t flexcclSetDiverged(flexcclDiverged_t report);
 // embedding program gets this rank's place from one of them: ncclInitNewNode, flexcclReplay with
 // NULL, ncclCommSetupNewRank; then it returns 1, and that is the communicator which the call makes.
 // Called in the thread that makes it. NULL: nobody is told.
+// The same for a communicator that is split or shrunk from another one, where nobody meets: told
+// (`lost` 0) when the members are known and before their addresses are taken from the other one. If
+// it returns 1, others may have made it with the predecessor's address, and it is asked several
+// times a second (`lost` 2): 1 as above, 2 when none of the others has it, so that it is made.
 typedef int (*flexcclMaking_t)(uint64_t number, int rank, int nranks, int lost);
 FLEXCCL_API ncclResult_t flexcclSetMaking(flexcclMaking_t making);
 

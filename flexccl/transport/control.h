@@ -31,7 +31,8 @@ struct Question {
   std::uint32_t magic = kMagic;
   Verb verb = Verb::kStatus;
   std::uint32_t slot = 0, epoch = 0;  // of the asking rank
-  // kTell, kJoin: `bytes` follow, `offset` is their mac.
+  // kTell, kJoin: `bytes` follow, `offset` is their mac. kStatus with kForGood: what the asking
+  // rank has completed (`sequence`), and received from the asked one (`bytes`).
   std::uint64_t sequence = 0, offset = 0, bytes = 0;
   std::uint64_t mac = 0;  // over the hello's mac and everything above
 };

@@ -180,6 +180,12 @@ class FaultyInbound final : public Inbound {
   Deadline held_until_ = {};
 };
 
+void fault_at(FaultPlace place, std::uint64_t comm, int rank) {
+  if (!faults_are_set()) return;
+  const LinkName name{comm, 0, static_cast<std::uint32_t>(rank), 0};
+  if (const auto rule = next_fault_at(place, name)) end_rank(*rule, name);
+}
+
 }  // namespace
 
 void fault_in_repair(const LinkName& name) {
@@ -189,9 +195,11 @@ void fault_in_repair(const LinkName& name) {
 }
 
 void fault_in_init(std::uint64_t comm, int rank) {
-  if (!faults_are_set()) return;
-  const LinkName name{comm, 0, static_cast<std::uint32_t>(rank), 0};
-  if (const auto rule = next_fault_at(FaultPlace::kInit, name)) end_rank(*rule, name);
+  fault_at(FaultPlace::kInit, comm, rank);
+}
+
+void fault_in_split(std::uint64_t comm, int rank) {
+  fault_at(FaultPlace::kSplit, comm, rank);
 }
 
 void fault_in_answer() {

@@ -15,7 +15,9 @@
 //          on=repair: the messages by which a new rank takes its place, both ways; kill and cut
 //          on=init: not frames, but the places of ncclCommInitRank: 1 it begins, 2 the rank has
 //          found who answers, 3 has said who it is, 4 knows the others, 5 has a communicator, 6
-//          returns; on=answer: the process that answers is about to do so, for the how manieth
+//          returns; on=split: those of ncclCommSplit and ncclCommShrink, in the new
+//          communicator: 1 the rank knows who is in it, 2 has said so, 3 has it, 4 returns;
+//          on=answer: the process that answers is about to do so, for the how manieth
 //          rank; kill
 //   bytes= how much of a frame has passed; whole blocks for truncate, kill and cut (default 0)
 // Each rule acts once. For example: `delay:rank=0,frame=2,ms=100;kill:rank=1,frame=7,bytes=64`.
@@ -44,8 +46,9 @@ void read_faults_from_environment();
 
 // Between two messages of a repair: ends the rank if a rule says so. Throws as a cut link.
 void fault_in_repair(const LinkName& name);
-// The same for the places of ncclCommInitRank, and for answers at the rendezvous.
+// The same for the places of ncclCommInitRank, of ncclCommSplit, and for answers at the rendezvous.
 void fault_in_init(std::uint64_t comm, int rank);
+void fault_in_split(std::uint64_t comm, int rank);
 void fault_in_answer();
 
 // The link itself when no rules are set.

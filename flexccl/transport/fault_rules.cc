@@ -31,11 +31,10 @@ struct Rules {
 };
 constexpr std::uint64_t kAnyPeer = UINT64_MAX, kNoFrame = UINT64_MAX - 1;  // minus its place
 
-constexpr std::pair<std::string_view, FaultPlace> kPlaces[] = {{"send", FaultPlace::kSend},
-                                                               {"receive", FaultPlace::kReceive},
-                                                               {"repair", FaultPlace::kRepair},
-                                                               {"init", FaultPlace::kInit},
-                                                               {"answer", FaultPlace::kAnswer}};
+constexpr std::pair<std::string_view, FaultPlace> kPlaces[] = {
+    {"send", FaultPlace::kSend},     {"receive", FaultPlace::kReceive},
+    {"repair", FaultPlace::kRepair}, {"init", FaultPlace::kInit},
+    {"split", FaultPlace::kSplit},   {"answer", FaultPlace::kAnswer}};
 
 bool is_frame(FaultPlace place) {
   return place == FaultPlace::kSend || place == FaultPlace::kReceive;
@@ -58,7 +57,7 @@ void set_value(FaultRule* rule, std::string_view pair) {
     const auto* known = std::find_if(std::begin(kPlaces), std::end(kPlaces),
                                      [&](const auto& entry) { return entry.first == value; });
     if (known == std::end(kPlaces))
-      refuse(rule->text, pair, "is none of send, receive, repair, init, answer");
+      refuse(rule->text, pair, "is none of send, receive, repair, init, split, answer");
     rule->on = known->second;
     return;
   }
@@ -96,7 +95,7 @@ FaultRule parse_rule(const std::string& text) {
                          rule.action == FaultAction::kDelay;
   if (rule.on == FaultPlace::kReceive && !both_ways) refuse(text, action, "works on=send only");
   if (!is_frame(rule.on) && (!both_ways || rule.action == FaultAction::kDelay))
-    refuse(text, action, "does not work on=repair, init or answer");
+    refuse(text, action, "does not work on=repair, init, split or answer");
   return rule;
 }
 

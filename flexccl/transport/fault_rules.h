@@ -11,8 +11,8 @@
 
 namespace flexccl {
 
-// Where a rule acts; the last three are no frames.
-enum class FaultPlace { kSend, kReceive, kRepair, kInit, kAnswer };
+// Where a rule acts; the last four are no frames.
+enum class FaultPlace { kSend, kReceive, kRepair, kInit, kSplit, kAnswer };
 enum class FaultAction { kKill, kCut, kDrop, kDelay, kCorrupt, kTruncate };
 
 struct FaultRule {

@@ -47,7 +47,9 @@ enum class MessageKind : uint32_t {
   kLive = 1,  // replay is over, or there was none
   // a communicator is made again: a = key, b = rank, c = kFromRecords; answered by kExport.
   // c = kLostMeeting, said again and again: this rank is still making it, for the first time or
-  // again, and the others may have met without it; answered when a living one has it
+  // again, and the others may have met without it; answered when a living one has it.
+  // c = kDividing, likewise: it is split from another one, which takes no meeting; answered as for
+  // kFromRecords, too, when nobody has it
   kWantExport = 2,
   kFresh = 3,     // a = key, b = rank, payload: flexcclInfo_t for every other member
   kExported = 4,  // answer to kDoExport: a = key, b = rank, c = ncclResult_t, payload: info
@@ -92,7 +94,7 @@ enum class MessageKind : uint32_t {
   kSpill = 113,
 };
 
-inline constexpr uint64_t kFromRecords = 0, kLostMeeting = 1;  // c of kWantExport
+inline constexpr uint64_t kFromRecords = 0, kLostMeeting = 1, kDividing = 2;  // c of kWantExport
 
 struct ServerMessage {
   uint32_t magic, kind;  // MessageKind

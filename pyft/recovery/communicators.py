@@ -25,6 +25,11 @@ all ranks. As soon as a living member has MADE, they get their places from there
 successor. So one exchange counts, or another one among all ranks, never two. Who comes from
 records of a communicator that no living rank has MADE waits for those that are making it, until each has or
 has said, after that question, that it is lost.
+
+A part of another communicator takes no meeting, but addresses from there. Who has said MAKING takes
+them afterwards: those of all new servers that have said it before, since these have their places there first. A new
+server asks (DIVIDING, again and again) and is answered as if it came from records: others may have the part already, or be making it, with the address of its predecessor.
+Two that ask at the same time do not wait for each other: they count as lost.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyft.recovery.events import (
+    DIVIDING,
     LOST_MEETING,
     NOBODY_LIVES,
     OTHERS_ENDED,
@@ -162,13 +168,12 @@ class Communicators:
         group.lost.discard(server)
 
     def _wanted(self, group: Group, server: Server, event: Received) -> None:
-        lost = event.code == LOST_MEETING
-        if lost:
+        if event.code in (LOST_MEETING, DIVIDING):
             group.lost.add(server)
         repair = group.repair
         asked = any(entry[0] == server for entry in group.queue)
         if not asked and not (repair and repair.new == server):
-            group.queue.append((server, event.rank, lost))
+            group.queue.append((server, event.rank, event.code == LOST_MEETING))
 
     def _go_on(self, key: int, group: Group, actions: list[Action]) -> None:
         if group.repair and group.repair.stage == "wait":

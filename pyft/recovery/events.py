@@ -57,7 +57,7 @@ class Message(enum.IntEnum):
 
 
 # Codes of WANT_EXPORT, proxy/ring/attach.h.
-FROM_RECORDS, LOST_MEETING = 0, 1
+FROM_RECORDS, LOST_MEETING, DIVIDING = 0, 1, 2
 # In the place of a result code, for EXPORT.
 NOBODY_LIVES = (1 << 64) - 1  # all others are dead as well, and will join who asks first
 OTHERS_ENDED = (1 << 64) - 2  # all others have ended it

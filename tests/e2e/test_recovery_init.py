@@ -8,11 +8,13 @@ import pytest
 from recovery_run import STEPS, check
 
 DDP = (*STEPS, "--parallel", "ddp")
+PROGRAM = str(Path(__file__).with_name("programs") / "recovery_cases.py")
+SPLIT = (*STEPS, "--case", "two_optimizers", "--split")
 
 
-def at(rank: int, place: int) -> str:
+def at(rank: int, place: int, call: str = "init") -> str:
     """Return the rule of flexccl/transport/fault.h that lets a rank die in ncclCommInitRank."""
-    return f"kill:rank={rank},on=init,frame={place}"
+    return f"kill:rank={rank},on={call},frame={place}"
 
 
 @pytest.mark.parametrize(("rank", "place"), [(0, 4), (1, 5)])
@@ -37,3 +39,12 @@ def test_who_answers_dies_when_some_know_the_others(tmp_path: Path) -> None:
     """One of those that live has to get its place as if it had died."""
     fault = "kill:on=answer,frame=2"
     check(tmp_path, (), ranks=3, arguments=DDP, recovered=-1, FLEXCCL_FAULT=fault)
+
+
+@pytest.mark.parametrize("faults", [(at(0, 4, "split"),), (at(0, 2, "split"), at(1, 3, "split"))])
+def test_one_dies_when_another_has_divided(tmp_path: Path, faults: tuple[str, ...]) -> None:
+    """Or both in the middle of it."""
+    check(
+        tmp_path, (), ranks=2, program=PROGRAM, arguments=SPLIT, recovered=-1,
+        FLEXCCL_FAULT=";".join(faults),
+    )  # fmt: skip

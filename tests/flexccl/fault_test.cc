@@ -126,7 +126,7 @@ TEST(syntax) {
       {"cut:frame=0", "[frame=0] is none of rank, peer, frame (from 1)"},
       {"cut:speed=1", "[speed=1] is none of"},
       {"cut;drop:on=receive", "fault rule [drop:on=receive]: [drop] works on=send only"},
-      {"cut:on=read", "[on=read] is none of send, receive, repair, init, answer"}};
+      {"cut:on=read", "[on=read] is none of send, receive, repair, init, split, answer"}};
   for (const auto& [text, sentence] : wrong) {
     CHECK_EQ(flexcclSetFault(text), ncclInvalidArgument);
     CHECK(has(ncclGetLastError(nullptr), sentence));

@@ -155,4 +155,38 @@ TEST(what_only_this_process_has_is_told) {
   CHECK(comes([&] { return state_of(couple.at(0)).owed == 0; }));
 }
 
+// Both have all they need of each other, and one ends before the other asks it.
+TEST(who_ends_says_what_it_has) {
+  const Values first(kCount, 1.0f), last(kCount, 2.0f);
+  Values sums[] = {Values(kCount, 1.0f), Values(kCount, 2.0f)}, got(kCount);
+  Couple couple;
+  const auto end = [&](int rank) {
+    must(ncclCommDestroy(std::exchange(couple.at(rank), nullptr)), "ncclCommDestroy");
+  };
+  couple.send(0, first);
+  couple.receive(1, &got);
+  for (const int rank : {0, 1}) couple.sum(rank, &sums[rank]);
+  couple.send(0, last);
+  couple.receive(1, &got);
+  for (const int rank : {0, 1}) couple.finish(rank);
+  CHECK(got == last);
+  end(1);
+  must(flexcclAskAround(couple.at(0)), "flexcclAskAround");
+  CHECK(comes([&] { return state_of(couple.at(0)).kept_bytes == 0; }));
+  end(0);
+}
+
+// What only a replacement of the other one could ask for stays.
+TEST(who_ends_without_having_all_says_that) {
+  const Values first(kCount, 1.0f);
+  Couple couple;
+  couple.send(0, first);
+  couple.finish(0);
+  must(ncclCommDestroy(std::exchange(couple.at(1), nullptr)), "ncclCommDestroy");
+  must(flexcclAskAround(couple.at(0)), "flexcclAskAround");
+  moment();
+  CHECK_EQ(state_of(couple.at(0)).owed, 1u);
+  CHECK(state_of(couple.at(0)).kept_bytes > 0);
+}
+
 CHECK_MAIN

@@ -68,7 +68,7 @@ class LastingCommunicators : public CommunicatorKeeper {
   std::string rejoin_one(ring::StoredCommunicator& entry, uint64_t cut);
   std::string forget_unmade(ring::StoredCommunicator& entry);
   // flexcclSetMaking.
-  bool on_the_way(uint64_t key, int rank, int size, bool lost);
+  int on_the_way(uint64_t key, int rank, int size, int lost);
   void tell_when_making();
   static std::string named(uint64_t key);
   // From the records alone, where nobody else has it.

@@ -11,34 +11,40 @@ namespace {
 
 constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md
 
-std::function<bool(uint64_t, int, int, bool)> making;
+// What flexcclMaking_t is told, and answers.
+constexpr int kFirst = 0, kDivided = 2;
+constexpr int kNotKnown = 0, kHasPlace = 1, kNobodyHasIt = 2;
+
+std::function<int(uint64_t, int, int, int)> making;
 
 }  // namespace
 
 void LastingCommunicators::tell_when_making() {
-  making = [this](uint64_t key, int rank, int size, bool lost) {
+  making = [this](uint64_t key, int rank, int size, int lost) {
     return this->on_the_way(key, rank, size, lost);
   };
-  repair_->set_making([](uint64_t key, int rank, int size, int lost) {
-    return making(key, rank, size, lost != 0) ? 1 : 0;
-  });
+  repair_->set_making(
+      [](uint64_t key, int rank, int size, int lost) { return making(key, rank, size, lost); });
 }
 
-// In the thread of ncclCommInitRank, and so beside the dispatch thread.
-bool LastingCommunicators::on_the_way(uint64_t key, int rank, int size, bool lost) {
+// In the thread of ncclCommInitRank or ncclCommSplit, and so beside the dispatch thread.
+int LastingCommunicators::on_the_way(uint64_t key, int rank, int size, int lost) {
   const auto number = static_cast<uint64_t>(rank);
-  if (!lost) {
+  if (lost == kFirst) {
     link_->send(ring::MessageKind::kMaking, key, number, static_cast<uint64_t>(size));
     return recovery_.replaces();
   }
-  link_->send(ring::MessageKind::kWantExport, key, number, ring::kLostMeeting);
+  const bool divided = lost == kDivided;
+  link_->send(ring::MessageKind::kWantExport, key, number,
+              divided ? ring::kDividing : ring::kLostMeeting);
   const auto exported = link_->wait(ring::MessageKind::kExport, key, 0);
-  if (!exported || exported->c) return false;
+  if (!exported) return kNotKnown;
+  if (exported->c) return divided ? kNobodyHasIt : kNotKnown;
   // It has done nothing yet, whatever the others have; its records come when it is made.
   const backend::RegionHead head{key, rank, size, 0, false};
   const std::string problem = take_place(head, {}, 0, *exported);
   if (!problem.empty()) recovery_.no_place(problem);
-  return true;
+  return kHasPlace;
 }
 
 std::string LastingCommunicators::rejoin() {

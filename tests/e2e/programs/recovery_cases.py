@@ -34,8 +34,11 @@ def spread_out(model: nn.Module, **options: object) -> nn.Module:
     """Wrap the model when there are several ranks."""
     if WORLD == 1:
         return model
+    device = torch.cuda.current_device()
+    # None: the group of all, which --split divides.
+    group = dist.new_group(list(range(WORLD))) if dist.group.WORLD.bound_device_id else None
     return nn.parallel.DistributedDataParallel(
-        model, device_ids=[torch.cuda.current_device()], **options
+        model, device_ids=[device], process_group=group, **options
     )
 
 
@@ -364,10 +367,12 @@ def main(cases: dict[str, Callable[[list[nn.Module]], Step]]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--case", choices=cases, required=True)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--split", action="store_true", help="communicators of groups: by division")
     args = parser.parse_args()
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
     if WORLD > 1:
-        dist.init_process_group("nccl")
+        dist.init_process_group("nccl", device_id=device if args.split else None)
     torch.manual_seed(7)
     models: list[nn.Module] = []
     step = cases[args.case](models)
