@@ -63,6 +63,12 @@ KNOBS = (
         "",
         "0: a server that stands by on a real GPU loads no modules before it takes over",
     ),
+    Knob(
+        "PYFT_PEER_MEMORY",
+        "",
+        "new servers copy from other ranks' GPUs: 1 always, 0 never (unset: real GPUs that hash)",
+        choices=("0", "1"),
+    ),
     Knob("PYFT_HEARTBEAT_TIMEOUT_S", 30.0, "a server silent for longer counts as dead"),
     Knob("PYFT_HANG_S", 60.0, "an entry that was started and is unfinished for longer is stuck"),
     Knob("PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder"),

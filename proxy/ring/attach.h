@@ -74,6 +74,8 @@ enum class MessageKind : uint32_t {
   kGivenUp = 17,  // answer to kGiveUp
   kSpilled = 18,  // answer to kSpill: a = its number, b = blocks that are missing
   kMaking = 19,   // a = key, b = rank, c = size: it goes to meet the others of a communicator
+  // a: so many have been asked. A living replica's server, to copy from its GPU; answered by kPeer
+  kWantPeer = 20,
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one
@@ -92,6 +94,13 @@ enum class MessageKind : uint32_t {
   kRoom = 112,    // a = number, b = 1: other servers have given memory back
   // a = number, b = step of a point: what it leaves to other ranks is to go to the store, for them
   kSpill = 113,
+  kPeer = 114,  // a as in kWantPeer; with a descriptor: a connection to that server
+  kLend = 115,  // with a descriptor: a connection to a new server, which asks for memory
+  // Between two servers (server/recovery/peer_memory.h). a = offset in the program's window
+  kWantMemory = 201,
+  // a, b = the mapping that has it: where it begins, how many bytes; c = 0, or the CUresult that
+  // says why not. With its descriptor
+  kMemory = 202,
 };
 
 inline constexpr uint64_t kFromRecords = 0, kLostMeeting = 1, kDividing = 2;  // c of kWantExport

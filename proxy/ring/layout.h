@@ -211,6 +211,7 @@ struct ControlPage {
   std::atomic<int32_t> late_error;
   // Server: modules it had loaded before it took over, and has not loaded again.
   std::atomic<uint32_t> ready_modules;
+  std::atomic<uint64_t> peer_bytes;  // server: of restored_bytes, what other GPUs had
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

@@ -21,7 +21,9 @@
 #include "server/recovery/communicators.h"
 #include "server/recovery/cut_orders.h"
 #include "server/recovery/device_memory.h"
+#include "server/recovery/lending_memory.h"
 #include "server/recovery/other_stores.h"
+#include "server/recovery/peer_memory.h"
 #include "server/recovery/reads.h"
 #include "server/recovery/ready_modules.h"
 #include "server/recovery/scratch.h"
@@ -150,9 +152,11 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
     shared.emplace(*attachment.channel, session.recovery(), table);
   Decided decided;
   Spilling spilling;
+  LendingMemory lending(table, device_window(attachment.channel->device()),
+                        [&] { session.enter_device(); });
   AgentLink agent(attachment.agent.get(), [&](const AgentMessage& message) {
     return communicators.order(message) || inject(message) || spilling.spill(message, &agent) ||
-           decide(*attachment.channel, message, &decided);
+           lending.lend(message) || decide(*attachment.channel, message, &decided);
   });
   communicators.start(&agent);
   session.recovery().communicators = &communicators;
@@ -171,6 +175,9 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
       session.set_make_room(
           [&agent, asked = uint64_t{0}]() mutable { return ask_for_room(agent, ++asked); });
     if (capture_options().jit) copy_on_device(session, &calls);
+    if (!shared)
+      use_peers(
+          session, [&agent](uint64_t attempt) { return ask_for_peer(agent, attempt); }, &calls);
     if (ReadyModules* const modules = standby.modules())
       use_ready_modules(session, modules, &calls);
   }

@@ -131,6 +131,11 @@ class Comparison:
         note = {"replicas": replicas, "gpus": gpus, "said": self._said, "found": self.found}
         self._keep("comparison", note)
 
+    def replicas_of(self, id: int) -> list[int]:
+        """Return who has the same contents as a member, those with most of them first."""
+        known = self._replicas.partners(id)
+        return known + sorted(self.sharing.group(id) - {id, *known})
+
     def arbitrates(self, member: Member) -> int:
         """Return the cut about which the next server's replay has to decide; 0: none."""
         return self._replicas.arbitrates(member.id)

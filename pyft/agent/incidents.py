@@ -178,6 +178,7 @@ class Incidents:
         incident.restored_bytes = state.restored_bytes
         incident.restored_blocks = state.restored_blocks
         incident.replayed_entries = state.replayed_entries
+        incident.peer_bytes = state.peer_bytes
         incident.ready_modules = state.ready_modules
         incident.compared = state.compared
         incident.differed = state.differed

@@ -45,6 +45,7 @@ FIELDS = {
     "fences_open": (1032, "<I"),
     "collectives_waiting": (1036, "<I"),
     "ready_modules": (1052, "<I"),
+    "peer_bytes": (1056, "<Q"),
 }
 STORE_FIELDS = {
     "captures": 192,
@@ -149,6 +150,7 @@ class ControlState:
     fences_open: int
     collectives_waiting: int
     ready_modules: int
+    peer_bytes: int
 
 
 def read(control_fd: int) -> ControlState:
@@ -175,7 +177,14 @@ def prepare_for_next_server(control_fd: int, epoch: int, mode: int) -> None:
     os.pwrite(control_fd, bytes(64), FIELDS["phase_ns"][0])
     counters = ("restored_bytes", "restored_blocks", "replayed_entries", "compared", "differed")
     write(control_fd, **dict.fromkeys(counters, 0), differed_seq=0)
-    write(control_fd, ready_modules=0, device_progress=0, fences_open=0, collectives_waiting=0)
+    write(
+        control_fd,
+        peer_bytes=0,
+        ready_modules=0,
+        device_progress=0,
+        fences_open=0,
+        collectives_waiting=0,
+    )
     write(control_fd, fault_kind=0, fault_code=0, fault_seq=0, heartbeat_ns=time.monotonic_ns())
     write(control_fd, phase=Phase.STARTING, replay_mode=mode, epoch=epoch)
 

@@ -93,6 +93,20 @@ class Server:
         with contextlib.suppress(OSError):  # who does not take it is dead
             self._send_fds(data, [fd] if fd >= 0 else [])
 
+    def send_peer(self, attempt: int, fd: int) -> None:
+        """Answer WANT_PEER; without a descriptor if there is none."""
+        data = protocol.pack_message(events.Message.PEER, attempt, 0, 0, b"")
+        with contextlib.suppress(OSError):  # who does not take it is dead
+            self._send_fds(data, [fd] if fd >= 0 else [])
+
+    def lend(self, fd: int) -> bool:
+        """Bring a borrower; say whether the server could take it."""
+        try:
+            self._send_fds(protocol.pack_message(events.Message.LEND, 0, 0, 0, b""), [fd])
+        except OSError:
+            return False
+        return True
+
     def _send_fds(self, data: bytes, fds: list[int]) -> None:
         """Do not wait for room, as socket.send_fds does, which ignores its flags."""
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))

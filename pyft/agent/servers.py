@@ -16,6 +16,7 @@ from pyft.agent.incidents import Incidents
 from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.member import Member
 from pyft.agent.options import MAX_DEVICES, JobOptions, replays_all, server_environment
+from pyft.agent.peers import Peers
 from pyft.agent.protocol import ChannelStatus
 from pyft.agent.room import Room
 from pyft.agent.server import Server
@@ -66,6 +67,7 @@ class Servers:
         self.comparison = Comparison(self.members, self.event, keeper.keep, jit)
         self.spilling = Spilling(self.members, self.comparison.sharing, loop.after)
         self.comparison.before_end = self.spilling.before
+        self.peers = Peers(self.members, self.comparison.replicas_of, self._works)
         self.seed = secrets.randbits(64) | 1  # of all digests: ranks compare them
         self.injections = [inject.parse(text) for text in options.inject]
         self._program = options.native_dir / "pyft-server"
@@ -167,6 +169,7 @@ class Servers:
         """Nobody needs the server of this member any more: its death will be no fault."""
         self.incidents.client_gone(member.id)
         self.comparison.gone(member)
+        self.peers.ended(member.id)
         self._follow_modules()
         self.perform(self._decide(events.ClientGone(member.id)))
 
@@ -364,6 +367,11 @@ class Servers:
                 f"[{done.replayed_entries}] entries replayed, {report.in_words(done)})"
             )
 
+    def _works(self, id: int) -> bool:
+        rank, member = self.plan.ranks.get(id), self.members.get(id)
+        running = rank is not None and rank.state is State.RUNNING
+        return running and member is not None and not member.client_gone
+
     # ---- messages of servers ------------------------------------------------------------------
 
     def read(self, member: Member, server: Server) -> bool:
@@ -381,6 +389,8 @@ class Servers:
             return False
         if event.kind is events.Message.WANT_STORE:
             self.spilling.wanted(member.id, server, event.key, event.rank)
+        elif event.kind is events.Message.WANT_PEER:
+            self.peers.wanted(member.id, server, event.key)
         elif event.kind is events.Message.SPILLED:
             self.spilling.spilled(event)
         elif event.kind is events.Message.SHORT:

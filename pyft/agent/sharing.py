@@ -92,6 +92,10 @@ class Sharing:
         """Return the step of a member's recovery point, as far as others depend on it; else 0."""
         return self._shares.line(id)
 
+    def group(self, id: int) -> set[int]:
+        """Return who shares with a member, itself included."""
+        return self._shares.group(id)
+
     def candidates(self, id: int, owner: int) -> list[int]:
         """Return whose stores may have what a member's point names as its owner's, in order."""
         others = self._shares.group(id) - {id, owner} if self.jit else set()

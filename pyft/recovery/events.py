@@ -41,6 +41,7 @@ class Message(enum.IntEnum):
     GIVEN_UP = 17
     SPILLED = 18
     MAKING = 19
+    WANT_PEER = 20
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103
@@ -54,6 +55,10 @@ class Message(enum.IntEnum):
     GIVE_UP = 111
     ROOM = 112
     SPILL = 113
+    PEER = 114
+    LEND = 115
+    WANT_MEMORY = 201  # these two between servers
+    MEMORY = 202
 
 
 # Codes of WANT_EXPORT, proxy/ring/attach.h.

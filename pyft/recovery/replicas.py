@@ -118,6 +118,14 @@ class Replicas:
                     sets.append({id, other}.union(*mine))
         return [(key, ids) for key, sets in found.items() for ids in sets]
 
+    def partners(self, id: int) -> list[int]:
+        """Return who has replicas of a rank's blocks, those with most bytes first."""
+        rank = self.ranks.get(id, Standing())
+        sizes = {
+            other: sum(size for _, size in keys - self.own) for other, keys in rank.replicas.items()
+        }
+        return sorted((one for one in sizes if sizes[one]), key=lambda one: (-sizes[one], one))
+
     def captured(self, id: int, cut: int, table: Table | None) -> list[Outcome]:
         """Take note of a cut; None: the rank has passed it over.
 

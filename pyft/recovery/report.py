@@ -31,6 +31,7 @@ class Incident:
     phases_ms: dict[str, float] = field(default_factory=dict)
     restored_bytes: int = 0
     restored_blocks: int = 0
+    peer_bytes: int = 0  # of restored_bytes: copied from other ranks' GPUs
     replayed_entries: int = 0
     ready_modules: int = 0  # loaded by the new server while it stood by
     compared: int = 0

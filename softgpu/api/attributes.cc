@@ -59,6 +59,7 @@ constexpr Attribute kAttributes[] = {
     {cudaDevAttrMaxSharedMemoryPerBlockOptin, kSharedPerBlockOptin},
     {cudaDevAttrMaxBlocksPerMultiprocessor, kBlocksPerSm},
     {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 0},
 };

@@ -220,6 +220,7 @@ SOFTGPU_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attri
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       *static_cast<CUdeviceptr*>(data) =
           attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ? address : info->base;
       return CUDA_SUCCESS;
@@ -228,6 +229,7 @@ SOFTGPU_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attri
       *static_cast<void**>(data) = api::pointer(address);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       *static_cast<size_t*>(data) = info->size;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:

@@ -1,5 +1,6 @@
 // The driver's virtual memory calls.
 #include "api/support.h"
+#include "core/memory_export.h"
 #include "core/memory_virtual.h"
 
 namespace api = softgpu::api;
@@ -39,7 +40,9 @@ SOFTGPU_API CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes
   if (!out || !names_device(prop)) return CUDA_ERROR_INVALID_VALUE;
   return api::driver_call([&](Device&) {
     uint64_t handle = 0;
-    const cudaError_t status = softgpu::create_memory(prop->location.id, bytes, &handle);
+    const bool exportable = prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    const cudaError_t status =
+        softgpu::create_memory(prop->location.id, bytes, exportable, &handle);
     *out = handle;
     return status;
   });
@@ -88,12 +91,35 @@ SOFTGPU_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* o
 SOFTGPU_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                             CUmemGenericAllocationHandle handle) {
   int index = 0;
-  uint64_t bytes = 0;
-  const cudaError_t status = softgpu::memory_device(handle, &index, &bytes);
+  bool exportable = false;
+  const cudaError_t status = softgpu::memory_device(handle, &index, &exportable);
   if (status != cudaSuccess) return api::driver_result(status);
   *prop = CUmemAllocationProp{};
   prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   prop->location.id = index;
+  if (exportable) prop->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return CUDA_SUCCESS;
+}
+
+SOFTGPU_API CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
+                                                  CUmemAllocationHandleType type,
+                                                  unsigned long long flags) {
+  if (!out || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const cudaError_t bad = api::usable(); bad != cudaSuccess) return api::driver_result(bad);
+  return api::driver_result(softgpu::export_handle(handle, static_cast<int*>(out)));
+}
+
+SOFTGPU_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out,
+                                                    void* os_handle,
+                                                    CUmemAllocationHandleType type) {
+  if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  return api::driver_call([&](Device& d) {
+    uint64_t handle = 0;
+    const int fd = static_cast<int>(reinterpret_cast<intptr_t>(os_handle));
+    const cudaError_t status = softgpu::import_handle(d.index(), fd, &handle);
+    *out = handle;
+    return status;
+  });
 }

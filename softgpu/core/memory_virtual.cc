@@ -24,6 +24,8 @@ struct Physical {
   uint64_t bytes = 0, offset = 0;
   int handles = 1;  // not yet released
   int mappings = 0;
+  bool exportable = false;
+  int imported = -1;  // another process's file, in which it lies; it is charged there
 };
 
 struct Mapping {
@@ -56,8 +58,10 @@ State& state() {
 Backing* backing(int device) {
   Backing& b = state().backings[device];
   if (b.fd < 0) {
-    b.fd = memfd_create("softgpu", MFD_CLOEXEC);
-    if (b.fd >= 0 && ftruncate(b.fd, static_cast<off_t>(kWindowBytes)) != 0) {
+    b.fd = memfd_create("softgpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    // Never shorter: other processes may have mapped some of it.
+    if (b.fd >= 0 && (ftruncate(b.fd, static_cast<off_t>(kWindowBytes)) != 0 ||
+                      fcntl(b.fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {
       close(b.fd);
       b.fd = -1;
     }
@@ -65,14 +69,26 @@ Backing* backing(int device) {
   return b.fd < 0 ? nullptr : &b;
 }
 
-void drop_if_unused(std::map<uint64_t, Physical>::iterator it) {
-  const Physical& p = it->second;
-  if (p.handles > 0 || p.mappings > 0) return;
+int file_of(const Physical& p) {
+  return p.imported >= 0 ? p.imported : state().backings[p.device].fd;
+}
+
+void give_back(const Physical& p) {
   Backing& b = state().backings[p.device];
   fallocate(b.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(p.offset),
             static_cast<off_t>(p.bytes));
   b.room.give(p.offset, p.bytes);
   device(p.device).memory().refund(p.bytes);
+}
+
+void drop_if_unused(std::map<uint64_t, Physical>::iterator it) {
+  const Physical& p = it->second;
+  if (p.handles > 0 || p.mappings > 0) return;
+  if (p.imported >= 0) {
+    close(p.imported);
+  } else {
+    give_back(p);
+  }
   state().handles.erase(it);
 }
 
@@ -135,7 +151,7 @@ cudaError_t free_addresses(uint64_t address, uint64_t bytes) {
   return cudaSuccess;
 }
 
-cudaError_t create_memory(int device_index, uint64_t bytes, uint64_t* handle) {
+cudaError_t create_memory(int device_index, uint64_t bytes, bool exportable, uint64_t* handle) {
   if (!bytes || bytes % kGranule) return cudaErrorInvalidValue;
   std::lock_guard lock(state().mutex);
   Backing* b = backing(device_index);
@@ -146,8 +162,27 @@ cudaError_t create_memory(int device_index, uint64_t bytes, uint64_t* handle) {
     return cudaErrorMemoryAllocation;
   }
   *handle = state().next_handle++;
-  state().handles[*handle] = {device_index, bytes, *offset, 1, 0};
+  state().handles[*handle] = {device_index, bytes, *offset, 1, 0, exportable, -1};
   return cudaSuccess;
+}
+
+uint64_t adopt_memory(int device_index, int fd, uint64_t offset, uint64_t bytes) {
+  std::lock_guard lock(state().mutex);
+  const uint64_t handle = state().next_handle++;
+  state().handles[handle] = {device_index, bytes, offset, 1, 0, true, fd};
+  return handle;
+}
+
+bool exportable_memory(uint64_t handle, int* fd, uint64_t* offset, uint64_t* bytes) {
+  std::lock_guard lock(state().mutex);
+  const auto it = state().handles.find(handle);
+  if (it == state().handles.end() || !it->second.exportable || it->second.imported >= 0) {
+    return false;
+  }
+  *fd = file_of(it->second);
+  *offset = it->second.offset;
+  *bytes = it->second.bytes;
+  return true;
 }
 
 cudaError_t release_memory(uint64_t handle) {
@@ -183,7 +218,7 @@ cudaError_t map_memory(uint64_t address, uint64_t bytes, uint64_t offset, uint64
     return cudaErrorInvalidValue;
   }
   void* got = mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
-                   state().backings[p.device].fd, static_cast<off_t>(p.offset + offset));
+                   file_of(p), static_cast<off_t>(p.offset + offset));
   if (got == MAP_FAILED) return cudaErrorMemoryAllocation;
   madvise(got, bytes, MADV_DONTFORK);
   ++p.mappings;
@@ -244,8 +279,7 @@ bool untouched(uint64_t address, uint64_t bytes) {
     const Physical& physical = state().handles[mapping.handle];
     const uint64_t offset = physical.offset + mapping.offset + (address - base);
     const uint64_t part = std::min(end, base + mapping.bytes) - address;
-    const off_t data =
-        lseek(state().backings[physical.device].fd, static_cast<off_t>(offset), SEEK_DATA);
+    const off_t data = lseek(file_of(physical), static_cast<off_t>(offset), SEEK_DATA);
     if (data < 0 ? errno != ENXIO : static_cast<uint64_t>(data) < offset + part) return false;
     address += part;
   }
@@ -260,18 +294,18 @@ bool mapped_file(uint64_t address, int* fd, uint64_t* offset, uint64_t* bytes) {
   const uint64_t inside = address - it->first;
   if (inside >= it->second.bytes) return false;
   const Physical& p = state().handles[it->second.handle];
-  *fd = state().backings[p.device].fd;
+  *fd = file_of(p);
   *offset = p.offset + it->second.offset + inside;
   *bytes = it->second.bytes - inside;
   return true;
 }
 
-cudaError_t memory_device(uint64_t handle, int* device_index, uint64_t* bytes) {
+cudaError_t memory_device(uint64_t handle, int* device_index, bool* exportable) {
   std::lock_guard lock(state().mutex);
   const auto it = state().handles.find(handle);
   if (it == state().handles.end()) return cudaErrorInvalidValue;
   *device_index = it->second.device;
-  *bytes = it->second.bytes;
+  *exportable = it->second.exportable;
   return cudaSuccess;
 }
 

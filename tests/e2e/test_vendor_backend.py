@@ -96,17 +96,20 @@ def test_ranks_share_a_gpu(tmp_path: Path) -> None:
 
 
 def test_one_of_two_ranks_on_a_gpu_is_replaced(tmp_path: Path) -> None:
-    fault = "server-kill,rank=1,step=2,call=120"  # a step has some 200
-    got, report, said = train(tmp_path, ("--inject", fault), "0,0")
+    """What both have is copied within the GPU."""
+    fault = "server-kill,rank=1,step=3,call=120"  # a step has some 200
+    got, report, said = train(tmp_path, ("--inject", fault), "0,0", PYFT_CUT_EVERY="1")
     assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+    assert report["faults"][0]["peer_bytes"] > 5e6, said
 
 
 def test_one_of_two_ranks_gets_what_the_other_has_on_the_gpu(tmp_path: Path) -> None:
-    """Copies within the device, which are read by way of the device when they are needed."""
+    """Copies within the device, which are read by way of the device and the host when needed."""
     steps = ("--steps", "10")
     options = ("--protect", "jit", "--inject", "server-kill,rank=1,step=8,call=150")
-    got, report, said = train(tmp_path, options, "0,0", arguments=steps, PYFT_CUT_EVERY="1")
+    env = {"PYFT_CUT_EVERY": "1", "PYFT_PEER_MEMORY": "0"}
+    got, report, said = train(tmp_path, options, "0,0", arguments=steps, **env)
     assert tuple(got) == undisturbed(TRAIN, 2, steps)
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
     channels = json.loads((tmp_path / "report.json").read_text())["channels"]

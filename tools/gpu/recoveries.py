@@ -68,7 +68,9 @@ def warm(machine: Machine) -> list[str]:
 def two_ranks(machine: Machine) -> list[str]:
     """Two ranks, on one GPU if it is real."""
     faults = repaired(machine, 2, STEPS)
-    return [f"rank 1's server killed: {phases(faults)}; equal, {faults[0]['verdict']}"]
+    megabytes = faults[0]["peer_bytes"] / 1e6
+    text = f"rank 1's server killed: {phases(faults)}; equal, {faults[0]['verdict']}"
+    return [f"{text}; [{megabytes:.0f} MB] from the other's GPU"]
 
 
 NEEDS = ("build",)

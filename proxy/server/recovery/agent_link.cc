@@ -24,6 +24,16 @@ int descriptor_of(msghdr& message) {
       std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
   return fd;
 }
+
+void attach_descriptor(int fd, std::span<char> control, msghdr* message) {
+  message->msg_control = control.data();
+  message->msg_controllen = control.size();
+  cmsghdr* const part = CMSG_FIRSTHDR(message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(part), &fd, sizeof fd);
+}
 }  // namespace
 
 AgentLink::AgentLink(int fd, Handler handler)
@@ -42,7 +52,7 @@ void AgentLink::send(ring::MessageKind kind, uint64_t a, uint64_t b, uint64_t c,
 }
 
 void send_message(int to, ring::MessageKind kind, uint64_t a, uint64_t b, uint64_t c,
-                  std::span<const std::byte> payload) {
+                  std::span<const std::byte> payload, int fd) {
   ring::ServerMessage head{ring::kMessageMagic,
                            static_cast<uint32_t>(kind),
                            a,
@@ -54,6 +64,8 @@ void send_message(int to, ring::MessageKind kind, uint64_t a, uint64_t b, uint64
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = payload.empty() ? 1 : 2;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)]{};
+  if (fd >= 0) attach_descriptor(fd, control, &message);
   ssize_t sent;
   do sent = sendmsg(to, &message, MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);

@@ -26,8 +26,9 @@ struct AgentMessage {
 // Takes what has come, without waiting; a message without a kind if nothing has. False: it is no
 // message, or there will be none any more.
 bool receive_message(int from, AgentMessage* out);
+// `fd`, if there is one, goes with it and stays the caller's.
 void send_message(int to, ring::MessageKind kind, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0,
-                  std::span<const std::byte> payload = {});
+                  std::span<const std::byte> payload = {}, int fd = -1);
 
 class AgentLink {
  public:

@@ -44,6 +44,9 @@ inline NextRange only(const MemoryRange& range) {
   };
 }
 
+// Which of these blocks the device has now with their contents.
+using CheckBlocks = std::function<std::vector<bool>(std::span<const ring::ManifestBlock>)>;
+
 struct RecoveryCalls {
   // What is read, or was written, is what the device has when this returns 0.
   std::function<int(const NextRange& next, const TakePiece& take)> read;
@@ -105,6 +108,12 @@ struct RecoveryCalls {
   // The content of a block that another rank's store keeps, of the right digest; else nullptr, and
   // why.
   std::function<const std::byte*(const ring::ManifestBlock& block, std::string* problem)> elsewhere;
+  // In a restore, before anything is written: copies what other ranks' GPUs have as well, and marks
+  // what `check` has found right; what is marked already is not wanted. Empty, or why the restore
+  // cannot go on. May be empty.
+  std::function<std::string(std::span<const ring::ManifestBlock>, const CheckBlocks& check,
+                            std::vector<bool>* there)>
+      from_peers;
   // Where the device has put variables of modules, against where they were at the recovery point:
   // empty, or which of them cannot be restored. From then on `read` and `write` of a restore take
   // the addresses of the recovery point. May be empty: then they must lie where they were.

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kStoreAnswerMs = 10'000;
 constexpr int kRoomAnswerMs = 5'000;
+constexpr int kPeerAnswerMs = 2'000;  // the stores have it all
 
 // Whatever an agent repeats that has taken over.
 void raise(std::atomic<uint64_t>* step, uint64_t to) {
@@ -55,6 +56,12 @@ void tell_of_cuts(AgentLink& agent, SharedCommunicators* shared, RecoveryCalls* 
 int ask_for_store(AgentLink& agent, uint64_t owner, uint64_t attempt) {
   agent.send(ring::MessageKind::kWantStore, owner, attempt);
   const auto answer = agent.wait(ring::MessageKind::kStore, owner, kStoreAnswerMs);
+  return answer ? answer->fd : -1;
+}
+
+int ask_for_peer(AgentLink& agent, uint64_t attempt) {
+  agent.send(ring::MessageKind::kWantPeer, attempt);
+  const auto answer = agent.wait(ring::MessageKind::kPeer, attempt, kPeerAnswerMs);
   return answer ? answer->fd : -1;
 }
 

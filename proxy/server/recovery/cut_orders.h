@@ -36,6 +36,8 @@ class Spilling {
 void tell_of_cuts(AgentLink& agent, SharedCommunicators* shared, RecoveryCalls* calls);
 // A store that may have what the member's should; -1 if the agent has none, or does not say.
 int ask_for_store(AgentLink& agent, uint64_t owner, uint64_t attempt);
+// A connection to the server of a living replica, likewise.
+int ask_for_peer(AgentLink& agent, uint64_t attempt);
 // Servers that stand by on the same GPU give back what they have taken beforehand. Even if nobody
 // says so in time they may have.
 bool ask_for_room(AgentLink& agent, uint64_t number);

@@ -1,12 +1,11 @@
 #include "server/recovery/pinned_ring.h"
 
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "ring/wait.h"
+#include "server/recovery/patience.h"
 
 namespace pyft::server {
 
@@ -14,7 +13,6 @@ namespace {
 
 constexpr uint64_t kBytes = PinnedRing::kPieces * PinnedRing::kPieceBytes;
 constexpr uint64_t kAlignment = 256;  // of ranges in a piece
-constexpr long kNapNs = 20'000;       // between looks, after the spinning
 
 std::string refused(const char* call, int code) {
   return std::string("[") + call + "] fails with code [" + std::to_string(code) + "]";
@@ -25,19 +23,6 @@ bool is_complete(const backend::Table& table) {
          table.cuMemcpyHtoDAsync_v2 && table.cuStreamCreateWithPriority && table.cuStreamQuery &&
          table.cuStreamDestroy_v2 && table.cuEventCreate && table.cuEventRecord &&
          table.cuEventQuery && table.cuEventDestroy_v2;
-}
-
-// The last answer to `ask`, which is asked until that is not kLate.
-template <class Ask>
-int wait_for(Ask ask, uint64_t until_ns) {
-  int code = PinnedRing::kLate;
-  const auto is_there = [&] { return (code = ask()) != PinnedRing::kLate; };
-  if (ring::spin_until(is_there)) return code;
-  while (!is_there() && ring::now_ns() < until_ns) {
-    const timespec nap{0, kNapNs};
-    nanosleep(&nap, nullptr);
-  }
-  return code;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "backend/backend.h"
 #include "server/recovery/calls.h"
+#include "server/recovery/patience.h"
 
 namespace pyft::server {
 
@@ -23,7 +24,7 @@ class PinnedRing {
  public:
   static constexpr uint64_t kPieceBytes = uint64_t{2} << 20;
   static constexpr uint64_t kPieces = 4;
-  static constexpr int kLate = 600;  // CUDA_ERROR_NOT_READY
+  static constexpr int kLate = kNotReady;
 
   // nullptr, and why. Page-locks memory, for which a driver may wait for the device: only while
   // that stands still.

@@ -8,7 +8,6 @@
 #include "pyft/handle.h"
 #include "ring/object_log.h"
 #include "ring/reader.h"
-#include "server/recovery/digest.h"
 
 namespace pyft::server {
 
@@ -189,69 +188,6 @@ class ObjectRestorer {
   std::unordered_set<uint64_t> known_, placed_;                    // objects
 };
 
-std::string block_text(const ring::ManifestBlock& block, const ring::Manifest& manifest) {
-  return "block of [" + std::to_string(block.bytes) + "] bytes at [" +
-         std::to_string(block.address) + "] of cut [" + std::to_string(manifest.cut) + "]";
-}
-
-// Where the content of a block lies, whoever keeps it; with the digest it was captured with.
-const std::byte* content_of(const ring::ManifestBlock& block, const Store& store,
-                            const RecoveryCalls& calls, std::string* problem) {
-  const std::string name = "a " + block_text(block, store.point().manifest);
-  if (is_elsewhere(block)) {
-    // Lent, and kept here for another rank's sake.
-    const std::byte* const own = store.find(block);
-    if (own && digest(own, block.bytes, store.digest_key()) == block.digest) return own;
-    if (!calls.elsewhere) *problem = "no other rank's store can be looked at";
-    const std::byte* found = calls.elsewhere ? calls.elsewhere(block, problem) : nullptr;
-    if (!found)
-      *problem = "the content of " + name + ", which the store of member [" +
-                 std::to_string(owner_of(block)) + "] should have, is missing: " + *problem;
-    return found;
-  }
-  const std::byte* content = store.at(block.heap_offset);
-  if (digest(content, block.bytes, store.digest_key()) == block.digest) return content;
-  *problem = "the stored content of " + name + " has another digest than at its capture";
-  return nullptr;
-}
-
-std::string verify(const ring::ManifestBlock& block, const RecoveryCalls& calls, Hasher* hasher) {
-  hasher->restart();
-  const auto take = [&](const std::byte* bytes, uint64_t part) { hasher->add(bytes, part); };
-  const std::byte* const there = calls.view ? calls.view(block.address, block.bytes) : nullptr;
-  if (there)
-    take(there, block.bytes);
-  else if (const int code = calls.read(only({block.address, block.bytes}), take))
-    return "reading it back fails with code [" + std::to_string(code) + "]";
-  return hasher->digest() == block.digest ? "" : "the device has other bytes than were written";
-}
-
-// All blocks at once. kNotOnDevice: the host has to do it.
-int verify_on_device(const RecoveryPoint& point, const RecoveryCalls& calls, std::string* problem) {
-  std::vector<MemoryRange> ranges;
-  for (const ring::ManifestBlock& block : point.blocks)
-    ranges.push_back({block.address, block.bytes});
-  std::vector<ring::Digest> digests(ranges.size());
-  const int code = calls.digests(ranges, digests.data());
-  for (size_t i = 0; !code && problem->empty() && i < digests.size(); ++i)
-    if (digests[i] != point.blocks[i].digest)
-      *problem = "a " + block_text(point.blocks[i], point.manifest) +
-                 " is not restored: the device has other bytes than were written";
-  if (code && code != kNotOnDevice)
-    *problem = "hashing what was restored fails with code [" + std::to_string(code) + "]";
-  return code;
-}
-
-std::string verify_at_once(const RecoveryPoint& point, const RecoveryCalls& calls, DigestKey key) {
-  std::string found;
-  if (point.blocks.empty() || verify_on_device(point, calls, &found) != kNotOnDevice) return found;
-  Hasher hasher(key);
-  for (const ring::ManifestBlock& block : point.blocks)
-    if (const std::string problem = verify(block, calls, &hasher); !problem.empty())
-      return "a " + block_text(block, point.manifest) + " is not restored: " + problem;
-  return {};
-}
-
 }  // namespace
 
 Restored restore_objects(Session& session, const Store& store, const RecoveryCalls& calls,
@@ -267,30 +203,6 @@ Restored restore_objects(Session& session, const Store& store, const RecoveryCal
   restored.position = store.point().manifest.position;
   restored.error = ObjectRestorer(session, store, calls, dispatch).run();
   return restored;
-}
-
-std::string restore_contents(Session& session, const Store& store, const RecoveryCalls& calls) {
-  ring::ControlPage& page = session.channel().control();
-  page.restored_bytes = page.restored_blocks = 0;
-  Hasher hasher(store.digest_key());
-  const RecoveryPoint& point = store.point();
-  for (const ring::ManifestBlock& block : point.blocks) {
-    page.restored_bytes.fetch_add(block.bytes, std::memory_order_relaxed);
-    page.restored_blocks.fetch_add(1, std::memory_order_relaxed);
-    if (calls.untouched && block.digest == zero_digest(block.bytes, store.digest_key()) &&
-        calls.untouched(block.address, block.bytes))
-      continue;
-    std::string problem;
-    const std::byte* const content = content_of(block, store, calls, &problem);
-    if (!content) return problem;
-    if (const int code = calls.write(block.address, content, block.bytes))
-      return "writing a " + block_text(block, point.manifest) + " fails with code [" +
-             std::to_string(code) + "]";
-    if (calls.digests) continue;
-    if (problem = verify(block, calls, &hasher); !problem.empty())
-      return "a " + block_text(block, point.manifest) + " is not restored: " + problem;
-  }
-  return calls.digests ? verify_at_once(point, calls, store.digest_key()) : std::string();
 }
 
 }  // namespace pyft::server
