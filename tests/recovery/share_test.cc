@@ -173,6 +173,42 @@ TEST(a_cut_waits_a_moment_for_the_decision_about_the_one_before) {
   CHECK_EQ(one.store->header().skipped.load(), 3u);
 }
 
+// What is before the next cut has been enqueued, and takes longer than anybody waits for an answer:
+// the other ranks are not there yet either.
+TEST(a_cut_waits_for_its_own_device_before_it_waits_for_a_decision) {
+  Ranks ranks;
+  SharingServer zero(ranks.zero, 100'000'000, 10'000'000'000);
+  zero.take(1);
+  ranks.zero.memory.idle = 600;
+  const std::jthread device([&] {
+    usleep(300'000);
+    ranks.zero.memory.idle = 0;
+    usleep(5'000);
+    zero.committed = 1;
+  });
+  zero.take(2);
+  CHECK_EQ(zero.store->header().skipped.load(), 0u);
+  CHECK_EQ(zero.store->point().manifest.cut, 1u);
+  CHECK_EQ(zero.store->waiting()->manifest.cut, 2u);
+}
+
+// Its stream stands still before the cut for want of another rank: that cut is cancelled, and the
+// one before it decided.
+TEST(a_device_that_stands_still_does_not_keep_the_cut_before_waiting) {
+  Ranks ranks;
+  SharingServer zero(ranks.zero, 10'000'000'000);
+  zero.take(1);
+  ranks.zero.memory.idle = 600;
+  const std::jthread agent([&] {
+    usleep(10'000);
+    zero.committed = 1;
+  });
+  zero.take(2);
+  CHECK_EQ(zero.store->header().cancelled.load(), 1u);
+  CHECK_EQ(zero.store->point().manifest.cut, 1u);
+  CHECK(!zero.store->waiting());
+}
+
 // Rank 1 needs room, alone; what rank 0 needs of it stays until both have another point.
 TEST(a_rank_that_makes_a_cut_alone_keeps_what_it_has_lent) {
   Ranks ranks;

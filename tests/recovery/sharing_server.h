@@ -17,7 +17,9 @@ inline ring::StoreHeader& header_of(const Bench& bench) {
 
 // A server whose cuts wait for the agent, which the test is.
 struct SharingServer : HeldServer {
-  explicit SharingServer(Bench& bench, uint64_t hold_ns = 1'000'000) : HeldServer(bench) {
+  explicit SharingServer(Bench& bench, uint64_t hold_ns = 1'000'000,
+                         uint64_t join_timeout_ns = 50'000'000)
+      : HeldServer(bench) {
     calls.held = [this](uint64_t step, uint64_t) {
       held.push_back(step);
       if (on_held) on_held();
@@ -27,7 +29,7 @@ struct SharingServer : HeldServer {
       if (on_withdraw) on_withdraw();
     };
     server::CaptureOptions options;
-    options.join_timeout_ns = 50'000'000;
+    options.join_timeout_ns = join_timeout_ns;
     options.every = 1;
     options.late = server::Late::kNever;
     options.hold_ns = hold_ns;

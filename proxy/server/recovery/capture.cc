@@ -106,9 +106,14 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   std::unique_lock busy(busy_);
   settle();
   if (waits_) go_on_held();
-  if (!cut.forced) await_decision(&busy);
   // In a replay: an earlier server has decided.
   if (cut.number <= last_captured_) return Status::good();
+  std::optional<Stood> stood;
+  if (!cut.forced && is_undecided()) {
+    // Until then it loses nothing by waiting, and other ranks may not be there either.
+    if (is_due(cut)) stood = stand_still(&busy);
+    !stood || stood->problem.empty() ? await_decision(&busy) : go_on_held();
+  }
   if (!is_due(cut) || !gives_way(cut)) {
     if (calls_.crowded && pace_.every() > 1 && calls_.crowded()) {
       pace_.too_seldom();  // the client looks at K before the next cut
@@ -124,9 +129,10 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   open_->manifest.step = cut.forced ? 0 : cut.step;
   open_->cuts = cut.number - last_captured_;
   open_->forced = cut.forced;
-  busy.unlock();  // other ranks may need what is here sooner than the streams come to their ends
-  std::string problem = stand_still();
-  busy.lock();
+  if (!stood) stood = stand_still(&busy);
+  open_->came_ns = stood->came_ns;
+  open_->join_ns = stood->join_ns;
+  std::string problem = std::move(stood->problem);
   open_->scope_ns = exposed_scope_ns(cut, header);
   if (problem.empty() && options_.puts_off && !cut.forced && !session_.recovery().replaying()) {
     put_off_ = cut;
@@ -196,14 +202,20 @@ bool Capture::is_due(const ring::CutMark& cut) {
   return cut.step % pace_.every() == 0 || !store_.has_point();
 }
 
-// The state of the device is that after all entries before the cut. Empty, or why it is not.
-std::string Capture::stand_still() {
-  open_->came_ns = ring::now_ns();
-  if (calls_.capturing()) return "a stream captures a graph";
-  std::string problem = join();
-  open_->join_ns = ring::now_ns() - open_->came_ns;
+// The state of the device is that after all entries before the cut.
+Capture::Stood Capture::stand_still(std::unique_lock<std::mutex>* busy) {
+  Stood stood;
+  stood.came_ns = ring::now_ns();
+  if (calls_.capturing()) {
+    stood.problem = "a stream captures a graph";
+    return stood;
+  }
+  busy->unlock();  // other ranks may need what is here sooner than the streams come to their ends
+  stood.problem = join();
+  stood.join_ns = ring::now_ns() - stood.came_ns;
   PYFT_FAULT("cut.after_join");
-  return problem;
+  busy->lock();
+  return stood;
 }
 
 // Everything that has to be done before later commands may run.

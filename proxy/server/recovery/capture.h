@@ -109,7 +109,7 @@ class Capture {
     LiveSet live;
     uint64_t cuts = 0;  // since the last one that was captured
     uint64_t later_bytes = 0;
-    uint64_t came_ns = 0, join_ns = 0;    // when it was taken; until the streams stood still
+    uint64_t came_ns = 0, join_ns = 0;    // as in Stood
     uint64_t began_ns = 0, ended_ns = 0;  // the work in this thread, without waiting
     uint64_t used_ns = 0;                 // processor time of that, where it is the processor's
     std::optional<uint64_t> kept_ns;      // how long entries waited for it
@@ -125,8 +125,13 @@ class Capture {
   void keep_shadows(std::unique_lock<std::mutex>* busy);
   void forget_lost();
   void expect_shadows();
+  // The streams have come to their ends, or `problem` says why not.
+  struct Stood {
+    uint64_t came_ns = 0, join_ns = 0;  // when the cut was taken; until then
+    std::string problem;
+  };
   bool is_due(const ring::CutMark& cut);
-  std::string stand_still();
+  Stood stand_still(std::unique_lock<std::mutex>* busy);
   bool comes_to_rest();
   bool is_idle_before(uint64_t deadline);
   void make(const ring::CutMark& cut, std::span<const std::byte> scope, std::string problem);
@@ -149,6 +154,7 @@ class Capture {
   // Points of this rank and of others name each other.
   bool shares() const { return compares() && !agrees() && store_.header().shares.load(); }
   bool withdraw();
+  bool is_undecided() const;
   void await_decision(std::unique_lock<std::mutex>* busy);
   // All ranks that go back together have to hold a cut: there is no other way to a recovery point.
   bool agrees() const { return options_.settled && store_.header().compares.load() == 2; }

@@ -34,12 +34,17 @@ void Capture::tell_held() {
   if (calls_.held) calls_.held(asked_, store_.waiting()->manifest.seq);
 }
 
+// A cut is held until other ranks' are known.
+bool Capture::is_undecided() const {
+  return waits_ && waits_compared_ && !agrees() && !session_.recovery().replaying();
+}
+
 // The cut before this one may not be decided yet: its copies may have been made just now, the
 // agent's answer or that of a rank to which something is owed may be on its way. It comes a moment
 // later, unless another rank is far behind. A cut that is left out is not compared, so that what
 // has changed silently before it would go to other ranks.
 void Capture::await_decision(std::unique_lock<std::mutex>* busy) {
-  if (!waits_ || !waits_compared_ || agrees() || session_.recovery().replaying()) return;
+  if (!is_undecided()) return;
   const uint64_t deadline = ring::now_ns() + decision_ns_;
   for (go_on_held(); waits_ && ring::now_ns() < deadline; go_on_held()) {
     if (session_.liveness().check() != ring::WaitStatus::kOk) return;
@@ -52,6 +57,7 @@ void Capture::await_decision(std::unique_lock<std::mutex>* busy) {
 }
 
 void Capture::go_on_held() {
+  if (!waits_) return;
   if (is_dropped()) return drop_waiting();
   if (session_.recovery().replaying() || !is_delivered()) return;
   tell_held();
