@@ -16,9 +16,9 @@ from pyft.recovery.communicators import Communicators  # noqa: E402
 KILL = ("kill",)
 
 
-@pytest.mark.parametrize(("faults", "agents"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize(("faults", "agents"), [(1, 1), (1, 2)])
 def test_all_orders(faults: int, agents: int) -> None:
-    """Three ranks with a death take over a minute, and pass."""
+    """Two deaths take a quarter of a minute, three ranks with one a whole one: both pass."""
     assert model.explore(DividingWorld(2, 0, faults, KILL, agents), limit=100_000) > 1000
 
 
