@@ -90,7 +90,7 @@ class Runner {
   // Soon, in another thread.
   void ask_around();
   // Before it ends: who may still keep something for this rank is told that nothing is needed any
-  // more, or would look for it in vain. 3 s at most, whoever answers.
+  // more, or would look for it in vain. After 3 s nobody is told any more.
   void say_goodbye();
 
  private:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 
-from model import KEY, World
+from model import World
 from model_meeting import Guest, MeetingWorld
 
 from pyft.recovery import events as ev
@@ -44,14 +43,7 @@ class DividingWorld(MeetingWorld):
 
     def would_ask(self, server: Guest) -> bool:
         """Say whether the agent does not know that a server asks. In truth it asks all the time."""
-        if server.stage != "asking" or server.outbox:
-            return False
-        group = self.plan.communicators.groups.get(KEY)
-        name = (server.id, server.epoch)
-        if group is None or name not in group.lost:
-            return True
-        repaired = group.repair is not None and group.repair.new == name
-        return not repaired and all(entry[0] != name for entry in group.queue)
+        return server.stage == "asking" and not server.outbox and not self.is_heard(server)
 
     def can_work(self, server: Guest) -> bool:
         """Say whether a server has something to do without a message."""
@@ -65,17 +57,6 @@ class DividingWorld(MeetingWorld):
             self.say(self.servers[number], ev.Message.WANT_EXPORT, code=ev.DIVIDING)
         else:
             World.do(self, step)
-
-    def servers_steps(self) -> Iterator[tuple[str, int]]:
-        """Return what may happen to servers."""
-        over = all(server.stage == "live" for server in self.servers.values())
-        faults, self.faults = self.faults, 0 if over else self.faults
-        steps = list(World.servers_steps(self))
-        self.faults = faults
-        yield from steps
-        for id, server in self.servers.items():
-            if not server.dying and not server.mute and self.would_ask(server):
-                yield "ask", id
 
     def work(self, server: Guest) -> None:
         """Let a server take a message or go one stage on."""

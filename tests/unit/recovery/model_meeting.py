@@ -93,14 +93,17 @@ class MeetingWorld(World):
 
     def would_ask(self, server: Guest) -> bool:
         """Say whether the agent does not know that a server is lost. In truth it asks all the time."""
-        if not server.lost or server.stage not in ("enter", "meeting") or server.outbox:
-            return False
+        asks = server.lost and server.stage in ("enter", "meeting") and not server.outbox
+        return asks and not self.is_heard(server)
+
+    def is_heard(self, server: Guest) -> bool:
+        """Say whether the agent knows that a server asks, and has its question before it."""
         group = self.plan.communicators.groups.get(KEY)
         name = (server.id, server.epoch)
         if group is None or name not in group.lost:
-            return True
+            return False
         repaired = group.repair is not None and group.repair.new == name
-        return not repaired and all(entry[0] != name for entry in group.queue)
+        return repaired or any(entry[0] == name for entry in group.queue)
 
     def can_work(self, server: Guest) -> bool:
         """Say whether a server has something to do without a message."""
