@@ -14,19 +14,13 @@
 
 #include "check.h"
 #include "cluster.h"
+#include "comes.h"
 #include "flexccl.h"
 
 inline void must(ncclResult_t code, const char* what) {
   if (code == ncclSuccess) return;
   std::cerr << what << ": " << ncclGetLastError(nullptr) << "\n";
   CHECK(!"a call that must succeed");
-}
-
-// Every wait: false after 30 s.
-inline bool comes(const std::function<bool()>& condition) {
-  for (int i = 0; i < 150000 && !condition(); ++i)
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  return condition();
 }
 
 inline flexcclState_t state_of(ncclComm_t comm) {

@@ -11,6 +11,7 @@
 
 #include "api/state.h"
 #include "cluster.h"
+#include "comes.h"
 
 namespace {
 
@@ -46,13 +47,6 @@ struct PerRank {
   float values[3][100] = {};
   float* of(int rank) { return values[rank]; }
 };
-
-template <class Condition>
-bool soon(Condition condition) {
-  for (int i = 0; i < 300 && !condition(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return condition();
-}
 
 }  // namespace
 
@@ -171,7 +165,7 @@ TEST(garbage_and_truncated_hellos_are_refused) {
     char end[64];
     while (recv(fd.get(), end, sizeof end, 0) > 0) continue;  // ends: it hung up on us
   }
-  CHECK(soon([&] { return endpoint.refused() == before + 5; }));
+  CHECK(comes([&] { return endpoint.refused() == before + 5; }));
   std::vector<int> data(2, 1);
   cluster.run([&](int r) {
     auto* mine = &data[static_cast<std::size_t>(r)];

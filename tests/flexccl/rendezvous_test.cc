@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "cluster.h"
+#include "comes.h"
 #include "core/error.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/root.h"
@@ -59,13 +60,6 @@ std::string join(const ncclUniqueId& id, int rank, int nranks) {
   return ncclCommDestroy(comm) == ncclSuccess ? "" : "destroy failed";
 }
 
-template <class Condition>
-bool soon(Condition condition) {
-  for (int i = 0; i < 1000 && !condition(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return condition();
-}
-
 // A process that is rank 1 of `nranks`, killed as soon as its file is there. Only in the first
 // test: a process that forks must not have threads yet.
 void leave_dead_rank(const Directory& directory, const ncclUniqueId& id, int nranks) {
@@ -74,7 +68,7 @@ void leave_dead_rank(const Directory& directory, const ncclUniqueId& id, int nra
     join(id, 1, nranks);
     _exit(0);
   }
-  CHECK(soon([&] { return fs::exists(directory.folder() / "rank-1"); }));
+  CHECK(comes([&] { return fs::exists(directory.folder() / "rank-1"); }));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
 }
@@ -144,7 +138,7 @@ TEST(disagreements_have_sentences) {
   const ncclUniqueId id = directory.make_id(3000);
   std::string first_sentence;
   std::thread first([&] { first_sentence = join(id, 0, 3); });
-  CHECK(soon([&] { return fs::exists(directory.folder() / "rank-0"); }));
+  CHECK(comes([&] { return fs::exists(directory.folder() / "rank-0"); }));
   struct stat status{};
   CHECK_EQ(stat((directory.folder() / "rank-0").c_str(), &status), 0);
   CHECK_EQ(status.st_mode & 0777, 0600u);
@@ -167,7 +161,7 @@ TEST(garbage_and_wrong_tokens_are_refused) {
   std::string sentence;
   setenv("FLEXCCL_JOB_TOKEN", "wrong", 1);
   std::thread wrong([&] { sentence = join(id, 1, 2); });
-  CHECK(soon([&] { return fs::exists(directory.folder() / "rank-1"); }));
+  CHECK(comes([&] { return fs::exists(directory.folder() / "rank-1"); }));
   setenv("FLEXCCL_JOB_TOKEN", "right", 1);
   CHECK(has(join(id, 0, 2), "rank-1] is not signed with the key of the job"));
   unsetenv("FLEXCCL_JOB_TOKEN");

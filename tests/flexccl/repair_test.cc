@@ -82,12 +82,6 @@ std::vector<Task> other_tasks() {
   };
 }
 
-bool waits(const std::function<bool()>& condition) {
-  for (int i = 0; i < 5000 && !condition(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return condition();
-}
-
 // Cuts rank 2 off at a frame and replaces it. `disturb` replaces instead of the plain call. Returns
 // whether the fault struck.
 bool kill_and_redo(Task& task, flexcclTransport_t transport, const std::string& rule,
@@ -225,7 +219,7 @@ TEST(without_a_repair_the_operation_ends) {
     for (int rank = 0; rank < 4; ++rank) task.prepare(rank);
     crew.kill(2);
     for (const int rank : {0, 1, 3}) must(task.run(rank, crew.at(rank)), task.name);
-    CHECK(waits([&] { return state_of(crew.at(1)).paused == 1; }));
+    CHECK(comes([&] { return state_of(crew.at(1)).paused == 1; }));
     CHECK_EQ(state_of(crew.at(1)).suspect, 2);
     CHECK_EQ(flexcclSynchronize(crew.at(1)), ncclRemoteError);
     const std::string sentence = ncclGetLastError(crew.at(1));
@@ -243,7 +237,7 @@ TEST(a_paused_operation_can_be_aborted) {
   for (int rank = 0; rank < 4; ++rank) task.prepare(rank);
   crew.kill(2);
   for (const int rank : {0, 1, 3}) must(task.run(rank, crew.at(rank)), task.name);
-  CHECK(waits([&] { return state_of(crew.at(1)).paused == 1; }));
+  CHECK(comes([&] { return state_of(crew.at(1)).paused == 1; }));
   for (const int rank : {0, 1, 3}) crew.kill(rank);
 }
 
@@ -254,7 +248,7 @@ TEST(idle_ranks_forget_what_nobody_needs) {
     crew.run([&](int rank) { return task.run(rank, crew.at(rank)); });
     crew.synchronize();
     for (int rank = 0; rank < 4; ++rank)
-      CHECK(waits([&] { return state_of(crew.at(rank)).kept_bytes == 0; }));
+      CHECK(comes([&] { return state_of(crew.at(rank)).kept_bytes == 0; }));
   }
 }
 
@@ -315,7 +309,7 @@ TEST(remove_in_the_middle_of_an_operation) {
       float* value = &values[static_cast<std::size_t>(rank)];
       must(ncclAllReduce(value, value, 1, ncclFloat32, ncclAvg, crew.at(rank), nullptr), "call");
     }
-    CHECK(waits([&] { return state_of(crew.at(1)).paused == 1; }));
+    CHECK(comes([&] { return state_of(crew.at(1)).paused == 1; }));
     for (const int rank : {0, 1, 3}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
     for (const int rank : {0, 1, 3}) {
       must(flexcclSynchronize(crew.at(rank)), "synchronize");
@@ -334,7 +328,7 @@ TEST(remove_ends_operations_with_blocks) {
       crew.kill(2);
       for (const int rank : {0, 1, 3}) must(task.run(rank, crew.at(rank)), task.name);
       for (const int rank : {0, 1, 3})
-        CHECK(waits([&] { return state_of(crew.at(rank)).entered == 1; }));
+        CHECK(comes([&] { return state_of(crew.at(rank)).entered == 1; }));
       for (const int rank : {0, 1, 3}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
       int gone = 2;
       std::vector<ncclComm_t> smaller(4);
@@ -389,7 +383,7 @@ TEST(nothing_is_left_behind) {
   for (const auto transport : kAll) {
     const std::size_t before = open_files();
     sweep(task, transport);
-    if (!waits([&] { return open_files() <= before; }))
+    if (!comes([&] { return open_files() <= before; }))
       std::cerr << "[" << before << "] descriptors before, [" << open_files() << "] after\n";
     CHECK(open_files() <= before);
   }

@@ -9,6 +9,7 @@
 #include "api/mock_table.h"
 #include "check.h"
 #include "client/fatbin.h"
+#include "comes.h"
 #include "own_server.h"
 #include "server/device.h"
 #include "server/recovery/device_memory.h"
@@ -167,13 +168,6 @@ OneProcess& process() {
   return *made;
 }
 
-template <class Condition>
-bool soon(Condition condition) {
-  for (int i = 0; i < 10'000 && !condition(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return condition();
-}
-
 }  // namespace
 
 TEST(scratch_memory_shares_no_page) {
@@ -212,13 +206,13 @@ TEST(a_driver_that_does_not_return_is_no_dead_server) {
   Own own(calls);
   CHECK(own.session.publish_on_stream(nullptr, 1, 1).ok());
   const server::Heartbeat heartbeat(own.session, [] {});
-  CHECK(soon([&] {
+  CHECK(comes([&] {
     const std::lock_guard lock(mutex);
     return asked;
   }));
   for (int beats = 0; beats < 2; ++beats) {
     const uint64_t last = own.channel->control().heartbeat_ns.load();
-    CHECK(soon([&] { return own.channel->control().heartbeat_ns.load() != last; }));
+    CHECK(comes([&] { return own.channel->control().heartbeat_ns.load() != last; }));
   }
   const std::lock_guard lock(mutex);
   answers = true;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "check.h"
+#include "comes.h"
 
 using pyft::backend::Table;
 using pyft::server::StreamWords;
@@ -82,13 +83,6 @@ struct Note {
   }
 };
 
-template <class Condition>
-bool soon(Condition condition) {
-  for (int i = 0; i < 10'000 && !condition(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return condition();
-}
-
 }  // namespace
 
 TEST(functions_are_called_when_their_stream_has_come_to_them) {
@@ -104,11 +98,11 @@ TEST(functions_are_called_when_their_stream_has_come_to_them) {
   CHECK_EQ(words->signal(stream(2), Note::write, &notes[2]), 0);
   const uint64_t before = words->progress();
   reach(stream(2));  // other streams do not wait for the first
-  CHECK(soon([&] { return called.get() == std::vector<int>{2}; }));
+  CHECK(comes([&] { return called.get() == std::vector<int>{2}; }));
   reach(stream(1));
-  CHECK(soon([&] { return called.get() == std::vector<int>({2, 0}); }));
+  CHECK(comes([&] { return called.get() == std::vector<int>({2, 0}); }));
   reach(stream(1));
-  CHECK(soon([&] { return called.get() == std::vector<int>({2, 0, 1}); }));
+  CHECK(comes([&] { return called.get() == std::vector<int>({2, 0, 1}); }));
   CHECK_EQ(words->progress(), before + 3);
   CHECK_EQ(host_functions, 0);
 }
@@ -124,7 +118,7 @@ TEST(more_signals_than_words_become_host_functions) {
   CHECK(called.get() == std::vector<int>{7});
   const StreamWords::Watch watch(words.get(), [] {});
   for (int i = 1; i < signals; ++i) reach(stream(1));
-  CHECK(soon([&] { return called.get().size() == static_cast<size_t>(signals); }));
+  CHECK(comes([&] { return called.get().size() == static_cast<size_t>(signals); }));
   CHECK_EQ(words->signal(stream(1), Note::write, &note), 0);  // words are free again
   CHECK_EQ(host_functions, 1);
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "check.h"
+#include "comes.h"
 #include "core/device.h"
 #include "core/fault_injection.h"
 #include "softgpu.h"
@@ -17,17 +18,6 @@
 namespace {
 
 using softgpu::Fault;
-
-// Waits for what another thread does; false after half a minute.
-template <class Condition>
-bool soon(Condition done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 // A launch on the device's legacy stream, or another one.
 void launch(int device, const char* kernel, std::vector<void*> params, std::function<void()> body,
@@ -158,7 +148,7 @@ TEST(a_hanging_launch_holds_its_stream_until_it_is_resumed) {
   const auto before = state(0).launches;
   launch(0, "held", {}, [&] { ++ran; });
   launch(0, "behind", {}, [&] { ++ran; });
-  CHECK(soon([] { return state(0).hanging == 1; }));
+  CHECK(comes([] { return state(0).hanging == 1; }));
   launch(0, "beside", {}, [&] { ran += 10; }, other);
   CHECK_EQ(cudaStreamSynchronize(other), cudaSuccess);
   CHECK_EQ(ran.load(), 10);
@@ -173,7 +163,7 @@ TEST(a_hanging_launch_holds_its_stream_until_it_is_resumed) {
 TEST(a_hanging_device_can_still_fail) {
   CHECK_EQ(inject("hang device=5 in=1"), std::string());
   launch(5);
-  CHECK(soon([] { return state(5).hanging == 1; }));
+  CHECK(comes([] { return state(5).hanging == 1; }));
   std::thread waiter([] {
     cudaSetDevice(5);
     CHECK_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
@@ -260,11 +250,11 @@ TEST(lines_added_to_the_control_file_are_obeyed) {
   if (!path) return;
   std::ofstream(path, std::ios::app) << "nonsense\nlost dev" << std::flush;
   std::ofstream(path, std::ios::app) << "ice=6 # the rest of the line\n";
-  CHECK(soon([] { return state(6).error == SOFTGPU_DEVICE_LOST; }));
+  CHECK(comes([] { return state(6).error == SOFTGPU_DEVICE_LOST; }));
   // Replaced, as editors do.
   CHECK_EQ(inject("hang device=0"), std::string());
   launch(0);
-  CHECK(soon([] { return state(0).hanging == 1; }));
+  CHECK(comes([] { return state(0).hanging == 1; }));
   std::ofstream(std::string(path) + ".new") << "resume\n";
   CHECK_EQ(rename((std::string(path) + ".new").c_str(), path), 0);
   cudaSetDevice(0);
