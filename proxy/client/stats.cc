@@ -38,7 +38,7 @@ PYFT_API uint64_t pyft_next_seq(int ordinal) {
 
 // A cut on one device that says what is live there: `scope` is a ring::CutScope with its ranges,
 // found out when `expected_seq` was the next entry; or nothing, where that is 0. Returns 0; 1 when
-// it failed; 2 when another thread has appended something since, and the cut is passed over.
+// it failed; 2, a few times, when another thread has appended something since: there is no cut yet.
 PYFT_API int pyft_cut_scope(int ordinal, const void* scope, uint64_t bytes, uint64_t expected_seq) {
   Device* device = attached_or_null(ordinal);
   if (!device) return 1;

@@ -83,6 +83,7 @@ uint64_t Writer::publish(Entry entry) {
   if (header.flags & (kCreates | kDestroys | kCaptured))
     folds_.push_back({entry.end_ - header.size, seq});
   next_seq_ = seq + 1;
+  if (header.call != static_cast<uint16_t>(Mark::kObserved)) last_effect_ = seq;
   appended_ = entry.end_;
   log.next_seq.store(next_seq_, std::memory_order_relaxed);
   log.entries_total.store(log.entries_total.load(std::memory_order_relaxed) + 1,
@@ -138,7 +139,9 @@ Appended Writer::cut(std::span<const std::byte> scope, uint64_t expected_seq) {
   Entry entry = begin(static_cast<uint16_t>(Mark::kCut), sizeof(CutMark), 0, scope.size());
   if (!entry.ok()) return {entry.status(), 0};
   const uint64_t seq = entry.seq();
-  const bool overtaken = expected_seq && seq != expected_seq;
+  const bool overtaken = expected_seq && last_effect_ >= expected_seq;
+  if (overtaken && ++overtaken_ < kCutTries) return {WaitStatus::kOk, 0};
+  overtaken_ = 0;
   passes_over_ |= overtaken;  // and counts: other ranks have this cut as well
   if (!scope.empty()) std::memcpy(entry.payload().data(), scope.data(), scope.size());
   fill_cut(entry.body().data(), false);
@@ -154,7 +157,7 @@ Appended Writer::cut(std::span<const std::byte> scope, uint64_t expected_seq) {
   }
   pass_commit_points();
   publish(std::move(entry));
-  return {WaitStatus::kOk, overtaken ? 0 : seq};
+  return {WaitStatus::kOk, seq};
 }
 
 uint64_t Writer::next_seq() {

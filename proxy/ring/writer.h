@@ -100,9 +100,11 @@ class Writer {
   Appended gate();
   Appended goodbye();
   // Appends kCut; never waits for the server. `scope`: bytes of a CutScope, or none. With
-  // `expected_seq` the mark counts only when it gets this number: what was found out before has
-  // then not been overtaken by another thread. If it has, the cut is passed over, and the result
-  // has seq 0.
+  // `expected_seq` it counts only when nothing but kObserved has this number or a higher one: what
+  // was found out before may be overtaken by another thread. If it is, nothing is appended and the
+  // result has seq 0, so that it can be found out again; after kCutTries times, in a program whose
+  // other threads never rest, the cut is appended and passed over.
+  static constexpr int kCutTries = 4;
   Appended cut(std::span<const std::byte> scope = {}, uint64_t expected_seq = 0);
   uint64_t next_seq();
   // Whether the next cut may be captured, by the number of cuts that the server leaves out between
@@ -166,6 +168,8 @@ class Writer {
   uint64_t arena_free_before_ = 0;
   uint64_t cuts_ = 0;                                // appended
   uint32_t steps_ = 0;                               // of these, not forced
+  uint64_t last_effect_ = 0;                         // the last entry that is no kObserved
+  int overtaken_ = 0;                                // so often, since the last cut
   bool passes_over_ = false;                         // the next cut, as the client takes it
   uint64_t scope_began_ns_ = 0;                      // 0: nobody finds out what is live
   uint64_t last_cut_ring_ = 0, last_cut_arena_ = 0;  // where the last one was made

@@ -99,7 +99,10 @@ bool Writer::next_cut_counts() {
   const uint64_t every = page.cut_every.load(std::memory_order_relaxed);
   passes_over_ =
       every && page.captured_cut.load(std::memory_order_relaxed) && (steps_ + 1) % every != 0;
-  scope_began_ns_ = passes_over_ ? 0 : thread_ns();
+  if (passes_over_)
+    scope_began_ns_ = 0;
+  else if (!overtaken_)
+    scope_began_ns_ = thread_ns();
   return !passes_over_;
 }
 

@@ -96,16 +96,18 @@ def test_steps_are_marked(folder: Path) -> None:
     assert run(folder, program, PYFT_JOB="j", LD_PRELOAD=library) == "gate\ncut\n"
 
 
-# A device of three whose next cut is captured; at another thread's cut there is none.
+# A device of three whose next cut is captured; another thread is faster once.
 COUNTING_SHIM = """
 #include <stdint.h>
 #include <stdio.h>
 int pyft_gate(void) { return 0; }
 int pyft_cut(void) { puts("cut"); return fflush(stdout); }
-uint64_t pyft_next_seq(int device) { return device == 1 ? 7 : 0; }
+static uint64_t next = 7;
+uint64_t pyft_next_seq(int device) { return device == 1 ? next++ : 0; }
 int pyft_cut_scope(int device, const void* scope, uint64_t bytes, uint64_t seq) {
   printf("%d %d %d %d\\n", device, scope != 0, (int)bytes, (int)seq);
-  return fflush(stdout);
+  fflush(stdout);
+  return seq == 7 ? 2 : 0;
 }
 """
 
@@ -131,7 +133,7 @@ cuda.count = 1
 o.step()
 """
     printed = run(folder, program, PYFT_JOB="j", LD_PRELOAD=library)
-    assert printed == "0 0 0 0\n1 1 48 7\n2 0 0 0\ncut\n"
+    assert printed == "0 0 0 0\n1 1 48 7\n1 1 48 8\n2 0 0 0\ncut\n"
 
 
 def test_without_shim_nothing_is_registered(folder: Path) -> None:

@@ -72,6 +72,13 @@ def _live_cut(shim, ctypes):
                     blocks.extend((block["address"], block["requested_size"]))
         return array("Q", (len(pools) // 2, len(blocks) // 2)) + pools + blocks
 
+    def cut_one(device, seq, segments):
+        if not seq:  # its cut is not captured
+            return cut_scope(device, None, 0, 0)
+        data = scope([s for s in segments if s["device"] == device])
+        address, words = data.buffer_info()
+        return cut_scope(device, address, words * data.itemsize, seq)
+
     def cut():
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_initialized():
@@ -84,13 +91,10 @@ def _live_cut(shim, ctypes):
         except Exception:  # an allocator that keeps no account
             return False
         for device, seq in devices:
-            if not seq:  # its cut is not captured
-                cut_scope(device, None, 0, 0)
-                continue
-            data = scope([s for s in segments if s["device"] == device])
-            address, words = data.buffer_info()
-            # 2: another thread was faster; the memory may have changed hands. Not captured then.
-            cut_scope(device, address, words * data.itemsize, seq)
+            # 2: another thread was faster; the memory may have changed hands. Once more.
+            while cut_one(device, seq, segments) == 2:
+                seq = next_seq(device)
+                segments = torch._C._cuda_memorySnapshot(None)["segments"]
         return True
 
     return cut
