@@ -55,7 +55,7 @@ KNOBS = (
     Knob(
         "PYFT_REPLAY",
         "",
-        "who replays after a fault: one (unset), or all, as stock NCCL needs",
+        "who replays after a fault: one, or all, as stock NCCL needs (unset: all with NCCL)",
         choices=("one", "all"),
     ),
     Knob(

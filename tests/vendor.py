@@ -6,7 +6,12 @@ libcuda, libcudart, libcublas and libcublasLt by name, and knows nothing of a so
 
 from __future__ import annotations
 
+import platform
+import shutil
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from pyft._native import native_dir
 
@@ -25,3 +30,19 @@ def environment(folder: Path, gpus: int = 1) -> dict[str, str]:
         "PYFT_CUDA_LIBRARIES": str(folder),
         "SOFTGPU_DEVICES": str(gpus),
     }
+
+
+def build_nccl(folder: Path) -> dict[str, str]:
+    """Build a libnccl.so.2 for the driver of `environment`; return what the servers need for it.
+
+    It has NCCL's functions and no others. What they do is flexccl's work, as it does it where
+    aborts leave partial results.
+    """
+    if platform.machine() != "x86_64":
+        pytest.skip("its functions are jumps of x86-64")
+    compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
+    (folder / "driver").mkdir(exist_ok=True)
+    library = folder / "driver" / "libnccl.so.2"
+    source = Path(__file__).with_name("vendor_nccl.cc")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    return {"NCCL_IMITATION_LIBRARIES": str(native_dir())}

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "backend/cuda_libraries.h"
+#include "backend/repair.h"
 
 namespace pyft::backend {
 namespace {
@@ -41,7 +42,7 @@ std::string beside(const char* file) {
 // flexccl instead of NCCL, which refuses two ranks on one GPU and cannot repair a communicator: by
 // way of host memory. Empty, or what is missing.
 std::string fill_flexccl(Table* table) {
-  const void* flexccl = dlopen(beside("libflexccl.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const flexccl = dlopen(beside("libflexccl.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const staged =
       flexccl ? dlopen(beside("libpyft_collectives.so").c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!staged) return std::string("the library of collectives does not load: ") + dlerror();
@@ -53,6 +54,7 @@ std::string fill_flexccl(Table* table) {
     *slot = dlsym(staged, (std::string("pyft_staged_") + name).c_str());
     if (!*slot) *slot = dlsym(staged, name);
   });
+  collectives_are_flexccl(flexccl);
   return {};
 }
 

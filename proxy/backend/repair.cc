@@ -9,6 +9,8 @@ namespace pyft::backend {
 
 namespace {
 
+void* flexccl = nullptr;
+
 ncclComm_t as_comm(void* comm) {
   return static_cast<ncclComm_t>(comm);
 }
@@ -143,11 +145,13 @@ class Flexccl final : public Repair {
 
 }  // namespace
 
+void collectives_are_flexccl(void* library) {
+  flexccl = library;
+}
+
 std::unique_ptr<Repair> Repair::load() {
-  // The backend has opened it already, if it works with it at all.
-  void* const library = dlopen("libflexccl.so", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   auto made = std::make_unique<Flexccl>();
-  if (!library || !made->open(library)) return nullptr;
+  if (!flexccl || !made->open(flexccl)) return nullptr;
   return made;
 }
 

@@ -32,6 +32,9 @@ struct RegionHead {
   bool closed = false;
 };
 
+// The backend's collectives are flexccl's, from this handle of dlopen(). Nobody says so of others.
+void collectives_are_flexccl(void* library);
+
 class Repair {
  public:
   // nullptr where the backend's collectives cannot be repaired.

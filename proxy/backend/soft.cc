@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/backend.h"
+#include "backend/repair.h"
 #include "softgpu.h"
 
 namespace pyft::backend {
@@ -20,14 +21,14 @@ bool load_collectives(const std::string& softgpu, void* handle, void** out, std:
   const std::string folder = softgpu.substr(0, softgpu.find_last_of('/') + 1);
   const std::string path = folder + "libpyft_collectives.so";
   // Loaded first, so that the second finds it by its name, whatever folders links lead to.
-  const void* flexccl = dlopen((folder + "libflexccl.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const flexccl = dlopen((folder + "libflexccl.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   *out = flexccl ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!*out) {
     *error = std::string("the library of collectives does not load: ") + dlerror();
     return false;
   }
   const auto use = reinterpret_cast<int (*)(void*)>(dlsym(*out, "pyft_collectives_use"));
-  if (use && use(handle) == 0) return true;
+  if (use && use(handle) == 0) return collectives_are_flexccl(flexccl), true;
   *error = "the library of collectives [" + path + "] does not fit the soft GPU [" + softgpu + "]";
   return false;
 }

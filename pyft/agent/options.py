@@ -183,9 +183,22 @@ def program_environment(
     return environment
 
 
-def replays_all() -> bool:
-    """Say whether a fault of one rank sends all back with which it shares communicators."""
-    return config.get_str("PYFT_REPLAY") == "all"
+def collectives(options: JobOptions, environment: Mapping[str, str]) -> str:
+    """Return whose collectives the servers use: flexccl's, or NCCL's, which refuses a shared GPU."""
+    shared = len(set(options.real_gpus)) < len(options.real_gpus)
+    default = "flexccl" if shared or not options.real_gpus else "nccl"
+    return environment.get("PYFT_COLLECTIVES") or default
+
+
+def replays_all(options: JobOptions) -> bool:
+    """Say whether a fault of one rank sends all back with which it shares communicators.
+
+    As it must where NCCL connects the ranks, which does not let a new one in.
+    """
+    if asked := config.get_str("PYFT_REPLAY"):
+        return asked == "all"
+    with_nccl = options.devices > 1 and collectives(options, os.environ) == "nccl"
+    return with_nccl and bool(options.real_gpus) and options.protect == "capture"
 
 
 def server_environment(
@@ -201,9 +214,7 @@ def server_environment(
     order = visible_devices(device, gpu, gpus)
     if options.real_gpus:
         environment |= real_environment(options.real_gpus, order)
-        if not environment.get("PYFT_COLLECTIVES"):
-            shared = len(set(options.real_gpus)) < len(options.real_gpus)
-            environment["PYFT_COLLECTIVES"] = "flexccl" if shared else "nccl"
+        environment["PYFT_COLLECTIVES"] = collectives(options, environment)
         if environment["PYFT_COLLECTIVES"] == "flexccl":
             # A stream that stands still must not hold up another in the same queue of the device.
             environment.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
@@ -222,7 +233,7 @@ def server_environment(
     if options.protect != "none":
         # Longer than any recovery, and than an operator takes to bring a GPU.
         environment.setdefault("FLEXCCL_REPAIR_MS", "86400000")
-        if replays_all():
+        if replays_all(options):
             environment["PYFT_REPLAY"] = "all"
             environment.setdefault("FLEXCCL_ABORT", "partial")  # nobody needs what is kept
         environment["PYFT_PROTECT"] = options.protect

@@ -61,7 +61,7 @@ class Servers:
         self.gpus = Gpus(options.devices, options.spares)
         protect = options.protect != "none"
         waits = options.on_no_spare == "wait"
-        self.plan = Plan(self.gpus, protect, waits, protect and replays_all())
+        self.plan = Plan(self.gpus, protect, waits, protect and replays_all(options))
         self.incidents = Incidents(lambda note: keeper.keep("faults", note))
         jit = options.protect == "jit"
         self.comparison = Comparison(self.members, self.event, keeper.keep, jit)

@@ -14,7 +14,7 @@ from pyft import _native, config
 from pyft.agent import job_folder, messages
 from pyft.agent.gpus import choose
 from pyft.agent.launcher import Launcher
-from pyft.agent.options import DEFAULT_PROTECT, JobOptions, replays_all
+from pyft.agent.options import DEFAULT_PROTECT, JobOptions
 from pyft.errors import UsageError
 from pyft.recovery.inject import KINDS, parse
 
@@ -164,7 +164,7 @@ def run(
 
 
 def _check_protection(protect: Protect, direct: bool, inject: tuple[str, ...]) -> None:
-    if protect is Protect.jit and replays_all():
+    if protect is Protect.jit and config.get_str("PYFT_REPLAY") == "all":
         raise UsageError(
             "--protect jit needs ranks that are replaced alone: PYFT_REPLAY=all goes with "
             "--protect capture only"

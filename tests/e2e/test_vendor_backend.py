@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from job import TRAIN, Job, wait_for
 from recovery_run import STEPS, command, lines, undisturbed
-from vendor import environment
+from vendor import build_nccl, environment
 
 from pyft._native.nvml import driver_gpus
 
@@ -34,7 +34,7 @@ def train(
         folder,
         command(program, gpus.count(",") + 1, arguments),
         options=("--gpus", gpus, *options, "--report", str(report)),
-        environment=environment(folder / "driver") | variables,
+        environment=environment(folder / "driver", len(set(gpus.split(",")))) | variables,
     )
     try:
         assert job.wait(120) == 0, job.errors()
@@ -114,6 +114,34 @@ def test_one_of_two_ranks_gets_what_the_other_has_on_the_gpu(tmp_path: Path) -> 
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
     channels = json.loads((tmp_path / "report.json").read_text())["channels"]
     assert max(channel["store"]["spilled_bytes"] for channel in channels) > 1e6, channels
+
+
+def test_with_nccl_all_ranks_replay(tmp_path: Path) -> None:
+    """As is the default on several GPUs: NCCL does not let a new rank in."""
+    nccl = build_nccl(tmp_path)
+    fault = "server-kill,rank=1,step=3,call=120"
+    got, report, said = train(tmp_path, ("--inject", fault), "0,1", PYFT_CUT_EVERY="1", **nccl)
+    assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
+    assert (report["recovered"], report["verdict"]) == (2, "exact"), said
+    assert {one["fault"] for one in report["faults"]} == {"server-killed", "peer-failed"}
+    assert all(one["action"].endswith("all [2] ranks replay") for one in report["faults"])
+
+
+def test_with_nccl_nobody_is_replaced_alone(tmp_path: Path) -> None:
+    """Asked for all the same: the rank is given up, and says why."""
+    nccl = build_nccl(tmp_path)
+    job = Job(
+        tmp_path,
+        command(TRAIN, 2, STEPS),
+        options=("--gpus", "0,1", "--inject", "server-kill,rank=1,step=3,call=120"),
+        environment=environment(tmp_path / "driver", 2) | nccl | {"PYFT_REPLAY": "one"},
+    )
+    try:
+        assert job.wait(120) != 0
+        assert "NCCL cannot replace a rank" in job.errors()
+        job.assert_nothing_left()
+    finally:
+        job.kill_everything()
 
 
 def test_a_server_that_stood_by_takes_over(tmp_path: Path) -> None:

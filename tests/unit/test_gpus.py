@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pyft.agent.gpus import Choice, choose, library_folders
-from pyft.agent.options import JobOptions, program_environment, server_environment
+from pyft.agent.options import JobOptions, program_environment, replays_all, server_environment
 from pyft.errors import UsageError
 
 UUIDS = ["GPU-aa", "GPU-bb", "GPU-cc"]
@@ -137,6 +138,24 @@ def test_a_server_sees_real_gpus_in_the_order_of_the_job() -> None:
     assert asked["NCCL_GRAPH_REGISTER"] == "1"
     assert "LD_PRELOAD" not in got
     assert "CUDA_VISIBLE_DEVICES" not in server_environment(options(), client, 1, 1, 3)
+
+
+def test_all_ranks_replay_where_nccl_connects_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYFT_REPLAY", "PYFT_COLLECTIVES"):
+        monkeypatch.delenv(name, raising=False)
+    job, shared = options(real=tuple(UUIDS)), options(real=("GPU-a", "GPU-a"))
+    assert server_environment(job, {}, 0, 0, 3)["PYFT_REPLAY"] == "all"
+    assert server_environment(job, {}, 0, 0, 3)["PYFT_COLLECTIVES"] == "nccl"
+    assert server_environment(shared, {}, 0, 0, 2)["PYFT_COLLECTIVES"] == "flexccl"
+    one_gpu, jit = replace(job, devices=1), replace(job, protect="jit")
+    assert not any(map(replays_all, (shared, options(), one_gpu, jit)))
+    monkeypatch.setenv("PYFT_COLLECTIVES", "flexccl")
+    assert not replays_all(job)
+    monkeypatch.setenv("PYFT_REPLAY", "all")
+    assert replays_all(options())
+    monkeypatch.setenv("PYFT_REPLAY", "one")
+    monkeypatch.delenv("PYFT_COLLECTIVES")
+    assert not replays_all(job)
 
 
 def test_the_blas_of_a_soft_gpu_starts_no_threads_of_its_own_accord() -> None:
