@@ -72,8 +72,14 @@ def _live_cut(shim, ctypes):
                     blocks.extend((block["address"], block["requested_size"]))
         return array("Q", (len(pools) // 2, len(blocks) // 2)) + pools + blocks
 
+    def account(torch):
+        try:
+            return torch._C._cuda_memorySnapshot(None)["segments"]
+        except Exception:  # an allocator that keeps none
+            return None
+
     def cut_one(device, seq, segments):
-        if not seq:  # its cut is not captured
+        if not seq or segments is None:  # its cut is not captured, or everything counts
             return cut_scope(device, None, 0, 0)
         data = scope([s for s in segments if s["device"] == device])
         address, words = data.buffer_info()
@@ -86,15 +92,13 @@ def _live_cut(shim, ctypes):
         devices = [(d, next_seq(d)) for d in range(torch.cuda.device_count())]
         if not any(seq for _, seq in devices):
             return False
-        try:
-            segments = torch._C._cuda_memorySnapshot(None)["segments"]
-        except Exception:  # an allocator that keeps no account
+        segments = account(torch)
+        if segments is None:
             return False
         for device, seq in devices:
             # 2: another thread was faster; the memory may have changed hands. Once more.
             while cut_one(device, seq, segments) == 2:
-                seq = next_seq(device)
-                segments = torch._C._cuda_memorySnapshot(None)["segments"]
+                seq, segments = next_seq(device), account(torch)
         return True
 
     return cut
