@@ -14,15 +14,19 @@ from tempfile import TemporaryDirectory
 
 from job import TRAIN, Job
 
+RANKS = str(Path(__file__).with_name("ranks.py"))
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
 STEPS = ("--steps", "4")
 
 
-def command(program: str, ranks: int, arguments: tuple[str, ...]) -> list[str]:
+def command(
+    program: str, ranks: int, arguments: tuple[str, ...], torchrun: bool = False
+) -> list[str]:
     """Return the command line of a training on so many ranks."""
-    if ranks == 1:
-        return [sys.executable, program, *arguments]
-    return [TORCHRUN, "--standalone", "--nproc-per-node", str(ranks), program, *arguments]
+    if torchrun:
+        return [TORCHRUN, "--standalone", "--nproc-per-node", str(ranks), program, *arguments]
+    launcher = [RANKS, str(ranks)] if ranks > 1 else []
+    return [sys.executable, *launcher, program, *arguments]
 
 
 def lines(job: Job) -> list[str]:
@@ -71,6 +75,7 @@ def check(
     arguments: tuple[str, ...] = STEPS,
     recovered: int | None = None,
     protect: str = "capture",
+    torchrun: bool = False,
     meanwhile: Callable[[Job], None] = lambda job: None,
     **environment: str,
 ) -> dict:
@@ -81,7 +86,7 @@ def check(
     options = ["--gpus", f"soft:{ranks}", "--protect", protect, "--spares", str(spares)]
     for fault in faults:
         options += ["--inject", fault]
-    argv = command(program, ranks, arguments)
+    argv = command(program, ranks, arguments, torchrun)
     got, report = run(folder, tuple(options), argv, meanwhile, **environment)
     assert tuple(got) == undisturbed(program, ranks, arguments)
     wanted = len(faults) if recovered is None else recovered

@@ -23,7 +23,8 @@ def test_gpu_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_of_two_ranks_dies(tmp_path: Path, rank: int) -> None:
     arguments = (*STEPS, "--parallel", "ddp")
-    check(tmp_path, (f"server-kill,rank={rank},step=2,call=90",), ranks=2, arguments=arguments)
+    fault = f"server-kill,rank={rank},step=2,call=90"
+    check(tmp_path, (fault,), ranks=2, arguments=arguments, torchrun=True)
 
 
 def test_both_ranks_die_in_one_step(tmp_path: Path) -> None:
