@@ -185,9 +185,10 @@ def program_environment(
 
 def collectives(options: JobOptions, environment: Mapping[str, str]) -> str:
     """Return whose collectives the servers use: flexccl's, or NCCL's, which refuses a shared GPU."""
+    if not options.real_gpus:
+        return "flexccl"
     shared = len(set(options.real_gpus)) < len(options.real_gpus)
-    default = "flexccl" if shared or not options.real_gpus else "nccl"
-    return environment.get("PYFT_COLLECTIVES") or default
+    return environment.get("PYFT_COLLECTIVES") or ("flexccl" if shared else "nccl")
 
 
 def replays_all(options: JobOptions) -> bool:
@@ -198,7 +199,7 @@ def replays_all(options: JobOptions) -> bool:
     if asked := config.get_str("PYFT_REPLAY"):
         return asked == "all"
     with_nccl = options.devices > 1 and collectives(options, os.environ) == "nccl"
-    return with_nccl and bool(options.real_gpus) and options.protect == "capture"
+    return with_nccl and options.protect == "capture"
 
 
 def server_environment(
