@@ -85,6 +85,20 @@ cublasStatus_t blas_send(BlasHandle& blas, uint16_t call, const void* body, size
   return blas_status(error != cudaSuccess ? error : blas.device.late_error());
 }
 
+cublasStatus_t blas_ask(BlasHandle& blas, uint16_t call, const void* body, size_t bytes,
+                        int* info) {
+  if (!info) return CUBLAS_STATUS_INVALID_VALUE;
+  cudaError_t error;
+  Stream* stream = stream_of(reinterpret_cast<cudaStream_t>(blas.state.stream), &error);
+  if (!stream) return blas_status(error);
+  Reply reply;
+  error = blas.device.call(call, {static_cast<const std::byte*>(body), bytes}, &reply);
+  blas.device.touch(blas.state.stream ? *stream : blas.device.null_stream());
+  if (error != cudaSuccess) return blas_status(error);
+  *info = static_cast<int>(reply.values[0]);
+  return static_cast<cublasStatus_t>(reply.code);
+}
+
 cublasStatus_t blas_send_result(BlasHandle& blas, uint16_t call, const void* body, size_t bytes,
                                 void* result, size_t result_bytes) {
   if (blas.state.pointer_mode == CUBLAS_POINTER_MODE_DEVICE)

@@ -27,6 +27,9 @@ Scalar blas_scalar(const BlasHandle& blas, const void* value, size_t bytes);
 BlasState wire_state(const BlasHandle& blas);
 
 cublasStatus_t blas_send(BlasHandle& blas, uint16_t call, const void* body, size_t bytes);
+// Waits for what the library says at the call, not for the work: the code, and `info`, 0 or the
+// negative number of a wrong argument.
+cublasStatus_t blas_ask(BlasHandle& blas, uint16_t call, const void* body, size_t bytes, int* info);
 // In host pointer mode waits for the value and stores it in *result.
 cublasStatus_t blas_send_result(BlasHandle& blas, uint16_t call, const void* body, size_t bytes,
                                 void* result, size_t result_bytes);

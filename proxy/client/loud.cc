@@ -11,7 +11,10 @@ namespace pyft::client {
 
 void unsupported(Api api, const std::string& why) {
   static std::atomic<bool> said[static_cast<size_t>(Api::kCount)];
-  if (said[static_cast<size_t>(api)].exchange(true)) return;
+  if (!said[static_cast<size_t>(api)].exchange(true)) unsupported_again(api, why);
+}
+
+void unsupported_again(Api api, const std::string& why) {
   say(std::string("[") + api_name(api) + "] is not supported" + (why.empty() ? "" : ": ") + why);
   const char* strict = std::getenv("PYFT_STRICT");
   if (strict && std::strcmp(strict, "1") == 0) std::abort();

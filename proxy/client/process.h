@@ -51,6 +51,8 @@ void say(const std::string& sentence);
 // Says once per function that it is not supported, and why if that is known; ends the process if
 // PYFT_STRICT asks for it.
 void unsupported(Api api, const std::string& why = {});
+// The same each time that it is called.
+void unsupported_again(Api api, const std::string& why);
 
 }  // namespace pyft::client
 

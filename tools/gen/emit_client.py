@@ -70,8 +70,9 @@ def stub(record: Record) -> list[str]:
     lines += [f"  {assign(p)}" for p in record.params if p.kind != "out"]
     call = f"static_cast<uint16_t>(Call::{record.name})"
     if blas:
-        extra = f", {result.name}, {scalar_size(result)}" if result else ""
-        function = "blas_send_result" if result else "blas_send"
+        told = next((p.name for p in record.params if p.kind == "out"), "")
+        extra = f", {result.name}, {scalar_size(result)}" if result else f", {told}" if told else ""
+        function = "blas_send_result" if result else "blas_ask" if told else "blas_send"
         lines.append(f"  return {function}(*blas, {call}, &body, sizeof body{extra});\n}}\n")
         return lines
     outs = [p for p in record.params if p.kind == "out"]
