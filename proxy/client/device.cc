@@ -82,12 +82,14 @@ cudaError_t Device::fail(ring::WaitStatus status) {
     return cudaErrorInvalidValue;
   }
   if (status == ring::WaitStatus::kNoMemory) return cudaErrorMemoryAllocation;
-  if (!dead_.exchange(true)) say(liveness_.sentence(status));
-  return cudaErrorDevicesUnavailable;
+  int none = 0;
+  if (over_.compare_exchange_strong(none, cudaErrorDevicesUnavailable))
+    say(liveness_.sentence(status));
+  return static_cast<cudaError_t>(over_.load());
 }
 
 cudaError_t Device::health() const {
-  if (dead_.load(std::memory_order_relaxed)) return cudaErrorDevicesUnavailable;
+  if (const int over = over_.load(std::memory_order_relaxed)) return static_cast<cudaError_t>(over);
   const auto& control = attachment_.channel->control();
   return static_cast<cudaError_t>(control.sticky_error.load(std::memory_order_relaxed));
 }
@@ -180,8 +182,12 @@ ring::Appended Device::cut(Bytes scope, uint64_t expected_seq) {
   return writer_.cut(scope, expected_seq);
 }
 
+// What destructors and other threads still call gets the error that the driver gives at such a
+// time.
 void Device::goodbye() {
   count_local_calls();
+  int none = 0;
+  over_.compare_exchange_strong(none, cudaErrorCudartUnloading);
   writer_.goodbye();
 }
 

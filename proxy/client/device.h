@@ -123,7 +123,8 @@ class Device {
   ring::Writer writer_;
   ring::ReplySlots reply_slots_;
   uint64_t window_base_;
-  std::atomic<bool> dead_{false}, too_large_{false};
+  std::atomic<int> over_{0};  // the error of all calls: the server is lost, or the process ends
+  std::atomic<bool> too_large_{false};
   std::atomic<uint64_t> sent_{0};  // commands appended, without marks
   std::mutex count_mutex_;
   uint64_t counted_local_ = 0;

@@ -18,7 +18,7 @@ enum class WaitStatus : uint8_t {
   kHeartbeatStale,  // the server has not moved for PYFT_HEARTBEAT_TIMEOUT_S
   kForked,          // this process is a fork of the client: the channel is not its own
   kTooLarge,        // the entry can never fit the ring or the arena
-  kEnding,          // server side: the client or agent is gone
+  kEnding,          // server: the client or agent is gone; client: it has said goodbye
   kNoMemory,        // the machine has none left for the ring or the arena
 };
 

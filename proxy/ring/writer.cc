@@ -41,7 +41,9 @@ Entry Writer::begin(uint16_t call, uint32_t body_bytes, uint16_t flags, uint64_t
   const uint64_t size = align_up(sizeof(EntryHeader) + body_bytes, kEntryAlign);
   uint64_t begin = 0, payload_position = 0;
   entry.status_ = WaitStatus::kOk;
-  if (body_bytes > max_body_bytes() || payload_bytes > max_payload_bytes())
+  if (ended_)
+    entry.status_ = WaitStatus::kEnding;
+  else if (body_bytes > max_body_bytes() || payload_bytes > max_payload_bytes())
     entry.status_ = WaitStatus::kTooLarge;
   else if (payload_bytes)
     entry.status_ = make_arena_room(payload_bytes);
@@ -132,7 +134,12 @@ Appended Writer::gate() {
 }
 
 Appended Writer::goodbye() {
-  return mark(Mark::kGoodbye, GateMark{0});
+  Entry entry = begin(static_cast<uint16_t>(Mark::kGoodbye), sizeof(GateMark));
+  if (!entry.ok()) return {entry.status(), 0};
+  const GateMark body{0};
+  std::memcpy(entry.body().data(), &body, sizeof body);
+  ended_ = true;
+  return {WaitStatus::kOk, publish(std::move(entry))};
 }
 
 Appended Writer::cut(std::span<const std::byte> scope, uint64_t expected_seq) {

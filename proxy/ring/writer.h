@@ -98,6 +98,8 @@ class Writer {
   Appended observed(uint32_t word, uint32_t kind, uint64_t value);
   Appended fence(uint64_t stream, uint32_t word, uint64_t value);
   Appended gate();
+  // The last entry: what another thread, or a destructor at the end of the process, appends after
+  // it is refused with kEnding, since the server has left.
   Appended goodbye();
   // Appends kCut; never waits for the server. `scope`: bytes of a CutScope, or none. With
   // `expected_seq` it counts only when nothing but kObserved has this number or a higher one: what
@@ -170,6 +172,7 @@ class Writer {
   uint32_t steps_ = 0;                               // of these, not forced
   uint64_t last_effect_ = 0;                         // the last entry that is no kObserved
   int overtaken_ = 0;                                // so often, since the last cut
+  bool ended_ = false;                               // by goodbye()
   bool passes_over_ = false;                         // the next cut, as the client takes it
   uint64_t scope_began_ns_ = 0;                      // 0: nobody finds out what is live
   uint64_t last_cut_ring_ = 0, last_cut_arena_ = 0;  // where the last one was made

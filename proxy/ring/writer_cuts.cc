@@ -27,6 +27,7 @@ bool Writer::captures() const {
 
 // A cut ahead of need: the server decides about it while the program goes on.
 void Writer::cut_when_half_full() {
+  if (ended_) return;  // goodbye is the last entry
   if (appended_ - last_cut_ring_ < channel_.ring_bytes() / 2 &&
       arena_head_ - last_cut_arena_ < channel_.arena_bytes() / 2)
     return;

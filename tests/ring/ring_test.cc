@@ -322,6 +322,19 @@ TEST(an_observation_of_another_thread_does_not_overtake_a_cut) {
   CHECK(!last_cut(*channel).passed_over);
 }
 
+TEST(nothing_comes_after_goodbye) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  while (channel->log().appended < channel->ring_bytes() / 2) writer.append(kCall, Body{1, 42});
+  CHECK(bool(writer.goodbye()));
+  const uint64_t last = channel->log().appended;
+  CHECK(writer.append(kCall, Body{1, 43}).status == ring::WaitStatus::kEnding);
+  CHECK(writer.observed(17, 0, 1).status == ring::WaitStatus::kEnding);
+  CHECK(writer.goodbye().status == ring::WaitStatus::kEnding);
+  CHECK_EQ(channel->log().appended.load(), last);
+}
+
 TEST(same_setting_is_folded_once) {
   auto channel = make_channel(small_shape());
   AlwaysAlive alive;
