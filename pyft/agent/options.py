@@ -176,6 +176,10 @@ def program_environment(
     else:
         environment["PYFT_AGENT"] = agent_name
         environment["PYFT_DEVICES"] = str(options.devices)
+        if options.real_gpus:
+            # It names GPUs of the machine, and has been heeded if it was to be: the program sees
+            # those of the job, which are numbered anew.
+            environment.pop("CUDA_VISIBLE_DEVICES", None)
     for name, value in TORCH_DEFAULTS.items():
         environment.setdefault(name, value)
     if options.preload_libraries():

@@ -174,3 +174,10 @@ def test_programs_see_real_gpus_by_their_names() -> None:
     assert "LD_PRELOAD" not in direct
     assert "SOFTGPU_DEVICES" not in direct
     assert program_environment(options(), {}, "agent")["PYFT_GPUS"] == "soft:2"
+
+
+def test_the_program_sees_all_gpus_of_its_job() -> None:
+    """Also where the variable names GPUs of the machine, whose numbers the job does not have."""
+    hidden = {"CUDA_VISIBLE_DEVICES": "GPU-bb,GPU-cc"}
+    assert "CUDA_VISIBLE_DEVICES" not in program_environment(options(real=("G",)), hidden, "a")
+    assert program_environment(options(), hidden, "a")["CUDA_VISIBLE_DEVICES"] == "GPU-bb,GPU-cc"
