@@ -16,8 +16,9 @@ from pyft.errors import NativeMissingError
 
 PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
-DIRECT_LIBRARIES = (*COLLECTIVES, "libsoftgpu.so", "libsoftgpu_nvml.so")
-SERVER_FILES = ("pyft-server", "libsoftgpu.so", *COLLECTIVES)
+SOFT_GPU = "libsoftgpu.so"  # not built where there is no BLAS for it; real GPUs need none
+DIRECT_LIBRARIES = (*COLLECTIVES, SOFT_GPU, "libsoftgpu_nvml.so")
+SERVER_FILES = ("pyft-server", *COLLECTIVES)
 DEFAULT_PROTECT = "capture"
 SITE_FOLDER = Path(__file__).resolve().parent.parent / "torch_support" / "site"
 
@@ -135,12 +136,19 @@ class JobOptions:
             raise NativeMissingError(
                 f"pyft lies in [{self.native_dir}]: LD_PRELOAD allows no ':' or space in it"
             )
-        needed = DIRECT_LIBRARIES if self.direct else (*PROXY_LIBRARIES, *SERVER_FILES)
-        for name in needed:
+        for name in self.native_files():
             if not (self.native_dir / name).is_file():
+                remedy = "install scipy-openblas32 and pyft again" if name == SOFT_GPU else ""
                 raise NativeMissingError(
-                    f"the native file [{self.native_dir / name}] is missing: install pyft again"
+                    f"the native file [{self.native_dir / name}] is missing: "
+                    + (remedy or "install pyft again")
                 )
+
+    def native_files(self) -> tuple[str, ...]:
+        """Return the files of pyft that the job uses."""
+        if self.direct:
+            return () if self.real_gpus else DIRECT_LIBRARIES
+        return (*PROXY_LIBRARIES, *SERVER_FILES, *(() if self.real_gpus else (SOFT_GPU,)))
 
     def preload_libraries(self) -> list[str]:
         """Return what goes in front of LD_PRELOAD: nothing, where the program has the GPU itself."""

@@ -18,7 +18,7 @@ import typer
 from pyft import _native
 from pyft._native import linux
 from pyft._native.nvml import driver_gpus
-from pyft.agent.options import DIRECT_LIBRARIES, PROXY_LIBRARIES, SERVER_FILES
+from pyft.agent.options import PROXY_LIBRARIES, SERVER_FILES, SOFT_GPU
 
 TORCH_VERSION = "2.11.0"
 DEVICE_WINDOW = 0x7000_0000_0000
@@ -76,15 +76,23 @@ def check_torch() -> Finding:
 
 def check_native_files() -> Finding:
     folder = _native.native_dir()
-    names = (*PROXY_LIBRARIES, *DIRECT_LIBRARIES, *SERVER_FILES, "libpyft_native.so")
+    names = (*PROXY_LIBRARIES, *SERVER_FILES, "libpyft_native.so")
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         return fail("native files", f"{missing} not in [{folder}]", "install pyft again")
     return ok("native files", f"in [{folder}]")
 
 
+def has_soft_gpu() -> bool:
+    """Say whether pyft was built with the software GPU, which jobs on real ones do without."""
+    return (_native.native_dir() / SOFT_GPU).is_file()
+
+
 def check_native_loadable() -> Finding:
-    library = _native.native_dir() / "libsoftgpu.so"
+    if not has_soft_gpu():
+        remedy = "install scipy-openblas32 and pyft again for --gpus soft:N"
+        return warn("soft GPU", "pyft was built without it", remedy)
+    library = _native.native_dir() / SOFT_GPU
     # In a process of its own: a GPU library leaves threads and reserved addresses behind.
     result = subprocess.run(
         [sys.executable, "-I", "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"],
@@ -106,7 +114,8 @@ def check_zstd() -> Finding:
 def check_blas() -> Finding:
     spec = find_spec("scipy_openblas32")
     if spec is None:
-        return fail("BLAS", "no scipy-openblas32", "pip install scipy-openblas32")
+        say = fail if has_soft_gpu() else warn  # nothing else computes by itself
+        return say("BLAS", "no scipy-openblas32", "pip install scipy-openblas32")
     return ok("BLAS", f"scipy-openblas32 {metadata.version('scipy-openblas32')}")
 
 

@@ -12,8 +12,15 @@ from pathlib import Path
 import pytest
 
 from pyft.agent.gpus import Choice, choose, library_folders
-from pyft.agent.options import JobOptions, program_environment, replays_all, server_environment
-from pyft.errors import UsageError
+from pyft.agent.options import (
+    PROXY_LIBRARIES,
+    SERVER_FILES,
+    JobOptions,
+    program_environment,
+    replays_all,
+    server_environment,
+)
+from pyft.errors import NativeMissingError, UsageError
 
 UUIDS = ["GPU-aa", "GPU-bb", "GPU-cc"]
 NVML = """
@@ -101,6 +108,23 @@ def test_the_driver_is_asked_through_nvml(tmp_path: Path) -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == "['GPU-a', 'GPU-b']\n"
+
+
+def test_only_jobs_on_software_gpus_need_the_soft_gpu(tmp_path: Path) -> None:
+    """It is not built where there is no BLAS for it, as on machines with a GPU."""
+    for name in (*PROXY_LIBRARIES, *SERVER_FILES):
+        (tmp_path / name).touch()
+    real = replace(options(real=("GPU-aa",)), native_dir=tmp_path)
+    real.check_native_files()
+    replace(real, direct=True, native_dir=Path("/nowhere")).check_native_files()
+    soft = "libsoftgpu.so] is missing: install scipy-openblas32 and pyft again"
+    for direct in (False, True):
+        with pytest.raises(NativeMissingError) as error:
+            replace(options(direct), native_dir=tmp_path).check_native_files()
+        assert str(error.value).endswith(soft)
+    (tmp_path / SERVER_FILES[0]).unlink()
+    with pytest.raises(NativeMissingError, match="is missing: install pyft again"):
+        real.check_native_files()
 
 
 def options(direct: bool = False, real: tuple[str, ...] = ()) -> JobOptions:
