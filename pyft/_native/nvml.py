@@ -122,14 +122,6 @@ class Library:
         return "", event.data
 
 
-def driver_gpus() -> list[str] | None:
-    """Return the UUIDs of all GPUs of the driver, None without one."""
-    try:
-        return Library().gpus
-    except (OSError, NvmlError):
-        return None
-
-
 def recovery_action(uuid: str) -> str:
     """Return what NVML says must happen before a GPU works again."""
     try:

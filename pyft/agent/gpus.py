@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyft._native.nvml import driver_gpus
+from pyft._native.driver import DriverError
+from pyft._native.driver import gpus as driver_gpus
 from pyft.errors import UsageError
 
 MAX_DEVICES = 8  # softgpu::kMaxDevices; real ones are limited alike
@@ -27,7 +28,7 @@ class Choice:
 def choose(
     text: str | None,
     spares: int = 0,
-    driver: Callable[[], Sequence[str] | None] | None = None,
+    driver: Callable[[], Sequence[str]] | None = None,
 ) -> Choice:
     """Return what `text` means on this machine; anything impossible is an error that names it."""
     if text is None:
@@ -39,9 +40,10 @@ def choose(
             f"--gpus [{text}] cannot be used: say auto, or numbers of GPUs as in 0,1, or soft:N "
             "for N software GPUs"
         )
-    found = (driver or driver_gpus)()
-    if not found:
-        raise UsageError(f"--gpus [{text}]: {NO_DRIVER}")
+    try:
+        found = (driver or driver_gpus)()
+    except DriverError as error:
+        raise UsageError(f"--gpus [{text}]: {NO_DRIVER} ({error})") from None
     chosen = _automatic(found, spares) if text == "auto" else _numbered(text, found, spares)
     if len(chosen) > MAX_DEVICES:
         raise UsageError(f"--gpus [{text}] are [{len(chosen)}] GPUs: at most [{MAX_DEVICES}] work")

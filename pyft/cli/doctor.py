@@ -17,7 +17,8 @@ import typer
 
 from pyft import _native
 from pyft._native import linux
-from pyft._native.nvml import driver_gpus
+from pyft._native.driver import DriverError
+from pyft._native.driver import gpus as driver_gpus
 from pyft.agent.options import PROXY_LIBRARIES, SERVER_FILES, SOFT_GPU
 
 TORCH_VERSION = "2.11.0"
@@ -209,20 +210,19 @@ def check_memory() -> Finding:
 
 
 def check_nvidia_driver() -> Finding:
-    found = driver_gpus()
-    if found:
-        return warn(
-            "NVIDIA driver",
-            f"{len(found)} GPUs",
-            "pyft has not been tried on a real one yet: tools/gpu/check.sh does; "
-            "--gpus soft:N needs no driver",
-        )
-    if found is not None:
-        return warn("NVIDIA driver", "no GPU", "say --gpus soft:N: a software GPU needs no driver")
-    if Path("/proc/driver/nvidia/version").exists():
-        remedy = "see what nvidia-smi says; --gpus soft:N needs no driver"
-        return warn("NVIDIA driver", "libnvidia-ml.so.1 does not answer", remedy)
-    return warn("NVIDIA driver", "none", "say --gpus soft:N: a software GPU needs no driver")
+    try:
+        found = driver_gpus()
+    except DriverError as error:
+        remedy = "say --gpus soft:N: a software GPU needs no driver"
+        if Path("/proc/driver/nvidia/version").exists():
+            remedy = "see what nvidia-smi says; --gpus soft:N needs no driver"
+        return warn("NVIDIA driver", str(error), remedy)
+    return warn(
+        "NVIDIA driver",
+        f"{len(found)} GPUs",
+        "pyft has not been tried on a real one yet: tools/gpu/check.sh does; "
+        "--gpus soft:N needs no driver",
+    )
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pyft._native.driver import DriverError
 from pyft.agent.gpus import Choice, choose, library_folders
 from pyft.agent.options import (
     PROXY_LIBRARIES,
@@ -23,20 +20,10 @@ from pyft.agent.options import (
 from pyft.errors import NativeMissingError, UsageError
 
 UUIDS = ["GPU-aa", "GPU-bb", "GPU-cc"]
-NVML = """
-int nvmlInit_v2(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { *h = (void *)(i + 1ul); return 0; }
-int nvmlDeviceGetUUID(void *h, char *text, unsigned n) {
-  for (int i = 0; i < 6; ++i) text[i] = "GPU-a"[i];
-  text[4] += (char)((unsigned long)h - 1);
-  return 0;
-}
-"""
 
 
-def none() -> None:
-    return None
+def none() -> list[str]:
+    raise DriverError("nothing answers")
 
 
 @pytest.mark.parametrize(
@@ -90,24 +77,9 @@ def test_impossible_wishes_are_named(
 
 @pytest.mark.parametrize("text", ["auto", "0"])
 def test_without_a_driver_the_error_says_what_to_do(text: str) -> None:
-    with pytest.raises(UsageError, match=rf"\[{text}\]: no CUDA driver: use soft:N"):
+    said = rf"\[{text}\]: no CUDA driver: use soft:N.*\(nothing answers\)"
+    with pytest.raises(UsageError, match=said):
         choose(text, 0, none)
-
-
-def test_the_driver_is_asked_through_nvml(tmp_path: Path) -> None:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if not compiler:
-        pytest.skip("no C compiler")
-    source = tmp_path / "nvml.c"
-    source.write_text(NVML)
-    library = tmp_path / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    program = "from pyft._native.nvml import driver_gpus; print(driver_gpus())"
-    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "['GPU-a', 'GPU-b']\n"
 
 
 def test_only_jobs_on_software_gpus_need_the_soft_gpu(tmp_path: Path) -> None:
