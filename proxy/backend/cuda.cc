@@ -58,6 +58,17 @@ std::string fill_flexccl(Table* table) {
   return {};
 }
 
+// What an older driver does not run: the runtime refuses every call, with a code that says less.
+std::string too_old() {
+  void* const driver = dlopen(library_file(Library::cuda), RTLD_NOW | RTLD_LOCAL);
+  const auto get = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
+  int version = 0;
+  if (!get || get(&version) || version / 1000 >= CUDA_VERSION / 1000) return {};
+  return "the driver is for CUDA [" + std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10) + "], and PyTorch's libraries are of CUDA [" +
+         std::to_string(CUDA_VERSION / 1000) + "]: install driver 580 or newer";
+}
+
 std::string open_library(const char* name) {
   for (int i = static_cast<int>(Library::nccl) + 1; i < kLibraryCount; ++i)
     if (std::strcmp(name, kObjectLibraryNames[i - static_cast<int>(Library::nccl) - 1]) == 0)
@@ -98,6 +109,7 @@ bool load_cuda(Table* table, std::string* error) {
     *error = "no CUDA driver: use soft:N (" + why + ")";
     return false;
   }
+  if (*error = too_old(); !error->empty()) return false;
   *error = fill(table, Library::cudart);
   for (const Library library : {Library::cublas, Library::cublasLt}) fill(table, library);
   const char* const engine = std::getenv("PYFT_COLLECTIVES");

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft._native import linux
+from pyft._native import linux, native_dir
 
 NVML = """
 int nvmlInit_v2(void) { return 0; }
@@ -79,3 +79,15 @@ def test_a_driver_without_gpus_is_named(tmp_path: Path) -> None:
     found, end = asked(tmp_path, "libcuda.so.1", CUDA.replace("CODE", "100"))
     assert (found, end.endswith("; [cuInit] fails with code [100]")) == ("", True), end
     assert "libnvidia-ml.so.1" in end
+
+
+def test_an_old_driver_is_named(tmp_path: Path) -> None:
+    server = native_dir() / "pyft-server"
+    if not server.is_file():
+        pytest.skip("pyft-server is not built")
+    text = "int cuDriverGetVersion(int *version) { *version = 12040; return 0; }"
+    _, said = ends(tmp_path, "libcuda.so.1", text, [str(server)], PYFT_BACKEND_LIBRARY="cuda")
+    assert said.endswith(
+        "the driver is for CUDA [12.4], and PyTorch's libraries are of CUDA [13]: "
+        "install driver 580 or newer"
+    )
