@@ -56,8 +56,9 @@ def _packaged_headers() -> list[Path]:
 def _toolkit_headers() -> list[Path]:
     """Return the folders of a toolkit's headers, if it is of the version that we need."""
     nvcc = shutil.which("nvcc")
-    roots = [os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     roots += [str(Path(nvcc).resolve().parents[1])] if nvcc else []
+    roots += map(str, sorted(Path("/usr/local").glob("cuda-13*")))
     for root in roots:
         include = Path(root or "/nonexistent") / "include"
         header = include / "cuda.h"
