@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,12 @@ int cuMemAddressReserve(u64 *got, u64 bytes, u64 alignment, u64 wanted, u64 flag
   *got = wanted < 0x700000000000 ? wanted : 0x300000000000;
   return 0;
 }
+"""
+WORKING = """
+#include <string.h>
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetName(char *name, int bytes, int device) { strcpy(name, "a GPU"); return 0; }
+int cuDeviceGetAttribute(int *got, int what, int device) { *got = what == 75 ? 9 : 0; return 0; }
 """
 
 
@@ -123,6 +130,79 @@ def test_one_failure_is_counted_and_the_others_run(tmp_path: Path) -> None:
     assert [result.status for result in checklist.results] == ["FAIL", "FAIL", "PASS"]
     assert checklist.failed == 2
     assert "ValueError: unforeseen" in checklist.markdown([])
+
+
+def test_what_a_program_said_stands_below_its_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A compiler's errors come long before the last lines, which say only what was being done."""
+    text = "print('a.cc:3: error: no such thing\\n' + 'note\\n' * 99 + 'while compiling'); exit(1)"
+
+    def builds(here: Machine) -> list[str]:
+        return [here.run([sys.executable, "-c", text])]
+
+    def hangs(here: Machine) -> list[str]:
+        here.deadline = 0.0  # now: a program has a second in any case
+        return [here.run(["sh", "-c", "echo waiting for the driver; exec sleep 60"])]
+
+    checklist = Checklist(machine(tmp_path), 100)
+    checklist.run(Check("builds", 10, builds))
+    checklist.run(Check("hangs", 10, hangs))
+    said = capsys.readouterr().out.splitlines()
+    assert said[1] == "      | a.cc:3: error: no such thing"
+    assert (said[13], len(said)) == ("      | while compiling", 16)
+    assert said[14].startswith("FAIL")
+    assert "does not end within [1 s]" in said[14]
+    assert said[15] == "      | waiting for the driver"
+
+
+def test_a_check_that_waits_for_ever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checklist.GRACE_S", 0.0)
+    checklist = Checklist(machine(tmp_path), 100)
+    checklist.run(Check("waits", 0.1, lambda _: [str(time.sleep(60))]))
+    assert checklist.results[0].text == "it is not over after [0 s]"
+
+
+def test_without_any_gpu_checks_fail(tmp_path: Path) -> None:
+    """Or a machine whose driver is broken would pass by skipping everything."""
+    here = machine(tmp_path)
+    here.pyft, here.native = ["pyft"], tmp_path
+    with pytest.raises(FailError, match=r"nothing to run on: a test, and pyft was built without"):
+        here.proxied(["true"])
+    (tmp_path / "libsoftgpu.so").touch()
+    assert here.proxied(["true"])[:3] == ["pyft", "run", "--gpus"]
+
+
+def test_the_driver_is_found_or_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = shutil.which("cc")
+    assert compiler is not None
+    source, driver = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
+    source.write_text("int cuInit(unsigned flags) { return 803; }\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", driver, source], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    found = Machine.find(False, tmp_path, None)
+    assert (found.gpu, found.why_soft) == (False, "no GPU was found ([cuInit] fails with [803])")
+    source.write_text(WORKING)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", driver, source], check=True)
+    found = Machine.find(False, tmp_path, None)
+    assert (found.gpu, found.name, found.architecture) == (True, "a GPU", "sm_90")
+
+
+def test_files_of_the_future_are_made_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """meson does not build what a machine with another clock has sent."""
+    ahead, past = tmp_path / "ahead.cc", tmp_path / "past.cc"
+    for path, seconds in ((ahead, 7200), (past, -7200)):
+        path.touch()
+        os.utime(path, (time.time() + seconds,) * 2)
+    (tmp_path / "link").symlink_to("nothing")
+    monkeypatch.setattr(building, "ROOT", tmp_path)
+    building.end_future()
+    assert ahead.stat().st_mtime <= time.time()
+    assert past.stat().st_mtime < time.time() - 7000
 
 
 def test_no_check_begins_without_time(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from checklist import Check, FailError
@@ -18,6 +20,7 @@ RUN_TIME_NEEDS = ("typer",)  # beside PyTorch's own dependencies
 
 def build(machine: Machine) -> list[str]:
     """Install pyft: with make where there is its environment, else into a folder of its own."""
+    end_future()
     if (ROOT / ".venv").exists() and str(sys.executable).startswith(str(ROOT / ".venv")):
         machine.run(["make", "-C", str(ROOT), "--no-print-directory", "build"])
         find_installed(machine)
@@ -37,12 +40,28 @@ def build(machine: Machine) -> list[str]:
         [*pip, "--no-index", "--no-build-isolation", "--no-deps", str(ROOT)],
         {"PYFT_MESON_OPTIONS": options},
     )
-    find_installed(machine)
+    if why := find_installed(machine):
+        raise FailError(f"pyft is installed in [{site}] and cannot be imported: {why}")
+    machine.run([*machine.pyft, "version"])  # typer needs packages that differ by its version
     return [f"pip install --no-build-isolation --no-deps, parts [{parts}]"]
 
 
-def find_installed(machine: Machine) -> None:
-    """Use the pyft that this Python imports."""
+def end_future() -> None:
+    """Let nothing be changed later than now: the tree may come from a machine with another clock.
+
+    meson refuses such files, and ninja would compile them each time.
+    """
+    now = time.time()
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in (".git", ".venv")]
+        for path in (os.path.join(folder, name) for name in files):
+            with contextlib.suppress(OSError):  # a link to nothing, a file of someone else
+                if os.stat(path).st_mtime > now:
+                    os.utime(path, (now, now))
+
+
+def find_installed(machine: Machine) -> str:
+    """Use the pyft that this Python imports; return why there is none."""
     code = "from pyft._native import native_dir; print(native_dir())"
     found = subprocess.run(
         [sys.executable, "-c", code],
@@ -51,9 +70,11 @@ def find_installed(machine: Machine) -> None:
         capture_output=True,
         text=True,
     )
-    if found.returncode == 0:
-        machine.pyft = [sys.executable, "-m", "pyft"]
-        machine.native = Path(found.stdout.strip())
+    if found.returncode:
+        return (found.stderr.strip().splitlines() or ["no message"])[-1]
+    machine.pyft = [sys.executable, "-m", "pyft"]
+    machine.native = Path(found.stdout.strip())
+    return ""
 
 
 def check_needs(machine: Machine, site: Path) -> None:
@@ -82,13 +103,13 @@ def build_measurements(machine: Machine) -> list[str]:
         [compiler, "-std=c++20", "-O2", *warnings, *flags, *sources, "-o", str(program)]
         + ["-pthread", "-ldl"]
     )
-    if not machine.gpu and machine.native:
+    if not machine.gpu and machine.native and (machine.native / "libsoftgpu.so").exists():
         machine.environment["MEASURE_DRIVER"] = str(machine.native / "libsoftgpu.so")
     found = nvcc()
     if not found:
         return ["no nvcc: kernels are left out"]
     kernels = machine.folder / "kernels.cubin"
-    architecture = "native" if machine.gpu else "sm_75"
+    architecture = machine.architecture or "sm_75"
     machine.run(
         [found, "-cubin", f"-arch={architecture}", "-O2", "-o", str(kernels)]
         + [str(MEASURE / "kernels.cu")]

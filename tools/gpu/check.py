@@ -61,9 +61,9 @@ def main() -> int:
         checklist = Checklist(machine, arguments.seconds)
         for check in chosen(arguments.only, bool(machine.pyft)):
             checklist.run(check)
+            if arguments.markdown:  # each time: something else may end this one
+                arguments.markdown.write_text(checklist.markdown(sys.argv[1:]))
         checklist.print_sum()
-        if arguments.markdown:
-            arguments.markdown.write_text(checklist.markdown(sys.argv[1:]))
     return checklist.failed > 0
 
 

@@ -9,6 +9,7 @@
 # measurements that run kernels. PYTHON names the interpreter, else .venv's or python3 is taken.
 # DIR may hold wheels of what is missing (typer with its dependencies; transformers for one check).
 set -eu
+unset PYTHONSAFEPATH  # the scripts import what lies beside them
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 python=${PYTHON:-}
 if [ -z "$python" ]; then

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import shlex
+import signal
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,12 +16,22 @@ if TYPE_CHECKING:
     from machine import Machine
 
 
+GRACE_S = 20.0  # programs are ended at the deadline: this is for what does not look at it
+
+
 class SkipError(Exception):
     """It cannot be checked on this machine; the sentence says why."""
 
 
 class FailError(Exception):
-    """It does not hold; the sentence says what was found instead."""
+    """It does not hold; the sentence says what was found instead.
+
+    `lines`: what a program said, to be read where the check ran.
+    """
+
+    def __init__(self, text: str, lines: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.lines = lines
 
 
 @dataclass(frozen=True)
@@ -54,12 +67,15 @@ class Checklist:
         left = self.seconds - (started - self.began)
         if left < check.seconds / 4:
             status, text = "SKIP", f"[{left:.0f} s] of [{self.seconds:.0f} s] are left: --only it"
+            lines: Sequence[str] = ()
         else:
             self.machine.deadline = started + min(check.seconds, left)
-            status, text = _outcome(check, self.machine)
+            status, text, lines = _outcome(check, self.machine)
         result = Result(check.name, status, text, time.monotonic() - started)
         self.results.append(result)
         print(f"{status}  {result.seconds:6.1f} s  {check.name:<24} {text}", flush=True)
+        for line in lines:
+            print(f"      | {line}", flush=True)
 
     @property
     def failed(self) -> int:
@@ -85,12 +101,29 @@ class Checklist:
         return "\n".join(lines) + "\n"
 
 
-def _outcome(check: Check, machine: Machine) -> tuple[str, str]:
+@contextlib.contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
+    """Let a check fail that waits for ever: the others must still run."""
+
+    def over(*_: object) -> None:
+        raise FailError(f"it is not over after [{seconds:.0f} s]")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        return "PASS", "; ".join(check.run(machine))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _outcome(check: Check, machine: Machine) -> tuple[str, str, Sequence[str]]:
+    try:
+        with _ended_after(max(0.0, machine.deadline - time.monotonic()) + GRACE_S):
+            return "PASS", "; ".join(check.run(machine)), ()
     except SkipError as error:
-        return "SKIP", str(error)
+        return "SKIP", str(error), ()
     except FailError as error:
-        return "FAIL", str(error)
+        return "FAIL", str(error), error.lines
     except Exception as error:  # the others must still run
-        return "FAIL", f"{type(error).__name__}: {error}"
+        return "FAIL", f"{type(error).__name__}: {error}", traceback.format_exc().splitlines()

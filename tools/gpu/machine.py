@@ -21,6 +21,23 @@ from checklist import FailError, SkipError
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARGIN_S = 2.0  # for what a check does after its last program
+KILL_S = 10.0  # a driver may hold a process for seconds, or for ever
+ASK_S = 60.0  # a driver that nobody uses first starts the GPU
+ASK = """
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    if code := getattr(driver, name)(*arguments):
+        raise SystemExit(f"[{name}] fails with [{code}]")
+name, major, minor = ctypes.create_string_buffer(99), ctypes.c_int(), ctypes.c_int()
+call("cuInit", 0)
+call("cuDeviceGetName", name, 99, 0)
+call("cuDeviceGetAttribute", ctypes.byref(major), 75, 0)
+call("cuDeviceGetAttribute", ctypes.byref(minor), 76, 0)
+print(name.value.decode(), f"sm_{major.value}{minor.value}", sep="\\n")
+"""
+# Of what a program that failed has said: it may not be possible to run it again.
+ERROR_LINES, LAST_LINES, SHOWN_CHARACTERS = 8, 12, 300
 
 
 @dataclass
@@ -35,14 +52,16 @@ class Machine:
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     pyft: list[str] = field(default_factory=list)  # command, known once it is built
     native: Path | None = None  # folder of pyft's native files
+    architecture: str = ""  # of a real GPU, as sm_90
     deadline: float = 0.0  # of the present check
 
     @classmethod
     def find(cls, soft: bool, folder: Path, wheels: Path | None) -> Machine:
         """Look for a GPU."""
-        name = "" if soft else _gpu_name()
-        why = "asked for by --soft" if soft else "no GPU was found"
+        name, architecture, problem = ("", "", "") if soft else _ask_driver()
+        why = "asked for by --soft" if soft else f"no GPU was found ({problem})"
         made = cls(bool(name), why, folder, wheels, name or f"soft GPU, {platform.machine()}")
+        made.architecture = architecture
         made.environment["XDG_STATE_HOME"] = str(folder / "state")
         made.environment.setdefault("OMP_NUM_THREADS", "1")
         return made
@@ -71,6 +90,14 @@ class Machine:
         if not self.gpu:
             raise SkipError(f"needs a GPU: {why}")
 
+    def need_device(self) -> None:
+        """Fail where there is nothing to run on: a GPU may have been hidden, or its driver broken."""
+        if not self.gpu and self.native and not (self.native / "libsoftgpu.so").exists():
+            raise FailError(
+                f"nothing to run on: {self.why_soft}, and pyft was built without the soft GPU, "
+                "because scipy-openblas32 is missing"
+            )
+
     # ---- programs -----------------------------------------------------------------------------
 
     def run(
@@ -80,17 +107,21 @@ class Machine:
         accept: Sequence[int] = (0,),
     ) -> str:
         """Run a program to its end within the check's time; return what it prints."""
-        process = self.start(command, environment)
+        process, allowed = self.start(command, environment), self.left()
         try:
-            out, err = process.communicate(timeout=self.left())
+            out, err = process.communicate(timeout=allowed)
         except subprocess.TimeoutExpired:
-            end(process)
+            out, err = end(process)
             raise FailError(
-                f"[{_short(command)}] does not end within [{self.left():.0f} s]"
+                f"[{_short(command)}] does not end within [{allowed:.0f} s]", last_lines(out + err)
             ) from None
+        finally:
+            if process.poll() is None:
+                end(process)
         if process.returncode not in accept:
             last = (err.strip().splitlines() or ["no message"])[-1]
-            raise FailError(f"[{_short(command)}] ends with [{process.returncode}]: {last[:200]}")
+            sentence = f"[{_short(command)}] ends with [{process.returncode}]: {last[:200]}"
+            raise FailError(sentence, last_lines(out + err))
         return out
 
     def start(
@@ -125,6 +156,7 @@ class Machine:
     def _command(self) -> list[str]:
         if not self.pyft:
             raise FailError("pyft is not built: see the check named build")
+        self.need_device()
         return [*self.pyft, "run"]
 
     def python(self, script: str | Path, *arguments: str) -> list[str]:
@@ -132,15 +164,25 @@ class Machine:
         return [sys.executable, str(PROGRAMS / script), *arguments]
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """End a program and what it has started."""
+def end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """End a program and what it has started; return what it has printed."""
     try:
         os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=5)
+        return process.communicate(timeout=5)
     except (subprocess.TimeoutExpired, ProcessLookupError):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    try:
+        return process.communicate(timeout=KILL_S)
+    except subprocess.TimeoutExpired:
+        return "", f"[{process.pid}] or a child of it does not die of SIGKILL"
+
+
+def last_lines(output: str) -> list[str]:
+    """Return what a program said before it failed: its errors, and its last lines."""
+    lines = [line[:SHOWN_CHARACTERS] for line in output.splitlines() if line.strip()]
+    before = [line for line in lines[:-LAST_LINES] if re.search(r"\berror\b|Error:|FAILED", line)]
+    return [*before[:ERROR_LINES], *lines[-LAST_LINES:]]
 
 
 def nvcc() -> str | None:
@@ -156,14 +198,21 @@ def _short(command: Sequence[str]) -> str:
     return " ".join(Path(word).name if "/" in word else word for word in command)[-120:]
 
 
-def _gpu_name() -> str:
-    """Ask the driver itself, in a process that ends: a context would take memory."""
-    code = (
-        "import ctypes as c; d = c.CDLL('libcuda.so.1'); n = c.create_string_buffer(99)\n"
-        "assert d.cuInit(0) == 0 and d.cuDeviceGetName(n, 99, 0) == 0; print(n.value.decode())"
-    )
-    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    return asked.stdout.strip() if asked.returncode == 0 else ""
+def _ask_driver() -> tuple[str, str, str]:
+    """Return a GPU's name and architecture, or why there is none.
+
+    The driver is asked in a process that ends: a context would take memory.
+    """
+    command = [sys.executable, "-c", ASK]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=ASK_S)
+    except subprocess.TimeoutExpired:
+        return "", "", f"the driver does not answer within [{ASK_S:.0f} s]"
+    if asked.returncode == 0:
+        name, architecture = asked.stdout.splitlines()
+        return name, architecture, ""
+    lines = asked.stderr.strip().splitlines() or [f"the driver ends with [{asked.returncode}]"]
+    return "", "", lines[-1]
 
 
 def _driver_version() -> str:

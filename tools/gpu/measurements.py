@@ -68,6 +68,8 @@ def program(machine: Machine, *words: str) -> list[str]:
     binary = machine.folder / "measure"
     if not binary.exists():
         raise FailError("the programs are not built: see the check named build-measurements")
+    if "MEASURE_DRIVER" not in machine.environment:
+        machine.need_device()
     return [str(binary), *words]
 
 
