@@ -53,7 +53,7 @@ void leave_client_environment() {
 }
 
 int fail(const Attachment& attachment, ExitCode code, const std::string& sentence) {
-  const long long device = attachment.channel ? attachment.channel->device() : -1;
+  const long long device = attachment.channel ? int64_t{attachment.channel->device()} : -1;
   std::fprintf(stderr, "pyft-server: device [%lld], client [%u]: %s\n", device,
                attachment.client_pid, sentence.c_str());
   return code;

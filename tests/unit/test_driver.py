@@ -87,7 +87,7 @@ def test_an_old_driver_is_named(tmp_path: Path) -> None:
         pytest.skip("pyft-server is not built")
     text = "int cuDriverGetVersion(int *version) { *version = 12040; return 0; }"
     _, said = ends(tmp_path, "libcuda.so.1", text, [str(server)], PYFT_BACKEND_LIBRARY="cuda")
-    assert said.endswith(
-        "the driver is for CUDA [12.4], and PyTorch's libraries are of CUDA [13]: "
-        "install driver 580 or newer"
+    assert said == (
+        "pyft-server: device [-1], client [0]: the driver is for CUDA [12.4], "
+        "and PyTorch's libraries are of CUDA [13]: install driver 580 or newer"
     )
