@@ -181,8 +181,9 @@ def end(process: subprocess.Popen[str]) -> tuple[str, str]:
 def last_lines(output: str) -> list[str]:
     """Return what a program said before it failed: its errors, and its last lines."""
     lines = [line[:SHOWN_CHARACTERS] for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("frame #")]  # of PyTorch's backtraces
     before = [line for line in lines[:-LAST_LINES] if re.search(r"\berror\b|Error:|FAILED", line)]
-    return [*before[:ERROR_LINES], *lines[-LAST_LINES:]]
+    return [*list(dict.fromkeys(before))[:ERROR_LINES], *lines[-LAST_LINES:]]
 
 
 def nvcc() -> str | None:

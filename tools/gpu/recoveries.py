@@ -21,6 +21,7 @@ def job(machine: Machine, ranks: int, steps: int, *options: str) -> tuple[list[s
     model = GPT2 if machine.gpu and ranks == 1 else ()
     train = [str(ROOT / "examples" / "train_gpt.py"), "--steps", str(steps), *model]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    torchrun += ["--local-addr", "127.0.0.1"]  # not the host's name, which nothing may resolve
     program = [sys.executable, *(torchrun if ranks > 1 else []), *train]
     report = machine.folder / "report.json"
     report.unlink(missing_ok=True)
