@@ -23,7 +23,8 @@ VOCABULARY, LENGTH, BATCH = 1024, 64, 4
 
 def models(share: int) -> dict[str, nn.Module]:
     """Make the models from configurations: nothing is downloaded."""
-    heads, width, layers = 12 // min(share, 4), 768 // share, max(1, 12 // share)
+    width, layers = 768 // share, max(1, 12 // share)
+    heads = max(1, width // 64)
     gpt2 = transformers.GPT2Config(
         vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=width, n_layer=layers, n_head=heads
     )
