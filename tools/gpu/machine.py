@@ -62,6 +62,8 @@ class Machine:
         why = "asked for by --soft" if soft else f"no GPU was found ({problem})"
         made = cls(bool(name), why, folder, wheels, name or f"soft GPU, {platform.machine()}")
         made.architecture = architecture
+        if not made.gpu:
+            made.environment.pop("CUDA_VISIBLE_DEVICES", None)  # it is about real ones
         made.environment["XDG_STATE_HOME"] = str(folder / "state")
         made.environment.setdefault("OMP_NUM_THREADS", "1")
         return made
