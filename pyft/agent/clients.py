@@ -122,7 +122,7 @@ class Clients:
         request = AttachRequest.parse(message)
         if request.pid != peer_pid:
             raise AttachError(f"[pid {peer_pid}] claims to be [pid {request.pid}]", 1)
-        pidfd = os.pidfd_open(peer_pid)
+        pidfd = _pidfd(peer_pid)
         try:
             id = self._servers.next_id
             member = Member.create(id, request, connection, self._options, pidfd)
@@ -182,3 +182,14 @@ class Clients:
                 member.channel.set_status(ChannelStatus.CLIENT_GONE, "the client is gone")
                 self._servers.end_server(member)
                 self._loop.after(SERVER_END_S, member.kill_server)
+
+
+def _pidfd(pid: int) -> int:
+    """Return what tells of a process's end; raise OSError if it has ended already."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError as error:  # some containers have no such call
+        why = f"[pidfd_open] of [pid {pid}] fails with [{error.strerror}]: use a kernel that has it"
+        raise AttachError(why, error.errno or 0) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft.agent import comparison, member, page, protocol
+from pyft.agent import clients, comparison, member, page, protocol
 from pyft.errors import AttachError
 from pyft.recovery import classify, events
 
@@ -216,3 +216,12 @@ def test_request_is_parsed() -> None:
 def test_damaged_request_is_refused(message: bytes) -> None:
     with pytest.raises(AttachError):
         protocol.AttachRequest.parse(message)
+
+
+def test_a_kernel_without_pidfds_is_named_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("os.pidfd_open", missing)
+    with pytest.raises(AttachError, match=r"\[pidfd_open\] of \[pid 7\] fails with \[Function not"):
+        clients._pidfd(7)
