@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -129,7 +130,21 @@ def digest_sources(machine: Machine, find: str) -> list[str]:
     return [str(images), *(str(digest / name) for name in ("images.cc", "nh.cc", "nh_rows.cc"))]
 
 
+def doctor(machine: Machine) -> list[str]:
+    """See whether this kernel and container have what pyft needs of them."""
+    out = machine.run([*machine.pyft, "doctor", "--json"], accept=(0, 1))
+    findings = json.loads(out)
+    texts = {status: [] for status in ("ok", "warn", "fail")}
+    for one in findings:
+        texts[one["status"]].append(f"{one['need']}: {one['text']}")
+    if texts["fail"]:
+        raise FailError("; ".join(texts["fail"]), texts["warn"])
+    kernel = next(text for text in texts["ok"] if text.startswith("platform"))
+    return [kernel, f"{len(texts['ok'])} needs are met", *texts["warn"]]
+
+
 CHECKS = (
     Check("build", 240, build),
+    Check("doctor", 60, doctor, ("build",)),
     Check("build-measurements", 90, build_measurements, ("build",)),
 )
