@@ -145,6 +145,6 @@ def doctor(machine: Machine) -> list[str]:
 
 CHECKS = (
     Check("build", 240, build),
-    Check("doctor", 60, doctor, ("build",)),
+    Check("doctor", 90, doctor, ("build",)),
     Check("build-measurements", 90, build_measurements, ("build",)),
 )

@@ -13,8 +13,10 @@ unset PYTHONSAFEPATH  # the scripts import what lies beside them
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 python=${PYTHON:-}
 if [ -z "$python" ]; then
+  # Not imported: that takes a minute where nothing of it has been read yet.
+  has_torch='import importlib.util as i, sys; sys.exit(i.find_spec("torch") is None)'
   for candidate in "$root/.venv/bin/python" "$(command -v python3 || true)"; do
-    if [ -x "$candidate" ] && "$candidate" -c 'import torch' 2>/dev/null; then
+    if [ -x "$candidate" ] && "$candidate" -c "$has_torch" 2>/dev/null; then
       python=$candidate
       break
     fi

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import platform
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -75,10 +77,8 @@ class Machine:
 
     def versions(self) -> str:
         """Return what figures depend on."""
-        import torch
-
         driver = _driver_version() if self.gpu else "none"
-        return f"driver {driver}, torch {torch.__version__}, Python {platform.python_version()}"
+        return f"driver {driver}, torch {_torch_version()}, Python {platform.python_version()}"
 
     @property
     def cores(self) -> int:
@@ -216,6 +216,13 @@ def _ask_driver() -> tuple[str, str, str]:
         return name, architecture, ""
     lines = asked.stderr.strip().splitlines() or [f"the driver ends with [{asked.returncode}]"]
     return "", "", lines[-1]
+
+
+def _torch_version() -> str:
+    """Return the version with its build, without an import, which can take a minute."""
+    spec = importlib.util.find_spec("torch")
+    file = Path(spec.origin if spec and spec.origin else "nothing").with_name("version.py")
+    return runpy.run_path(str(file))["__version__"] if file.exists() else "none"
 
 
 def _driver_version() -> str:
