@@ -166,6 +166,8 @@ def test_a_check_that_waits_for_ever_fails(tmp_path: Path, monkeypatch: pytest.M
 def test_without_any_gpu_checks_fail(tmp_path: Path) -> None:
     """Or a machine whose driver is broken would pass by skipping everything."""
     here = machine(tmp_path)
+    with pytest.raises(FailError, match="pyft is not built"):
+        building.doctor(here)
     here.pyft, here.native = ["pyft"], tmp_path
     with pytest.raises(FailError, match=r"nothing to run on: a test, and pyft was built without"):
         here.proxied(["true"])

@@ -43,7 +43,7 @@ def build(machine: Machine) -> list[str]:
     )
     if why := find_installed(machine):
         raise FailError(f"pyft is installed in [{site}] and cannot be imported: {why}")
-    machine.run([*machine.pyft, "version"])  # typer needs packages that differ by its version
+    machine.run(machine.command("version"))  # typer needs packages that differ by its version
     return [f"pip install --no-build-isolation --no-deps, parts [{parts}]"]
 
 
@@ -132,7 +132,7 @@ def digest_sources(machine: Machine, find: str) -> list[str]:
 
 def doctor(machine: Machine) -> list[str]:
     """See whether this kernel and container have what pyft needs of them."""
-    out = machine.run([*machine.pyft, "doctor", "--json"], accept=(0, 1))
+    out = machine.run([*machine.command("doctor"), "--json"], accept=(0, 1))
     findings = json.loads(out)
     texts = {status: [] for status in ("ok", "warn", "fail")}
     for one in findings:

@@ -155,11 +155,15 @@ class Machine:
             return list(program)
         return [*self._command(), "--gpus", self.gpus(devices), "--direct", "--", *program]
 
-    def _command(self) -> list[str]:
+    def command(self, name: str) -> list[str]:
+        """Return pyft's sub-command."""
         if not self.pyft:
             raise FailError("pyft is not built: see the check named build")
+        return [*self.pyft, name]
+
+    def _command(self) -> list[str]:
         self.need_device()
-        return [*self.pyft, "run"]
+        return self.command("run")
 
     def python(self, script: str | Path, *arguments: str) -> list[str]:
         """Return the command of a script of ours."""
