@@ -149,6 +149,10 @@ void collectives_are_flexccl(void* library) {
   flexccl = library;
 }
 
+bool collectives_are_flexccl() {
+  return flexccl != nullptr;
+}
+
 std::unique_ptr<Repair> Repair::load() {
   auto made = std::make_unique<Flexccl>();
   if (!flexccl || !made->open(flexccl)) return nullptr;

@@ -34,6 +34,7 @@ struct RegionHead {
 
 // The backend's collectives are flexccl's, from this handle of dlopen(). Nobody says so of others.
 void collectives_are_flexccl(void* library);
+bool collectives_are_flexccl();
 
 class Repair {
  public:

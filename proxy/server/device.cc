@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "backend/repair.h"
 #include "ring/layout.h"
 #include "ring/wait.h"
 
@@ -55,7 +56,8 @@ void show_soft_gpu(int device, DeviceCalls* calls) {
       reinterpret_cast<unsigned long long (*)(int)>(find_beside("softgpu_kernel_time_ns", nullptr));
   const auto waiting = reinterpret_cast<unsigned long long (*)()>(
       find_beside("pyft_collectives_waiting", "libpyft_collectives.so"));
-  if (waiting) calls->waiting = waiting, calls->sees_collectives = true;
+  if (waiting && backend::collectives_are_flexccl())
+    calls->waiting = waiting, calls->sees_collectives = {};
   if (time) calls->progress = [time, device] { return time(device); };
 }
 
@@ -127,7 +129,7 @@ void enter_thread(const backend::Table& table, CUcontext context) {
 }
 
 DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras, int ordinal,
-                         StreamWords* words) {
+                         StreamWords* words, CollectiveMarks* marks) {
   DeviceCalls calls;
   // Publishing a word never blocks, so it may run where the device's work runs.
   calls.publish = extras.publish;
@@ -145,9 +147,10 @@ DeviceCalls device_calls(const backend::Table& table, const backend::Extras& ext
     calls.signal = [words](void* stream, void (*function)(void*), void* data) {
       return words->signal(stream, function, data);
     };
-    calls.progress = [words] { return words->progress(); };
-    calls.waiting = [] { return uint64_t{0}; };  // unless the library of collectives is there
-    calls.sees_collectives = false;
+    calls.progress = [=] { return words->progress() + (marks ? marks->passed() : 0); };
+    calls.waiting = [=] { return marks ? marks->waiting() : 0; };  // unless they are flexccl's
+    calls.sees_collectives = [=] { return marks && marks->sees(); };
+    calls.marks = marks;
   }
   show_soft_gpu(ordinal, &calls);
   return calls;

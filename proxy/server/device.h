@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "server/collective_marks.h"
 #include "server/session.h"
 #include "server/stream_words.h"
 
@@ -23,9 +24,11 @@ std::string reserve_window(const backend::Table& table, uint32_t device);
 // What of the device makes a fault of one server a fault of others: a sentence, or empty.
 std::string shared_fate(const backend::Table& table, int ordinal);
 
-// `words`: how the device signals, nullptr if it cannot; it outlives the result.
+// `words`: how the device signals, nullptr if it cannot; `marks`: how streams in collectives are
+// seen then, nullptr if the collectives are pyft's own, or nobody can see them. Both outlive the
+// result.
 DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras, int ordinal,
-                         StreamWords* words);
+                         StreamWords* words, CollectiveMarks* marks);
 
 // What each further thread of the server does before it works on the device. In relaxed mode:
 // otherwise its looks at streams would break the program's captures (design-cuda.md, C5).

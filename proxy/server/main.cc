@@ -12,6 +12,7 @@
 #include "api/call_ids.h"
 #include "backend/backend.h"
 #include "backend/inject.h"
+#include "backend/repair.h"
 #include "server/attach.h"
 #include "server/device.h"
 #include "server/handlers/handlers.h"
@@ -114,6 +115,17 @@ std::unique_ptr<StreamWords> stream_words(const Attachment& attachment, const ba
   return made;
 }
 
+// For collectives of the vendor's library; pyft's own say themselves when they wait.
+std::unique_ptr<CollectiveMarks> collective_marks(const Attachment& attachment,
+                                                  const backend::Table& table, int ordinal) {
+  if (backend::collectives_are_flexccl()) return nullptr;
+  std::string why;
+  auto* const words = writable_words(table, ordinal, CollectiveMarks::kBytes, &why);
+  if (words) return std::make_unique<CollectiveMarks>(table, words);
+  fail(attachment, kGood, "kernels that hang are found by NCCL's own deadline only: " + why);
+  return nullptr;
+}
+
 // Or this thread would stand in each copy to the host until the stream has come to it.
 void lock_bounce(const Attachment& attachment, const backend::Table& table,
                  const backend::Extras& extras) {
@@ -137,11 +149,12 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   if (!error.empty()) return fail(attachment, kStoreBroken, error);
   const int ordinal = ordinal_of(attachment.channel->device());
   const auto words = stream_words(attachment, table, extras, ordinal);
+  const auto marks = words ? collective_marks(attachment, table, ordinal) : nullptr;
   lock_bounce(attachment, table, extras);
   if (const std::string why = shared_fate(table, ordinal); !extras.publish && !why.empty())
     fail(attachment, kGood, why);
   Session session(*attachment.channel, &table, liveness,
-                  device_calls(table, extras, ordinal, words.get()));
+                  device_calls(table, extras, ordinal, words.get(), marks.get()));
   session.set_ordinals(ordinals());
   session.set_enter_device([&] { enter_thread(table, context); });
   const StreamWords::Watch watch(words.get(), [&] { session.enter_device(); });

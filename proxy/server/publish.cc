@@ -114,7 +114,8 @@ bool Session::work() {
 // What cannot be seen is taken to wait: a rank that stands in a collective until another one has
 // saved its checkpoint is not stuck.
 uint64_t Session::waiting() const {
-  const bool unseen = !device_calls_.sees_collectives && shares_communicator_.load();
+  const auto& sees = device_calls_.sees_collectives;
+  const bool unseen = shares_communicator_.load() && sees && !sees();
   return (device_calls_.waiting ? device_calls_.waiting() : 0) + unseen;
 }
 

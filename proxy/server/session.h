@@ -29,6 +29,8 @@ struct Table;  // proxy/backend/backend.h
 
 namespace pyft::server {
 
+class CollectiveMarks;
+
 // Outcome of dispatching one entry. Not ok: the client broke the protocol and the server ends with
 // this sentence. Results of API calls are not errors in this sense: they go into reply().
 struct [[nodiscard]] Status {
@@ -85,8 +87,12 @@ struct DeviceCalls {
   // For who looks from outside whether the device is stuck: a number that changes when a piece of
   // its work is finished, and how many operations wait for other ranks. Empty: nobody can tell.
   std::function<uint64_t()> progress, waiting;
-  // False: `waiting` knows nothing of collectives, which the vendor's library executes.
-  bool sees_collectives = true;
+  // False: `waiting` does not know of all collectives, which the vendor's library executes. Empty:
+  // it does.
+  std::function<bool()> sees_collectives;
+  // By which it knows of them, nullptr where they need none; for the handlers. Outlives the
+  // session.
+  CollectiveMarks* marks = nullptr;
 };
 
 class Session {
@@ -138,6 +144,7 @@ class Session {
   uint64_t device_progress() const { return device_calls_.progress ? device_calls_.progress() : 0; }
   // An operation that it has come to waits for other ranks.
   bool device_waits() const { return waiting() != 0; }
+  CollectiveMarks* marks() { return device_calls_.marks; }
   // The rank shares a communicator with others, and its device may wait for them from now on.
   void shares_communicator() { shares_communicator_ = true; }
   // Ends the server if this code of a call says that the device has failed and that is repaired.

@@ -23,8 +23,8 @@ std::string refused(const char* call, int code) {
 
 }  // namespace
 
-std::unique_ptr<StreamWords> StreamWords::make(const backend::Table& table, int ordinal,
-                                               std::string* why) {
+std::atomic<uint64_t>* writable_words(const backend::Table& table, int ordinal, uint64_t bytes,
+                                      std::string* why) {
   if (!table.cuStreamWriteValue64_v2 || !table.cuDeviceGetAttribute ||
       !table.cuMemHostRegister_v2 || !table.cuMemHostGetDevicePointer_v2) {
     *why = "the driver lacks a function";
@@ -37,25 +37,31 @@ std::unique_ptr<StreamWords> StreamWords::make(const backend::Table& table, int 
     return nullptr;
   }
   void* const memory =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     *why = "there is no memory for them";
     return nullptr;
   }
   CUdeviceptr address = 0;
-  int code = table.cuMemHostRegister_v2(memory, kBytes,
+  int code = table.cuMemHostRegister_v2(memory, bytes,
                                         CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (code) *why = refused("cuMemHostRegister_v2", code);
   if (!code) code = table.cuMemHostGetDevicePointer_v2(&address, memory, 0);
   if (!code && address == reinterpret_cast<uint64_t>(memory))
-    return std::unique_ptr<StreamWords>(new StreamWords(table, memory));
+    return static_cast<std::atomic<uint64_t>*>(memory);
   if (why->empty()) *why = "the device has the host's memory at other addresses";
-  munmap(memory, kBytes);
+  munmap(memory, bytes);
   return nullptr;
 }
 
-StreamWords::StreamWords(const backend::Table& table, void* memory)
-    : table_(table), words_(static_cast<std::atomic<uint64_t>*>(memory)) {
+std::unique_ptr<StreamWords> StreamWords::make(const backend::Table& table, int ordinal,
+                                               std::string* why) {
+  std::atomic<uint64_t>* const words = writable_words(table, ordinal, kBytes, why);
+  return words ? std::unique_ptr<StreamWords>(new StreamWords(table, words)) : nullptr;
+}
+
+StreamWords::StreamWords(const backend::Table& table, std::atomic<uint64_t>* words)
+    : table_(table), words_(words) {
   for (uint32_t slot = kSlots; slot > 0; --slot) free_.push_back(slot - 1);
 }
 

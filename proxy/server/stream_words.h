@@ -20,6 +20,11 @@
 
 namespace pyft::server {
 
+// Zeros that streams of the device can write as words, at the host's address; never given back, as
+// the device may still write. nullptr and why: it cannot.
+std::atomic<uint64_t>* writable_words(const backend::Table& table, int ordinal, uint64_t bytes,
+                                      std::string* why);
+
 class StreamWords {
  public:
   // nullptr and why: the device cannot write words; host functions do instead.
@@ -52,7 +57,7 @@ class StreamWords {
     void (*function)(void*);
     void* data;
   };
-  StreamWords(const backend::Table& table, void* memory);
+  StreamWords(const backend::Table& table, std::atomic<uint64_t>* words);
   void watch(const std::stop_token& stop);
   bool call_ready();
   bool is_there(const Signal& signal) const;

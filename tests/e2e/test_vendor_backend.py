@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pyft._native.driver import DriverError
 from pyft._native.driver import gpus as driver_gpus
 
 PROGRAMS = Path(__file__).with_name("programs")
+LATE_RANK = str(PROGRAMS / "late_rank.py")
 OUT_OF_MEMORY = str(PROGRAMS / "out_of_memory.py")
 MANY_RANKS = str(PROGRAMS / "many_ranks.py")
 
@@ -127,6 +129,41 @@ def test_with_nccl_all_ranks_replay(tmp_path: Path) -> None:
     assert (report["recovered"], report["verdict"]) == (2, "exact"), said
     assert {one["fault"] for one in report["faults"]} == {"server-killed", "peer-failed"}
     assert all(one["action"].endswith("all [2] ranks replay") for one in report["faults"])
+
+
+def test_with_nccl_a_kernel_that_hangs_is_found(tmp_path: Path) -> None:
+    """At its rank: the other one waits in a collective of which only marks in its stream tell."""
+    nccl = build_nccl(tmp_path)
+    fault = {"SOFTGPU_FAULT": "hang device=1 at=300", "PYFT_HANG_S": "3"}
+    got, report, said = train(tmp_path, (), "0,1", PYFT_CUT_EVERY="1", **fault, **nccl)
+    assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
+    found = {(one["rank"], one["fault"]) for one in report["faults"]}
+    assert found == {(0, "peer-failed"), (1, "hang")}, said
+    assert (report["recovered"], report["verdict"]) == (2, "exact"), said
+
+
+def test_with_nccl_a_rank_that_waits_is_not_stuck(tmp_path: Path) -> None:
+    """However long the other one has something else to do."""
+    report, go = tmp_path / "report.json", tmp_path / "go"
+    job = Job(
+        tmp_path,
+        command(LATE_RANK, 2, (str(go),)),
+        options=("--gpus", "0,1", "--report", str(report)),
+        environment=environment(tmp_path / "driver", 2)
+        | build_nccl(tmp_path)
+        | {"PYFT_HANG_S": "2"},
+    )
+    try:
+        wait_for(lambda: job.output().count("ready") == 2, 60, "both have come to the collective")
+        time.sleep(4)
+        go.touch()
+        assert job.wait(60) == 0, job.errors()
+    finally:
+        job.kill_everything()
+    assert json.loads(report.read_text())["recovery"]["faults"] == [], job.errors()
+    assert sorted(line for line in job.output().splitlines() if "has" in line) == [
+        f"rank {rank} has 4.0" for rank in (0, 1)
+    ]
 
 
 def test_with_nccl_nobody_is_replaced_alone(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ TEST(a_driver_that_does_not_return_is_no_dead_server) {
 
 TEST(a_capture_is_not_broken_by_a_look_at_the_device) {
   driver = {};
-  Own own(server::device_calls(table(), {}, 0, nullptr));
+  Own own(server::device_calls(table(), {}, 0, nullptr, nullptr));
   CHECK_EQ(own.session.device_status(), 0);
   CHECK(own.dispatch(Call::cudaStreamBeginCapture, cmd::cudaStreamBeginCapture{}).ok());
   CHECK_EQ(own.session.open_captures(), 1u);
@@ -240,7 +240,7 @@ TEST(a_capture_is_not_broken_by_a_look_at_the_device) {
 
 TEST(a_failure_that_only_new_work_meets_is_noticed) {
   driver = {};
-  Own own(server::device_calls(table(), {}, 0, nullptr));
+  Own own(server::device_calls(table(), {}, 0, nullptr, nullptr));
   driver.failure = CUDA_ERROR_ILLEGAL_ADDRESS;
   CHECK_EQ(own.session.device_status(), 700);
 }
@@ -415,13 +415,13 @@ TEST(contents_of_variables_go_where_the_driver_has_put_them) {
   CHECK(variables.find(now, before).find("are not there again") != std::string::npos);
 }
 
-// Whether NCCL's kernels work or wait nobody can see.
+// Without marks (collective_marks_test.cc) nobody can see whether NCCL's kernels work or wait.
 TEST(a_rank_that_may_wait_for_others_in_nccl_is_not_stuck) {
   driver = {};
-  server::DeviceCalls calls = server::device_calls(table(), {}, 0, nullptr);
+  server::DeviceCalls calls = server::device_calls(table(), {}, 0, nullptr, nullptr);
   calls.progress = [] { return uint64_t{1}; };
   calls.waiting = [] { return uint64_t{0}; };
-  calls.sees_collectives = false;
+  calls.sees_collectives = [] { return false; };
   Own own(calls);
   own.session.show_activity();
   CHECK_EQ(own.channel->control().collectives_waiting.load(), 0u);

@@ -2,6 +2,7 @@
 // do while it captures, its client has refused.
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
+#include "server/handlers/marked.h"
 
 namespace pyft::server {
 namespace {
@@ -73,14 +74,18 @@ Status do_cudaGraphInstantiateWithFlags(Session& session, const EntryHeader& hea
   return finish(session, header, "cuGraphInstantiateWithFlags", Domain::kCuda, code);
 }
 
+// Which graphs hold collectives is not followed through copies, updates and graphs within graphs:
+// once there are such graphs, any may wait for other ranks.
 Status do_cudaGraphLaunch(Session& session, const EntryHeader& header,
                           const cmd::cudaGraphLaunch& c, Body, Body) {
   CUgraphExec exec;
   CUstream stream;
   if (!resolve_graph_exec(session, c.exec, &exec)) return bad_handle(c.exec);
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  const auto launch = [&] { return int{session.backend().cuGraphLaunch(exec, stream)}; };
+  const bool waits = session.marks() && session.state<MarkedCalls>().in_graphs;
   return finish(session, header, "cuGraphLaunch", Domain::kCuda,
-                session.backend().cuGraphLaunch(exec, stream));
+                waits ? marked(session, stream, launch) : launch());
 }
 
 Status do_cudaGraphDestroy(Session& session, const EntryHeader& header,

@@ -1,5 +1,6 @@
 // Memory and events that servers share. The backend checks the bytes of a handle: they may come
 // from anybody, and open at most what the same user may open anyway.
+#include "server/collective_marks.h"
 #include "server/handlers/handlers.h"
 
 namespace pyft::server {
@@ -15,6 +16,13 @@ bool read_handle(Body payload, Handle* out) {
   if (payload.size() != sizeof *out) return false;
   std::memcpy(out, payload.data(), sizeof *out);
   return true;
+}
+
+// No mark tells of a kernel that waits for what another process writes there, nor of a stream that
+// waits for its event.
+void may_wait_for_others(Session& session) {
+  if (CollectiveMarks* const marks = session.marks())
+    marks->lose_sight("the program shares memory or events with other processes");
 }
 
 }  // namespace
@@ -39,6 +47,7 @@ Status do_cudaIpcOpenMemHandle(Session& session, const EntryHeader& header,
   CUdeviceptr address = 0, base = 0;
   size_t bytes = 0;
   int code = api.cuIpcOpenMemHandle_v2(&address, handle, c.flags);
+  if (code == 0) may_wait_for_others(session);
   if (code == 0) code = api.cuMemGetAddressRange_v2(&base, &bytes, address);
   const uint64_t values[] = {address, bytes};
   return finish(session, header, "cuIpcOpenMemHandle_v2", Domain::kCuda, code, values, 2);
@@ -71,6 +80,7 @@ Status do_cudaIpcOpenEventHandle(Session& session, const EntryHeader& header,
   if (!function) return missing(session, header, "cuIpcOpenEventHandle", CUDA_ERROR_NOT_SUPPORTED);
   CUevent event = nullptr;
   const int code = function(&event, handle);
+  if (code == 0) may_wait_for_others(session);
   const Handle minted{c.handle};
   if (code == 0 && (minted.kind() != HandleKind::kEvent ||
                     !session.table(HandleKind::kEvent).bind(minted, event)))

@@ -1,4 +1,5 @@
 // Collectives, sends and receives: the library puts them into the stream and this thread goes on.
+#include "server/handlers/marked.h"
 #include "server/handlers/nccl.h"
 
 #include <iterator>
@@ -20,6 +21,7 @@ struct Operation {
   int root;
   ncclComm_t comm;
   cudaStream_t stream;
+  bool alone;  // it waits for nobody
 };
 
 // How many times `count` elements each buffer has at most.
@@ -59,7 +61,8 @@ Status resolve(Session& session, const Command& c, Factors factors, Operation* o
           static_cast<ncclRedOp_t>(op),
           root,
           comm,
-          stream};
+          stream,
+          size == 1};
   return Status::good();
 }
 
@@ -74,6 +77,32 @@ void count(Session& session, const Command& c) {
     lasting->collective(c.comm);
 }
 
+// In a group nothing reaches the stream before the group ends.
+template <class Run>
+int put(Session& session, const Operation& operation, Run run) {
+  if (operation.alone || !session.marks()) return run(operation);
+  if (!session.state<MarkedCalls>().depth)
+    return marked(session, operation.stream, [&] { return run(operation); });
+  note_in_group(session, operation.stream);
+  return run(operation);
+}
+
+// A stream of a group counts as waiting from when it gets there, although NCCL starts when the
+// communicator's other streams in the group have come as well: if one of those hangs this is
+// missed. Who waits for whom within a group is NCCL's to know, and a rank that waits must never
+// look stuck.
+int end_group(Session& session, MarkedCalls& group) {
+  const auto function = session.backend().ncclGroupEnd;
+  if (group.depth && --group.depth) return function();
+  for (const CUstream stream : group.streams)
+    if (enter_marked(session, stream)) group.entered.push_back(stream);
+  const int code = function();  // what fails may have put some of it into streams
+  for (const CUstream stream : group.entered) session.marks()->leave(stream);
+  group.streams.clear();
+  group.entered.clear();
+  return code;
+}
+
 // Runs one command. A refusal becomes the communicator's error: the caller has gone on.
 template <class Command, class Run>
 Status collective(Session& session, const EntryHeader& header, const Command& c, const char* name,
@@ -82,7 +111,7 @@ Status collective(Session& session, const EntryHeader& header, const Command& c,
   Operation operation{};
   if (Status status = resolve(session, c, factors, &operation); !status.ok()) return status;
   count(session, c);
-  const int code = run(operation);
+  const int code = put(session, operation, run);
   if (code == ncclSuccess) return Status::good();
   // A stream that takes nothing because the device has failed is no error of the communicator.
   session.check_device(session.device_status(), name);
@@ -99,16 +128,16 @@ Status do_ncclGroupStart(Session& session, const EntryHeader& header, const cmd:
                          Body, Body) {
   const auto function = session.backend().ncclGroupStart;
   if (!function) return missing(session, header, "ncclGroupStart", ncclSystemError);
-  function();
+  if (function() == ncclSuccess) ++session.state<MarkedCalls>().depth;
   return Status::good();
 }
 
 // An operation that a group refuses is its communicator's error, which the library keeps.
 Status do_ncclGroupEnd(Session& session, const EntryHeader& header, const cmd::ncclGroupEnd&, Body,
                        Body) {
-  const auto function = session.backend().ncclGroupEnd;
-  if (!function) return missing(session, header, "ncclGroupEnd", ncclSystemError);
-  if (const int code = function()) {
+  if (!session.backend().ncclGroupEnd)
+    return missing(session, header, "ncclGroupEnd", ncclSystemError);
+  if (const int code = end_group(session, session.state<MarkedCalls>())) {
     session.check_device(session.device_status(), "ncclGroupEnd");
     std::fprintf(stderr, "pyft-server: entry [%llu]: [ncclGroupEnd] fails with code [%d]: %s\n",
                  static_cast<unsigned long long>(header.seq), code,

@@ -1,4 +1,5 @@
 #include "ring/completion.h"
+#include "server/collective_marks.h"
 #include "server/handlers/handlers.h"
 
 namespace pyft::server {
@@ -27,6 +28,7 @@ Status do_cudaStreamDestroy(Session& session, const EntryHeader& header,
                             const cmd::cudaStreamDestroy& c, Body, Body) {
   void* stream = session.table(HandleKind::kStream).unbind(Handle{c.handle});
   if (!stream) return bad_handle(c.handle);
+  if (session.marks()) session.marks()->forget(static_cast<CUstream>(stream));
   return finish(session, header, "cuStreamDestroy_v2", Domain::kCuda,
                 session.backend().cuStreamDestroy_v2(static_cast<CUstream>(stream)));
 }
