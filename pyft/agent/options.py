@@ -12,7 +12,7 @@ from pathlib import Path
 from pyft import config
 from pyft.agent.gpus import MAX_DEVICES as MAX_DEVICES
 from pyft.agent.gpus import library_folders
-from pyft.errors import NativeMissingError
+from pyft.errors import NativeMissingError, UsageError
 
 PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
@@ -203,15 +203,28 @@ def collectives(options: JobOptions, environment: Mapping[str, str]) -> str:
     return environment.get("PYFT_COLLECTIVES") or ("flexccl" if shared else "nccl")
 
 
+def uses_nccl(options: JobOptions) -> bool:
+    """Say whether NCCL connects the ranks, which does not let a new one in."""
+    return options.devices > 1 and collectives(options, os.environ) == "nccl"
+
+
+def check_protection(options: JobOptions) -> None:
+    """Raise UsageError where a fault would find that nobody can repair it."""
+    if options.protect == "jit" and uses_nccl(options):
+        raise UsageError(
+            "--protect jit needs ranks that are replaced alone, which NCCL does not allow: use "
+            "--protect capture, or set PYFT_COLLECTIVES=flexccl"
+        )
+
+
 def replays_all(options: JobOptions) -> bool:
     """Say whether a fault of one rank sends all back with which it shares communicators.
 
-    As it must where NCCL connects the ranks, which does not let a new one in.
+    As it must where nobody can be replaced alone.
     """
     if asked := config.get_str("PYFT_REPLAY"):
         return asked == "all"
-    with_nccl = options.devices > 1 and collectives(options, os.environ) == "nccl"
-    return with_nccl and options.protect == "capture"
+    return uses_nccl(options) and options.protect == "capture"
 
 
 def server_environment(

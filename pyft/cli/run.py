@@ -14,7 +14,7 @@ from pyft import _native, config
 from pyft.agent import job_folder, messages
 from pyft.agent.gpus import choose
 from pyft.agent.launcher import Launcher
-from pyft.agent.options import DEFAULT_PROTECT, JobOptions
+from pyft.agent.options import DEFAULT_PROTECT, JobOptions, check_protection
 from pyft.errors import UsageError
 from pyft.recovery.inject import KINDS, parse
 
@@ -147,6 +147,7 @@ def run(
         metrics_port=metrics_port,
         command=tuple(command),
     )
+    check_protection(options)
     options.check_native_files()
     job_folder.create(options.log_dir)
     if report:

@@ -13,6 +13,7 @@ from pyft.agent.options import (
     PROXY_LIBRARIES,
     SERVER_FILES,
     JobOptions,
+    check_protection,
     program_environment,
     replays_all,
     server_environment,
@@ -134,6 +135,24 @@ def test_a_server_sees_real_gpus_in_the_order_of_the_job() -> None:
     assert asked["NCCL_GRAPH_REGISTER"] == "1"
     assert "LD_PRELOAD" not in got
     assert "CUDA_VISIBLE_DEVICES" not in server_environment(options(), client, 1, 1, 3)
+
+
+def test_contents_in_gpus_only_are_refused_where_nccl_connects_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("PYFT_REPLAY", "PYFT_COLLECTIVES"):
+        monkeypatch.delenv(name, raising=False)
+    jit = replace(options(real=tuple(UUIDS)), protect="jit")
+    with pytest.raises(
+        UsageError, match="replaced alone, which NCCL does not allow: use --protect"
+    ):
+        check_protection(jit)
+    shared = replace(jit, real_gpus=("GPU-a", "GPU-a"))
+    for fine in (replace(jit, devices=1), shared, replace(jit, real_gpus=()), options()):
+        check_protection(fine)
+    check_protection(replace(jit, protect="capture"))
+    monkeypatch.setenv("PYFT_COLLECTIVES", "flexccl")
+    check_protection(jit)
 
 
 def test_all_ranks_replay_where_nccl_connects_them(monkeypatch: pytest.MonkeyPatch) -> None:
