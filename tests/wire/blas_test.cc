@@ -118,9 +118,9 @@ TEST(batched_least_squares_have_infos_on_the_device_or_none) {
 TEST(rotations_take_a_real_and_a_complex_scalar) {
   const float cosine = 0.5f;
   const cuComplex sine{0.25f, -2.0f};
-  CHECK_EQ(cublasCrot_v2(blas(), 9, device<cuComplex>(0), 1, device<cuComplex>(512), 1, &cosine,
-                         &sine),
-           CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(
+      cublasCrot_v2(blas(), 9, device<cuComplex>(0), 1, device<cuComplex>(512), 1, &cosine, &sine),
+      CUBLAS_STATUS_SUCCESS);
   process().calls();
   CHECK_EQ(seen.order, 9);
   CHECK_EQ(seen.cosine, 0.5f);
