@@ -81,8 +81,10 @@ bool names_pinned(Device& device, const std::byte* packed, uint32_t bytes) {
 void announce_pinned(Device& device) {
   device.watches_pinned.store(false, std::memory_order_relaxed);
   if (device.writer().unreplayable())
-    say("[cuLaunchKernel] gives page-locked memory to a kernel, or has such an address left over in "
-        "a parameter: what kernels read and write there is in no log, so that from here on a replay "
+    say("[cuLaunchKernel] gives page-locked memory to a kernel, or has such an address left over "
+        "in "
+        "a parameter: what kernels read and write there is in no log, so that from here on a "
+        "replay "
         "may come to other values");
 }
 
