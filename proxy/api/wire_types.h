@@ -49,16 +49,36 @@ enum LaunchFlags : uint32_t { kLaunchCooperative = 1 };
 // cuBLASLt descriptors. The client's Create/Init/SetAttribute write these; a command carries them
 // whole. They have the sizes of the vendor's opaque structs because the Init variants write into
 // storage of the caller.
+// Each attribute has a place of its own (lt_attribute()), so that equal descriptors have equal
+// bytes in whatever order they were made.
 struct LtMatmulDesc {
-  static constexpr uint32_t kMaxAttributes = 14;
-  uint32_t compute_type = 0, scale_type = 0, count = 0, magic = 0;
-  struct Attribute {
-    uint32_t id, bytes;
-    uint64_t value;
-  } attributes[kMaxAttributes] = {};
-  uint64_t spare[2] = {};
+  uint32_t compute_type = 0, scale_type = 0, magic = 0, reserved = 0;
+  uint64_t given = 0;  // a bit for each attribute that was set, by its number
+  std::byte values[232] = {};
 };
 static_assert(sizeof(LtMatmulDesc) == 256);
+
+struct LtAttribute {
+  uint32_t bytes = 0, offset = 0;  // in LtMatmulDesc::values; 0 bytes: there is no such attribute
+};
+
+// Sizes as cuBLAS 13.1's library itself tells and demands them, by the numbers of cublasLt.h.
+constexpr LtAttribute lt_attribute(uint32_t id) {
+  constexpr uint8_t kEight[] = {8, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 23, 24, 36, 38};
+  constexpr uint8_t kFour[] = {2, 3, 4, 5, 6, 7, 15, 16, 22, 26, 31, 32, 33, 34, 35, 37};
+  constexpr uint32_t kFastAccumulation = 25;
+  uint32_t offset = 0;
+  for (const uint8_t one : kEight) {
+    if (one == id) return {8, offset};
+    offset += 8;
+  }
+  for (const uint8_t one : kFour) {
+    if (one == id) return {4, offset};
+    offset += 4;
+  }
+  static_assert(8 * sizeof kEight + 4 * sizeof kFour < sizeof LtMatmulDesc::values);
+  return id == kFastAccumulation ? LtAttribute{1, offset} : LtAttribute{};
+}
 
 struct LtLayout {
   uint32_t magic = 0, type = 0;
@@ -72,7 +92,7 @@ static_assert(sizeof(LtLayout) == 64);
 struct LtPreference {
   uint32_t magic = 0, search_mode = 0;
   uint64_t workspace_bytes = 0;
-  uint32_t reduction_mask = 0xffffffff;
+  uint32_t reduction_mask = 0x7;  // CUBLASLT_REDUCTION_SCHEME_MASK
   uint32_t alignment[4] = {256, 256, 256, 256};
   uint32_t max_waves_bits = 0;  // a float
   uint64_t impl_mask = ~uint64_t{0};

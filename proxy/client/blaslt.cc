@@ -31,6 +31,13 @@ LtMatmulDesc new_desc(cublasComputeType_t compute, cudaDataType_t scale) {
   desc.magic = kDescMagic;
   desc.compute_type = static_cast<uint32_t>(compute);
   desc.scale_type = static_cast<uint32_t>(scale);
+  const std::pair<uint32_t, int32_t> defaults[] = {
+      {CUBLASLT_MATMUL_DESC_FILL_MODE, CUBLAS_FILL_MODE_FULL},
+      {CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT},
+      {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, -1},
+      {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, -1}};
+  for (const auto& [id, value] : defaults)
+    std::memcpy(desc.values + lt_attribute(id).offset, &value, sizeof value);
   return desc;
 }
 
@@ -74,6 +81,8 @@ Field layout_field(LtLayout& l, cublasLtMatrixLayoutAttribute_t attribute) {
       return {&l.batch_stride, sizeof l.batch_stride};
     case CUBLASLT_MATRIX_LAYOUT_PLANE_OFFSET:
       return {&l.plane_offset, sizeof l.plane_offset};
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_MODE:
+      return {&l.batch_mode, sizeof l.batch_mode};
     default:
       return {};
   }
@@ -103,42 +112,39 @@ Field preference_field(LtPreference& p, cublasLtMatmulPreferenceAttributes_t att
   }
 }
 
+// As the library: a value has exactly its size, and there is no attribute that it does not know.
 cublasStatus_t set_field(Field field, const void* value, size_t bytes) {
-  if (!field.at) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (!value || bytes != field.bytes) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!field.at || !value || bytes != field.bytes) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(field.at, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// With a size of 0 only the size is asked for.
 cublasStatus_t get_field(Field field, void* value, size_t bytes, size_t* written) {
-  if (!field.at) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!field.at) return CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes != 0 && (!value || bytes != field.bytes)) return CUBLAS_STATUS_INVALID_VALUE;
   if (written) *written = field.bytes;
-  if (!value) return bytes == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
-  if (bytes < field.bytes) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(value, field.at, field.bytes);
+  if (bytes != 0) std::memcpy(value, field.at, field.bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Attributes in order of first setting, so that equal descriptors have equal bytes.
+Field desc_field(LtMatmulDesc& desc, uint32_t id) {
+  if (id == CUBLASLT_MATMUL_DESC_COMPUTE_TYPE) return {&desc.compute_type, 4};
+  if (id == CUBLASLT_MATMUL_DESC_SCALE_TYPE) return {&desc.scale_type, 4};
+  const LtAttribute attribute = lt_attribute(id);
+  return attribute.bytes ? Field{desc.values + attribute.offset, attribute.bytes} : Field{};
+}
+
 cublasStatus_t set_desc(LtMatmulDesc& desc, uint32_t id, const void* value, size_t bytes) {
-  if (!value || bytes > sizeof(uint64_t)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (id == CUBLASLT_MATMUL_DESC_COMPUTE_TYPE || id == CUBLASLT_MATMUL_DESC_SCALE_TYPE) {
-    auto& at = id == CUBLASLT_MATMUL_DESC_COMPUTE_TYPE ? desc.compute_type : desc.scale_type;
-    return set_field({&at, sizeof at}, value, bytes);
-  }
-  uint32_t index = 0;
-  while (index < desc.count && desc.attributes[index].id != id) ++index;
-  if (index == LtMatmulDesc::kMaxAttributes) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (index == desc.count) ++desc.count;
-  desc.attributes[index] = {id, static_cast<uint32_t>(bytes), 0};
-  std::memcpy(&desc.attributes[index].value, value, bytes);
-  return CUBLAS_STATUS_SUCCESS;
+  const cublasStatus_t status = set_field(desc_field(desc, id), value, bytes);
+  if (status == CUBLAS_STATUS_SUCCESS && lt_attribute(id).bytes) desc.given |= uint64_t{1} << id;
+  return status;
 }
 
-uint64_t desc_value(const LtMatmulDesc& desc, uint32_t id, uint64_t otherwise) {
-  for (uint32_t i = 0; i < desc.count; ++i)
-    if (desc.attributes[i].id == id) return desc.attributes[i].value;
-  return otherwise;
+int32_t pointer_mode(const LtMatmulDesc& desc) {
+  int32_t mode = 0;
+  std::memcpy(&mode, desc.values + lt_attribute(CUBLASLT_MATMUL_DESC_POINTER_MODE).offset, 4);
+  return mode;
 }
 
 template <class Ours, class Opaque>
@@ -179,13 +185,24 @@ bool gather(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixL
   return true;
 }
 
-// What an algorithm may depend on: everything but the addresses of bias and scales.
+// What an algorithm may depend on: everything but where bias, scales and their like lie.
 std::string heuristic_key(const BlasHandle& blas, LtProblem problem, int requested) {
-  for (uint32_t i = 0; i < problem.desc.count; ++i) {
-    auto& attribute = problem.desc.attributes[i];
-    if (attribute.id == CUBLASLT_MATMUL_DESC_BIAS_POINTER ||
-        attribute.id == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)
-      attribute.value = attribute.value != 0;
+  constexpr uint32_t kAddresses[] = {CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                     CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                                     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                                     CUBLASLT_MATMUL_DESC_C_SCALE_POINTER,
+                                     CUBLASLT_MATMUL_DESC_D_SCALE_POINTER,
+                                     CUBLASLT_MATMUL_DESC_AMAX_D_POINTER,
+                                     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_SCALE_POINTER,
+                                     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_AMAX_POINTER,
+                                     CUBLASLT_MATMUL_DESC_D_OUT_SCALE_POINTER};
+  for (const uint32_t id : kAddresses) {
+    std::byte* const at = problem.desc.values + lt_attribute(id).offset;
+    uint64_t address = 0;
+    std::memcpy(&address, at, sizeof address);
+    address = address != 0;
+    std::memcpy(at, &address, sizeof address);
   }
   std::string key(reinterpret_cast<const char*>(&problem), sizeof problem);
   return key + std::to_string(blas.device.ordinal()) + ":" + std::to_string(requested);
@@ -257,11 +274,7 @@ PYFT_API cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t matm
   enter(Api::cublasLtMatmulDescGetAttribute);
   LtMatmulDesc* desc = ours<LtMatmulDesc>(matmulDesc, kDescMagic);
   if (!desc) return CUBLAS_STATUS_INVALID_VALUE;
-  for (uint32_t i = 0; i < desc->count; ++i)
-    if (desc->attributes[i].id == static_cast<uint32_t>(attr))
-      return get_field({&desc->attributes[i].value, desc->attributes[i].bytes}, buf, sizeInBytes,
-                       sizeWritten);
-  return CUBLAS_STATUS_NOT_SUPPORTED;
+  return get_field(desc_field(*desc, static_cast<uint32_t>(attr)), buf, sizeInBytes, sizeWritten);
 }
 
 PYFT_API cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* matLayout,
@@ -387,9 +400,9 @@ PYFT_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle,
   if (!gather(computeDesc, Adesc, Bdesc, Cdesc, Ddesc, &problem))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (algo) std::memcpy(problem.algo, algo, sizeof problem.algo);
-  const uint64_t mode =
-      desc_value(problem.desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_HOST);
-  if (mode > CUBLASLT_POINTER_MODE_DEVICE) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const int32_t mode = pointer_mode(problem.desc);
+  if (mode < CUBLASLT_POINTER_MODE_HOST || mode > CUBLASLT_POINTER_MODE_DEVICE)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   Scalar scalars[2];
   const void* values[2] = {alpha, beta};
   for (int i = 0; i < 2; ++i) {

@@ -1,3 +1,5 @@
+#include <bit>
+#include <cstring>
 #include <unordered_map>
 
 #include "server/handlers/handlers.h"
@@ -82,22 +84,24 @@ int LtObjects::build_layout(const LtLayout& from, cublasLtMatrixLayout_t* to) {
   if (from.batch_stride)
     code |= set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, from.batch_stride);
   if (from.plane_offset) code |= set(CUBLASLT_MATRIX_LAYOUT_PLANE_OFFSET, from.plane_offset);
+  if (from.batch_mode) code |= set(CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, from.batch_mode);
   return code;
 }
 
 int LtObjects::build(const LtProblem& problem) {
   const LtMatmulDesc& from = problem.desc;
-  if (from.count > LtMatmulDesc::kMaxAttributes) return CUBLAS_STATUS_INVALID_VALUE;
   if (const int code =
           api.cublasLtMatmulDescCreate(&desc, static_cast<cublasComputeType_t>(from.compute_type),
                                        static_cast<cudaDataType_t>(from.scale_type)))
     return code;
-  for (uint32_t i = 0; i < from.count; ++i) {
-    const auto& attribute = from.attributes[i];
-    if (attribute.bytes > sizeof attribute.value) return CUBLAS_STATUS_INVALID_VALUE;
-    const auto id = static_cast<cublasLtMatmulDescAttributes_t>(attribute.id);
-    if (const int code =
-            api.cublasLtMatmulDescSetAttribute(desc, id, &attribute.value, attribute.bytes))
+  for (uint64_t left = from.given; left; left &= left - 1) {
+    const auto id = static_cast<uint32_t>(std::countr_zero(left));
+    const LtAttribute attribute = lt_attribute(id);
+    if (!attribute.bytes) return CUBLAS_STATUS_INVALID_VALUE;
+    uint64_t value = 0;  // aligned
+    std::memcpy(&value, from.values + attribute.offset, attribute.bytes);
+    const auto name = static_cast<cublasLtMatmulDescAttributes_t>(id);
+    if (const int code = api.cublasLtMatmulDescSetAttribute(desc, name, &value, attribute.bytes))
       return code;
   }
   const LtLayout* const sources[] = {&problem.a, &problem.b, &problem.c, &problem.d};
