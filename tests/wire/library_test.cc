@@ -33,6 +33,7 @@ int cusparseCreate(void** handle);
 int cusparseDestroy(void* handle);
 int cusparseSetPointerMode(void* handle, int mode);
 int cusparseCreateMatDescr(void** descr);
+int cusparseSetMatType(void* descr, int type);
 int cusparseCreateDnVec(void** descr, int64_t size, void* values, int type);
 int cusparseDestroyDnVec(void* descr);
 int cusparseCreateCsr(void** descr, int64_t, int64_t, int64_t, void*, void*, void*, int, int, int,
@@ -276,6 +277,23 @@ TEST(an_older_library_may_lack_a_function) {
   CHECK_EQ(cusolverDnSgetrf_bufferSize(solver, 6, 7, nullptr, 6, &work), 9);
   table().cusolverDnSgetrf_bufferSize = had;
   w.calls();
+}
+
+// Nobody waits for it, so that it is told late; the device is as good as before.
+TEST(a_setting_that_is_refused_is_told_once) {
+  OneProcess& w = wire();
+  void* descriptor = nullptr;
+  CHECK_EQ(cusparseCreateMatDescr(&descriptor), 0);
+  const auto had = table().cusparseSetMatType;
+  table().cusparseSetMatType = [](auto...) { return 3; };  // CUSPARSE_STATUS_INVALID_VALUE
+  CHECK_EQ(cusparseSetMatType(descriptor, 9), 0);
+  w.calls();
+  CHECK_EQ(cudaDeviceSynchronize(), cudaErrorUnknown);
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  table().cusparseSetMatType = had;
+  CHECK_EQ(cusparseSetMatType(descriptor, 0), 0);
+  w.calls();
+  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 TEST(the_server_believes_no_number) {

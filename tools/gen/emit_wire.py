@@ -98,7 +98,8 @@ def emit_call_ids(api: Api) -> str:
     lines += [f"  {name}," for name in exported(api)]
     lines.append("  kCount,\n};\n\n// Name of a command, or nullptr for an id that is none.")
     lines.append(
-        "// EntryFlags of a command: what of it goes to the object log.\nuint16_t entry_flags(Call call);"
+        "// EntryFlags of a command: what of it goes to the object log.\nuint16_t entry_flags(Call call);\n"
+        "// It changes a setting of an object (replay class configure).\nbool configures(Call call);"
     )
     lines.append(
         "const char* call_name(uint16_t call);\nconst char* api_name(Api api);\n\n}  // namespace pyft\n"
@@ -123,6 +124,9 @@ def emit_names(api: Api) -> str:
         lines += [f"    case Call::{r.name}:" for r in api.commands if r.replay.startswith(classes)]
         lines.append(f"      return ring::{flag};")
     lines.append("    default:\n      return 0;\n  }\n}\n")
+    lines.append("bool configures(Call call) {\n  switch (call) {")
+    lines += [f"    case Call::{r.name}:" for r in api.commands if r.replay == "configure"]
+    lines.append("      return true;\n    default:\n      return false;\n  }\n}\n")
     lines.append("const char* call_name(uint16_t call) {\n  switch (static_cast<Call>(call)) {")
     lines += [f'    case Call::{r.name}: return "{r.name}";' for r in api.commands]
     lines.append("  }\n  return nullptr;\n}\n\nconst char* api_name(Api api) {")

@@ -25,7 +25,8 @@ int cuda_code(Domain domain, int code) {
 
 // A command that nobody waits for has failed. It must not get lost. What has failed with the
 // device, or should have made something, fails for good; anything else is told once, by the next
-// call that looks, as it would have been by the call itself (design-cuda.md, C4).
+// call that looks, as it would have been by the call itself (design-cuda.md, C4). A setting that is
+// refused leaves its object as it was, also when a recovery makes it again.
 void fail_unasked(Session& session, const EntryHeader& header, const char* name, Domain domain,
                   int code) {
   ring::ControlPage& page = session.channel().control();
@@ -34,11 +35,13 @@ void fail_unasked(Session& session, const EntryHeader& header, const char* name,
   if (page.sticky_error.load() == 0)
     std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]\n",
                  static_cast<unsigned long long>(header.seq), name, code);
-  constexpr uint16_t kMakes = ring::kCreates | ring::kCaptured;
-  if (of_device || header.flags & kMakes || session.recovery().restores_objects())
+  const bool restores = session.recovery().restores_objects();
+  const bool makes = header.flags & ring::kCreates || restores;
+  const bool is_setting = configures(static_cast<Call>(header.call));
+  if (of_device || header.flags & ring::kCaptured || (makes && !is_setting))
     return session.set_sticky(of_device ? failure : cuda_code(domain, code));
   int32_t none = 0;  // the first one is told; in a replay it has been told
-  if (!session.recovery().replaying())
+  if (!session.recovery().replaying() && !restores)
     page.late_error.compare_exchange_strong(none, cuda_code(domain, code));
 }
 
