@@ -89,6 +89,8 @@ struct LtLayout {
 };
 static_assert(sizeof(LtLayout) == 64);
 
+inline constexpr int kLtLayoutBatchMode = 8;  // an attribute that older headers do not name
+
 struct LtPreference {
   uint32_t magic = 0, search_mode = 0;
   uint64_t workspace_bytes = 0;

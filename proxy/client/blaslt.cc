@@ -64,6 +64,8 @@ struct Field {
 };
 
 Field layout_field(LtLayout& l, cublasLtMatrixLayoutAttribute_t attribute) {
+  if (static_cast<int>(attribute) == kLtLayoutBatchMode)
+    return {&l.batch_mode, sizeof l.batch_mode};
   switch (attribute) {
     case CUBLASLT_MATRIX_LAYOUT_TYPE:
       return {&l.type, sizeof l.type};
@@ -81,8 +83,6 @@ Field layout_field(LtLayout& l, cublasLtMatrixLayoutAttribute_t attribute) {
       return {&l.batch_stride, sizeof l.batch_stride};
     case CUBLASLT_MATRIX_LAYOUT_PLANE_OFFSET:
       return {&l.plane_offset, sizeof l.plane_offset};
-    case CUBLASLT_MATRIX_LAYOUT_BATCH_MODE:
-      return {&l.batch_mode, sizeof l.batch_mode};
     default:
       return {};
   }

@@ -82,10 +82,8 @@ void announce_pinned(Device& device) {
   device.watches_pinned.store(false, std::memory_order_relaxed);
   if (device.writer().unreplayable())
     say("[cuLaunchKernel] gives page-locked memory to a kernel, or has such an address left over "
-        "in "
-        "a parameter: what kernels read and write there is in no log, so that from here on a "
-        "replay "
-        "may come to other values");
+        "in a parameter: what kernels read and write there is in no log, so that from here on a "
+        "replay may come to other values");
 }
 
 cudaError_t launch(Kernel& kernel, const Launch& l, const Arguments& args) {

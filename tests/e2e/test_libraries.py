@@ -50,6 +50,7 @@ def test_absent_libraries_are_named() -> None:
         f"{name} fails: True" for name in ("fft", "eigh", "svd", "sparse")
     ]
     assert "convolution 1758.0" in done.stdout
+    assert "solved 0.0\n" in done.stdout
     assert "sum 4.0 0" in done.stdout
     for function, library in NAMED.items():
         sentence = f"pyft: [{function}] is not supported: a soft GPU has no [{library}]"

@@ -1,5 +1,7 @@
-// cuBLAS calls whose answers are the host's, rotations, and copies of vectors and matrices.
+// cuBLAS calls whose answers are the host's, rotations, copies of vectors and matrices, and what
+// cuBLASLt's library is told of a product.
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "api/mock_table.h"
@@ -54,6 +56,24 @@ CUresult copy_lines(const CUDA_MEMCPY2D* copy, CUstream) {
   return CUDA_SUCCESS;
 }
 
+std::map<int, std::string> attributes;  // as the library gets them
+int heuristics = 0;
+
+cublasStatus_t set_attribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t id,
+                             const void* value, size_t bytes) {
+  attributes[id] = std::string(static_cast<const char*>(value), bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t choose(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                      cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                      cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*,
+                      int* found) {
+  ++heuristics;
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 OneProcess& process() {
   static backend::Table table = [] {
     backend::Table t = backend::mock_table();
@@ -62,6 +82,8 @@ OneProcess& process() {
     t.cublasDgelsBatched = least_squares;
     t.cublasCrot_v2 = rotate;
     t.cuMemcpy2DAsync_v2 = copy_lines;
+    t.cublasLtMatmulDescSetAttribute = set_attribute;
+    t.cublasLtMatmulAlgoGetHeuristic = choose;
     return t;
   }();
   static auto* const made = new OneProcess(&table);
@@ -149,6 +171,72 @@ TEST(vectors_and_matrices_are_copied_line_by_line) {
   CHECK_EQ(cublasGetVectorAsync(0, 8, memory, 1, host.data(), 1, nullptr), CUBLAS_STATUS_SUCCESS);
   CHECK_EQ(process().calls(), "");
   CHECK_EQ(cudaFree(memory), cudaSuccess);
+}
+
+// A product of fp8 matrices, of which the library is asked for algorithms.
+struct Product {
+  Product() {
+    CHECK_EQ(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+             CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_8F_E4M3, 16, 16, 16),
+             CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(cublasLtMatmulPreferenceCreate(&preference), CUBLAS_STATUS_SUCCESS);
+  }
+  ~Product() {
+    cublasLtMatmulDescDestroy(desc);
+    cublasLtMatrixLayoutDestroy(layout);
+    cublasLtMatmulPreferenceDestroy(preference);
+  }
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t id, T value) {
+    CHECK_EQ(cublasLtMatmulDescSetAttribute(desc, id, &value, sizeof value), CUBLAS_STATUS_SUCCESS);
+  }
+  void ask() {
+    cublasLtMatmulHeuristicResult_t result{};
+    int found = 0;
+    CHECK_EQ(
+        cublasLtMatmulAlgoGetHeuristic(reinterpret_cast<cublasLtHandle_t>(blas()), desc, layout,
+                                       layout, layout, layout, preference, 1, &result, &found),
+        CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(found, 1);
+  }
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t layout = nullptr;
+  cublasLtMatmulPreference_t preference = nullptr;
+};
+
+template <class T>
+std::string bytes_of_value(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+TEST(a_product_has_the_attributes_that_were_set_and_no_others) {
+  Product product;
+  product.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+  product.set(CUBLASLT_MATMUL_DESC_TRANSA, int32_t{CUBLAS_OP_T});
+  product.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t{CUDA_R_16BF});
+  product.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, uint64_t{0x700000001000});
+  attributes.clear();
+  product.ask();
+  const std::map<int, std::string> wanted{
+      {CUBLASLT_MATMUL_DESC_FAST_ACCUM, bytes_of_value(int8_t{1})},
+      {CUBLASLT_MATMUL_DESC_TRANSA, bytes_of_value(int32_t{CUBLAS_OP_T})},
+      {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bytes_of_value(int32_t{CUDA_R_16BF})},
+      {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, bytes_of_value(uint64_t{0x700000001000})}};
+  CHECK(attributes == wanted);
+}
+
+TEST(another_address_of_a_scale_asks_for_no_algorithm_again) {
+  Product product;
+  product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, uint64_t{0x700000001000});
+  product.ask();
+  const int before = heuristics;
+  product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, uint64_t{0x700000002000});
+  product.ask();
+  CHECK_EQ(heuristics, before);
+  product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, uint64_t{0});
+  product.ask();
+  CHECK_EQ(heuristics, before + 1);
 }
 
 }  // namespace

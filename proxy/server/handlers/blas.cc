@@ -84,7 +84,8 @@ int LtObjects::build_layout(const LtLayout& from, cublasLtMatrixLayout_t* to) {
   if (from.batch_stride)
     code |= set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, from.batch_stride);
   if (from.plane_offset) code |= set(CUBLASLT_MATRIX_LAYOUT_PLANE_OFFSET, from.plane_offset);
-  if (from.batch_mode) code |= set(CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, from.batch_mode);
+  if (from.batch_mode)
+    code |= set(static_cast<cublasLtMatrixLayoutAttribute_t>(kLtLayoutBatchMode), from.batch_mode);
   return code;
 }
 

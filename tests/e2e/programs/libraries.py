@@ -18,6 +18,11 @@ for name, attempt in attempts.items():
         print(name, "works")
     except RuntimeError as error:
         print(name, "fails:", "NOT_SUPPORTED" in str(error) or "cu" in str(error))
+# Batches of small systems need none.
+systems = torch.stack([torch.full((4, 4), n) + torch.eye(4) for n in (1.0, 2.0, 3.0)]).cuda()
+factors, pivots = torch.linalg.lu_factor(systems)
+back = torch.linalg.lu_solve(factors, pivots, systems @ torch.ones(4, 2, device="cuda"))
+print("solved", round(float((back - 1).abs().max()), 4))
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
     total = (eye @ eye).sum()
 image = torch.arange(16.0, device="cuda").reshape(1, 1, 4, 4)
