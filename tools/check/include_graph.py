@@ -1,0 +1,99 @@
+"""Which folder includes which: the graph that `layering.py` judges and `house.py` measures.
+
+A node is a folder below softgpu/, flexccl/, proxy/ or shim/. An include is resolved as the compiler
+does it: beside the file, then in the include roots of its part. Generated and system headers have no
+file in the tree and so no edge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PARTS = ("softgpu", "flexccl", "proxy", "shim")
+ROOTS: Mapping[str, tuple[str, ...]] = {
+    "softgpu": ("softgpu", "softgpu/include"),
+    "flexccl": ("flexccl", "flexccl/include"),
+    "proxy": ("proxy", "proxy/include", "flexccl/include", "softgpu/include"),
+    "shim": ("proxy", "proxy/include", "shim"),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Include:
+    """One #include of a file of ours, all paths relative to the root of the tree."""
+
+    file: str
+    line: int
+    text: str
+    target: str  # the file it names
+
+    @property
+    def edge(self) -> tuple[str, str]:
+        return folder_of(self.file), folder_of(self.target)
+
+
+def folder_of(file: str) -> str:
+    return file.rpartition("/")[0]
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """Yield the C and C++ files of the product."""
+    for part in PARTS:
+        for path in sorted((root / part).rglob("*")):
+            if path.suffix in {".cc", ".c", ".h"}:
+                yield path
+
+
+def resolve(root: Path, path: Path, include: str) -> str | None:
+    """Return the file of ours that an include names, None for generated and system headers."""
+    part = path.relative_to(root).parts[0]
+    for folder in (path.parent, *(root / name for name in ROOTS[part])):
+        if (folder / include).is_file():
+            return (folder / include).resolve().relative_to(root).as_posix()
+    return None
+
+
+def includes(root: Path) -> Iterator[Include]:
+    """Yield every include of a file of ours by a file of the product."""
+    for path in sources(root):
+        file = path.relative_to(root).as_posix()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match and (target := resolve(root, path, match.group(1))):
+                yield Include(file, number, match.group(1), target)
+
+
+def cycles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return the strongly connected sets of more than one node, each sorted (Tarjan 1972)."""
+    after: dict[str, set[str]] = defaultdict(set)
+    for source, target in edges:
+        after[source].add(target)
+    found: list[list[str]] = []
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in sorted(after.get(node, ())):
+            if target not in index:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            members = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(members) > 1:
+                found.append(sorted(members))
+
+    for node in sorted(after):
+        if node not in index:
+            visit(node)
+    return sorted(found)
