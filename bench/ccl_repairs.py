@@ -34,7 +34,7 @@ def binary() -> Path:
     for found in (ROOT / "build" / "meson").rglob("ccl_repair"):
         if found.is_file():
             return found
-    raise RuntimeError("[ccl_repair] is not built: run make build")
+    raise RuntimeError("[ccl_repair] is not built: run make programs")
 
 
 def run_native(program: Path, kind: str, ranks: int, repeats: int) -> Samples:

@@ -32,7 +32,7 @@ def built(name: str) -> str:
     folder = Path(os.environ.get("BENCH_BUILD", ROOT / "build" / "meson"))
     found = [path for path in folder.rglob(name) if path.is_file()]
     if not found:
-        raise BenchError(f"[{name}] is not built: run make build")
+        raise BenchError(f"[{name}] is not built: run make programs")
     return str(found[0])
 
 

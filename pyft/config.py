@@ -87,7 +87,11 @@ KNOBS = (
     Knob("PYFT_STRICT", "", "1: the first unsupported call stops the process"),
     Knob("PYFT_DISABLE", "", "1: the injected library answers every call with `no device`"),
     Knob("PYFT_BUILD_JOBS", 0, "parallel compiler processes of `pip install` (0: one per core)"),
-    Knob("PYFT_MESON_OPTIONS", "", "options of meson for `pip install`, such as -Dtests=false"),
+    Knob(
+        "PYFT_MESON_OPTIONS",
+        "",
+        "options of meson for `pip install`, such as -Dtests=true; make has that set",
+    ),
     Knob("PYFT_IGNORE_OBSERVED", "", "tests: 1: replays do not wait at OBSERVED marks"),
     Knob("PYFT_TEST_MARK", "", "tests: by this their processes are known"),
     Knob("PYFT_REQUIRE", "", "tests: comma-separated needs whose absence fails instead of skips"),

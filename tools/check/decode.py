@@ -44,7 +44,7 @@ def open_wheel() -> wheel.Wheel:
         vendor.decode_dump()
         vendor.nvdisasm()
     except vendor.Missing as missing:
-        refuse(f"{missing}; run `make build` first")
+        refuse(f"{missing}; run `make programs` first")
     library, zstd = wheel.torch_cuda_library(), wheel.load_zstd()
     if library is None:
         refuse(f"[{sys.executable}] has no CUDA build of torch")
