@@ -44,6 +44,7 @@ void adopt(ncclComm_t* comm, std::span<std::byte> memory, std::uint64_t operatio
       Communicator::create(lonely(owner), settings().streams, current_device(), operation);
   made->runner().set_parent(owner.parent);
   made->runner().replay_after(operation, memory);
+  made->runner().place_alone();
   made->make_ready();
   made->make_claimable();
   *comm = publish(made);

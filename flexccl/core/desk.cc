@@ -87,9 +87,14 @@ std::shared_ptr<const Membership> Desk::membership() {
   return runner_ ? runner_->view() : nullptr;
 }
 
+std::shared_ptr<const Membership> Desk::decided_membership() {
+  const std::scoped_lock lock(mutex_);
+  return runner_ && runner_->placed() ? runner_->view() : nullptr;
+}
+
 std::vector<Change> Desk::changes_since(std::uint32_t epoch) {
   std::vector<Change> steps;
-  if (const auto self = membership())
+  if (const auto self = decided_membership())
     for (const Change& step : self->changes)
       if (step.epoch > epoch) steps.push_back(step);
   if (!steps.empty() && steps.front().epoch != epoch + 1) steps.clear();
@@ -146,7 +151,7 @@ void Desk::join(JoinVisit& visit) {
 
 // An operation that runs may not have taken the step yet.
 void Desk::spread_news(bool to_other_hosts) {
-  const auto self = membership();
+  const auto self = decided_membership();
   if (!self) return;
   const Membership now = after(*self, steps_->decided(self->epoch));
   if (now.epoch > 0) spread(now, steps_->board().get(), to_other_hosts);

@@ -32,6 +32,8 @@ class Desk final : public Responder {
  private:
   // Null when the runner is not there.
   std::shared_ptr<const Membership> membership();
+  // Nor when it is new and has not decided yet: others take what it tells of its epoch for decided.
+  std::shared_ptr<const Membership> decided_membership();
   // The same once it is there, or gone.
   std::shared_ptr<const Membership> wait_for_membership();
   void spread_news(bool to_other_hosts);

@@ -217,7 +217,11 @@ void Runner::take_place() {
   if (board && !board->publish(self->changes))
     fail(ncclInvalidUsage, "flexccl: the new rank [", self->slot, "] was to come with epoch [",
          self->epoch, "], for which something else was decided meanwhile");
-  for (JoinCall& call : calls) call.decide();
+  if (board) placed_.store(true, std::memory_order_release);
+  for (JoinCall& call : calls) {
+    call.decide();
+    placed_.store(true, std::memory_order_release);  // whoever hears of it first
+  }
   if (board) {
     board->set_reader(self->slot, true);
     return steps_->set_board(std::move(board));

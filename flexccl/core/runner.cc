@@ -14,6 +14,7 @@ constexpr int kLooksPerQuestion = 5;
 Runner::Runner(const Membership& membership, std::uint64_t position)
     : membership_(std::make_shared<const Membership>(membership)),
       published_(membership_),
+      placed_(membership.epoch == 0),
       steps_(std::make_shared<Steps>(
           membership.epoch, membership.epoch ? Board::find(membership) : Board::begin(membership))),
       history_(std::make_shared<History>(membership_, position)),

@@ -56,6 +56,11 @@ class Runner {
   // tells them. Throws ncclRemoteError at the deadline, ncclInvalidUsage when something else was
   // decided.
   void take_place();
+  // Whether its own place, for which it came with a step of the epoch, is decided. Until then that
+  // step is nobody's but its own: it may never be taken.
+  bool placed() const { return placed_.load(std::memory_order_acquire); }
+  // There is nobody to decide with.
+  void place_alone() { placed_.store(true, std::memory_order_release); }
   void abort();
   void close();
 
@@ -154,7 +159,7 @@ class Runner {
   std::condition_variable changed_;
   std::shared_ptr<const Membership> membership_, published_;  // of the holder of the turn, of all
   std::optional<int> paused_;
-  std::atomic<bool> aborted_ = false;
+  std::atomic<bool> aborted_ = false, placed_;
 
   const std::shared_ptr<Steps> steps_;
   std::shared_ptr<History> history_;

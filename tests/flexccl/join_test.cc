@@ -144,6 +144,31 @@ void sweep_messages(const Task& task, flexcclTransport_t transport) {
 
 }  // namespace
 
+// Survivors that wait ask each other for news, and ask at the dead rank's address as well. Behind
+// it is the new rank here, as it may be where a port is given out again: what that one has not
+// decided yet is no news, or they would be in an epoch without it when it ends before.
+TEST(a_new_rank_tells_nobody_what_it_has_not_decided) {
+  for (const auto transport : kAll) {
+    Crew crew(4, transport);
+    Task task = all_reduce(4);
+    const auto expected = task.reference(transport);
+    for (int rank = 0; rank < 4; ++rank) task.prepare(rank);
+    crew.kill(2);
+    for (const int rank : {0, 1, 3}) must(task.run(rank, crew.at(rank)), task.name);
+    flexcclInfo_t info;
+    ncclComm_t fresh = crew.recruit(2, &info, 0);
+    CHECK(comes([&] { return state_of(crew.at(1)).paused == 1; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // they ask after 40
+    CHECK_EQ(*epochs(crew, 2).rbegin(), 0u);
+    must(ncclCommAbort(fresh), "ncclCommAbort");
+    crew.replace(2, 0);
+    task.prepare(2);
+    must(task.run(2, crew.at(2)), task.name);
+    crew.synchronize();
+    CHECK(same_bits(task.out, expected));
+  }
+}
+
 TEST(it_is_enough_to_tell_the_neighbours) {
   for (const auto transport : kAll)
     for (const std::uint64_t repair_ms : {std::uint64_t{0}, Crew::kRepairMs}) {
