@@ -159,6 +159,67 @@ TEST(memory_that_was_needed_once_is_given_back) {
   CHECK(store->header().heap_backed < (uint64_t{8} << 20));
 }
 
+// Bytes of pages that were given back in this many snapshots in which all contents change, behind
+// the first two. No content is written: to back its pages is what costs.
+uint64_t given_back(const std::vector<uint64_t>& sizes, uint64_t snapshots, Random* change) {
+  const Object object(kBeforeHeap + (uint64_t{2} << 30));
+  std::string error;
+  const auto store = object.open(&error);
+  uint64_t given = 0, backed = 0, content = 0;
+  for (uint64_t cut = 1; cut <= snapshots + 2; ++cut) {
+    uint64_t address = 4096;
+    for (uint64_t bytes : sizes) {
+      if (change) bytes += 64 * change->below(bytes / 640);  // up to a tenth
+      const uint64_t offset = store->reserve(bytes);
+      CHECK(offset != server::Heap::kNone);
+      store->add_stored(address, bytes, {++content, content}, offset);
+      address += bytes;
+    }
+    CHECK(publish(*store, cut));
+    const uint64_t now = store->header().heap_backed;
+    if (cut > 2 && now < backed) given += backed - now;
+    backed = now;
+  }
+  return given;
+}
+
+// Copying to pages that are not there takes several times as long.
+TEST(pages_stay_while_all_contents_change_at_every_snapshot) {
+  constexpr uint64_t kMb = uint64_t{1} << 20;
+  CHECK_EQ(given_back({66 * kMb}, 9, nullptr), 0u);
+  CHECK_EQ(given_back({100 * kMb}, 9, nullptr), 0u);
+  CHECK_EQ(given_back({100 * kMb + 64}, 9, nullptr), 0u);
+  CHECK_EQ(given_back({3 * kMb, 80 * kMb, 5 * kMb, 40 * kMb}, 9, nullptr), 0u);
+  Random random(11);
+  for (int round = 0; round < 6; ++round) {
+    std::vector<uint64_t> sizes;
+    for (uint64_t all = 0; all < 90 * kMb; all += sizes.back())
+      sizes.push_back(64 * (1 + random.below(round % 2 ? 200'000 : 20'000)));
+    CHECK_EQ(given_back(sizes, 9, nullptr), 0u);
+    Random change(round);
+    CHECK(given_back(sizes, 9, &change) <= 32 * kMb);
+  }
+}
+
+// A model that has been given up is not kept for ever.
+TEST(pages_of_a_model_that_is_gone_are_given_back) {
+  const Object object(kBeforeHeap + (uint64_t{2} << 30));
+  std::string error;
+  const auto store = object.open(&error);
+  const uint64_t big = uint64_t{150} << 20;
+  uint64_t cut = 0;
+  for (uint64_t content = 1; content <= 2; ++content) {
+    store->add_stored(4096, big, {content, content}, store->reserve(big));
+    CHECK(publish(*store, ++cut));
+  }
+  CHECK(store->header().heap_backed >= 2 * big);
+  for (int i = 0; i < 12; ++i) {
+    put(*store, 1, std::string("small") + std::to_string(i));
+    CHECK(publish(*store, ++cut));
+  }
+  CHECK(store->header().heap_backed < (uint64_t{8} << 20));
+}
+
 TEST(what_does_not_fit_is_an_error) {
   std::string error;
   CHECK(!Object(4096).open(&error));

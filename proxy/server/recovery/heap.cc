@@ -96,12 +96,22 @@ int Heap::back(uint64_t end) {
   return failed;
 }
 
-void Heap::trim() {
-  if (free_.empty()) return;
+uint64_t Heap::end_of_used() const {
+  if (free_.empty()) return bytes_;
   const auto last = std::prev(free_.end());
-  const uint64_t begin = round_up(last->first, kBackingStep);
-  if (last->first + last->second != bytes_ || begin >= backed_) return;
-  if (backed_ - begin < std::max(kKeepFree, used_)) return;
+  return last->first + last->second == bytes_ ? last->first : bytes_;
+}
+
+void Heap::note_extent() {
+  extents_[noted_++ % kRemembered] = end_of_used();
+}
+
+void Heap::trim() {
+  const uint64_t used_to = end_of_used();
+  if (used_to >= backed_ || backed_ - used_to < kKeepFree) return;
+  const uint64_t needed = std::max(used_to + used_, *std::ranges::max_element(extents_));
+  const uint64_t begin = round_up(needed, kBackingStep);
+  if (begin >= backed_) return;
   if (fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                 static_cast<off_t>(file_offset_ + begin), static_cast<off_t>(backed_ - begin)) == 0)
     backed_ = begin;

@@ -205,6 +205,7 @@ void Store::promote() {
   header_->current.store(which, std::memory_order_release);
   PYFT_FAULT("store.after_publish");
   current_ = which;
+  heap_.note_extent();
   std::swap(point_, *waiting_);
   release(waiting_->blocks);
   waiting_.reset();
