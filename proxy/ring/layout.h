@@ -212,6 +212,8 @@ struct ControlPage {
   // Server: modules it had loaded before it took over, and has not loaded again.
   std::atomic<uint32_t> ready_modules;
   std::atomic<uint64_t> peer_bytes;  // server: of restored_bytes, what other GPUs had
+  // Server's heartbeat: changes while captures and restores copy or hash.
+  std::atomic<uint64_t> passed_bytes;
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

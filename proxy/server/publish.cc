@@ -1,5 +1,6 @@
 // Completion words and the sticky error: what the device side tells the client unasked.
 #include "ring/completion.h"
+#include "server/recovery/bytes_passed.h"
 #include "server/session.h"
 
 namespace pyft::server {
@@ -120,8 +121,9 @@ uint64_t Session::waiting() const {
 }
 
 void Session::show_activity() {
-  if (!device_calls_.progress || !device_calls_.waiting) return;
   ring::ControlPage& page = channel_.control();
+  page.passed_bytes.store(bytes_passed.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  if (!device_calls_.progress || !device_calls_.waiting) return;
   page.device_progress.store(device_calls_.progress(), std::memory_order_relaxed);
   page.collectives_waiting.store(static_cast<uint32_t>(waiting()), std::memory_order_relaxed);
   std::lock_guard lock(fences_mutex_);

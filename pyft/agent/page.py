@@ -46,6 +46,7 @@ FIELDS = {
     "collectives_waiting": (1036, "<I"),
     "ready_modules": (1052, "<I"),
     "peer_bytes": (1056, "<Q"),
+    "passed_bytes": (1064, "<Q"),
 }
 STORE_FIELDS = {
     "captures": 192,
@@ -151,6 +152,7 @@ class ControlState:
     collectives_waiting: int
     ready_modules: int
     peer_bytes: int
+    passed_bytes: int
 
 
 def read(control_fd: int) -> ControlState:
@@ -180,6 +182,7 @@ def prepare_for_next_server(control_fd: int, epoch: int, mode: int) -> None:
     write(
         control_fd,
         peer_bytes=0,
+        passed_bytes=0,
         ready_modules=0,
         device_progress=0,
         fences_open=0,

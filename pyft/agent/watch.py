@@ -127,6 +127,7 @@ class Watch:
         assert member.server is not None
         signs = (member.server.epoch, state.device_progress, state.dispatching_seq, state.consumed)
         signs += (state.fences_open, state.phase, state.replay_mode, state.replayed_entries)
+        signs += (state.passed_bytes,)  # of a snapshot
         work = self._work.setdefault(member.id, Progress())
         asleep = (
             not state.device_progress  # nobody can tell, or nothing was done yet

@@ -11,6 +11,7 @@
 #include "backend/cuda_libraries.h"
 #include "check.h"
 #include "recovery/server.h"
+#include "server/recovery/bytes_passed.h"
 #include "server/recovery/device_memory.h"
 
 namespace {
@@ -122,7 +123,9 @@ TEST(changes_are_seen) {
   const auto device = working();
   const MemoryRange range{reinterpret_cast<uint64_t>(memory()), 100'000};
   ring::Digest before{}, after{};
+  const uint64_t passed = server::bytes_passed;
   CHECK_EQ(device->compute({&range, 1}, &before), 0);
+  CHECK(server::bytes_passed > passed);
   memory()[77'777] ^= std::byte{4};
   CHECK_EQ(device->compute({&range, 1}, &after), 0);
   CHECK(before != after);

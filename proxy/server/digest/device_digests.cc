@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "server/recovery/bytes_passed.h"
+
 namespace pyft::server {
 
 namespace {
@@ -133,6 +135,7 @@ int DeviceDigests::launch() {
                    "cuLaunchKernel");
   if (!code) code = check(table_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   if (code) return code;
+  pass_turn();
   for (size_t i = 0; i < work_.size(); ++i)
     of_ranges_[work_[i].range].add(sums_[i], work_[i].tiles);
   work_.clear();

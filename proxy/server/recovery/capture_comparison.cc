@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ring/wait.h"
+#include "server/recovery/bytes_passed.h"
 #include "server/recovery/capture.h"
 #include "server/recovery/cut_comparison.h"
 
@@ -49,6 +50,7 @@ void Capture::await_decision(std::unique_lock<std::mutex>* busy) {
   for (go_on_held(); waits_ && ring::now_ns() < deadline; go_on_held()) {
     if (session_.liveness().check() != ring::WaitStatus::kOk) return;
     busy->unlock();  // another rank may need what is here sooner than it can answer
+    pass_turn();
     if (!session_.work()) usleep(50);
     busy->lock();
   }
@@ -105,6 +107,7 @@ bool Capture::withdraw() {
       cancelled("the agent does not say what becomes of the one before it");
       return false;
     }
+    pass_turn();
     if (!session_.work()) usleep(50);
   }
   is_dropped() ? drop_waiting() : publish_waiting();
@@ -152,6 +155,7 @@ void Capture::hold_back() {
   if (held_ == asked_ || session_.recovery().replaying() || agrees()) return;
   while (!is_settled() && is_patient()) {
     if (session_.liveness().check() != ring::WaitStatus::kOk) return;
+    pass_turn();
     if (!session_.work()) usleep(50);
   }
   held_ = asked_;

@@ -11,6 +11,7 @@
 
 #include "pyft/fault.h"
 #include "ring/wait.h"
+#include "server/recovery/bytes_passed.h"
 
 namespace pyft::server {
 
@@ -104,6 +105,7 @@ Copier::Copy copy_by_looking(decltype(RecoveryCalls::peek) peek, DigestKey key) 
     while (const CopyJob* const job = next()) {
       const bool there = peek(job->address, job->to, job->bytes);
       if (!there) code = kNothingThere;
+      pass_bytes(job->bytes);
       copied(*job, there && digest(job->to, job->bytes, key) == job->digest);
     }
     return code;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/recovery/bytes_passed.h"
+
 // Declared here since machines have libxxhash's run-time library but not always its headers. The
 // interface of XXH3 is stable from version 0.8.0 on.
 extern "C" {
@@ -30,9 +32,8 @@ namespace pyft::server {
 
 namespace {
 constexpr uint64_t kZeros = 64 << 10;
-}  // namespace
 
-ring::Digest digest(const void* data, uint64_t bytes, DigestKey key) {
+ring::Digest hash_whole(const void* data, uint64_t bytes, DigestKey key) {
   if (key.kind == ring::DigestKind::kNh) return nh_digest(data, bytes, key.seed);
   static const auto hash =
       XXH3_128bits_withSeed_dispatch ? XXH3_128bits_withSeed_dispatch : XXH3_128bits_withSeed;
@@ -40,8 +41,17 @@ ring::Digest digest(const void* data, uint64_t bytes, DigestKey key) {
   return {found.low, found.high};
 }
 
+}  // namespace
+
+ring::Digest digest(const void* data, uint64_t bytes, DigestKey key) {
+  const ring::Digest found = hash_whole(data, bytes, key);
+  pass_bytes(bytes);
+  return found;
+}
+
 ring::Digest copy_and_digest(void* to, const void* from, uint64_t bytes, DigestKey key) {
   std::memcpy(to, from, bytes);
+  pass_bytes(bytes);
   return digest(to, bytes, key);
 }
 
@@ -81,8 +91,8 @@ void Hasher::restart() {
 void Hasher::add(const void* data, uint64_t bytes) {
   static const auto update =
       XXH3_128bits_update_dispatch ? XXH3_128bits_update_dispatch : XXH3_128bits_update;
-  if (nh_) return nh_->add(data, bytes);
-  update(state_.get(), data, bytes);
+  nh_ ? nh_->add(data, bytes) : static_cast<void>(update(state_.get(), data, bytes));
+  pass_bytes(bytes);
 }
 
 ring::Digest Hasher::digest() const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "server/recovery/bytes_passed.h"
 #include "server/recovery/patience.h"
 
 namespace pyft::server {
@@ -102,6 +103,7 @@ int PinnedRing::pass(const NextRange& next, const TakePiece& take, uint64_t pati
     }
     const Piece& piece = pieces_[taken++ % kPieces];
     if (const int code = wait(piece, patience_ns)) return code;
+    pass_turn();
     for (const Part& part : piece.parts) take(piece.memory + part.at, part.bytes);
   }
   return 0;
@@ -133,6 +135,7 @@ int PinnedRing::write(uint64_t address, const std::byte* from, uint64_t bytes,
     if (sent >= kPieces) code = wait(piece, patience_ns);
     if (code) break;
     std::memcpy(piece.memory, from + at, part);
+    pass_bytes(part);
     code = send(piece, table_.cuMemcpyHtoDAsync_v2(address + at, piece.memory, part, stream_));
   }
   return end(code, patience_ns);

@@ -1,3 +1,4 @@
+#include "server/recovery/bytes_passed.h"
 #include "server/recovery/digest.h"
 #include "server/recovery/restore.h"
 
@@ -115,6 +116,7 @@ class ContentRestorer {
     if (!content) return problem;
     if (const int code = calls_.write(block.address, content, block.bytes))
       return "writing a " + name(block) + " fails with code [" + std::to_string(code) + "]";
+    pass_bytes(block.bytes);
     if (!calls_.digests)
       problem = verify(block, calls_, &hasher_);
     else

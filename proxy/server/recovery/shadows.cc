@@ -6,6 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "server/recovery/bytes_passed.h"
+
 namespace pyft::server {
 
 Shadows::Shadows(Store& store, const RecoveryCalls& calls) : store_(store), calls_(calls) {}
@@ -62,6 +64,7 @@ bool Shadows::duplicate(std::vector<const ring::ManifestBlock*>* begun) {
     if (has(block)) continue;
     Copy& copy = copies_[block.address];
     if (!make_room(block, &copy)) return false;
+    pass_turn();
     begun->push_back(&block);
     // An error of the device is noticed where all others are.
     if (is_mapped(block)) calls_.duplicate(copy.at, block.address, block.bytes);

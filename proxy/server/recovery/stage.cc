@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ring/wait.h"
+#include "server/recovery/bytes_passed.h"
 
 namespace pyft::server {
 
@@ -49,6 +50,7 @@ std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late, const 
         old != before.end() && old->address == block.address && old->bytes == block.bytes;
     if (std::string problem = add_block(block, same ? &*old : nullptr); !problem.empty())
       return problem;
+    pass_bytes(block.bytes);  // whatever had to be done about it
   }
   if (std::string problem = copy_together(); !problem.empty()) return problem;
   store_.header().elsewhere_bytes.store(elsewhere_bytes_, std::memory_order_relaxed);
