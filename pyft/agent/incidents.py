@@ -137,6 +137,19 @@ class Incidents:
         """Return the last fault of a member that was repaired."""
         return self._last.get(id)
 
+    def stood_still(self, id: int) -> tuple[float, float, float]:
+        """Return how long a rank has just stood still, in seconds: in all, to notice, to repair.
+
+        With the attempts to repair it that have failed.
+        """
+        faults = self.of(id)
+        first = len(faults) - 1
+        while first and faults[first - 1].outcome == "failed again":
+            first -= 1
+        total = faults[-1].ended - faults[first].began
+        notice = faults[first].noticed - faults[first].began
+        return total, notice, total - notice
+
     def summary(self) -> dict[str, Any]:
         """Return the part of report.json about recovery."""
         return report.summary(self.all, self.now(), self.restarts)
@@ -157,6 +170,8 @@ class Incidents:
             before.finish("failed again", now)
         state = page.read(member.channel.control_fd)
         began = self._injected.pop(member.id, 0.0) or state.heartbeat_ns / 1e9 - self.start
+        if fault.lasted:  # a server that hangs beats all the same
+            began = now - fault.lasted
         if fault.name == "ordered":
             began = now
         self._open[member.id] = incident = Incident(

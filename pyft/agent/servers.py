@@ -360,9 +360,10 @@ class Servers:
                 f"same place each time, also on its own ({done.evidence})"
             )
         elif done:
-            milliseconds = (done.ended - done.noticed) * 1e3
+            total, notice, repair = self.incidents.stood_still(member.id)
             messages.say(
-                f"rank [{done.rank}] goes on after [{milliseconds:.0f} ms] on GPU [{done.gpu_to}] "
+                f"rank [{done.rank}] goes on after [{report.span(total)}] on GPU [{done.gpu_to}]: "
+                f"[{report.span(notice)}] to notice, [{report.span(repair)}] to repair "
                 f"(fault [{done.fault}], epoch [{done.epoch_to}], "
                 f"[{done.replayed_entries}] entries replayed, {report.in_words(done)})"
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyft.agent import page
+from pyft.agent import messages, page, unfinished
 from pyft.agent.member import Member
 from pyft.agent.protocol import ChannelStatus
 from pyft.recovery import events
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PERIOD_S = 0.5
 QUICK_S = 0.01  # while a fault waits for its server, or a server recovers
 LATE_S = 5.0  # the whole machine stood still: nobody is to blame
+SLOW_S = 5.0  # so long nothing was finished: the user is told; longer each time
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Progress:
 
     signs: tuple[int, ...] = ()
     since: float = 0.0
+    told: bool = False  # the user, of this standstill
 
 
 class Watch:
@@ -45,6 +47,7 @@ class Watch:
         self._places: dict[Injection, int] = {}  # entry at which the step began
         self._progress: dict[int, Progress] = {}
         self._work: dict[int, Progress] = {}
+        self._slow_s: dict[int, float] = {}  # when the next sentence on a member is due
         self._looked = time.monotonic()
 
     def inject_later(self, injection: Injection) -> None:
@@ -139,12 +142,32 @@ class Watch:
             or state.bounce_writer_waiting  # for the client to read
         )
         if asleep or work.signs != signs:
-            work.signs, work.since = signs, now
-        stuck = now - work.since
-        if stuck < self._servers.hang_timeout() or self._makes_communicator(member, state):
+            work.signs, work.since, work.told = signs, now, False
+        stuck, limit = now - work.since, self._servers.hang_timeout()
+        slow = not work.told and stuck >= self._slow_s.get(member.id, SLOW_S)
+        if stuck < limit and not slow:
+            return None
+        if self._makes_communicator(member, state):
+            work.since = now
+            return None
+        if stuck < limit:
+            work.told = True
+            self._say_slow(member, state, stuck, limit)
             return None
         why = f"nothing was finished for [{stuck:.1f} s]"
-        return of_agent("stuck", why, state.dispatching_seq, state.captured_cut)
+        return of_agent("stuck", why, state.dispatching_seq, state.captured_cut, stuck)
+
+    def _say_slow(
+        self, member: Member, state: page.ControlState, stuck: float, limit: float
+    ) -> None:
+        """Say what pyft waits for and for how long it will; of slow programs less and less often."""
+        assert member.server is not None
+        self._slow_s[member.id] = 2 * max(stuck, SLOW_S)
+        messages.say(
+            f"rank [{member.channel.rank}]: {unfinished.in_words(member, state)} on GPU "
+            f"[{member.server.gpu}] has not ended for [{stuck:.0f} s]; pyft ends its server at "
+            f"[{limit:g} s] (PYFT_HANG_S)"
+        )
 
     def _makes_communicator(self, member: Member, state: page.ControlState) -> bool:
         """Say whether the dispatch thread is inside a call that waits for other ranks."""

@@ -127,6 +127,7 @@ class Fault:
     evidence: str  # for people: what was seen
     seq: int = 0  # entry being dispatched
     cut: int = 0  # last captured cut
+    lasted: float = 0.0  # seconds, when it was noticed, if the agent knows
 
     @property
     def name(self) -> str:
@@ -165,9 +166,9 @@ def of_exit(
     return Fault(row_of("exit", ended), evidence, seq, cut)
 
 
-def of_agent(sign: str, evidence: str, seq: int = 0, cut: int = 0) -> Fault:
+def of_agent(sign: str, evidence: str, seq: int = 0, cut: int = 0, lasted: float = 0.0) -> Fault:
     """Classify what the agent itself has noticed or was asked to do."""
-    return Fault(row_of("agent", sign), evidence, seq, cut)
+    return Fault(row_of("agent", sign), evidence, seq, cut, lasted)
 
 
 def worse(first: Fault, second: Fault | None) -> Fault:

@@ -28,6 +28,7 @@ class Incident:
     mode: str = "normal"
     outcome: str = "under way"  # recovered, given up, failed again, job ended
     ended: float = 0.0
+    total_ms: float = 0.0  # what the user has waited: from `began` to `ended`
     phases_ms: dict[str, float] = field(default_factory=dict)
     restored_bytes: int = 0
     restored_blocks: int = 0
@@ -42,6 +43,7 @@ class Incident:
     def finish(self, outcome: str, now: float) -> None:
         """Close the entry."""
         self.outcome, self.ended = outcome, now
+        self.total_ms = round((now - self.began) * 1e3, 3)
 
 
 # What the server's phases (by their number, page.Phase) are called here.
@@ -62,6 +64,11 @@ def phases_of(
     for (start, name), (end, _) in zip(marks, [*marks[1:], (live, "")], strict=True):
         lengths[name] += (end - start) * 1e3
     return {name: round(ms, 3) for name, ms in lengths.items()}
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in words."""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
 
 
 def verdict(compared: int, differed: int) -> str:
@@ -139,7 +146,7 @@ def _row(fault: dict[str, Any]) -> tuple[str, ...]:
         fault["fault"],
         f"{fault['gpu_from']}{moved}",
         epochs,
-        f"{(fault['ended'] - fault['began']) * 1e3:.0f}" if fault["ended"] else "-",
+        f"{fault['total_ms']:.0f}" if fault["ended"] else "-",
         *("-" if ms is None else f"{ms:.1f}" for ms in phases),
         f"{fault['restored_bytes'] / 1e6:.1f}",
         str(fault["replayed_entries"]),

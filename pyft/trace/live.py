@@ -70,8 +70,8 @@ def look(meta: dict[str, Any], entry: dict[str, Any]) -> ChannelState:
     (sticky,) = struct.unpack_from("<i", control, protocol.CONTROL_STICKY_ERROR)
     (beat,) = struct.unpack_from("<Q", control, protocol.CONTROL_HEARTBEAT_NS)
     (status,) = struct.unpack_from("<I", control, protocol.CONTROL_STATUS)
-    now = time.monotonic_ns()
     entries = recent_entries(log)
+    now = time.monotonic_ns()  # the client goes on meanwhile: not before its last entry is read
     pending = [e for e in entries if e.position >= consumed]
     return ChannelState(
         name=entry["name"],
@@ -102,7 +102,7 @@ def recent_entries(log: Path) -> list[Entry]:
 def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
     """Return who waits for the answer to an entry the server has not finished."""
     return [
-        Wait(e.thread, (now - e.time_ns) / 1e9, f"the answer to [{e.seq}] {e.text}")
+        Wait(e.thread, _seconds_since(e, now), f"the answer to [{e.seq}] {e.text}")
         for e in pending
         if e.flags & EntryFlags.WANTS_REPLY
     ]
@@ -131,7 +131,12 @@ def word_wait(word: int, entries: list[Entry], now: int) -> Wait:
         if stream_word(entry) == word and marked_word(entry) is None:
             what += f", behind [{entry.seq}] {entry.text}"
             break
-    return Wait(mark.thread, (now - mark.time_ns) / 1e9, what)
+    return Wait(mark.thread, _seconds_since(mark, now), what)
+
+
+def _seconds_since(entry: Entry, now: int) -> float:
+    """Return the age of an entry; a time that has not come yet is no time of the client's."""
+    return max(0, now - entry.time_ns) / 1e9
 
 
 def stream_word(entry: Entry) -> int | None:

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from pyft.agent import protocol
+from pyft.trace import live
 from pyft.trace.live import Wait, word_wait
 from pyft.trace.reader import Entry, EntryFlags
 
@@ -34,3 +43,33 @@ def test_a_wait_names_its_mark_and_what_is_before_it() -> None:
 def test_a_mark_that_is_gone() -> None:
     assert word_wait(18, ENTRIES, 6 * SECOND) == Wait(-1, 0.0, "completion word 18")
     assert word_wait(0, ENTRIES[1:], 4 * SECOND) == Wait(3, 2.0, f"[2] {RECORD}")
+
+
+def test_nobody_has_waited_for_less_than_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client goes on while it is looked at, and appends behind the moment of the look."""
+    fds = {part: os.memfd_create(f"pyft-{part}-rank0") for part in ("log", "control")}
+    os.ftruncate(fds["log"], 4096)
+    os.ftruncate(fds["control"], protocol.COMPLETION_WORDS * protocol.COMPLETION_WORD.size + 4096)
+    os.pwrite(fds["control"], struct.pack("<Q", 4096), protocol.CONTROL_COMPLETION_OFFSET)
+    waiters = protocol.COMPLETION_WORD.pack(0, 0, 0, 1)
+    os.pwrite(fds["control"], waiters, 4096 + 17 * protocol.COMPLETION_WORD.size)
+
+    def entries(log: Path) -> list[Entry]:
+        time.sleep(0.01)
+        now = time.monotonic_ns()
+        answer = Entry(1, now, 0, EntryFlags.WANTS_REPLY, 64, 0, False, "cudaMalloc()")
+        return [answer, Entry(2, now, 0, EntryFlags(0), 64, 0, False, FENCE)]
+
+    monkeypatch.setattr(live, "recent_entries", entries)
+    meta = {"agent_pid": os.getpid()}
+    entry = {"name": "rank0", "rank": 0, "pid": 1, "device": 0, "server_pid": 2}
+    state = live.look(meta, entry | {f"{part}_fd": fd for part, fd in fds.items()})
+    for fd in fds.values():
+        os.close(fd)
+    assert len(state.waits) == 2
+    assert all(wait.seconds >= 0 for wait in state.waits), state.waits
+
+
+def test_a_time_to_come_is_no_time_of_a_client() -> None:
+    """Another process may write anything into an entry."""
+    assert word_wait(17, ENTRIES, 1 * SECOND).seconds == 0

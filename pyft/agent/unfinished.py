@@ -1,0 +1,109 @@
+"""What a device was given and has not finished, in words. Reads what the client has written."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from pathlib import Path
+
+from pyft.agent import channel as channels
+from pyft.agent import protocol
+from pyft.agent.member import Member
+from pyft.agent.page import ControlState
+from pyft.trace import live
+from pyft.trace.reader import Entry, EntryFlags
+
+NAME_BYTES = 120  # of a kernel, as shown
+_WORD_VALUE = re.compile(r"\b(?:stream_)?value=(\d+)\)?")
+_KERNEL = re.compile(r"\bkernel=(kernel#\d+\.\d+)")
+_HEADER = struct.Struct("<IHHQIIQQQ")  # EntryHeader
+_PAYLOAD = 6, 7  # of its fields: position in the arena, bytes
+
+
+def in_words(member: Member, state: ControlState) -> str:
+    """Return what has not ended, as far as can be told: the oldest work behind which a mark waits.
+
+    A device says which marks of a stream it has come to, and nothing of what lies between two.
+    """
+    channel = member.channel
+    entries = live.recent_entries(Path(f"/proc/self/fd/{channel.log_fd}"))
+    given = [entry for entry in entries if entry.position < state.consumed]
+    between = _between_marks(given, _words(channel.control_fd)) if state.fences_open else []
+    if between:
+        first = _name(between[0], channel.log_fd, entries)
+        if len(between) == 1:
+            return first
+        return f"{first} or one of the [{len(between) - 1}] commands behind it"
+    for entry in entries:
+        if entry.seq == state.dispatching_seq:
+            return f"[{entry.call}] (entry [{entry.seq}])"
+    return f"what was begun at entry [{state.dispatching_seq}]"
+
+
+def _words(control_fd: int) -> list[int]:
+    """Return what the streams have come to, by completion word."""
+    start = protocol.CONTROL_COMPLETION_OFFSET
+    (offset,) = struct.unpack("<Q", os.pread(control_fd, 8, start))
+    size = protocol.COMPLETION_WORDS * protocol.COMPLETION_WORD.size
+    offset = min(offset, os.fstat(control_fd).st_size)  # others may write there
+    raw = os.pread(control_fd, size, offset)
+    whole = len(raw) - len(raw) % protocol.COMPLETION_WORD.size
+    return [row[0] for row in protocol.COMPLETION_WORD.iter_unpack(raw[:whole])]
+
+
+def _between_marks(given: list[Entry], words: list[int]) -> list[Entry]:
+    """Return the work before the first mark that has not been reached, behind the last that has."""
+    since: dict[int, list[Entry]] = {}  # by stream's word
+    for entry in given:
+        word = live.marked_word(entry)
+        if word is None:
+            stream = live.stream_word(entry)
+            if stream is not None and not _is_of_objects(entry):
+                since.setdefault(stream, []).append(entry)
+            continue
+        value = _WORD_VALUE.findall(entry.text)
+        reached = not value or (word < len(words) and words[word] >= int(value[-1]))
+        if not reached and since.get(word):
+            return since[word]
+        if reached:
+            since[word] = []
+    return []
+
+
+def _is_of_objects(entry: Entry) -> bool:
+    """Say whether an entry makes, sets or ends an object, and gives the device nothing to do."""
+    return bool(entry.flags & (EntryFlags.CREATES | EntryFlags.DESTROYS))
+
+
+def _name(entry: Entry, log_fd: int, entries: list[Entry]) -> str:
+    found = _KERNEL.search(entry.text)
+    if not found:
+        return f"[{entry.call}] (entry [{entry.seq}])"
+    name = _kernel_name(log_fd, found.group(1), entries) or found.group(1)
+    return f"kernel [{name}] (entry [{entry.seq}])"
+
+
+def _kernel_name(log_fd: int, kernel: str, entries: list[Entry]) -> str:
+    """Return the name a kernel was looked up by, empty when that is no longer in the ring."""
+    made = (e for e in reversed(entries) if e.call == "cuModuleGetFunction")
+    found = next((e for e in made if f"handle={kernel}," in e.text), None)
+    if found is None or found.payload_overwritten:
+        return ""
+    log = channels.log_header(log_fd)
+    if not log["ring_bytes"] or not log["arena_bytes"]:
+        return ""
+    at = log["ring_offset"] + found.position % log["ring_bytes"]
+    header = _read(log_fd, _HEADER.size, at)
+    if len(header) < _HEADER.size:
+        return ""
+    fields = _HEADER.unpack(header)
+    at, size = (fields[i] for i in _PAYLOAD)
+    raw = _read(log_fd, min(size, NAME_BYTES), log["arena_offset"] + at % log["arena_bytes"])
+    text = raw.partition(b"\0")[0].decode(errors="replace")
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _read(fd: int, size: int, at: int) -> bytes:
+    """Return bytes of a log that its client may have damaged; none behind its end."""
+    return os.pread(fd, size, at) if at < os.fstat(fd).st_size else b""

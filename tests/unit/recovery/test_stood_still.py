@@ -1,0 +1,100 @@
+"""The time that a user waits for a fault: in the message, the table and the report alike."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from pyft.agent import incidents as module
+from pyft.agent import messages, page
+from pyft.agent.incidents import Incidents
+from pyft.agent.servers import Servers
+from pyft.recovery import classify, report
+
+
+class Job:
+    """One rank, its incidents, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 500.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        self.incidents = Incidents(lambda note: None)
+        self.fd = os.memfd_create("control")
+        os.ftruncate(self.fd, 4096)
+        self.member = SimpleNamespace(id=7, channel=SimpleNamespace(control_fd=self.fd))
+        mode = SimpleNamespace(name="NORMAL")
+        self.rank = SimpleNamespace(rank=0, device=0, gpu=0, epoch=1, mode=mode, fault=None)
+
+    def hang(self, lasted: float) -> None:
+        """Let it be noticed after `lasted` seconds in which its server has beaten."""
+        self.now += lasted
+        page.write(self.fd, heartbeat_ns=int(self.now * 1e9))
+        why = f"nothing was finished for [{lasted:.1f} s]"
+        self.rank.fault = classify.of_agent("stuck", why, 4, 1, lasted)
+        self.incidents.suspected(self.member, self.rank)
+        self.incidents.died(self.member, self.rank, self.rank.fault)
+        self.incidents.started(self.member, self.rank)
+
+    def sentence(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        said: list[str] = []
+        monkeypatch.setattr(messages, "say", said.append)
+        servers = SimpleNamespace(incidents=self.incidents)
+        Servers._say_recovered(servers, self.member)  # type: ignore[arg-type]
+        return said[0]
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    made = Job(monkeypatch)
+    yield made
+    os.close(made.fd)
+
+
+def test_a_hang_counts_from_its_beginning(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.now += 10
+    job.hang(60.5)
+    job.now += 0.119
+    job.incidents.live(job.member)
+    words = "rank [0] goes on after [60.6 s] on GPU [0]: [60.5 s] to notice, [119 ms] to repair "
+    assert job.sentence(monkeypatch).startswith(words + "(fault [hang], ")
+    found = job.incidents.summary()
+    (fault,) = found["faults"]
+    assert fault["total_ms"] == pytest.approx(60_619)
+    assert fault["phases_ms"]["detect"] == pytest.approx(60_500)
+    assert found["lost_seconds"] == pytest.approx(60.619)
+    head, row, _ = report.table(found)
+    assert (
+        row.split()[head.replace("at s", "at").replace("total ms", "total").split().index("total")]
+        == "60619"
+    )
+
+
+def test_attempts_that_failed_count(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.hang(60)
+    job.now += 1
+    job.hang(60)  # the new server hangs as well
+    job.now += 2
+    job.incidents.live(job.member)
+    words = "rank [0] goes on after [123.0 s] on GPU [0]: [60.0 s] to notice, [63.0 s] to repair"
+    assert job.sentence(monkeypatch).startswith(words)
+    assert [fault["total_ms"] for fault in job.incidents.summary()["faults"]] == [121_000, 2_000]
+
+
+def test_an_injected_hang_counts_from_where_work_stood_still(job: Job) -> None:
+    job.incidents.injected(job.member)
+    job.now += 20  # its launch comes later
+    job.hang(60)
+    job.incidents.live(job.member)
+    assert job.incidents.summary()["faults"][0]["total_ms"] == pytest.approx(60_000)
+
+
+def test_lengths_in_words() -> None:
+    assert [report.span(s) for s in (0.0421, 0.9994, 1.0, 60.87)] == [
+        "42 ms",
+        "999 ms",
+        "1.0 s",
+        "60.9 s",
+    ]
