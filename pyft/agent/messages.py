@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import json
 import os
@@ -25,16 +26,36 @@ def send(channel: socket.socket, kind: str, fds: tuple[int, ...] = (), **values:
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Wait for one message; None when the other side has ended."""
+    """Wait for one message; None when the other side has ended, ValueError if it is none of ours."""
     try:
-        data, fds, _, _ = socket.recv_fds(
-            channel, LARGEST, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-        )
+        data, fds, whole = receive_fds(channel)
     except ConnectionError:
         return None
-    if not data:
+    if not data and not fds:
         return None
-    return json.loads(data), list(fds)
+    try:
+        message = json.loads(data)
+        if not whole or not isinstance(message, dict) or not isinstance(message["kind"], str):
+            raise ValueError("it is cut off, or has no kind")
+    except (ValueError, KeyError, RecursionError) as error:
+        for fd in fds:
+            os.close(fd)
+        raise ValueError(f"a message of [{len(data)}] bytes is damaged: {error}") from None
+    return message, fds
+
+
+def receive_fds(channel: socket.socket) -> tuple[bytes, list[int], bool]:
+    """Take one message with its descriptors, which no child inherits; say whether it is whole.
+
+    socket.recv_fds does not pass its flags on, so what it returns is inherited.
+    """
+    fds = array.array("i")
+    room = socket.CMSG_SPACE(MAX_DESCRIPTORS * fds.itemsize)
+    data, parts, flags, _ = channel.recvmsg(LARGEST, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, rights in parts:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(rights[: len(rights) - len(rights) % fds.itemsize])
+    return data, list(fds), not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)
 
 
 def say(sentence: str) -> None:

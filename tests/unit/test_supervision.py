@@ -116,6 +116,23 @@ def test_stdin_and_descriptors_are_inherited(native: Path) -> None:
     os.close(reader)
 
 
+@pytest.mark.parametrize("fault", ["nothing", "agent.says:2", "agent.says:3"])
+def test_the_command_inherits_nothing_of_ours(start: Start, fault: str) -> None:
+    """Whichever agent has it started: the first one, or the next, for whom notes are kept."""
+    program = "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if int(n) > 2])"
+    program = f"import os\ntry:\n  {program}\nexcept OSError: pass"
+    program = """
+import contextlib, os
+for number in os.listdir("/proc/self/fd"):
+    with contextlib.suppress(OSError):  # of the folder that is listed
+        print(number, os.readlink(f"/proc/self/fd/{number}"))
+"""
+    job = start(sys.executable, "-I", "-c", program, environment={"PYFT_FAULT": fault})
+    assert job.wait() == 0
+    assert ("a new agent" in job.errors()) == (fault != "nothing")
+    assert [line.split()[0] for line in job.output().splitlines()] == ["0", "1", "2"]
+
+
 @pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("/etc/passwd", 126)])
 def test_command_that_cannot_start(start: Start, program: str, code: int) -> None:
     job = start(program)

@@ -15,14 +15,22 @@ namespace pyft::server {
 namespace {
 constexpr int kLookMs = 100;  // how often the thread looks whether it should end
 
-// The descriptor that came with a message, -1 if none did.
+// The descriptor that came with a message, -1 if none did. Surplus ones are closed.
 int descriptor_of(msghdr& message) {
-  int fd = -1;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part))
-    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS &&
-        part->cmsg_len >= CMSG_LEN(sizeof fd))
-      std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
-  return fd;
+  int found = -1;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      if (found < 0)
+        found = fd;
+      else
+        close(fd);
+    }
+  }
+  return found;
 }
 
 void attach_descriptor(int fd, std::span<char> control, msghdr* message) {

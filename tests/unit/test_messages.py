@@ -1,0 +1,70 @@
+"""Messages between our own processes: what comes in, and what their children inherit of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from pyft.agent import messages
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_no_child_inherits_a_received_descriptor(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = ends
+    assert messages.send(theirs, "two", (0, 1), name="x")
+    got = messages.receive(ours)
+    assert got is not None
+    message, fds = got
+    assert message == {"kind": "two", "name": "x"}
+    assert [os.get_inheritable(fd) for fd in fds] == [False, False]
+    for fd in fds:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{", b"\xff\xfe", b"[]", b"7", b"null", b"{}", b'{"kind":1}', b"[" * 60000, b"x" * 65536],
+)
+def test_damage_is_an_error_and_keeps_no_descriptor(
+    ends: tuple[socket.socket, socket.socket], data: bytes
+) -> None:
+    ours, theirs = ends
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
+    before = descriptors()
+    socket.send_fds(theirs, [data], [0, 1])
+    with pytest.raises(ValueError, match="is damaged"):
+        messages.receive(ours)
+    assert descriptors() == before
+
+
+def test_more_descriptors_than_expected_are_closed(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = ends
+    before = descriptors()
+    assert messages.send(theirs, "many", (0,) * 100)
+    with pytest.raises(ValueError, match="cut off"):
+        messages.receive(ours)
+    assert descriptors() == before
+
+
+def test_the_other_side_has_ended(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    theirs.close()
+    assert messages.receive(ours) is None
