@@ -20,6 +20,7 @@ from typing import Any
 
 from pyft import _native, config
 from pyft._native import linux
+from pyft.agent import protocol, untrusted
 from pyft.agent.protocol import (
     CALL_COUNTERS,
     CALL_COUNTERS_OFFSET,
@@ -27,17 +28,19 @@ from pyft.agent.protocol import (
     CONTROL_STATUS,
     CONTROL_STATUS_FUTEX,
     CONTROL_STATUS_TEXT,
-    LOG_FIELDS,
     TEXT_BYTES,
     AttachRequest,
     ChannelStatus,
     Sizes,
 )
+from pyft.agent.untrusted import Areas
 from pyft.errors import AttachError, PyftError
 
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
+LARGEST = 1 << 50  # of an object; what the machine has is less
 PAGE = 4096
 COPY_BYTES = MIB
+AREAS_AT = protocol.LOG_FIELDS["ring_offset"]
 _ZEROS = bytes(COPY_BYTES)
 _SIZED = ("RING", "OBJECT_LOG", "ARENA", "BOUNCE")
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -58,6 +61,7 @@ class Channel:
     pinned_fd: int = -1
     store_fd: int = -1  # what survives the device; goes to servers only
     sizes: Sizes = field(default_factory=lambda: Sizes(0, 0, 0, 0))
+    areas: Areas = field(default_factory=lambda: Areas(0, 0, 0, 0, 0, 0))  # of the log
 
     @classmethod
     def create(cls, request: AttachRequest, epoch: int, knobs: Mapping[str, str]) -> Channel:
@@ -84,7 +88,7 @@ class Channel:
             fd = os.memfd_create(f"pyft-{part}-{self.name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             setattr(self, f"{part}_fd", fd)
             os.fchmod(fd, 0o600)
-        mib = {key: config.get_int(f"PYFT_{key}_MB", knobs) * MIB for key in _SIZED}
+        mib = {key: _bytes(f"PYFT_{key}_MB", knobs, MIB) for key in _SIZED}
         code = _native.channel_format(
             self.log_fd,
             self.control_fd,
@@ -99,8 +103,9 @@ class Channel:
         )
         if code:
             raise OSError(code, os.strerror(code))
+        self.areas = Areas.of_new(self.log_fd)
         # Sparse: the client reserves pages before it hands them out, so this is a limit, not use.
-        os.ftruncate(self.pinned_fd, config.get_int("PYFT_PINNED_GB", knobs) << 30)
+        os.ftruncate(self.pinned_fd, _bytes("PYFT_PINNED_GB", knobs, GIB))
         fds = self.client_fds()
         for fd in fds:  # or a client could shrink them: a SIGBUS in server and agent
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
@@ -111,7 +116,7 @@ class Channel:
         flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         self.store_fd = os.memfd_create(f"pyft-store-{self.name}", flags)
         os.fchmod(self.store_fd, 0o600)
-        os.ftruncate(self.store_fd, config.get_int("PYFT_STORE_GB", knobs) << 30)
+        os.ftruncate(self.store_fd, _bytes("PYFT_STORE_GB", knobs, GIB))
         fcntl.fcntl(self.store_fd, fcntl.F_ADD_SEALS, _SEALS)
         self.sizes = replace(self.sizes, store=os.fstat(self.store_fd).st_size)
 
@@ -120,12 +125,13 @@ class Channel:
         """Take over the channel of which an agent before this one made `note` and `fds`."""
         who = (note[key] for key in ("name", "rank", "client_pid", "device", "epoch"))
         store = fds[4] if len(fds) > 4 else -1
-        return cls(*who, *fds[:4], store, Sizes(*note["sizes"]))
+        return cls(*who, *fds[:4], store, Sizes(*note["sizes"]), Areas(*note["areas"]))
 
     def note(self) -> dict[str, Any]:
         """Return what `adopt` needs beside `fds`."""
         names = ("name", "rank", "client_pid", "device", "epoch")
-        return {name: getattr(self, name) for name in names} | {"sizes": astuple(self.sizes)}
+        known = {"sizes": astuple(self.sizes), "areas": astuple(self.areas)}
+        return {name: getattr(self, name) for name in names} | known
 
     def fds(self) -> list[int]:
         """Return all descriptors that there are."""
@@ -164,10 +170,21 @@ class Channel:
 
     def status(self) -> tuple[int, str]:
         """Return the published status and its sentence."""
-        page = os.pread(self.control_fd, PAGE, 0)
+        page = untrusted.first_page(self.control_fd)
         (status,) = struct.unpack_from("<I", page, CONTROL_STATUS)
-        text = page[CONTROL_STATUS_TEXT : CONTROL_STATUS_TEXT + TEXT_BYTES]
-        return status, text.partition(b"\0")[0].decode(errors="replace")
+        return status, untrusted.text(page[CONTROL_STATUS_TEXT : CONTROL_STATUS_TEXT + TEXT_BYTES])
+
+    def header(self) -> dict[str, int]:
+        """Return areas and counters of the log."""
+        return untrusted.log_header(self.log_fd, self.areas)
+
+    def said_goodbye(self) -> bool:
+        """Say whether the last entry of the ring is the client's goodbye mark."""
+        return untrusted.said_goodbye(self.log_fd, self.areas)
+
+    def damage(self) -> str:
+        """Return what no client of ours has written into header and control page, if anything."""
+        return untrusted.damage(self.log_fd, self.control_fd, self.areas)
 
     def dispatching_seq(self) -> int:
         """Return the sequence number of the entry the server works on."""
@@ -200,30 +217,31 @@ def get_ready() -> None:
         _native.library()
 
 
-def log_header(log_fd: int) -> dict[str, int]:
-    """Return the counters and areas of a log object's first page."""
-    page = os.pread(log_fd, PAGE, 0)
-    return {name: struct.unpack_from("<Q", page, at)[0] for name, at in LOG_FIELDS.items()}
-
-
-def save_log(log_fd: int, path: Path) -> None:
+def save_log(log_fd: int, path: Path, areas: Areas) -> None:
     """Copy the used parts of a log object into a sparse file of the same layout."""
-    header = log_header(log_fd)
+    header = untrusted.log_header(log_fd, areas)
     size = os.fstat(log_fd).st_size
     used = [
         (0, PAGE),
-        (header["ring_offset"], min(header["appended"], header["ring_bytes"])),
-        (header["object_log_offset"], min(header["object_log_used"], header["object_log_bytes"])),
-        (header["arena_offset"], min(header["arena_head"], header["arena_bytes"])),
+        (areas.ring_offset, min(header["appended"], areas.ring_bytes)),
+        (areas.object_log_offset, min(header["object_log_used"], areas.object_log_bytes)),
+        (areas.arena_offset, min(header["arena_head"], areas.arena_bytes)),
     ]
     out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.ftruncate(out, size)
         for start, length in used:
-            # The header was written by another process: stay inside the object.
-            _copy(log_fd, out, min(start, size), min(start + length, size))
+            _copy(log_fd, out, start, start + length)
+        os.pwrite(out, struct.pack("<6Q", *astuple(areas)), AREAS_AT)  # where they are, in truth
     finally:
         os.close(out)
+
+
+def _bytes(name: str, knobs: Mapping[str, str], unit: int) -> int:
+    """Return a size that the client's environment asks for."""
+    if (size := config.get_int(name, knobs) * unit) > LARGEST:
+        raise AttachError(f"{name} is [{knobs[name][:40]}], which no machine has", errno.ENOMEM)
+    return size
 
 
 def _copy(source: int, target: int, start: int, end: int) -> None:

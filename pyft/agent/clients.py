@@ -7,9 +7,9 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
-from pyft.agent import channel as channels
 from pyft.agent import messages
 from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.member import Member
@@ -63,7 +63,7 @@ class Clients:
     def adopt(self, members: list[Member]) -> None:
         """Go on with the clients of the agent before."""
         for member in members:
-            if not channels.log_header(member.channel.log_fd)["appended"]:
+            if not member.channel.header()["appended"]:
                 member.answer()  # perhaps it has not got its answer; a second one is not read
             self._tell_launcher(member)
             self._watch(member)
@@ -156,7 +156,8 @@ class Clients:
 
     def _tell_launcher(self, member: Member) -> None:
         fds = (member.channel.log_fd,)
-        messages.send(self._launcher, "channel", fds=fds, name=member.channel.name)
+        where = asdict(member.channel.areas)
+        messages.send(self._launcher, "channel", fds=fds, name=member.channel.name, areas=where)
 
     def _spoke(self, member: Member) -> None:
         try:

@@ -16,6 +16,7 @@ import time
 
 from pyft.agent import channel, job_folder, keeper, messages, process_tree
 from pyft.agent.options import JobOptions
+from pyft.agent.untrusted import Areas, log_header
 from pyft.errors import AgentLostError, CommandError
 
 _FORWARDED = (
@@ -38,7 +39,8 @@ class Launcher:
         self._socket, self._agent_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._keeper_pid = 0
         self._why_lost = ""
-        self._logs: dict[str, int] = {}  # log objects by channel name, to save if all else is lost
+        # Log objects by channel name, to save if all else is lost.
+        self._logs: dict[str, tuple[int, Areas]] = {}
 
     def run(self) -> int:
         """Return the command's exit code, or raise what kept it from starting or ending."""
@@ -74,11 +76,10 @@ class Launcher:
             message, fds = got
             kind = message["kind"]
             if kind == "channel" and fds:
-                self._logs[message["name"]] = fds[0]
+                self._logs[message["name"]] = (fds[0], Areas(**message["areas"]))
             elif kind == "saved":
-                fd = self._logs.pop(message["name"], -1)
-                if fd >= 0:
-                    os.close(fd)
+                if log := self._logs.pop(message["name"], None):
+                    os.close(log[0])
             elif kind == "lost":
                 self._why_lost = message["text"]
             elif kind == "failed":
@@ -101,11 +102,11 @@ class Launcher:
         meta = job_folder.read_meta(folder)
         live = {entry.get("name"): entry for entry in meta.get("live", [])}
         saved = []
-        for name, fd in self._logs.items():
+        for name, (fd, areas) in self._logs.items():
             with contextlib.suppress(OSError):
-                channel.save_log(fd, folder / f"{name}.ring")
+                channel.save_log(fd, folder / f"{name}.ring", areas)
                 entry = live.get(name, {"name": name})
-                entry |= {"file": f"{name}.ring", "goodbye": False, **channel.log_header(fd)}
+                entry |= {"file": f"{name}.ring", "goodbye": False, **log_header(fd, areas)}
                 meta.setdefault("channels", []).append(entry)
                 saved.append(name)
             os.close(fd)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import socket
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +20,6 @@ from pyft.agent.server import Server
 from pyft.errors import AttachError
 
 BUSY_BYTES = 1 << 20  # nobody writes so much into a ring to look at a device
-GOODBYE = 9
-GOODBYE_BYTES = 64  # with its body
-_HEADER = struct.Struct("<IHHQ")
 
 
 @dataclass
@@ -119,27 +115,17 @@ class Member:
 
     def said_goodbye(self) -> bool:
         """Say whether the last entry of the ring is the client's goodbye mark."""
-        header = channels.log_header(self.channel.log_fd)
-        if header["appended"] < GOODBYE_BYTES or not header["ring_bytes"]:
-            return False
-        at = header["ring_offset"] + (header["appended"] - GOODBYE_BYTES) % header["ring_bytes"]
-        raw = os.pread(self.channel.log_fd, _HEADER.size, at)
-        if len(raw) < _HEADER.size:
-            return False
-        size, call, _, seq = _HEADER.unpack(raw)
-        # The number guards against bytes of another entry that look like the mark.
-        return (size, call, seq) == (GOODBYE_BYTES, GOODBYE, header["next_seq"] - 1)
+        return self.channel.said_goodbye()
 
     def is_main(self) -> bool:
         """Say whether this is the device that a rank works on: it may look at others as well."""
         local = self.environment.get("LOCAL_RANK", "")
-        if not local.isdecimal() or int(local) == self.channel.device:
-            return True
-        return channels.log_header(self.channel.log_fd)["appended"] > BUSY_BYTES
+        number = int(local) if local.isdecimal() and len(local) < 7 else self.channel.device
+        return number == self.channel.device or self.channel.header()["appended"] > BUSY_BYTES
 
     def drained(self) -> bool:
         """Say whether the server has taken everything that the client has written."""
-        appended = channels.log_header(self.channel.log_fd)["appended"]
+        appended = self.channel.header()["appended"]
         return page.read(self.channel.control_fd).consumed >= appended
 
     def is_gone(self) -> bool:
@@ -177,14 +163,14 @@ class Member:
     def save(self, folder: Path) -> dict[str, Any]:
         """Save the trace, release the memory, and return the entry for meta.json."""
         path = folder / f"{self.channel.name}.ring"
-        header = channels.log_header(self.channel.log_fd)
+        header = self.channel.header()
         entry = self.describe() | {"file": path.name, "goodbye": self.said_goodbye(), **header}
         entry["calls"] = self.channel.call_counts(self.native_dir)
         entry["store"] = page.store_figures(self.channel.store_fd)
         if self.server and self.server.status is not None:
             entry["server_ended"] = messages.status_text(self.server.status)
         try:
-            channels.save_log(self.channel.log_fd, path)
+            channels.save_log(self.channel.log_fd, path, self.channel.areas)
         except OSError as error:
             messages.say(f"the trace [{path}] cannot be saved: {os.strerror(error.errno or 5)}")
             entry["file"] = None

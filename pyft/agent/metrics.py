@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from pyft.agent import channel as channels
 from pyft.agent import page
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
     if member.saved:
         return labels, {}
     state = page.read(member.channel.control_fd)
-    header = channels.log_header(member.channel.log_fd)
+    header = member.channel.header()
     values: dict[str, float] = {
         "pyft_ring_position_bytes": header["appended"],
         "pyft_ring_lag_bytes": max(0, header["appended"] - state.consumed),

@@ -12,10 +12,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyft.agent.protocol import CONTROL_DISPATCHING_SEQ, CONTROL_HEARTBEAT_NS
+from pyft.agent import untrusted
+from pyft.agent.protocol import CONTROL_DISPATCHING_SEQ, CONTROL_HEARTBEAT_NS, CONTROL_PHASE
+from pyft.agent.protocol import Phase as Phase
 
 FAULT_TEXT = 560
 FAULT_TEXT_BYTES = 192
+_FAULT_TEXT = (FAULT_TEXT, f"{FAULT_TEXT_BYTES}s")
 # name -> offset and format.
 FIELDS = {
     "epoch": (24, "<I"),
@@ -28,7 +31,7 @@ FIELDS = {
     "fault_kind": (540, "<I"),
     "fault_code": (544, "<i"),
     "fault_seq": (552, "<Q"),
-    "phase": (768, "<I"),
+    "phase": (CONTROL_PHASE, "<I"),
     "replay_mode": (772, "<I"),
     "phase_ns": (776, "<8Q"),
     "restored_bytes": (840, "<Q"),
@@ -101,17 +104,6 @@ MANIFEST_BYTES = 64 << 20
 _PAGE = 4096
 
 
-class Phase(enum.IntEnum):
-    """Mirror of pyft::ring::Phase."""
-
-    LIVE = 0
-    STARTING = 1
-    OBJECTS = 2
-    RESTORE = 3
-    COMMUNICATORS = 4
-    REPLAY = 5
-
-
 class Protect(enum.IntEnum):
     """Mirror of pyft::ring::Protect."""
 
@@ -156,14 +148,9 @@ class ControlState:
 
 
 def read(control_fd: int) -> ControlState:
-    """Return what the control page says now."""
-    page = os.pread(control_fd, _PAGE, 0)
-    found = {}
-    for name, (offset, form) in FIELDS.items():
-        values = struct.unpack_from(form, page, offset)
-        found[name] = values if len(values) > 1 else values[0]
-    text = page[FAULT_TEXT : FAULT_TEXT + FAULT_TEXT_BYTES].partition(b"\0")[0]
-    return ControlState(**found, fault_text=text.decode(errors="replace"))
+    """Return what the control page says now, which the client can write as well."""
+    found = untrusted.fields(control_fd, {**FIELDS, "fault_text": _FAULT_TEXT})
+    return ControlState(**found | {"fault_text": untrusted.text(found["fault_text"])})
 
 
 def write(control_fd: int, **values: int) -> None:

@@ -51,7 +51,8 @@ LOG_FIELDS = {
     "unreplayable_from": 176,
 }
 # Offsets in the control object.
-CONTROL_COMPLETION_OFFSET = 16
+CONTROL_PARTS = struct.pack("<QQ", 4096, 528384)  # reply slots and completion words, at byte 8
+COMPLETION_WORDS_OFFSET = 528384
 CONTROL_STATUS = 32
 CONTROL_STATUS_FUTEX = 36
 CONTROL_STATUS_TEXT = 40
@@ -61,6 +62,7 @@ CONTROL_HEARTBEAT_NS = 336
 CONTROL_DISPATCHING_SEQ = 344
 COMPLETION_WORDS = 65536
 COMPLETION_WORD = struct.Struct("<QQII8x")  # value, time_ns, futex, waiters
+CONTROL_PHASE = 768
 CALL_COUNTERS_OFFSET = 2625536
 CALL_COUNTERS = 4096
 
@@ -74,6 +76,17 @@ class ChannelStatus(enum.IntEnum):
     AGENT_ENDING = 3
     CLIENT_GONE = 4
     RECOVERING = 5
+
+
+class Phase(enum.IntEnum):
+    """Mirror of pyft::ring::Phase."""
+
+    LIVE = 0
+    STARTING = 1
+    OBJECTS = 2
+    RESTORE = 3
+    COMMUNICATORS = 4
+    REPLAY = 5
 
 
 @dataclass(frozen=True)

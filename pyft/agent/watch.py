@@ -113,6 +113,8 @@ class Watch:
 
     def _fault(self, member: Member, now: float) -> Fault | None:
         assert member.server is not None
+        if why := member.channel.damage():
+            return of_agent("damage", f"its memory is damaged: {why}")
         state = page.read(member.channel.control_fd)
         signs = (member.server.epoch, state.heartbeat_ns, state.consumed, state.phase)
         signs += (state.restored_bytes, state.replayed_entries, state.dispatching_seq)

@@ -65,6 +65,8 @@ TABLE = (
         "a new server did not get its place in a communicator"),
     Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "exit", (72,),
         "the client has written what no client writes: a replay would meet it again"),
+    Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "agent", ("damage",),
+        "the client has overwritten what says where its ring is, or its control page"),
     Row("unrecoverable", Do.SAME, Blame.REPLAY, "exit", (UNRECOVERABLE_EXIT,),
         "the recovery point cannot be restored, or the device failed while it was"),
     Row("diverged", Do.SAME, Blame.ORDER, "exit", (DIVERGED_EXIT,),

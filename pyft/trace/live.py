@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyft._native import NativeError
-from pyft.agent import channel, protocol
+from pyft.agent import protocol, untrusted
 from pyft.errors import TraceError
 from pyft.trace.reader import Entry, EntryFlags, TraceReader
 from pyft.trace.targets import live_descriptor
@@ -22,7 +22,10 @@ _STREAM = re.compile(r"\bstream=(?:stream#(\d+)|(\d+))")
 _DEFAULT_STREAM_WORDS = {"0": 0, "1": 0, "2": 1}
 _WORD = re.compile(r"\bword=(\d+)")
 
+_STATUS = {int(one): one.name.lower().replace("_", " ") for one in protocol.ChannelStatus}
+
 LOOK_BACK = 20_000  # entries searched for what a thread waits for
+MOST_WAITS = 256  # shown of a client
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def look(meta: dict[str, Any], entry: dict[str, Any]) -> ChannelState:
     except OSError as error:
         raise TraceError(f"the channel [{entry['name']}] has just ended: {error}") from None
     try:
-        header = channel.log_header(fd)
+        header = untrusted.log_header(fd)
     finally:
         os.close(fd)
     (consumed,) = struct.unpack_from("<Q", control, protocol.CONTROL_CONSUMED)
@@ -79,10 +82,10 @@ def look(meta: dict[str, Any], entry: dict[str, Any]) -> ChannelState:
         pid=entry["pid"],
         device=entry["device"],
         server_pid=entry["server_pid"],
-        status=protocol.ChannelStatus(status).name.lower().replace("_", " "),
+        status=_STATUS.get(status, f"[{status}], which does not exist"),
         position=header["appended"],
         lag=max(0, header["appended"] - consumed),
-        log_bytes=header["appended"] - header["oldest"],
+        log_bytes=max(0, header["appended"] - header["oldest"]),
         heartbeat_age=(now - beat) / 1e9 if beat else -1.0,
         sticky_error=sticky,
         working_on=f"[{pending[0].seq}] {pending[0].text}" if pending else "",
@@ -110,12 +113,11 @@ def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
 
 def word_waits(control: bytes, entries: list[Entry], now: int) -> list[Wait]:
     """Return who sleeps until a stream or event completes, by the mark it has put into the stream."""
-    (offset,) = struct.unpack_from("<Q", control, protocol.CONTROL_COMPLETION_OFFSET)
-    size = protocol.COMPLETION_WORD.size
-    words = control[offset : offset + protocol.COMPLETION_WORDS * size]
+    begin, size = protocol.COMPLETION_WORDS_OFFSET, protocol.COMPLETION_WORD.size
+    words = control[begin : begin + protocol.COMPLETION_WORDS * size]
     waits = []
     for word, (_, _, _, waiters) in enumerate(protocol.COMPLETION_WORD.iter_unpack(words)):
-        if waiters:
+        if waiters and len(waits) < MOST_WAITS:
             waits.append(word_wait(word, entries, now))
     return waits
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from pyft.agent import channel, job_folder, protocol
+from pyft.agent import channel, job_folder, protocol, untrusted
 from pyft.errors import TraceError
 from pyft.trace import targets
 
@@ -63,24 +64,30 @@ def log_object(tmp_path: Path, **fields: int) -> int:
     return fd
 
 
+AREAS = untrusted.Areas(4096, 65536, 69632, 4096, 500000, 9999)
+
+
 def test_saved_log_is_a_sparse_copy(tmp_path: Path) -> None:
-    areas = {"ring_offset": 4096, "ring_bytes": 65536, "arena_offset": 500000, "arena_bytes": 9999}
-    fd = log_object(tmp_path, **areas, appended=200, arena_head=10**15)
+    fd = log_object(tmp_path, **asdict(AREAS), appended=200, arena_head=10**15)
     os.pwrite(fd, b"ring", 4096)
     os.pwrite(fd, b"beyond", 4096 + 60000)
     os.pwrite(fd, b"arena", 500000)
-    channel.save_log(fd, tmp_path / "copy")
+    channel.save_log(fd, tmp_path / "copy", AREAS)
     copy = (tmp_path / "copy").read_bytes()
     assert len(copy) == 1 << 20
     assert copy[4096:4100] == b"ring"
     assert copy[500000:500005] == b"arena"
     assert b"beyond" not in copy
-    assert channel.log_header(fd)["appended"] == 200
+    assert untrusted.log_header(fd)["appended"] == 200
     os.close(fd)
 
 
-def test_damaged_header_stays_inside_the_object(tmp_path: Path) -> None:
+def test_a_damaged_header_hides_nothing_of_a_saved_log(tmp_path: Path) -> None:
     fd = log_object(tmp_path, ring_offset=2**63, ring_bytes=2**62, appended=2**60)
-    channel.save_log(fd, tmp_path / "copy")
-    assert (tmp_path / "copy").stat().st_size == 1 << 20
+    os.pwrite(fd, b"ring", 4096)
+    channel.save_log(fd, tmp_path / "copy", AREAS)
+    copy = (tmp_path / "copy").read_bytes()
+    assert len(copy) == 1 << 20
+    assert copy[4096:4100] == b"ring"
+    assert untrusted.Areas(*struct.unpack_from("<6Q", copy, 8)) == AREAS
     os.close(fd)

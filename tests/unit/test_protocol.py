@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft.agent import clients, comparison, member, page, protocol
+from pyft.agent import clients, comparison, page, protocol, untrusted
 from pyft.errors import AttachError
 from pyft.recovery import classify, events
 
@@ -54,6 +54,9 @@ int main() {
   SHOW("status_text", offsetof(ControlPage, status_text));
   SHOW("dispatching_seq", offsetof(ControlPage, dispatching_seq));
   SHOW("completion_offset", offsetof(ControlPage, completion_offset));
+  SHOW("reply_offset", offsetof(ControlPage, reply_offset));
+  SHOW("page", kPageBytes);
+  SHOW("words_at", kPageBytes + kReplySlots * sizeof(ReplySlot));
   SHOW("consumed", offsetof(ControlPage, consumed));
   SHOW("sticky_error", offsetof(ControlPage, sticky_error));
   SHOW("heartbeat_ns", offsetof(ControlPage, heartbeat_ns));
@@ -130,7 +133,9 @@ def test_shared_memory_matches_the_header(header: dict[str, int]) -> None:
     assert header["layout_version"] == protocol.LAYOUT_VERSION
     assert header["status"] == protocol.CONTROL_STATUS
     assert header["status_futex"] == protocol.CONTROL_STATUS_FUTEX
-    assert header["completion_offset"] == protocol.CONTROL_COMPLETION_OFFSET
+    assert (header["reply_offset"], header["completion_offset"]) == (8, 16)
+    assert struct.unpack("<QQ", protocol.CONTROL_PARTS) == (header["page"], header["words_at"])
+    assert header["words_at"] == protocol.COMPLETION_WORDS_OFFSET
     assert header["consumed"] == protocol.CONTROL_CONSUMED
     assert header["sticky_error"] == protocol.CONTROL_STICKY_ERROR
     assert header["heartbeat_ns"] == protocol.CONTROL_HEARTBEAT_NS
@@ -141,8 +146,8 @@ def test_shared_memory_matches_the_header(header: dict[str, int]) -> None:
     assert header["counters"] == protocol.CALL_COUNTERS
     assert header["status_text"] == protocol.CONTROL_STATUS_TEXT
     assert header["dispatching_seq"] == protocol.CONTROL_DISPATCHING_SEQ
-    assert header["goodbye"] == member.GOODBYE
-    assert header["goodbye_bytes"] == member.GOODBYE_BYTES
+    assert header["goodbye"] == untrusted.GOODBYE
+    assert header["goodbye_bytes"] == untrusted.GOODBYE_BYTES
     for name, offset in protocol.LOG_FIELDS.items():
         assert header[f"log.{name}"] == offset, name
     for status in protocol.ChannelStatus:

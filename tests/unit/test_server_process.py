@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyft import _native
-from pyft.agent import channel, protocol
+from pyft.agent import protocol, untrusted
 
 HEADER = struct.Struct("<IHHQIIQQQ")
 FENCE, GOODBYE = 6, 9
@@ -61,7 +61,7 @@ class Client:
         body += bytes(-len(body) % 16)
         size = HEADER.size + len(body)
         head = HEADER.pack(size, call, 0, self.seq, 0, NO_SLOT, 0, 0, 0)
-        ring = channel.log_header(self.fds[0])["ring_offset"]
+        ring = untrusted.log_header(self.fds[0])["ring_offset"]
         os.pwrite(self.fds[0], head + body, ring + self.position)
         self.position += size
         position = struct.pack("<Q", self.position)

@@ -11,7 +11,7 @@ import pytest
 
 from pyft import _native
 from pyft._native import NativeError
-from pyft.agent import channel, protocol
+from pyft.agent import channel, protocol, untrusted
 from pyft.trace.reader import TraceReader, format_entry, format_stats
 
 HEADER = struct.Struct("<IHHQIIQQQ")
@@ -45,7 +45,7 @@ class Log:
         slot = 5 if flags & WANTS_REPLY else NO_SLOT
         size = HEADER.size + len(body)
         head = HEADER.pack(size, call, flags, self.seq, thread, slot, 0, 0, 1000 + self.seq)
-        os.pwrite(self.fd, head + body, channel.log_header(self.fd)["ring_offset"] + at)
+        os.pwrite(self.fd, head + body, untrusted.log_header(self.fd)["ring_offset"] + at)
         self.position += size
         self.set_field("appended", self.position)
         self.set_field("entries_total", self.seq)
@@ -102,7 +102,7 @@ def test_filters(log: Log) -> None:
 
 def test_saved_log(log: Log, tmp_path: Path) -> None:
     fill(log)
-    channel.save_log(log.fd, tmp_path / "a.ring")
+    channel.save_log(log.fd, tmp_path / "a.ring", untrusted.Areas.of_new(log.fd))
     with TraceReader(log.fd) as live, TraceReader(tmp_path / "a.ring") as saved:
         assert list(saved.entries()) == list(live.entries())
 
@@ -132,7 +132,7 @@ def test_deterministic_lines_have_no_time(log: Log) -> None:
 def test_damaged_entry_ends_the_trace(log: Log) -> None:
     fill(log)
     at = log.append(GATE, bytes(8))
-    ring = channel.log_header(log.fd)["ring_offset"]
+    ring = untrusted.log_header(log.fd)["ring_offset"]
     os.pwrite(log.fd, struct.pack("<I", 17), ring + at)
     with TraceReader(log.fd) as trace:
         entries = trace.entries()
