@@ -7,8 +7,8 @@ import re
 import struct
 from pathlib import Path
 
-from pyft.agent import channel as channels
-from pyft.agent import protocol
+from pyft.agent import protocol, untrusted
+from pyft.agent.channel import Channel
 from pyft.agent.member import Member
 from pyft.agent.page import ControlState
 from pyft.trace import live
@@ -31,7 +31,7 @@ def in_words(member: Member, state: ControlState) -> str:
     given = [entry for entry in entries if entry.position < state.consumed]
     between = _between_marks(given, _words(channel.control_fd)) if state.fences_open else []
     if between:
-        first = _name(between[0], channel.log_fd, entries)
+        first = _name(between[0], channel, entries)
         if len(between) == 1:
             return first
         return f"{first} or one of the [{len(between) - 1}] commands behind it"
@@ -43,11 +43,8 @@ def in_words(member: Member, state: ControlState) -> str:
 
 def _words(control_fd: int) -> list[int]:
     """Return what the streams have come to, by completion word."""
-    start = protocol.CONTROL_COMPLETION_OFFSET
-    (offset,) = struct.unpack("<Q", os.pread(control_fd, 8, start))
     size = protocol.COMPLETION_WORDS * protocol.COMPLETION_WORD.size
-    offset = min(offset, os.fstat(control_fd).st_size)  # others may write there
-    raw = os.pread(control_fd, size, offset)
+    raw = os.pread(control_fd, size, protocol.COMPLETION_WORDS_OFFSET)
     whole = len(raw) - len(raw) % protocol.COMPLETION_WORD.size
     return [row[0] for row in protocol.COMPLETION_WORD.iter_unpack(raw[:whole])]
 
@@ -76,32 +73,29 @@ def _is_of_objects(entry: Entry) -> bool:
     return bool(entry.flags & (EntryFlags.CREATES | EntryFlags.DESTROYS))
 
 
-def _name(entry: Entry, log_fd: int, entries: list[Entry]) -> str:
+def _name(entry: Entry, channel: Channel, entries: list[Entry]) -> str:
     found = _KERNEL.search(entry.text)
     if not found:
         return f"[{entry.call}] (entry [{entry.seq}])"
-    name = _kernel_name(log_fd, found.group(1), entries) or found.group(1)
+    name = _kernel_name(channel, found.group(1), entries) or found.group(1)
     return f"kernel [{name}] (entry [{entry.seq}])"
 
 
-def _kernel_name(log_fd: int, kernel: str, entries: list[Entry]) -> str:
+def _kernel_name(channel: Channel, kernel: str, entries: list[Entry]) -> str:
     """Return the name a kernel was looked up by, empty when that is no longer in the ring."""
     made = (e for e in reversed(entries) if e.call == "cuModuleGetFunction")
     found = next((e for e in made if f"handle={kernel}," in e.text), None)
     if found is None or found.payload_overwritten:
         return ""
-    log = channels.log_header(log_fd)
-    if not log["ring_bytes"] or not log["arena_bytes"]:
-        return ""
-    at = log["ring_offset"] + found.position % log["ring_bytes"]
-    header = _read(log_fd, _HEADER.size, at)
+    areas = channel.areas
+    at = areas.ring_offset + found.position % areas.ring_bytes
+    header = _read(channel.log_fd, _HEADER.size, at)
     if len(header) < _HEADER.size:
         return ""
     fields = _HEADER.unpack(header)
     at, size = (fields[i] for i in _PAYLOAD)
-    raw = _read(log_fd, min(size, NAME_BYTES), log["arena_offset"] + at % log["arena_bytes"])
-    text = raw.partition(b"\0")[0].decode(errors="replace")
-    return "".join(c if c.isprintable() else "?" for c in text)
+    at = areas.arena_offset + at % areas.arena_bytes
+    return untrusted.text(_read(channel.log_fd, min(size, NAME_BYTES), at))
 
 
 def _read(fd: int, size: int, at: int) -> bytes:

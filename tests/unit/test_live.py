@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import time
 from pathlib import Path
 
@@ -49,10 +48,11 @@ def test_nobody_has_waited_for_less_than_nothing(monkeypatch: pytest.MonkeyPatch
     """The client goes on while it is looked at, and appends behind the moment of the look."""
     fds = {part: os.memfd_create(f"pyft-{part}-rank0") for part in ("log", "control")}
     os.ftruncate(fds["log"], 4096)
-    os.ftruncate(fds["control"], protocol.COMPLETION_WORDS * protocol.COMPLETION_WORD.size + 4096)
-    os.pwrite(fds["control"], struct.pack("<Q", 4096), protocol.CONTROL_COMPLETION_OFFSET)
+    size = protocol.COMPLETION_WORDS * protocol.COMPLETION_WORD.size
+    os.ftruncate(fds["control"], protocol.COMPLETION_WORDS_OFFSET + size)
     waiters = protocol.COMPLETION_WORD.pack(0, 0, 0, 1)
-    os.pwrite(fds["control"], waiters, 4096 + 17 * protocol.COMPLETION_WORD.size)
+    offset = protocol.COMPLETION_WORDS_OFFSET + 17 * protocol.COMPLETION_WORD.size
+    os.pwrite(fds["control"], waiters, offset)
 
     def entries(log: Path) -> list[Entry]:
         time.sleep(0.01)

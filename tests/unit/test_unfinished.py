@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from pyft.agent import page, protocol, unfinished
+from pyft.agent.untrusted import Areas
 from pyft.trace import live
 from pyft.trace.reader import Entry, EntryFlags
 
 LAUNCH = "cuLaunchKernel(kernel=kernel#1.1, stream={stream}, grid_x=1)"
 FENCE = "FENCE(stream={stream}, word={word}, value={value})"
-WORDS_AT = 4096
+WORDS_AT = protocol.COMPLETION_WORDS_OFFSET
 
 
 class Rank:
@@ -25,17 +26,12 @@ class Rank:
         self.control, self.log = os.memfd_create("control"), os.memfd_create("log")
         os.ftruncate(self.control, WORDS_AT + (2 << 20))
         os.ftruncate(self.log, 1 << 16)
-        os.pwrite(self.control, struct.pack("<Q", WORDS_AT), protocol.CONTROL_COMPLETION_OFFSET)
         page.write(self.control, consumed=1 << 20, fences_open=1, dispatching_seq=2)
-        self.areas(ring_offset=4096, ring_bytes=8192, arena_offset=16384, arena_bytes=4096)
+        areas = Areas(4096, 8192, 12288, 4096, 16384, 4096)
         self.member = SimpleNamespace(
-            channel=SimpleNamespace(control_fd=self.control, log_fd=self.log)
+            channel=SimpleNamespace(control_fd=self.control, log_fd=self.log, areas=areas)
         )
         self.entries: list[Entry] = []
-
-    def areas(self, **fields: int) -> None:
-        for name, value in fields.items():
-            os.pwrite(self.log, struct.pack("<Q", value), protocol.LOG_FIELDS[name])
 
     def add(self, text: str, flags: int = 0, position: int = 0) -> None:
         seq = len(self.entries) + 1
@@ -101,11 +97,11 @@ def test_a_ring_of_nonsense_is_no_error(rank: Rank) -> None:
     rank.add(LAUNCH.format(stream=0))
     rank.add(FENCE.format(stream=0, word=0, value=1))
     assert rank.words() == "kernel [?[31mred\ufffd] (entry [2])"
-    for field in ("ring_offset", "ring_bytes", "arena_offset", "arena_bytes"):
+    for name, at in protocol.LOG_FIELDS.items():
         for value in (0, 1, 2**63, 2**64 - 1):
-            rank.areas(ring_offset=4096, ring_bytes=8192, arena_offset=16384, arena_bytes=4096)
-            rank.areas(**{field: value})
-            assert rank.words().startswith("kernel [")
-    for offset in (2**63, 2**64 - 1, 5000):
-        os.pwrite(rank.control, struct.pack("<Q", offset), protocol.CONTROL_COMPLETION_OFFSET)
+            os.pwrite(rank.log, struct.pack("<Q", value), at)
+            assert rank.words() == "kernel [?[31mred\ufffd] (entry [2])", name
+    for payload, size in ((2**64 - 1, 2**64 - 1), (2**63, 7)):
+        header = struct.pack("<IHHQIIQQQ", 64, 70, 2, 1, 0, 0, payload, size, 0)
+        os.pwrite(rank.log, header, 4096 + 64)
         assert rank.words().startswith("kernel [")

@@ -28,7 +28,9 @@ class Job:
         self.said: list[str] = []
         self.makes_communicator = False
         self.limit = HANG_S
-        channel = SimpleNamespace(control_fd=self.fd, rank=3, log_fd=-1, status=lambda: (1, ""))
+        channel = SimpleNamespace(
+            control_fd=self.fd, rank=3, log_fd=-1, status=lambda: (1, ""), damage=lambda: ""
+        )
         server = SimpleNamespace(epoch=1, gpu=2)
         self.member = SimpleNamespace(
             id=0, channel=channel, server=server, server_alive=True, client_gone=False
