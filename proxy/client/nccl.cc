@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/handles.h"
+#include "client/job_clock.h"
 
 namespace pyft::client {
 namespace {
@@ -72,6 +73,7 @@ ncclResult_t init(const char* call, int ordinal, ncclComm_t* comm, int ranks, in
   cudaError_t error;
   Device* device = attach(ordinal, &error);
   if (!device) return nccl_result(error);
+  watch(device->channel().control());
   const Creation made = mint(*device);
   if (!made.handle) return refuse_nccl(call, ncclSystemError, "finds no free completion word");
   return create(

@@ -214,6 +214,10 @@ struct ControlPage {
   std::atomic<uint64_t> peer_bytes;  // server: of restored_bytes, what other GPUs had
   // Server's heartbeat: changes while captures and restores copy or hash.
   std::atomic<uint64_t> passed_bytes;
+  // ---- agent: recoveries of any rank of the job, for the program's own deadlines ----------------
+  std::atomic<uint64_t> paused_ns;       // what those have taken that are over
+  std::atomic<uint64_t> paused_since;    // CLOCK_MONOTONIC at which this one began; 0: none
+  std::atomic<uint32_t> pauses_version;  // odd while the agent writes the two
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

@@ -12,7 +12,7 @@ import os
 import signal
 from typing import Any
 
-from pyft.agent import page
+from pyft.agent import page, pauses
 from pyft.agent.incidents import Incidents
 from pyft.agent.keeper_link import KeeperLink, Legacy
 from pyft.agent.member import Member
@@ -70,6 +70,7 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
         seen = page.read(member.channel.control_fd).epoch
         servers.plan.epoch = max(servers.plan.epoch, seen)
     adopt_comparison(servers, members, legacy)
+    servers.pauses.adopt(legacy.notes.get(pauses.NOTE), servers.control_fds())
     for member in members:
         rank = rank_of(member, servers.incidents)
         for action in servers.plan.adopt(rank):
@@ -80,6 +81,7 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
                 servers.perform([action])
     servers.perform(servers.plan.adopted())
     servers.keep()
+    servers.pauses.follow(servers.plan.ranks.values(), servers.control_fds)
 
 
 def adopt_comparison(servers: Servers, members: list[Member], legacy: Legacy) -> None:

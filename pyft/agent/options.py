@@ -22,17 +22,10 @@ SERVER_FILES = ("pyft-server", *COLLECTIVES)
 DEFAULT_PROTECT = "capture"
 SITE_FOLDER = Path(__file__).resolve().parent.parent / "torch_support" / "site"
 
-# NCCL's watchdog must not kill a job that waits for a replaced GPU: pyft owns the deadlines.
-# torchrun sets the first one to 1 unless it is set already. The last one: torchrun's own store has
-# what an attempt before has left in it, the ids of its communicators say; each attempt is to have
-# a store of its own.
+# PyTorch's own deadlines are left as they are: their clock stands still during recoveries
+# (docs/deadlines.md). torchrun's store has what an attempt before has left in it, the ids of its
+# communicators say: each attempt is to have a store of its own.
 TORCH_DEFAULTS = {
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
-    "TORCH_NCCL_ENABLE_MONITORING": "0",
-    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
-    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "86400",
-    "TORCH_NCCL_PROPAGATE_ERROR": "0",
-    "TORCH_NCCL_DESYNC_DEBUG": "0",
     "TORCH_NCCL_USE_COMM_NONBLOCKING": "0",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }

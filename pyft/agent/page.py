@@ -50,6 +50,9 @@ FIELDS = {
     "ready_modules": (1052, "<I"),
     "peer_bytes": (1056, "<Q"),
     "passed_bytes": (1064, "<Q"),
+    "paused_ns": (1072, "<Q"),
+    "paused_since": (1080, "<Q"),
+    "pauses_version": (1088, "<I"),
 }
 STORE_FIELDS = {
     "captures": 192,
@@ -145,6 +148,9 @@ class ControlState:
     ready_modules: int
     peer_bytes: int
     passed_bytes: int
+    paused_ns: int
+    paused_since: int
+    pauses_version: int
 
 
 def read(control_fd: int) -> ControlState:

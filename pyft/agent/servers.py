@@ -16,6 +16,7 @@ from pyft.agent.incidents import Incidents
 from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.member import Member
 from pyft.agent.options import MAX_DEVICES, JobOptions, replays_all, server_environment
+from pyft.agent.pauses import Pauses
 from pyft.agent.peers import Peers
 from pyft.agent.protocol import ChannelStatus
 from pyft.agent.room import Room
@@ -63,6 +64,7 @@ class Servers:
         waits = options.on_no_spare == "wait"
         self.plan = Plan(self.gpus, protect, waits, protect and replays_all(options))
         self.incidents = Incidents(lambda note: keeper.keep("faults", note))
+        self.pauses = Pauses(keeper.keep)
         jit = options.protect == "jit"
         self.comparison = Comparison(self.members, self.event, keeper.keep, jit)
         self.spilling = Spilling(self.members, self.comparison.sharing, loop.after)
@@ -93,6 +95,7 @@ class Servers:
         self.members[member.id] = member
         self.next_id = member.id + 1
         channel = member.channel
+        self.pauses.tell(channel.control_fd)
         if channel.store_fd >= 0:
             page.write_store(channel.store_fd, seed=self.seed)
             if self.plan.rollback:
@@ -238,7 +241,12 @@ class Servers:
         """Ask the plan. What it has decided is kept before anything of it is done."""
         actions = self.plan.handle(event)
         self.keep()
+        self.pauses.follow(self.plan.ranks.values(), self.control_fds)
         return actions
+
+    def control_fds(self) -> list[int]:
+        """Return the control pages of the clients that live."""
+        return [m.channel.control_fd for m in self.members.values() if not m.client_gone]
 
     def keep(self) -> None:
         """Keep for the next agent what cannot be seen."""

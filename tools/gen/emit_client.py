@@ -28,6 +28,15 @@ EMPTY_RESULTS = (
     "nvshmem_team_n_pes",
 )
 TEXT_RESULTS = ("GetErrorString", "GetErrorName", "GetStatusString", "GetLastError")
+# What shim/clock.cc puts in front of libstdc++ and libc.
+_SECONDS = "NSt6chrono8durationIlSt5ratioILl1ELl1EEEE"
+CLOCK = (
+    "_ZNSt6chrono3_V212steady_clock3nowEv",
+    "_ZNSt28__atomic_futex_unsigned_base26_M_futex_wait_until_steadyEPjjb"
+    + _SECONDS
+    + "NS2_IlS3_ILl1ELl1000000000EEEE",
+    "pthread_cond_clockwait",
+)
 
 
 def signature(record: Record) -> str:
@@ -151,6 +160,7 @@ def emit_exports(api: Api, lib: str = "") -> str:
             "pyft_gate",
             "pyft_next_seq",
             "pyft_stats",
+            *CLOCK,
         ]
     return "{\n  global:\n" + "".join(f"    {n};\n" for n in names) + "  local: *;\n};\n"
 
