@@ -1,6 +1,7 @@
 #include "client/device.h"
 
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -180,6 +181,18 @@ void Device::count_local_calls() {
 ring::Appended Device::cut(Bytes scope, uint64_t expected_seq) {
   count_local_calls();
   return writer_.cut(scope, expected_seq);
+}
+
+void Device::took_place(uint32_t rank, uint32_t size) {
+  auto& word = channel().control().communicator;
+  const uint64_t place = uint64_t{size} << 32 | rank;
+  for (uint64_t before = word.load(); before >> 32 < size;) {
+    if (!word.compare_exchange_weak(before, place)) continue;
+    // That it looks; if the agent has no time for it now, it looks later all the same.
+    const int agent = attachment_.agent.get();
+    if (agent >= 0) ::send(agent, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return;
+  }
 }
 
 // What destructors and other threads still call gets the error that the driver gives at such a

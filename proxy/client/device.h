@@ -70,6 +70,10 @@ class Device {
     return error != cudaSuccess ? error : static_cast<cudaError_t>(reply.code);
   }
 
+  // This process is rank `rank` of `size` in a communicator. The agent is told if none before was
+  // as large: a part of all ranks does not say which of all this one is.
+  void took_place(uint32_t rank, uint32_t size);
+
   // Marks in the log. Both bring the count of local calls in its header up to date.
   ring::Appended cut(Bytes scope = {}, uint64_t expected_seq = 0);
   void goodbye();

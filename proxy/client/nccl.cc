@@ -53,6 +53,8 @@ ncclResult_t create(Call call, const Command& command, const Creation& made, Byt
   if (error == cudaSuccess && reply.code == 0 && reply.values[1] != 0) {
     made.communicator->rank = static_cast<int>(reply.values[0]);
     made.communicator->size = static_cast<int>(reply.values[1]);
+    made.communicator->device.took_place(static_cast<uint32_t>(reply.values[0]),
+                                         static_cast<uint32_t>(reply.values[1]));
     *out = reinterpret_cast<ncclComm_t>(made.handle);
     return ncclSuccess;
   }

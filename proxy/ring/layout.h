@@ -218,6 +218,9 @@ struct ControlPage {
   std::atomic<uint64_t> paused_ns;       // what those have taken that are over
   std::atomic<uint64_t> paused_since;    // CLOCK_MONOTONIC at which this one began; 0: none
   std::atomic<uint32_t> pauses_version;  // odd while the agent writes the two
+  // ---- which rank the client is, where its environment does not say so --------------------------
+  std::atomic<uint64_t> communicator;  // client: rank in the largest one it has made, size << 32
+  std::atomic<uint32_t> rank;          // agent: its number in messages and orders
 };
 static_assert(sizeof(ControlPage) <= kPageBytes);
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "pyft/fault.h"
 
@@ -112,17 +113,42 @@ void Loop::finish_entry() {
   work_until([&] { return session_.device_waits() || idle_() != kNotReady; });
 }
 
-// PYFT_KILL_AT=cut:S,entry:C: a test ends this process before the C-th entry after the S-th cut.
+namespace {
+
+struct KillPlace {
+  long long rank;  // -1: whoever this is
+  unsigned long long cut, entry;
+};
+
+std::vector<KillPlace> kill_places(const char* text) {
+  std::vector<KillPlace> places;
+  while (text) {
+    KillPlace place{.rank = -1, .cut = 0, .entry = 0};
+    if (std::sscanf(text, "cut:%llu,entry:%llu", &place.cut, &place.entry) == 2 ||
+        std::sscanf(text, "rank:%lld,cut:%llu,entry:%llu", &place.rank, &place.cut, &place.entry) ==
+            3)
+      places.push_back(place);
+    text = std::strchr(text, ';');
+    if (text) ++text;
+  }
+  return places;
+}
+
+}  // namespace
+
+// PYFT_KILL_AT=[rank:R,]cut:S,entry:C[;...]: a test ends this process before the C-th entry after
+// the S-th cut, if it is this rank's.
 void Loop::kill_if_asked(const ring::EntryView& entry) {
-  static const char* const text = std::getenv("PYFT_KILL_AT");
-  if (!text) [[likely]]
+  static const std::vector<KillPlace> places = kill_places(std::getenv("PYFT_KILL_AT"));
+  if (places.empty()) [[likely]]
     return;
-  static unsigned long long cut = 0, number = 0;
-  static const bool valid = std::sscanf(text, "cut:%llu,entry:%llu", &cut, &number) == 2;
+  ring::ControlPage& page = session_.channel().control();
   ++entries_since_cut_;
-  if (valid && cuts_seen_ == cut && entries_since_cut_ == number) {
+  for (const KillPlace& place : places) {
+    if (cuts_seen_ != place.cut || entries_since_cut_ != place.entry) continue;
+    if (place.rank >= 0 && place.rank != page.rank.load()) continue;
     // The report counts from the last sign of life.
-    session_.channel().control().heartbeat_ns.store(ring::now_ns());
+    page.heartbeat_ns.store(ring::now_ns());
     std::raise(SIGKILL);
   }
   if (entry.header.call != static_cast<uint16_t>(ring::Mark::kCut)) return;

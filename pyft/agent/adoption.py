@@ -69,6 +69,7 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
         servers.members[member.id] = member
         seen = page.read(member.channel.control_fd).epoch
         servers.plan.epoch = max(servers.plan.epoch, seen)
+    servers.number()
     adopt_comparison(servers, members, legacy)
     servers.pauses.adopt(legacy.notes.get(pauses.NOTE), servers.control_fds())
     for member in members:

@@ -33,6 +33,7 @@ from pyft.agent.protocol import (
     ChannelStatus,
     Sizes,
 )
+from pyft.agent.ranks import number_in
 from pyft.agent.untrusted import Areas
 from pyft.errors import AttachError, PyftError
 
@@ -50,8 +51,8 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 class Channel:
     """Descriptors and identity of a channel. `close` ends the agent's share of the memory."""
 
-    name: str
-    rank: int
+    name: str  # never changes
+    rank: int  # may be found out later
     client_pid: int
     device: int
     epoch: int
@@ -66,10 +67,9 @@ class Channel:
     @classmethod
     def create(cls, request: AttachRequest, epoch: int, knobs: Mapping[str, str]) -> Channel:
         """Create and format the memory; raise AttachError with the cause when there is none."""
-        rank = request.environment.get("RANK", "0")
-        rank_number = int(rank) if rank.isdecimal() and len(rank) < 7 else 0
-        name = f"rank{rank_number}-pid{request.pid}-dev{request.device}"
-        channel = cls(name, rank_number, request.pid, request.device, epoch)
+        rank = number_in(request.environment, "RANK") or 0  # or as the agent finds out (ranks.py)
+        name = f"rank{rank}-pid{request.pid}-dev{request.device}"
+        channel = cls(name, rank, request.pid, request.device, epoch)
         try:
             channel._allocate(knobs)
         except OSError as error:
@@ -126,6 +126,11 @@ class Channel:
         who = (note[key] for key in ("name", "rank", "client_pid", "device", "epoch"))
         store = fds[4] if len(fds) > 4 else -1
         return cls(*who, *fds[:4], store, Sizes(*note["sizes"]), Areas(*note["areas"]))
+
+    @property
+    def label(self) -> str:
+        """Return the name with the rank as it is known now."""
+        return f"rank{self.rank}-pid{self.client_pid}-dev{self.device}"
 
     def note(self) -> dict[str, Any]:
         """Return what `adopt` needs beside `fds`."""

@@ -164,7 +164,9 @@ class Clients:
             alive = bool(member.connection.recv(4096))
         except OSError:
             alive = False
-        if not alive:
+        if alive:
+            self._servers.number()  # it has a place among the ranks
+        else:
             self._ended(member)
 
     def _ended(self, member: Member) -> None:

@@ -105,6 +105,12 @@ class Incidents:
             incident.finish("client ended", self.now())
             self._keep()
 
+    def renamed(self, id: int, rank: int) -> None:
+        """Note which rank a member is, which was not known before."""
+        for incident in self.of(id):
+            incident.rank = rank
+        self._keep()
+
     def of(self, id: int) -> list[Incident]:
         """Return the faults of a member."""
         return [i for owner, i in zip(self._members, self.all, strict=True) if owner == id]

@@ -16,6 +16,7 @@ from pyft.agent import messages, page, protocol
 from pyft.agent.channel import Channel
 from pyft.agent.options import JobOptions
 from pyft.agent.protocol import AttachRequest
+from pyft.agent.ranks import Claim, number_in, place_of
 from pyft.agent.server import Server
 from pyft.errors import AttachError
 
@@ -38,6 +39,8 @@ class Member:
     saved: bool = False
     given_up: str = ""  # why no further server is started
     pidfd: int = -1  # of the client
+    guessed: int = -1  # its rank, as long as nobody says which it is (ranks.py)
+    leads: bool = True  # its process works on this device, as far as communicators tell
 
     @classmethod
     def create(
@@ -84,12 +87,14 @@ class Member:
         """Return what the next agent has to know of the server, which changes more often."""
         server = self.server
         where = {"pid": server.pid, "epoch": server.epoch, "gpu": server.gpu} if server else {}
-        return {**where, "servers": self.servers, "given_up": self.given_up}
+        kept = {"servers": self.servers, "given_up": self.given_up, "guessed": self.guessed}
+        return {**where, **kept, "rank": self.channel.rank}
 
     def adopt_server(self, note: Mapping[str, Any], server: Server) -> None:
         """Take over the server of which an agent before this one made `note`."""
         self.server, self.servers, self.given_up = server, note["servers"], note["given_up"]
         self.channel.epoch = note["epoch"]
+        self.channel.rank, self.guessed = note["rank"], note["guessed"]
 
     def answer(self) -> None:
         """Send the client its memory; its first server has been started."""
@@ -113,15 +118,22 @@ class Member:
         """The client in words."""
         return f"client [pid {self.channel.client_pid}, rank {self.channel.rank}]"
 
+    def claim(self) -> Claim:
+        """Return what says which rank it is."""
+        place = place_of(page.read(self.channel.control_fd).communicator)
+        who = (self.id, self.channel.client_pid, self.channel.device)
+        return Claim(*who, self.environment, place, self.guessed)
+
     def said_goodbye(self) -> bool:
         """Say whether the last entry of the ring is the client's goodbye mark."""
         return self.channel.said_goodbye()
 
     def is_main(self) -> bool:
         """Say whether this is the device that a rank works on: it may look at others as well."""
-        local = self.environment.get("LOCAL_RANK", "")
-        number = int(local) if local.isdecimal() and len(local) < 7 else self.channel.device
-        return number == self.channel.device or self.channel.header()["appended"] > BUSY_BYTES
+        local = number_in(self.environment, "LOCAL_RANK")
+        if local is None:
+            return self.leads
+        return local == self.channel.device or self.channel.header()["appended"] > BUSY_BYTES
 
     def drained(self) -> bool:
         """Say whether the server has taken everything that the client has written."""
@@ -162,7 +174,7 @@ class Member:
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Save the trace, release the memory, and return the entry for meta.json."""
-        path = folder / f"{self.channel.name}.ring"
+        path = folder / f"{self.channel.label}.ring"
         header = self.channel.header()
         entry = self.describe() | {"file": path.name, "goodbye": self.said_goodbye(), **header}
         entry["calls"] = self.channel.call_counts(self.native_dir)
@@ -187,7 +199,7 @@ class Member:
         """Return what identifies the member, for meta.json."""
         return {
             "id": self.id,
-            "name": self.channel.name,
+            "name": self.channel.label,
             "rank": self.channel.rank,
             "pid": self.channel.client_pid,
             "device": self.channel.device,

@@ -53,6 +53,8 @@ FIELDS = {
     "paused_ns": (1072, "<Q"),
     "paused_since": (1080, "<Q"),
     "pauses_version": (1088, "<I"),
+    "communicator": (1096, "<Q"),
+    "rank": (1104, "<I"),
 }
 STORE_FIELDS = {
     "captures": 192,
@@ -151,6 +153,8 @@ class ControlState:
     paused_ns: int
     paused_since: int
     pauses_version: int
+    communicator: int
+    rank: int
 
 
 def read(control_fd: int) -> ControlState:

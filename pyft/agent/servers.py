@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from pyft import config
-from pyft.agent import messages, nvml, page, standby
+from pyft.agent import messages, nvml, page, ranks, standby
 from pyft.agent.comparison import Comparison
 from pyft.agent.incidents import Incidents
 from pyft.agent.keeper_link import KeeperLink
@@ -100,6 +100,7 @@ class Servers:
             page.write_store(channel.store_fd, seed=self.seed)
             if self.plan.rollback:
                 page.write_store(channel.store_fd, compares=page.TOGETHER)
+        self.number()
         event = events.Attached(member.id, channel.rank, channel.device)
         for action in self._decide(event):
             if isinstance(action, events.Refuse):
@@ -117,6 +118,26 @@ class Servers:
         self._follow_modules()
         if len(self.members) == 1:
             self.work(member)
+
+    def number(self) -> None:
+        """Find out which ranks the clients are, as far as that can be known."""
+        present = [m for m in self.members.values() if not m.client_gone and not m.saved]
+        claims = [member.claim() for member in present]
+        found = ranks.numbers(claims, self._options.devices)
+        for member, claim in zip(present, claims, strict=True):
+            rank = found[member.id]
+            member.leads = ranks.leads(claim, claims)
+            if claim.rank is None and not claim.place[1]:
+                member.guessed = rank
+            page.write(member.channel.control_fd, rank=rank)
+            if rank == member.channel.rank:
+                continue
+            member.channel.rank = rank
+            if known := self.plan.ranks.get(member.id):
+                known.rank = rank
+                self.incidents.renamed(member.id, rank)
+                self.keep()
+                self._changed()
 
     def work(self, first: Member) -> None:
         """Watch the servers from now on, and have others stand by soon."""
@@ -311,7 +332,8 @@ class Servers:
         if line := sets.entry(member.id):
             environment["PYFT_LINE"] = str(line)
         if member.is_main():
-            environment |= inject.server_variables(self.injections, channel.rank, member.servers)
+            rank = ranks.number_in(member.environment, "RANK")  # or the server is told later
+            environment |= inject.server_variables(self.injections, rank, member.servers)
         where = (action.epoch, action.gpu)
         if server := self.standby.take(environment, *where):
             self.room.taken(server)

@@ -82,9 +82,16 @@ def parse(text: str, rank: int | None = None) -> Injection:
     return Injection(kind, **values)
 
 
-def server_variables(injections: list[Injection], rank: int, number: int) -> dict[str, str]:
-    """Return what the environment of a rank's n-th server says about faults to come."""
-    mine = [i for i in injections if (i.rank, i.server) == (rank, number) and i.by_server]
+def server_variables(injections: list[Injection], rank: int | None, number: int) -> dict[str, str]:
+    """Return what the environment of a rank's n-th server says about faults to come.
+
+    `rank` None: nobody knows yet. Then the server looks who it is when it comes to a place.
+    """
+    there = [i for i in injections if i.server == number and i.by_server]
+    if rank is None:
+        places = ";".join(f"rank:{i.rank},{i.place()}" for i in there)
+        return {"PYFT_KILL_AT": places} if places else {}
+    mine = [i for i in there if i.rank == rank]
     return {"PYFT_KILL_AT": mine[0].place()} if mine else {}
 
 

@@ -145,7 +145,7 @@ def test_places_of_faults_reach_one_server(start: Start, tmp_path: Path) -> None
     job = start(2, *options, ACTS="die")
     assert job.wait(30) == 0
     first, second = given(tmp_path)
-    assert first["PYFT_KILL_AT"] == "cut:2,entry:7"
+    assert first["PYFT_KILL_AT"] == "rank:0,cut:2,entry:7"
     assert "PYFT_KILL_AT" not in second
 
 

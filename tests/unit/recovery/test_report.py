@@ -41,6 +41,8 @@ def test_each_fault_is_one_servers() -> None:
     assert inject.server_variables(faults, rank=0, number=1) == {"PYFT_KILL_AT": "cut:2,entry:1"}
     assert inject.server_variables(faults, rank=0, number=2) == {}
     assert inject.server_variables(faults, rank=1, number=1) == {}
+    unknown = inject.server_variables(faults, rank=None, number=1)
+    assert unknown == {"PYFT_KILL_AT": "rank:0,cut:2,entry:1"}
     assert faults[1].words(3) == "error code=700 device=3 in=9"
     assert inject.lost_gpus(1, 4, {4: "lost"}) == {"SOFTGPU_FAULT": "lost device=1"}
     assert inject.lost_gpus(1, 5, {4: "lost"}) == {}
