@@ -76,6 +76,11 @@ enum class MessageKind : uint32_t {
   kMaking = 19,   // a = key, b = rank, c = size: it goes to meet the others of a communicator
   // a: so many have been asked. A living replica's server, to copy from its GPU; answered by kPeer
   kWantPeer = 20,
+  // The server's last words, before it ends: a = FaultKind, b = code of the API that reported it, c
+  // =
+  // entry being dispatched; payload: a sentence. What the control page says of it is for display:
+  // the client can write there
+  kFault = 30,
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced
   kDoReplace = 102,  // a = key, b = rank, payload: info of the new one

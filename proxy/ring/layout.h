@@ -177,6 +177,7 @@ struct ControlPage {
   std::atomic<uint64_t> decided_cut;          // server: captured or cancelled up to this number
   std::atomic<uint32_t> decided_waiters;      // client: threads asleep on decided_futex
   // The server's last words when the device fails; it ends with exit code kFaultExit after them.
+  // The agent goes by those that it has got by its socket (attach.h, kFault).
   std::atomic<uint32_t> fault_kind;  // FaultKind
   std::atomic<int32_t> fault_code;   // of the API that reported it
   uint32_t reserved0;

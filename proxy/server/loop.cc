@@ -98,7 +98,7 @@ void Loop::replayed() {
 
 template <class Done>
 void Loop::work_until(Done done) {
-  while (!done() && !session_.channel().control().sticky_error.load()) {
+  while (!done() && !session_.sticky()) {
     if (session_.work()) continue;
     const timespec moment{0, 50'000};
     nanosleep(&moment, nullptr);

@@ -66,6 +66,7 @@ int unsound(const Attachment& attachment, const std::string& why) {
   ring::ControlPage& page = attachment.channel->control();
   std::memset(page.fault_text, 0, sizeof page.fault_text);
   std::strncpy(page.fault_text, sentence.c_str(), sizeof page.fault_text - 1);
+  send_last_words(attachment.agent.get(), ring::FaultKind::kNone, 0, 0, sentence);
   return fail(attachment, kGpuUnsound, sentence);
 }
 
@@ -155,6 +156,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
     fail(attachment, kGood, why);
   Session session(*attachment.channel, &table, liveness,
                   device_calls(table, extras, ordinal, words.get(), marks.get()));
+  session.recovery().set_agent(attachment.agent.get());
   session.set_ordinals(ordinals());
   session.set_enter_device([&] { enter_thread(table, context); });
   const StreamWords::Watch watch(words.get(), [&] { session.enter_device(); });

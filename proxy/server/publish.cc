@@ -38,7 +38,7 @@ void Session::check_device(int32_t code, const char* call) {
 }
 
 int Session::device_failure() const {
-  if (const int code = channel_.control().sticky_error.load()) return code;
+  if (const int code = sticky_.load()) return code;
   const int code = device_status();
   return is_device_fault(code) ? code : 0;
 }
@@ -62,15 +62,20 @@ int Session::on_stream(void* stream, std::function<void()> function) {
 void Session::set_sticky(int32_t code) {
   if (code) check_device(code, "a command");
   int32_t none = 0;
-  if (code) channel_.control().sticky_error.compare_exchange_strong(none, code);
+  if (code && sticky_.compare_exchange_strong(none, code)) channel_.control().sticky_error = code;
   if (code) publish_outstanding();
+}
+
+int32_t Session::take_sticky() {
+  channel_.control().sticky_error = 0;
+  return sticky_.exchange(0);
 }
 
 Status Session::publish_on_stream(void* stream, uint32_t word, uint64_t value) {
   if (word >= ring::kCompletionWords)
     return Status::broken("completion word [" + std::to_string(word) + "] is out of range");
   if (recovery_.replaying()) recovery_.word_sent(word, value);
-  if (channel_.control().sticky_error.load() || !device_calls_.publish) {
+  if (sticky_.load() || !device_calls_.publish) {
     publish(word, value);
     return Status::good();
   }

@@ -128,6 +128,9 @@ class Session {
   // not: this ends the server. Otherwise the first sticky error stays, and whoever waits for the
   // device is woken to see it.
   void set_sticky(int32_t code);
+  // The first one, 0 while there is none. Not read from the page, where the client can write.
+  int32_t sticky() const { return sticky_.load(); }
+  int32_t take_sticky();
   // 0 or 600 (not ready) while the device works, else its error. Any thread.
   int device_status() const;
   // A stream captures a graph. Around the call that begins or ends it: no other thread looks at
@@ -216,6 +219,7 @@ class Session {
   const backend::Table* backend_;
   const ring::Liveness& liveness_;
   Recovery recovery_;
+  std::atomic<int32_t> sticky_{0};
   std::array<HandleTable, 16> tables_;
   std::vector<Extra> extras_;
   DeviceCalls device_calls_;

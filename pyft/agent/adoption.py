@@ -2,8 +2,9 @@
 
 Servers that work go on working. One that was still recovering is ended and its rank begins again, one
 that has died meanwhile is replaced, as ever; what was under way between servers is begun again by
-those that take part. Notes are not believed where the truth can be seen: who lives, who works, which
-epoch is the newest.
+those that take part. Notes are not believed where the truth can be seen: who lives, who works. Which
+epoch is the newest they say: the plan's is kept before a server of it is started, and what is in a
+client's control page the client may have written.
 """
 
 from __future__ import annotations
@@ -67,8 +68,6 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
     facts.restore(servers.plan, kept["plan"])
     for member in members:
         servers.members[member.id] = member
-        seen = page.read(member.channel.control_fd).epoch
-        servers.plan.epoch = max(servers.plan.epoch, seen)
     servers.number()
     adopt_comparison(servers, members, legacy)
     servers.pauses.adopt(legacy.notes.get(pauses.NOTE), servers.control_fds())

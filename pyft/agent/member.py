@@ -7,7 +7,7 @@ import os
 import select
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,11 @@ class Member:
     def server_note(self) -> dict[str, Any]:
         """Return what the next agent has to know of the server, which changes more often."""
         server = self.server
-        where = {"pid": server.pid, "epoch": server.epoch, "gpu": server.gpu} if server else {}
+        where: dict[str, Any] = {}
+        if server:
+            where = {"pid": server.pid, "epoch": server.epoch, "gpu": server.gpu}
+        if server and server.words:
+            where["words"] = astuple(server.words)
         kept = {"servers": self.servers, "given_up": self.given_up, "guessed": self.guessed}
         return {**where, **kept, "rank": self.channel.rank}
 

@@ -12,12 +12,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyft.agent import protocol
+from pyft.agent import protocol, untrusted
 from pyft.agent.channel import Channel
 from pyft.agent.keeper_link import KeeperLink, Process
 from pyft.recovery import events
 
 NAME = "server"  # for the keeper
+
+
+@dataclass(frozen=True)
+class LastWords:
+    """Why a server ended, as it has said itself (ring/attach.h: kFault)."""
+
+    kind: int
+    code: int
+    seq: int
+    text: str
+
+    @classmethod
+    def of(cls, event: events.Received) -> LastWords:
+        """Return what a message says; its text may quote what a client has written."""
+        code = (event.rank & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+        return cls(event.key, code, event.code, untrusted.text(event.payload))
 
 
 @dataclass
@@ -32,6 +48,7 @@ class Server:
     started: float = field(default_factory=time.monotonic)
     status: int | None = None  # of wait()
     asked_to_end: bool = False
+    words: LastWords | None = None  # its last ones
     settings: str = ""  # what the attach reply changes in its environment
     # While it stands by: members whose modules it loads, and whether these take memory of its GPU.
     followed: set[int] = field(default_factory=set)
@@ -57,7 +74,8 @@ class Server:
         """Take over a process that an agent before this one has started."""
         assert process.socket is not None
         where = (note["epoch"], note["gpu"])
-        return cls(process.pid, process.socket, *where, keeper, status=process.status)
+        words = LastWords(*note["words"]) if note.get("words") else None
+        return cls(process.pid, process.socket, *where, keeper, status=process.status, words=words)
 
     def introduce(self, channel: Channel) -> None:
         """Give the server its memory. Who is dead already is noticed by the agent's loop."""

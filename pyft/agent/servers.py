@@ -20,7 +20,7 @@ from pyft.agent.pauses import Pauses
 from pyft.agent.peers import Peers
 from pyft.agent.protocol import ChannelStatus
 from pyft.agent.room import Room
-from pyft.agent.server import Server
+from pyft.agent.server import LastWords, Server
 from pyft.agent.spilling import Spilling
 from pyft.agent.standby import Standby
 from pyft.agent.watch import Watch
@@ -234,13 +234,15 @@ class Servers:
         self.perform(self._decide(events.Exited(member.id, server.epoch, fault)))
 
     def _fault_of(self, member: Member, server: Server) -> classify.Fault:
+        """Go by what the server has said. What the page says of it, the client can have written."""
         last = page.read(member.channel.control_fd)
+        words = server.words or LastWords(0, 0, 0, "")
         fault = classify.of_exit(
             server.status or 0,
-            last.fault_kind,
-            last.fault_code,
-            last.fault_text,
-            last.fault_seq or last.dispatching_seq,
+            words.kind,
+            words.code,
+            words.text,
+            words.seq or last.dispatching_seq,
             last.captured_cut,
         )
         return classify.worse(fault, self._nvml.look(server.gpu) if self._nvml else None)
@@ -428,6 +430,9 @@ class Servers:
             self.room.wanted(server, event.key)
         elif event.kind is events.Message.GIVEN_UP:
             self.room.given_up(server)
+        elif event.kind is events.Message.FAULT:
+            server.words = LastWords.of(event)
+            self.keep()
         elif event.kind in self._of_captures:
             if server is member.server:  # what one before it had is not in the store any more
                 self.comparison.received(member, event)

@@ -42,6 +42,7 @@ class Message(enum.IntEnum):
     SPILLED = 18
     MAKING = 19
     WANT_PEER = 20
+    FAULT = 30
     DO_EXPORT = 101
     DO_REPLACE = 102
     EXPORT = 103

@@ -1,6 +1,7 @@
 // Client and server in one process over an in-memory channel, the generated mock behind: an API
 // call on one side becomes the expected backend calls on the other.
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "ring/reader.h"
 #include "server/handlers/handlers.h"
 #include "server/loop.h"
+#include "server/recovery/agent_link.h"
 #include "server/recovery/reads.h"
 
 namespace {
@@ -442,6 +444,8 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
   const auto channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
   CHECK_EQ(error, "");
   std::cout.flush();  // or the child says it as well
+  int ends[2];
+  CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   const pid_t child = fork();
   if (child == 0) {
     channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
@@ -450,6 +454,7 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
     server::DeviceCalls calls = device_calls();
     calls.status = [] { return 700; };
     server::Session session(*channel, &failing, wire().alive, calls);
+    session.recovery().set_agent(ends[1]);
     ring::EntryHeader header{};
     header.call = static_cast<uint16_t>(Call::ncclGroupEnd);
     const cmd::ncclGroupEnd body{};
@@ -460,6 +465,17 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
   waitpid(child, &status, 0);
   CHECK_EQ(WEXITSTATUS(status), ring::kFaultExit);
   CHECK_EQ(channel->control().fault_code, 700);
+  // The agent is told by the socket, since the client can write into the page.
+  server::AgentMessage words{};
+  CHECK(server::receive_message(ends[0], &words));
+  CHECK(words.kind == ring::MessageKind::kFault);
+  CHECK_EQ(words.a, static_cast<uint64_t>(ring::FaultKind::kDevice));
+  CHECK_EQ(words.b, 700u);
+  const std::string sentence(reinterpret_cast<const char*>(words.payload.data()),
+                             words.payload.size());
+  CHECK_EQ(sentence, std::string(channel->control().fault_text));
+  close(ends[0]);
+  close(ends[1]);
   channel->control().protect = static_cast<uint32_t>(ring::Protect::kNone);
 }
 
@@ -493,6 +509,28 @@ TEST(what_a_failed_device_could_not_make_fails_as_the_device_did) {
   CHECK(perform(Call::cuLaunchKernel, cmd::cuLaunchKernel{}, ring::kNoSlot).ok());
   CHECK_EQ(channel->control().sticky_error.load(), 710);
   CHECK(!perform(Call::cudaMalloc, cmd::cudaMalloc{0x1000, 2 << 20}, ring::kNoSlot).ok());
+}
+
+// Who writes a lost GPU's code into the page, and names an object that does not exist, has lost the
+// own server, and no more.
+TEST(what_the_page_says_of_the_device_is_not_believed) {
+  ring::ChannelShape shape;
+  shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+  std::string error;
+  const auto channel = ring::Channel::create(shape, &error);
+  server::DeviceCalls calls = device_calls();
+  calls.status = [] { return 0; };
+  server::Session session(*channel, &table(), wire().alive, calls);
+  channel->control().sticky_error = 999;
+  CHECK_EQ(session.device_failure(), 0);
+  CHECK_EQ(session.sticky(), 0);
+  ring::EntryHeader header{};
+  header.call = static_cast<uint16_t>(Call::cuLaunchKernel);
+  header.reply_slot = ring::kNoSlot;
+  const cmd::cuLaunchKernel body{};
+  CHECK(!server::perform(session, header, std::as_bytes(std::span(&body, 1)), {}).ok());
+  session.set_sticky(710);
+  CHECK_EQ(session.device_failure(), 710);
 }
 
 // Captures are put off for such entries only: what is not known to read counts as a change.

@@ -32,7 +32,7 @@ void fail_unasked(Session& session, const EntryHeader& header, const char* name,
   ring::ControlPage& page = session.channel().control();
   const int failure = domain == Domain::kCuda ? code : session.device_status();
   const bool of_device = is_device_fault(failure);
-  if (page.sticky_error.load() == 0)
+  if (session.sticky() == 0)
     std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]\n",
                  static_cast<unsigned long long>(header.seq), name, code);
   const bool restores = session.recovery().restores_objects();

@@ -3,9 +3,11 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -14,6 +16,8 @@ namespace pyft::server {
 
 namespace {
 constexpr int kLookMs = 100;  // how often the thread looks whether it should end
+constexpr int kLastWordsMs = 5000;
+constexpr size_t kLastWordBytes = 1024;
 
 // The descriptor that came with a message, -1 if none did. Surplus ones are closed.
 int descriptor_of(msghdr& message) {
@@ -77,6 +81,19 @@ void send_message(int to, ring::MessageKind kind, uint64_t a, uint64_t b, uint64
   ssize_t sent;
   do sent = sendmsg(to, &message, MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);
+}
+
+void send_last_words(int to, ring::FaultKind kind, int code, uint64_t seq, std::string_view text) {
+  pollfd poller{to, POLLOUT, 0};
+  int ready;
+  do ready = poll(&poller, 1, kLastWordsMs);
+  while (ready < 0 && errno == EINTR);
+  if (ready != 1 || !(poller.revents & POLLOUT)) return;
+  const timeval limit{kLastWordsMs / 1000, 0};  // others may have filled it meanwhile
+  setsockopt(to, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  send_message(
+      to, ring::MessageKind::kFault, static_cast<uint64_t>(kind), static_cast<uint32_t>(code), seq,
+      std::as_bytes(std::span(text.data(), std::min<size_t>(text.size(), kLastWordBytes))));
 }
 
 bool receive_message(int from, AgentMessage* out) {

@@ -9,10 +9,12 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "ring/attach.h"
+#include "ring/layout.h"
 
 namespace pyft::server {
 
@@ -29,6 +31,10 @@ bool receive_message(int from, AgentMessage* out);
 // `fd`, if there is one, goes with it and stays the caller's.
 void send_message(int to, ring::MessageKind kind, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0,
                   std::span<const std::byte> payload = {}, int fd = -1);
+
+// Says why this process is about to end (kFault). An agent that does not read is waited for, but
+// not for long: then it learns only that the server has ended.
+void send_last_words(int to, ring::FaultKind kind, int code, uint64_t seq, std::string_view text);
 
 class AgentLink {
  public:

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ring/wait.h"
+#include "server/recovery/agent_link.h"
 
 namespace pyft::server {
 
@@ -67,11 +68,13 @@ void Recovery::enter(ring::Phase phase) {
 
 void Recovery::leave_word(ring::FaultKind kind, int code, const std::string& text, uint64_t seq) {
   ring::ControlPage& page = channel_.control();
+  if (!seq) seq = dispatching();
   page.fault_code = code;
-  page.fault_seq = seq ? seq : dispatching();
+  page.fault_seq = seq;
   std::memset(page.fault_text, 0, sizeof page.fault_text);
   std::strncpy(page.fault_text, text.c_str(), sizeof page.fault_text - 1);
   page.fault_kind.store(static_cast<uint32_t>(kind), std::memory_order_release);
+  if (agent_ >= 0) send_last_words(agent_, kind, code, seq, text);
   std::fflush(nullptr);
 }
 

@@ -91,6 +91,8 @@ class Recovery {
   // equal there either is up to the policy. Any thread.
   void agreed();
   void differed(const Difference& difference);
+  // The socket by which the agent is told why this process ends; it stays the caller's.
+  void set_agent(int fd) { agent_ = fd; }
   void set_policy(DivergencePolicy policy) { policy_ = policy; }
   // How calls are called in sentences.
   void set_call_names(const char* (*name)(uint16_t call)) { call_name_ = name; }
@@ -127,6 +129,7 @@ class Recovery {
   ring::Channel& channel_;
   Journal journal_;
   uint64_t until_;
+  int agent_ = -1;
   std::atomic<bool> replaying_{false}, said_{false};
   std::atomic<uint64_t> comparing_{0};
   std::function<void()> hold_back_;

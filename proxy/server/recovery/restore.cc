@@ -105,7 +105,7 @@ class ObjectRestorer {
     known_.insert(ring::object_key(object.body));
     std::string error = dispatch(object.header, object.body, object.payload);
     // Not the client's error: the agent decides what becomes of it.
-    if (error.empty() && session_.channel().control().sticky_error.exchange(0))
+    if (error.empty() && session_.take_sticky())
       error = entry_text(object.header) + " of the object log fails in the new server";
     return error;
   }

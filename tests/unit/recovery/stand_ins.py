@@ -35,15 +35,19 @@ if len(fds) > 4:  # a store
 with open(os.environ["GIVEN"], "a") as file:
     file.write(json.dumps(given) + "\\n")
 act = os.environ.get("ACTS", "").split(",")[epoch - 1 : epoch]
+def last_words(kind, code, text):
+    head = struct.pack("<IIQQQII", 0x4D544650, 30, kind, code, 0, len(text), 0)
+    try:
+        agent.send(head + text)
+    except OSError:
+        os._exit(0)
 def fail(code):
-    put(540, "<Ii", 1, code)
-    put(560, "16s", b"the last words")
+    last_words(1, code, b"the last words")
     os._exit(75)
 if act == ["die"]:
     os._exit(3)
 if act == ["differ"]:
-    put(540, "<Ii", 3, 0)
-    put(560, "16s", b"one entry")
+    last_words(3, 0, b"one entry")
     os._exit(77)
 if act and act[0].isdigit():
     fail(int(act[0]))

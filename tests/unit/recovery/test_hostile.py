@@ -1,0 +1,85 @@
+"""A client overwrites its memory while another rank of the job works, on the same GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from job import wait_for
+from stand_ins import CLIENT, Start, faults, given, order
+
+# What a client does as soon as it has a server, and the faults that this is.
+ATTACKS = {
+    "geometry": ('put(log, 8, "<Q", 1 << 63); put(log, 64, "<Q", 1 << 40)', ["ring-broken"]),
+    "geometry and end": (
+        'put(log, 8, "<Q", 1 << 63); put(log, 64, "<Q", 1 << 40); os._exit(0)',
+        [],
+    ),
+    "control page": ("os.pwrite(control, random.Random(1).randbytes(4096), 0)", ["ring-broken"]),
+    "epoch": ('put(control, 24, "<I", (1 << 32) - 1)', ["ordered"]),
+    "fault": (
+        'put(control, 540, "<Ii", 1, 999); put(control, 332, "<i", 999)',
+        ["context-lost"],
+    ),
+}
+MARK = "seen, deadline ="
+HOSTILE = (
+    CLIENT.partition(MARK)[0]
+    + """
+import random
+log, control = fds[0], fds[1]
+status = lambda: struct.unpack_from("<I", os.pread(control, 4096, 0), 32)[0]
+put = lambda fd, at, form, *values: os.pwrite(fd, struct.pack(form, *values), at)
+while status() != 1:
+    time.sleep(0.01)
+open(os.environ["GIVEN"] + ".attacked", "w").close()
+exec(os.environ["ATTACK"])
+deadline = time.monotonic() + 20
+while status() != 2 and time.monotonic() < deadline:
+    if os.path.exists(os.environ["GIVEN"] + ".go"):
+        os._exit(0)
+    exec(os.environ["ATTACK"])
+os._exit(46)
+"""
+)
+# The hostile one is rank 1 and comes first.
+SCRIPT = """
+RANK=1 "$1" -c "$2" &
+until [ -e "$GIVEN.attacked" ]; do sleep 0.02; done
+RANK=0 "$1" -c "$3"; echo "code $?"
+touch "$GIVEN.go"; wait
+"""
+assert MARK in CLIENT
+
+
+@pytest.mark.parametrize("agent_dies", [False, True])
+@pytest.mark.parametrize("attack", list(ATTACKS))
+def test_others_go_on(start: Start, tmp_path: Path, attack: str, agent_dies: bool) -> None:
+    words, found = ATTACKS[attack]
+    command = ("sh", "-c", SCRIPT, "sh", sys.executable, HOSTILE, CLIENT)
+    ordered = attack in ("epoch", "fault")
+    after = "5" if attack == "fault" else "1"  # it gives the order time to be carried out
+    job = start(3 if attack == "epoch" else 2, command=command, ATTACK=words, AFTER_S=after)
+    wait_for(lambda: (tmp_path / "given.attacked").exists(), 30, f"an attack: {job.errors()}")
+    if ordered:  # both work, and one is to get a new server
+        wait_for(lambda: "status 1" in job.output(), 30, f"both ranks: {job.errors()}")
+    if agent_dies:
+        job.kill_agent()
+    if attack == "epoch":
+        assert order(job, "replace", "--rank", "0").returncode == 0
+    elif attack == "fault":
+        assert order(job, "inject", "--rank", "1", "--fault", "sticky").returncode == 0
+    assert job.wait(40) == 0, job.errors()
+    assert "code 0" in job.output(), job.errors()
+    assert "is lost" not in job.errors()
+    assert "Traceback" not in job.errors()
+    assert job.errors().count("a new agent") == agent_dies
+    seen = faults(tmp_path)
+    assert [fault["fault"] for fault in seen][-1:] == found
+    assert {fault["rank"] for fault in seen} <= {0 if attack == "epoch" else 1}
+    # An agent that finds a page which says nothing may have replaced its server in between.
+    assert len(seen) == len(found) or (attack == "control page" and agent_dies)
+    assert ordered <= len(given(tmp_path)) - 2 <= len(seen)
+    if found == ["ring-broken"]:
+        assert "its memory is damaged: " in job.errors()
