@@ -16,18 +16,18 @@ import os
 import selectors
 import signal
 import socket
-import struct
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyft.agent import adoption, channel, job_folder, messages, metrics, process_tree
 from pyft.agent.clients import DRAIN_S, SERVER_END_S, Clients
+from pyft.agent.door import Door, Listener, Refusals
 from pyft.agent.keeper import COMMAND
 from pyft.agent.keeper_link import KeeperLink, Legacy
 from pyft.agent.member import Member
 from pyft.agent.options import JobOptions, link_for_triton, program_environment
-from pyft.agent.orders import Orders
+from pyft.agent.orders import ANSWER_S, Orders, socket_name
 from pyft.agent.servers import Servers
 from pyft.errors import CommandError, UsageError
 from pyft.recovery import report
@@ -35,6 +35,7 @@ from pyft.recovery import report
 # Everything must be gone 5 s after a kill: the sum of the waits below stays under that.
 QUIET_S = 0.5  # helpers of the command (a resource tracker) end by themselves in this time
 GRACE_S = 1.5  # between SIGTERM and SIGKILL
+MOST_ORDERS = 16  # connections that have not said theirs
 META_S = 0.05  # several clients that come or go in this time are written down together
 WORKED_S = 1.0  # an agent that does not crash so long after it has taken over is no failure
 
@@ -54,6 +55,7 @@ class Agent:
         self._signalled = False  # the user wants the command to end
         self._servers = Servers(options, self, keeper, self._write_meta)
         self._orders = Orders(self._servers)
+        self._refusals = Refusals("the socket for orders")
         self._metrics: socket.socket | None = None
         self._meta: dict[str, Any] = {
             "job": options.job,
@@ -107,6 +109,8 @@ class Agent:
         self._meta |= {"agent_pid": os.getpid(), "keeper_pid": os.getppid()}
         self._stop_reason = self._stop_reason or kept.get("stop_reason", "")
         self._signalled = kept.get("signalled", False)
+        if legacy.orders:
+            self._meta["orders"] = socket_name(legacy.clients_name)
         self._keep()
         for process in legacy.processes.values():
             if process.name == COMMAND:
@@ -153,6 +157,7 @@ class Agent:
     def _end(self) -> int:
         self._keep()
         self._servers.end()
+        self._refusals.sum_up()
         stopped = bool(self._stop_reason)
         signalled, gone = process_tree.end_descendants(
             os.getppid(),
@@ -296,19 +301,8 @@ class Agent:
             self._keeper.kill(self._command_pid, int(message["number"]))
 
     def _take_orders_from(self, listener: socket.socket) -> None:
-        def accept() -> None:
-            connection, _ = listener.accept()
-            if _user_of(connection) != os.getuid():
-                connection.close()
-                return
-            self.watch(connection, lambda: take(connection))
-
-        def take(connection: socket.socket) -> None:
-            self.forget(connection)
-            with connection:
-                self._orders.answer(connection)
-
-        self.watch(listener, accept)
+        door = Listener(listener, self._refusals)
+        Door(self, door, self._orders.answer, most=MOST_ORDERS, seconds=ANSWER_S)
 
     def _serve_metrics(self) -> None:
         port = self._options.metrics_port
@@ -336,14 +330,6 @@ class Agent:
             f"the {member.who} {how}; its server [pid {member.server_pid}] has ended and its "
             f"trace is saved in [{self._options.log_dir}]"
         )
-
-
-def _user_of(connection: socket.socket) -> int:
-    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    uid = struct.unpack("3i", peer)[1]
-    if uid != os.getuid():
-        messages.say(f"refused a connection of another user [uid {uid}]")
-    return uid
 
 
 def _start_failure(program: str, error: OSError) -> CommandError:

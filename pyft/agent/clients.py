@@ -25,6 +25,7 @@ from pyft.agent.servers import Loop, Servers
 from pyft.errors import AttachError, PyftError
 
 DRAIN_S = 5.0  # a server finishes what a client that said goodbye has left it
+REQUEST_S = 10.0  # from a connection to its attach request
 SERVER_END_S = 1.0  # a server whose socket is closed
 
 
@@ -48,17 +49,25 @@ class Clients:
         self._launcher = launcher
         self._changed = changed
         self._saved = saved
+        self._silent: set[str] = set()  # connections that have not asked for a server yet
 
     def accept(self, name: str, connection: socket.socket) -> None:
         """Answer a new client, whose connection the keeper holds under this name."""
         pid, uid, _ = struct.unpack(
             "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         )
-        if uid != os.getuid():
-            messages.say(f"refused a connection of another user [uid {uid}]")
+        if uid != os.geteuid():  # the keeper has looked already
             self._close(name, connection)
             return
+
+        def late() -> None:
+            if name in self._silent:
+                messages.say(f"[pid {pid}] connects and asks for nothing within [{REQUEST_S:g} s]")
+                self._close(name, connection)
+
+        self._silent.add(name)
         self._loop.watch(connection, lambda: self._attach(name, connection, pid))
+        self._loop.after(REQUEST_S, late)
 
     def adopt(self, members: list[Member]) -> None:
         """Go on with the clients of the agent before."""
@@ -94,6 +103,7 @@ class Clients:
     def _attach(self, name: str, connection: socket.socket, peer_pid: int) -> None:
         """The request stays in the socket until it is answered: the next agent would find it."""
         self._loop.forget(connection)
+        self._silent.discard(name)
         try:
             message = connection.recv(REQUEST.size + MAX_ENVIRONMENT_BYTES + 1, socket.MSG_PEEK)
             if not message:
@@ -137,6 +147,7 @@ class Clients:
         return member
 
     def _close(self, name: str, connection: socket.socket) -> None:
+        self._silent.discard(name)
         self._loop.forget(connection)
         self._keeper.drop(name)
         connection.close()

@@ -27,12 +27,14 @@ from typing import Any
 
 from pyft._native import linux
 from pyft.agent import fault, messages, process_tree
+from pyft.agent.door import Listener, Refusals
 from pyft.agent.notes import read_note
 from pyft.agent.options import JobOptions
 from pyft.agent.orders import socket_name
 
 ATTEMPTS = 3  # agents in a row that end without having worked
 BACKLOG = 64
+MOST_WAITING = 256  # clients whom no agent has answered
 GRACE_S = 1.5
 COMMAND = "command"
 _AGENT_SCRIPT = Path(__file__).with_name("__main__.py")
@@ -69,6 +71,7 @@ class Keeper:
         self._kept: dict[str, list[int]] = {}  # the first one is the note
         self._connections: dict[str, socket.socket] = {}  # of clients whom no agent has answered
         self._accepted = 0
+        self._refusals = Refusals("the socket for clients")
         self._orders: socket.socket | None = None
         self._agent_pid = 0
         self._agent: socket.socket | None = None
@@ -84,17 +87,18 @@ class Keeper:
         process_tree.become_subreaper()
         self._watch_signals()
         if not self._options.direct:
-            clients = _listen(self._clients_name)
+            clients = Listener(_listen(self._clients_name), self._refusals)
             self._selector.register(
-                clients, selectors.EVENT_READ, lambda: self._accept_from(clients)
+                clients.socket, selectors.EVENT_READ, lambda: self._accept_from(clients)
             )
-            self._orders = _listen(socket_name(self._options.job))
+            self._orders = _listen(socket_name(self._clients_name))
         self._start_agent()
         while self._agent_pid:
             for key, _ in self._selector.select():
                 if key.fd in self._selector.get_map():  # an earlier one may have ended it
                     key.data()
             self._reap()
+        self._refusals.sum_up()
         return 0 if self._over else 1
 
     # ---- the agent ----------------------------------------------------------------------------
@@ -291,9 +295,14 @@ class Keeper:
         if self._agent_pid:
             process_tree.send([self._agent_pid], signal.SIGTERM)
 
-    def _accept_from(self, listener: socket.socket) -> None:
+    def _accept_from(self, listener: Listener) -> None:
         """Accept here: a client that waits for an answer must not lose its connection."""
-        connection, _ = listener.accept()
+        connection = listener.accept()
+        if connection is None:
+            return
+        if len(self._connections) >= MOST_WAITING:  # the agent ends those that ask for nothing
+            connection.close()
+            return
         self._accepted += 1
         name = f"connection-{self._accepted}"
         self._connections[name] = connection

@@ -45,7 +45,7 @@ class Launcher:
     def run(self) -> int:
         """Return the command's exit code, or raise what kept it from starting or ending."""
         process_tree.become_subreaper()
-        name = f"pyft-{self._options.job}-{secrets.token_hex(4)}"
+        name = f"pyft-{self._options.job}-{secrets.token_hex(8)}"
         self._keeper_pid = keeper.fork(self._options, self._agent_end, self._socket, name)
         self._agent_end.close()
         self._forward_signals()

@@ -1,13 +1,18 @@
-"""`/metrics` in Prometheus' text format, on the loopback interface, answered by the agent's loop."""
+"""`/metrics` in Prometheus' text format, on the loopback interface, answered by the agent's loop.
+
+Every user of the machine may read them, as Prometheus' own has to.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pyft.agent import page
+from pyft.agent.door import Door, Listener
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from pyft.agent.servers import Loop, Servers
 
 READ_S = 2.0
+MOST_READERS = 32
 _LARGEST_REQUEST = 8192
 
 
@@ -23,27 +29,13 @@ def serve(port: int, loop: Loop, text: Callable[[], str]) -> socket.socket:
     """Listen on 127.0.0.1; raise OSError when the port is taken."""
     listener = socket.create_server(("127.0.0.1", port))
 
-    def accept() -> None:
-        connection, _ = listener.accept()
-        connection.setblocking(False)
-        loop.watch(connection, lambda: answer(connection))
-        loop.after(READ_S, lambda: end(connection))  # of a peer that asks nothing
-
-    def end(connection: socket.socket) -> None:
-        if connection.fileno() >= 0:
-            loop.forget(connection)
-            connection.close()
-
     def answer(connection: socket.socket) -> None:
-        try:
-            request = connection.recv(_LARGEST_REQUEST)
+        with contextlib.suppress(OSError):  # it has gone, or does not take so much
+            request = connection.recv(_LARGEST_REQUEST, socket.MSG_DONTWAIT)
             if request:
-                connection.send(respond(request, text))
-        except OSError:
-            pass  # it has gone
-        end(connection)
+                connection.send(respond(request, text), socket.MSG_DONTWAIT)
 
-    loop.watch(listener, accept)
+    Door(loop, Listener(listener), answer, most=MOST_READERS, seconds=READ_S)
     return listener
 
 

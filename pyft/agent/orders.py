@@ -6,21 +6,28 @@ who runs the job may give orders.
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyft.agent import messages
+from pyft.agent.door import user_of
 from pyft.agent.servers import Servers
 from pyft.errors import PyftError, UsageError
 from pyft.recovery import events, inject
 
 ANSWER_S = 10.0
+LARGEST_NUMBER = 1 << 20
+LONGEST_FAULT = 1000
 
 
-def socket_name(job: str) -> str:
-    """Return the name of a job's socket for orders, without the zero byte in front."""
-    return f"pyft-{job}-orders"
+def socket_name(clients_name: str) -> str:
+    """Return the name of a job's socket for orders, without the zero byte in front.
+
+    Like that of the socket for clients it cannot be guessed: nobody has it before the job.
+    """
+    return f"{clients_name}-orders"
 
 
 class Orders:
@@ -37,19 +44,21 @@ class Orders:
 
     def answer(self, connection: socket.socket) -> None:
         """Read one order and answer it."""
-        got = messages.receive(connection)
-        if got is None:
-            return
-        order, _ = got
-        act = self._kinds.get(order["kind"])
         try:
-            problem = act(order) if act else f"order [{order['kind']}] does not exist"
-        except (PyftError, KeyError, TypeError, ValueError) as error:
+            got = messages.receive(connection)
+            if got is None:
+                return
+            order, fds = got
+            for fd in fds:
+                os.close(fd)
+            act = self._kinds.get(order["kind"])
+            problem = act(order) if act else f"order [{order['kind'][:40]}] does not exist"
+        except (PyftError, ValueError) as error:
             problem = str(error)
         messages.send(connection, "answer", problem=problem)
 
     def _replace(self, order: dict[str, Any]) -> str:
-        rank, gpu = int(order["rank"]), int(order.get("gpu", -1))
+        rank, gpu = _number(order, "rank"), _number(order, "gpu", -1)
         ids = [
             member.id
             for member in self._servers.members.values()
@@ -61,28 +70,44 @@ class Orders:
         return refusals[0] if refusals else ""
 
     def _drain(self, order: dict[str, Any]) -> str:
-        return next(iter(self._servers.event(events.Drain(int(order["gpu"])))), "")
+        return next(iter(self._servers.event(events.Drain(_number(order, "gpu")))), "")
 
     def _spare(self, order: dict[str, Any]) -> str:
-        gpu = int(order["gpu"])
+        gpu = _number(order, "gpu")
         if why := self._servers.cannot_add(gpu):
             return why
         return next(iter(self._servers.event(events.AddSpare(gpu))), "")
 
     def _inject(self, order: dict[str, Any]) -> str:
-        return self._servers.inject(inject.parse(str(order["fault"]), int(order["rank"])))
+        fault = order.get("fault")
+        if not isinstance(fault, str):
+            raise UsageError("the order names no fault")
+        return self._servers.inject(inject.parse(fault[:LONGEST_FAULT], _number(order, "rank")))
 
 
-def give(job: str, kind: str, **values: Any) -> None:
-    """Send an order to a job and wait for the answer; raise PyftError when it is refused."""
+def _number(order: dict[str, Any], name: str, otherwise: int | None = None) -> int:
+    number = order.get(name, otherwise)
+    if type(number) is not int or not -1 <= number <= LARGEST_NUMBER:
+        raise UsageError(f"{name} is not a number that an order can have")
+    return number
+
+
+def give(meta: Mapping[str, Any], kind: str, **values: Any) -> None:
+    """Send an order to a running job and wait for the answer; raise PyftError when it is refused.
+
+    `meta` is what its meta.json says. An answer of somebody else would be none.
+    """
+    job, name = meta["job"], str(meta.get("orders", ""))
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.settimeout(ANSWER_S)
     with connection:
         try:
-            connection.connect("\0" + socket_name(job))
+            connection.connect("\0" + name)
+            if (uid := user_of(connection)) != os.geteuid():
+                raise UsageError(f"the socket of job [{job}] belongs to another user [uid {uid}]")
             messages.send(connection, kind, **values)
             got = messages.receive(connection)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise UsageError(f"job [{job}] takes no orders: {error}") from None
     problem = got[0]["problem"] if got else "the agent has ended"
     if problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -56,9 +56,10 @@ def inject(
     print(f"fault {fault} at rank {rank}")
 
 
-def _only(target: str | None) -> str:
-    found = [meta["job"] for _, meta in live_jobs(target) if not meta.get("direct")]
+def _only(target: str | None) -> dict[str, Any]:
+    found = [meta for _, meta in live_jobs(target) if not meta.get("direct")]
     if len(found) == 1:
         return found[0]
-    what = f"jobs [{', '.join(found)}] run: say which by --job" if found else "no job is running"
+    names = ", ".join(meta["job"] for meta in found)
+    what = f"jobs [{names}] run: say which by --job" if found else "no job is running"
     raise TraceError(what)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from job import TRAIN, Job, wait_for
+from strangers import NOBODY, as_nobody
 
 PROGRAMS = Path(__file__).with_name("programs")
 HOLDER = str(PROGRAMS / "holder.py")
 STEPS = 4
 VANDALS = [("noise", 1), ("noise", 2), ("entries", 3), ("entries", 4), ("end", 5)]
-NOBODY = 65534
 UNAVAILABLE = 46  # cudaErrorDevicesUnavailable
 # How the server says that it has stopped reading, whatever it found.
 REFUSED = re.compile(r"pyft-server: device \[0\], client \[(\d+)\]: .*(?:entry|ring)")
@@ -85,27 +85,6 @@ def test_killed_clients_and_launchers_leave_nothing(jobs: Callable[..., Job]) ->
     os.kill(job.launcher, signal.SIGKILL)
     job.assert_nothing_left(5)
     assert not shared_memory_of(other["pid"])
-
-
-def as_nobody(attempt: Callable[[], str]) -> str:
-    """Return what a process of another user gets."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            os.write(writer, attempt().encode())
-        except BaseException as error:  # everything is an answer here
-            os.write(writer, type(error).__name__.encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answer:
-        text = answer.read()
-    os.waitpid(child, 0)
-    return text
 
 
 def test_other_users_get_in_nowhere(

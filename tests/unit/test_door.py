@@ -1,0 +1,180 @@
+"""Sockets to which anybody can connect: bounds, deadlines, want of descriptors, other users."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyft.agent import door
+from pyft.agent.door import Door, Listener, Refusals
+
+
+class Loop:
+    """An event loop as the agent's."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def watch(self, source: socket.socket, action: Callable[[], object]) -> None:
+        self.selector.register(source, selectors.EVENT_READ, action)
+
+    def forget(self, source: socket.socket) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self.selector.unregister(source)
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.timers.append((time.monotonic() + seconds, action))
+
+    def turn(self) -> int:
+        """Do what is due; return how many sources were ready."""
+        due = [timer for timer in self.timers if timer[0] <= time.monotonic()]
+        self.timers = [timer for timer in self.timers if timer not in due]
+        for _, action in due:
+            action()
+        ready = self.selector.select(0.0)
+        for key, _ in ready:
+            if key.fd in self.selector.get_map():
+                key.data()
+        return len(ready)
+
+    def rest(self, turns: int = 200) -> None:
+        """Turn until nothing is ready: a loop that spins never comes to that."""
+        for _ in range(turns):
+            if not self.turn():
+                return
+        raise AssertionError(f"something is still ready after [{turns}] turns")
+
+
+@pytest.fixture
+def name() -> str:
+    return f"\0pyft-test-{os.getpid()}-{time.monotonic_ns()}"
+
+
+@pytest.fixture
+def listener(name: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
+        made.bind(name)
+        made.listen(1024)
+        yield made
+
+
+def callers(name: str, count: int) -> list[socket.socket]:
+    made = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
+    for one in made:
+        one.connect(name)
+    return made
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_the_silent_ones_make_room(listener: socket.socket, name: str) -> None:
+    loop, heard = Loop(), []
+    Door(loop, Listener(listener), lambda c: heard.append(c.recv(9)), most=4, seconds=60)
+    silent = callers(name, 300)
+    before = descriptors()
+    loop.rest()
+    assert descriptors() <= before + 4
+    (speaks,) = callers(name, 1)
+    speaks.send(b"hello")
+    loop.rest()
+    assert heard == [b"hello"]
+    for one in [*silent, speaks]:
+        one.close()
+    loop.rest()
+    assert descriptors() == before - 300
+
+
+def test_a_silent_one_is_ended_in_time(listener: socket.socket, name: str) -> None:
+    loop = Loop()
+    Door(loop, Listener(listener), lambda _: None, most=4, seconds=0.1)
+    (silent,) = callers(name, 1)
+    silent.setblocking(False)
+    deadline = time.monotonic() + 20
+    while True:
+        loop.turn()
+        try:
+            assert silent.recv(1) == b""
+            break
+        except BlockingIOError:
+            assert time.monotonic() < deadline
+    assert not loop.timers, "nothing is looked for where nobody waits"
+    silent.close()
+
+
+@pytest.fixture
+def no_descriptors() -> Iterator[Callable[[], None]]:
+    """Take away all descriptors that are free."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def take() -> None:
+        probe = os.open("/dev/null", os.O_RDONLY)
+        os.close(probe)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (probe, before[1]))
+
+    yield take
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+def test_no_descriptor_is_no_end(
+    listener: socket.socket,
+    name: str,
+    no_descriptors: Callable[[], None],
+    reserve: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "PAUSE_S", 0.001)
+    loop, heard = Loop(), []
+    mine = Listener(listener)
+    Door(loop, mine, lambda c: heard.append(c.recv(9)), most=4, seconds=60)
+    many = callers(name, 50)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    no_descriptors()
+    if reserve:
+        loop.rest()  # all are turned away: the loop does not spin
+        assert all(one.recv(1) == b"" for one in many)
+    else:  # it was needed elsewhere
+        os.close(mine._reserve)
+        taken = os.open("/dev/null", os.O_RDONLY)
+        mine._reserve = -1
+        for _ in range(20):
+            loop.turn()  # each takes PAUSE_S
+        os.close(taken)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        loop.rest()
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    (one,) = callers(name, 1)
+    one.send(b"hello")
+    loop.rest()
+    assert heard == [b"hello"]
+    for caller in [*many, one]:
+        caller.close()
+
+
+def test_refusals_are_named_once(capfd: pytest.CaptureFixture[str]) -> None:
+    refusals = Refusals("the socket")
+    for uid in range(100, 200):
+        for _ in range(50):
+            refusals.refuse(uid)
+    refusals.sum_up()
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == door.MOST_USERS + 1
+    assert lines[0] == "pyft: refused a connection of another user [uid 100] to the socket"
+    assert f"refused [{100 * 50 - door.MOST_USERS}] more connections" in lines[-1]
+
+
+def test_nothing_is_summed_up_that_is_known(capfd: pytest.CaptureFixture[str]) -> None:
+    refusals = Refusals("the socket")
+    refusals.refuse(7)
+    refusals.sum_up()
+    assert len(capfd.readouterr().err.splitlines()) == 1

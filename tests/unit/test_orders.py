@@ -1,0 +1,91 @@
+"""Orders that are none: whatever comes to the socket is answered, and ends no agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyft.agent import messages, orders
+from pyft.agent.orders import Orders
+from pyft.errors import UsageError
+from pyft.recovery import events
+from pyft.recovery.gpus import Gpus
+from pyft.recovery.plan import Plan
+
+NUMBERS = [0, 1, -1, 2, 8, 2**31, -(2**63), 10**300, 1.5, 1e308, None, True, "1", "x", [], {}]
+TEXTS = ["sticky", "hang,step=1", "boom", "", "," * 3000, "server-kill,step=-1", "é\0", "a=b=c"]
+
+
+class Servers:
+    """Has a plan, and carries nothing out."""
+
+    def __init__(self) -> None:
+        self.plan = Plan(Gpus(2, 1))
+        self.members = {}
+        for id in range(2):
+            self.plan.handle(events.Attached(id, id, id))
+            where = SimpleNamespace(rank=id, device=id)
+            self.members[id] = SimpleNamespace(id=id, channel=where, client_gone=False)
+
+    def event(self, event: events.Event) -> list[str]:
+        actions = self.plan.handle(event)
+        return [action.text for action in actions if isinstance(action, events.Refuse)]
+
+    def cannot_add(self, gpu: int) -> str:
+        return "" if 0 <= gpu < 8 else "no such GPU"
+
+    def inject(self, _: Any) -> str:
+        return ""
+
+
+def answer_to(taker: Orders, data: bytes, fds: tuple[int, ...] = ()) -> dict[str, Any]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        socket.send_fds(theirs, [data], fds)
+        taker.answer(ours)
+        ours.close()
+        got = messages.receive(theirs)
+    assert got is not None
+    return got[0]
+
+
+def an_order(dice: random.Random) -> bytes:
+    kinds = ["replace", "drain", "spare", "inject", "boom", "", 7, None]
+    order: dict[str, Any] = {"kind": dice.choice(kinds)}
+    for name in ("rank", "gpu", "fault"):
+        if dice.random() < 0.8:
+            order[name] = dice.choice([*NUMBERS, *TEXTS])
+    if order["kind"] == "inject" and dice.random() < 0.7:
+        order |= {"rank": dice.choice([0, 1]), "fault": dice.choice(TEXTS)}
+    data = bytearray(json.dumps(order).encode())
+    for _ in range(dice.choice([0, 0, 1, 4])):
+        data[dice.randrange(len(data))] = dice.randrange(256)
+    return bytes(data)
+
+
+def test_no_order_ends_an_agent() -> None:
+    dice, taker = random.Random(1), Orders(Servers())  # type: ignore[arg-type]
+    before, refused = len(os.listdir("/proc/self/fd")), 0
+    for _ in range(10_000):
+        answer = answer_to(taker, an_order(dice), (0,) * dice.choice([0, 0, 0, 1, 3]))
+        assert answer["kind"] == "answer"
+        refused += bool(answer["problem"])
+    assert 5_000 < refused < 10_000
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("data", [b"not json", b"[]", b'{"rank":1}', b'{"kind":[]}', b"\xff"])
+def test_a_damaged_order_is_answered(data: bytes) -> None:
+    taker = Orders(Servers())  # type: ignore[arg-type]
+    assert "is damaged" in answer_to(taker, data)["problem"]
+
+
+def test_a_job_without_orders_says_so() -> None:
+    with pytest.raises(UsageError, match=r"job \[x\] takes no orders"):
+        orders.give({"job": "x", "orders": f"pyft-none-{os.getpid()}"}, "drain", gpu=0)
