@@ -62,7 +62,7 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
     if not kept:
         servers.begin()
         return
-    servers.next_id = kept["next_id"]
+    servers.next_id, servers.job_token = kept["next_id"], kept["job_token"]
     for text in kept["waiting"]:
         servers.watch.inject_later(inject.parse(text))
     facts.restore(servers.plan, kept["plan"])

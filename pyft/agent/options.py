@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ TORCH_DEFAULTS = {
     "TORCH_NCCL_USE_COMM_NONBLOCKING": "0",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
+# A secret that flexccl asks of whoever takes part in a job's communicators, beside the unique id,
+# which PyTorch hands round in a store that anybody on the network may read.
+JOB_TOKEN = "FLEXCCL_JOB_TOKEN"
 # Set for the program, meaningless or harmful in a server. The client has already applied
 # CUDA_VISIBLE_DEVICES: the server needs to see every device of the job.
 CLIENT_VARIABLES = (
@@ -177,6 +181,7 @@ def program_environment(
         environment["CUDA_VISIBLE_DEVICES"] = options.gpus
     elif options.direct:
         environment["SOFTGPU_DEVICES"] = str(options.devices)
+        environment[JOB_TOKEN] = job_token(base)
     else:
         environment["PYFT_AGENT"] = agent_name
         environment["PYFT_DEVICES"] = str(options.devices)
@@ -189,6 +194,11 @@ def program_environment(
     if options.preload_libraries():
         environment.setdefault("TRITON_LIBCUDA_PATH", str(options.log_dir / "triton"))
     return environment
+
+
+def job_token(environment: Mapping[str, str]) -> str:
+    """Return the secret of a job: the user's, for ranks in several jobs, or one that is its own."""
+    return environment.get(JOB_TOKEN) or secrets.token_hex(16)
 
 
 def collectives(options: JobOptions, environment: Mapping[str, str]) -> str:

@@ -15,7 +15,14 @@ from pyft.agent.comparison import Comparison
 from pyft.agent.incidents import Incidents
 from pyft.agent.keeper_link import KeeperLink
 from pyft.agent.member import Member
-from pyft.agent.options import MAX_DEVICES, JobOptions, replays_all, server_environment
+from pyft.agent.options import (
+    JOB_TOKEN,
+    MAX_DEVICES,
+    JobOptions,
+    job_token,
+    replays_all,
+    server_environment,
+)
 from pyft.agent.pauses import Pauses
 from pyft.agent.peers import Peers
 from pyft.agent.protocol import ChannelStatus
@@ -71,6 +78,7 @@ class Servers:
         self.comparison.before_end = self.spilling.before
         self.peers = Peers(self.members, self.comparison.replicas_of, self._works)
         self.seed = secrets.randbits(64) | 1  # of all digests: ranks compare them
+        self.job_token = job_token(os.environ)
         self.injections = [inject.parse(text) for text in options.inject]
         self._program = options.native_dir / "pyft-server"
         self.standby = Standby(keeper, self._program)
@@ -149,11 +157,7 @@ class Servers:
         if self._ending:
             return
         channel = member.channel
-        known = max(self.gpus.known) + 1
-        device = channel.device
-        environment = server_environment(
-            self._options, member.environment, device, self.gpus.behind[device], known
-        )
+        environment = self._environment(member, self.gpus.behind[channel.device])
         for name in inject.ONCE:
             environment.pop(name, None)
         names = list(dict.fromkeys(self._options.real_gpus))
@@ -277,6 +281,7 @@ class Servers:
         waiting = [str(injection) for injection in self.watch.waiting]
         plan = facts.of_plan(self.plan)
         note = {"next_id": self.next_id, "plan": plan, "servers": servers, "waiting": waiting}
+        note["job_token"] = self.job_token
         self._keeper.keep("servers", note)
 
     # ---- actions ------------------------------------------------------------------------------
@@ -318,10 +323,7 @@ class Servers:
             page.write(channel.control_fd, epoch=action.epoch)
         else:
             page.prepare_for_next_server(channel.control_fd, action.epoch, action.mode)
-        known = max(self.gpus.known) + 1
-        environment = server_environment(
-            self._options, member.environment, channel.device, action.gpu, known
-        )
+        environment = self._environment(member, action.gpu)
         if member.servers > 1:
             for name in inject.ONCE:
                 environment.pop(name, None)
@@ -347,6 +349,11 @@ class Servers:
             self._keeper.forget(before.pid)
         self.listen(member, server)
         server.introduce(channel)
+
+    def _environment(self, member: Member, gpu: int) -> dict[str, str]:
+        known, device = max(self.gpus.known) + 1, member.channel.device
+        environment = server_environment(self._options, member.environment, device, gpu, known)
+        return environment | {JOB_TOKEN: self.job_token}
 
     def listen(self, member: Member, server: Server) -> None:
         """Take what a server says from now on."""

@@ -196,3 +196,11 @@ def test_the_program_sees_all_gpus_of_its_job() -> None:
     hidden = {"CUDA_VISIBLE_DEVICES": "GPU-bb,GPU-cc"}
     assert "CUDA_VISIBLE_DEVICES" not in program_environment(options(real=("G",)), hidden, "a")
     assert program_environment(options(), hidden, "a")["CUDA_VISIBLE_DEVICES"] == "GPU-bb,GPU-cc"
+
+
+def test_ranks_without_servers_share_a_secret_too() -> None:
+    own = [program_environment(options(direct=True), {}, "name")["FLEXCCL_JOB_TOKEN"] for _ in "ab"]
+    assert own[0] != own[1]
+    users = program_environment(options(direct=True), {"FLEXCCL_JOB_TOKEN": "x"}, "name")
+    assert users["FLEXCCL_JOB_TOKEN"] == "x"
+    assert "FLEXCCL_JOB_TOKEN" not in program_environment(options(), {}, "name")

@@ -30,6 +30,8 @@ given = {{name: os.environ[name] for name in names if name in os.environ}}
 given |= {{"waited": started < time.monotonic() - 0.3}}
 given |= {{"epoch": epoch, "fds": len(fds), "page": struct.unpack("<I", os.pread(control, 4, 24))[0]}}
 given |= {{"mode": struct.unpack("<I", os.pread(control, 4, 772))[0]}}
+if "SHOW_TOKEN" in os.environ:
+    given["token"] = os.environ.get("FLEXCCL_JOB_TOKEN")
 if len(fds) > 4:  # a store
     given["seed"] = struct.unpack("<Q", os.pread(fds[4], 8, 400))[0]
 with open(os.environ["GIVEN"], "a") as file:

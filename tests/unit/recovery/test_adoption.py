@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -221,3 +222,31 @@ def test_notes_can_be_read_again() -> None:
     fd = make_note("test", {"name": "\udc80", "list": [1, [2, "3"]]})
     copy = os.dup(fd)
     assert read_note(fd) == read_note(copy) == {"name": "\udc80", "list": [1, [2, "3"]]}
+
+
+def test_all_servers_of_a_job_have_its_secret(start: Start, tmp_path: Path) -> None:
+    """The first one, a replacement by the next agent, and one that stood by; the program has not."""
+    script = 'echo "program [$FLEXCCL_JOB_TOKEN]"; exec "$0" -c "$1"'
+    command = ("sh", "-c", script, sys.executable, CLIENT)
+    job = start(4, "--spares", "1", command=command, SHOW_TOKEN="1")
+    wait_serving(job, 1)
+    job.kill_agent()
+    for servers in (2, 3):
+        assert order(job, "replace", "--rank", "0").returncode == 0
+        wait_serving(job, servers)
+    wait_for(lambda: len(job.processes()) == 6, 20, "a server stands by")
+    time.sleep(0.5)
+    assert order(job, "inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
+    assert job.wait(30) == 0
+    shown = given(tmp_path)
+    assert shown[-1]["waited"]
+    (token,) = {server["token"] for server in shown}
+    assert len(token) == 32
+    assert "program []" in job.output()
+    assert token not in job.output() + job.errors() + (job.log_dir / "meta.json").read_text()
+
+
+def test_the_users_secret_is_kept(start: Start, tmp_path: Path) -> None:
+    job = start(1, SHOW_TOKEN="1", FLEXCCL_JOB_TOKEN="of two jobs")
+    assert job.wait(30) == 0
+    assert [server["token"] for server in given(tmp_path)] == ["of two jobs"]
