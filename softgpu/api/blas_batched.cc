@@ -10,6 +10,7 @@
 #include "api/blas.h"
 #include "api/support.h"
 #include "core/pointers.h"
+#include "core/written.h"
 
 namespace softgpu::api {
 namespace {
@@ -47,6 +48,14 @@ struct Batch {
     *out = slots[index];
     const int64_t elements = (columns - 1) * ld + rows;
     return pointers().covers(number(*out), static_cast<uint64_t>(elements) * sizeof(T));
+  }
+  // The same for a matrix that is written.
+  bool find_result(int index, T** out) const {
+    if (!find(index, out)) return false;
+    if (*out)
+      about_to_write(number(*out), static_cast<uint64_t>(rows) * sizeof(T),
+                     static_cast<uint64_t>(columns), static_cast<uint64_t>(ld) * sizeof(T));
+    return true;
   }
 };
 
@@ -91,9 +100,11 @@ cublasStatus_t getrf(cublasHandle_t handle, int n, const void* as, int lda, int*
     const auto a = batch_of<T>(as, n, n, lda);
     if (!covers(info, count)) return blas_fault("info", number(info));
     if (pivots && !covers(pivots, int64_t{n} * count)) return blas_fault("pivots", number(pivots));
+    about_to_write(info, count);
+    if (pivots) about_to_write(pivots, int64_t{n} * count);
     for (int i = 0; i < count; ++i) {
       T* matrix = nullptr;
-      if (!a.find(i, &matrix)) return blas_fault("matrix A", number(matrix));
+      if (!a.find_result(i, &matrix)) return blas_fault("matrix A", number(matrix));
       int* own = pivots + int64_t{n} * i;
       info[i] = pivots ? SOFTGPU_SPELLED(T, getrf_work, n, n, matrix, lda, own)
                        : factor_without_pivots(n, matrix, lda);
@@ -121,7 +132,7 @@ cublasStatus_t getrs(cublasHandle_t handle, cublasOperation_t op, int n, int nrh
     for (int i = 0; i < count; ++i) {
       T *factors = nullptr, *values = nullptr;
       if (!a.find(i, &factors)) return blas_fault("matrix A", number(factors));
-      if (!b.find(i, &values)) return blas_fault("matrix B", number(values));
+      if (!b.find_result(i, &values)) return blas_fault("matrix B", number(values));
       const int* own = pivots ? pivots + int64_t{n} * i : in_order.data();
       SOFTGPU_SPELLED(T, getrs_work, letter(op), n, nrhs, factors, lda, own, values, ldb);
     }
@@ -142,8 +153,8 @@ cublasStatus_t geqrf(cublasHandle_t handle, int m, int n, const void* as, int ld
     std::vector<T> work(static_cast<size_t>(room));
     for (int i = 0; i < count; ++i) {
       T *matrix = nullptr, *scales = nullptr;
-      if (!a.find(i, &matrix)) return blas_fault("matrix A", number(matrix));
-      if (!tau.find(i, &scales)) return blas_fault("tau", number(scales));
+      if (!a.find_result(i, &matrix)) return blas_fault("matrix A", number(matrix));
+      if (!tau.find_result(i, &scales)) return blas_fault("tau", number(scales));
       SOFTGPU_SPELLED(T, geqrf_work, m, n, matrix, lda, scales, work.data(), room);
     }
     return {};
@@ -162,12 +173,13 @@ cublasStatus_t gels(cublasHandle_t handle, cublasOperation_t op, int m, int n, i
     const auto a = batch_of<T>(as, m, n, lda);
     const auto c = batch_of<T>(cs, m, nrhs, ldc);
     if (device_info && !covers(device_info, count)) return blas_fault("info", number(device_info));
+    if (device_info) about_to_write(device_info, count);
     const int room = (std::max(n, nrhs) + n + 1) * 32;
     std::vector<T> work(static_cast<size_t>(room));
     for (int i = 0; i < count; ++i) {
       T *matrix = nullptr, *values = nullptr;
-      if (!a.find(i, &matrix)) return blas_fault("matrix A", number(matrix));
-      if (!c.find(i, &values)) return blas_fault("matrix C", number(values));
+      if (!a.find_result(i, &matrix)) return blas_fault("matrix A", number(matrix));
+      if (!c.find_result(i, &values)) return blas_fault("matrix C", number(values));
       const int result = SOFTGPU_SPELLED(T, gels_work, 'N', m, n, nrhs, matrix, lda, values, ldc,
                                          work.data(), room);
       if (device_info) device_info[i] = result;

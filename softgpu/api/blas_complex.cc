@@ -7,6 +7,7 @@
 #include "api/blas.h"
 #include "api/support.h"
 #include "core/pointers.h"
+#include "core/written.h"
 
 namespace softgpu::api {
 namespace {
@@ -59,6 +60,7 @@ cublasStatus_t dot(cublasHandle_t handle, bool conjugate, int n, Vector<const T>
     if (!x.mapped(n)) return blas_fault("x", number(x.data));
     if (!y.mapped(n)) return blas_fault("y", number(y.data));
     if (!host && !mapped(result, 1, 1, 1)) return blas_fault("the result", number(result));
+    if (!host) about_to_write(result, 1);
     const auto call = [&](auto plain, auto conjugated) {
       (conjugate ? conjugated : plain)(n, x.data, x.increment, y.data, y.increment, result);
     };
@@ -92,6 +94,7 @@ cublasStatus_t gemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, c
     if (!x.mapped(plain ? n : m)) return blas_fault("x", number(x.data));
     if (!y.mapped(plain ? m : n)) return blas_fault("y", number(y.data));
     if (!mapped(a, m, n, lda)) return blas_fault("matrix A", number(a));
+    about_to_write(y.data, plain ? m : n, y.increment);
     const Host<T> scale = value<T>(fa), keep = value<T>(fb);
     const auto call = [&](auto routine) {
       routine(CblasColMajor, host_op(op), m, n, &scale, a, lda, x.data, x.increment, &keep, y.data,
@@ -114,6 +117,7 @@ cublasStatus_t axpy(cublasHandle_t handle, int n, const T* alpha, Vector<const T
   return enqueue_blas(*h, h->stream, [=]() -> Fault {
     if (!x.mapped(n)) return blas_fault("x", number(x.data));
     if (!y.mapped(n)) return blas_fault("y", number(y.data));
+    about_to_write(y.data, n, y.increment);
     const Host<T> scale = value<T>(given);
     if constexpr (std::is_same_v<T, cuComplex>) {
       scipy_cblas_caxpy(n, &scale, x.data, x.increment, y.data, y.increment);
@@ -137,6 +141,8 @@ Fault solve(const Triangle& t, const Host<T>& scale, const T* a, int lda, T* b, 
   const int order = t.side == CUBLAS_SIDE_LEFT ? t.m : t.n;
   if (!mapped(a, order, order, lda)) return blas_fault("matrix A", number(a));
   if (!mapped(b, t.m, t.n, ldb)) return blas_fault("matrix B", number(b));
+  about_to_write(number(b), static_cast<uint64_t>(t.m) * sizeof(T), static_cast<uint64_t>(t.n),
+                 static_cast<uint64_t>(ldb) * sizeof(T));
   const auto call = [&](auto routine) {
     routine(CblasColMajor, t.side == CUBLAS_SIDE_LEFT ? CblasLeft : CblasRight,
             t.uplo == CUBLAS_FILL_MODE_UPPER ? CblasUpper : CblasLower, host_op(t.op),

@@ -4,6 +4,7 @@
 #include "api/blas_operands.h"
 #include "api/support.h"
 #include "core/config.h"
+#include "core/written.h"
 
 namespace softgpu::api {
 namespace {
@@ -140,6 +141,9 @@ Fault run_gemm(const Gemm& given, const Epilogue& epilogue) {
     if (g.k && !locate(g.b, shape_b(g), i, &at.b)) return blas_fault("matrix B", at.b);
     if (g.reads_c() && !locate(g.c, {g.m, g.n}, i, &at.c)) return blas_fault("matrix C", at.c);
     if (!locate(g.d, {g.m, g.n}, i, &at.d)) return blas_fault("the result", at.d);
+    const uint64_t element = element_bytes(g.d.type);
+    about_to_write(at.d, static_cast<uint64_t>(g.m) * element, static_cast<uint64_t>(g.n),
+                   static_cast<uint64_t>(g.d.ld) * element);
     multiply(g, at, epilogue, i);
   }
   return {};

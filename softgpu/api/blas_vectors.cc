@@ -8,6 +8,7 @@
 #include "api/blas.h"
 #include "api/support.h"
 #include "core/pointers.h"
+#include "core/written.h"
 
 namespace softgpu::api {
 namespace {
@@ -59,6 +60,7 @@ cublasStatus_t dot(cublasHandle_t handle, int n, const T* x, int incx, const T* 
     if (!mapped(x, n, incx, sizeof(T))) return blas_fault("x", number(x));
     if (!mapped(y, n, incy, sizeof(T))) return blas_fault("y", number(y));
     if (!host && !mapped(result, 1, 1, sizeof(T))) return blas_fault("result", number(result));
+    if (!host) about_to_write(result, 1);
     *result = static_cast<T>(dot_product(n, x, incx, y, incy));
     return {};
   });
@@ -102,6 +104,7 @@ cublasStatus_t gemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, c
     if (!mapped(a, n ? int64_t{lda} * (n - 1) + m : 0, 1, sizeof(T))) {
       return blas_fault("matrix A", number(a));
     }
+    about_to_write(y.data, plain ? m : n, y.increment);
     Factor scale = fa, keep = fb;
     if (fa.device_address) scale = make_factor(pointer(fa.device_address), fa.type, false);
     if (fb.device_address) keep = make_factor(pointer(fb.device_address), fb.type, false);
@@ -126,6 +129,7 @@ cublasStatus_t axpy(cublasHandle_t handle, int n, const T* alpha, const T* x, in
   return on_stream(handle, false, [=]() -> Fault {
     if (!mapped(x, n, incx, sizeof(T))) return blas_fault("x", number(x));
     if (!mapped(y, n, incy, sizeof(T))) return blas_fault("y", number(y));
+    about_to_write(y, n, incy);
     const Factor f = given.device_address
                          ? make_factor(pointer(given.device_address), given.type, false)
                          : given;
@@ -148,6 +152,7 @@ cublasStatus_t scal(cublasHandle_t handle, int n, const T* alpha, T* x, int incx
     const Factor f = given.device_address
                          ? make_factor(pointer(given.device_address), given.type, false)
                          : given;
+    about_to_write(x, n, incx);
     for (int64_t i = 0; i < n; ++i) x[i * incx] *= static_cast<T>(f.real);
     return {};
   });
@@ -159,6 +164,7 @@ cublasStatus_t nrm2(cublasHandle_t handle, int n, const T* x, int incx, T* resul
   return on_stream(handle, host, [=]() -> Fault {
     if (!mapped(x, n, incx, sizeof(T))) return blas_fault("x", number(x));
     if (!host && !mapped(result, 1, 1, sizeof(T))) return blas_fault("result", number(result));
+    if (!host) about_to_write(result, 1);
     if constexpr (std::is_same_v<T, double>) {
       *result = scipy_cblas_dnrm2(n, x, incx);
     } else {
@@ -199,6 +205,8 @@ Fault checked_solve(const Triangle& t, T alpha, const T* a, int lda, T* b, int l
   if (!mapped(b, int64_t{ldb} * (t.n - 1) + t.m, 1, sizeof(T))) {
     return blas_fault("matrix B", number(b));
   }
+  about_to_write(number(b), static_cast<uint64_t>(t.m) * sizeof(T), static_cast<uint64_t>(t.n),
+                 static_cast<uint64_t>(ldb) * sizeof(T));
   solve(t, alpha, a, lda, b, ldb);
   return {};
 }
@@ -266,6 +274,7 @@ SOFTGPU_API cublasStatus_t cublasDotEx(cublasHandle_t h, int n, const void* x, c
     }
     const auto fx = api::gather(x, xt, n, incx), fy = api::gather(y, yt, n, incy);
     const auto sum = static_cast<float>(api::dot_product(n, fx.data(), 1, fy.data(), 1));
+    if (!host) softgpu::about_to_write(api::number(result), api::element_bytes(rt));
     api::store_floats(rt, &sum, 1, result);
     return {};
   });

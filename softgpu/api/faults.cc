@@ -40,6 +40,14 @@ SOFTGPU_API int softgpu_inject(const char* faults, char* problem, unsigned long 
   return answer(softgpu::inject_faults(faults ? faults : ""), problem, bytes);
 }
 
+SOFTGPU_API void softgpu_note_faults(unsigned char* notes) {
+  softgpu::note_faults(notes);
+}
+
+SOFTGPU_API void softgpu_missed_faults(char* text, unsigned long long bytes) {
+  answer(softgpu::missed_faults(), text, bytes);
+}
+
 SOFTGPU_API int softgpu_device_state(int index, softgpu_state* state) {
   if (!state || !there(index)) return 1;
   const softgpu::FaultKind kind = softgpu::device(index).scheduler().fault();

@@ -7,6 +7,7 @@
 #include "api/blas_operands.h"
 #include "api/support.h"
 #include "core/pointers.h"
+#include "core/written.h"
 
 namespace softgpu::api {
 namespace {
@@ -73,6 +74,7 @@ Fault store_input_gradients(const Gemm& g, const MatmulDesc& desc) {
     if (!pointers().covers(to, sums.size() * element_bytes(type))) {
       return blas_fault("the bias gradient", to);
     }
+    about_to_write(to, sums.size() * element_bytes(type));
     store_floats(type, sums.data(), static_cast<int64_t>(sums.size()), pointer(to));
   }
   return {};
@@ -122,6 +124,7 @@ void Post::add_bias(float* product, int64_t ld, int64_t index) const {
 
 // Stores what the backward pass needs: a bit per element for ReLU, the input for GELU.
 void Post::forward(float* product, int64_t ld, uint64_t aux) const {
+  if (desc.epilogue & kAux) about_to_write(aux, aux_bytes());
   for (int64_t col = 0; col < n; ++col) {
     float* column = product + col * ld;
     if ((desc.epilogue & kGelu) && (desc.epilogue & kAux)) {
@@ -168,8 +171,9 @@ void Post::reduce_bias(const float* product, int64_t ld, int64_t index) const {
   for (int64_t col = 0; col < n; ++col) {
     for (int64_t row = 0; row < m; ++row) sums[static_cast<size_t>(row)] += product[col * ld + row];
   }
-  store_floats(bias_type, sums.data(), m,
-               pointer(batch_address(desc.bias, desc.bias_stride, index, bias_type)));
+  const uint64_t to = batch_address(desc.bias, desc.bias_stride, index, bias_type);
+  about_to_write(to, static_cast<uint64_t>(m) * element_bytes(bias_type));
+  store_floats(bias_type, sums.data(), m, pointer(to));
 }
 
 void Post::apply(float* product, int64_t ld, int64_t index) const {

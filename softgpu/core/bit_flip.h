@@ -3,34 +3,51 @@
 #define SOFTGPU_CORE_BIT_FLIP_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/fault_request.h"
+#include "core/written.h"
 
 namespace softgpu {
 
-// In the allocation or at the address that the request names. Returns the sentence that says what
-// was done, or why nothing was.
-std::string flip_memory(int device, const FaultRequest& request);
+struct FlipOutcome {
+  bool done = false;
+  std::string sentence;  // what was done, or why nothing was
+};
 
-// In what a launch has written. Made before the launch runs, since only a comparison tells what it
-// writes.
+// In the allocation or at the address that the request names.
+FlipOutcome flip_memory(int device, const FaultRequest& request);
+
+// In what a launch has written. Made before the launch runs, since only a comparison tells what a
+// kernel writes.
 class ResultFlip {
  public:
-  ResultFlip(std::span<const uint8_t> params, const FaultRequest& request);
-  // False if the launch has no such pointer: another one has to be waited for.
-  bool possible() const { return !pointers_.empty(); }
-  std::string flip() const;
+  // `times`: how often the request has happened before; each time another byte is drawn.
+  ResultFlip(std::span<const uint8_t> params, const FaultRequest& request, uint64_t times);
+  // Not done: another launch has to be waited for. `said`: what the launch said of itself, if it is
+  // a library's.
+  FlipOutcome flip(std::span<const WrittenBlock> said) const;
 
  private:
-  struct Target {
+  struct Range {
     uint64_t address = 0;
-    std::vector<uint8_t> before;  // empty unless contents are compared
+    std::vector<uint8_t> before;
+    uint64_t end() const { return address + before.size(); }
   };
+  void remember(uint64_t begin, uint64_t end);
+  std::vector<uint64_t> changed(uint64_t begin, uint64_t end) const;
+
+  FlipOutcome of_argument(std::span<const WrittenBlock> said) const;
+  FlipOutcome of_changed(std::span<const WrittenBlock> said) const;
+  FlipOutcome of_any(std::span<const WrittenBlock> said) const;
+
   FaultRequest request_;
-  std::vector<Target> pointers_;
+  uint64_t times_;
+  std::vector<uint64_t> pointers_;  // of the parameters, in their order, each once
+  std::vector<Range> ranges_;       // what can be reached from these, by address, without overlap
 };
 
 }  // namespace softgpu

@@ -47,6 +47,7 @@ Devices& devices() {
     watch_control_file(take_control_lines);
     std::atexit([] {
       if (forked()) return;
+      if (const std::string text = missed_faults(); !text.empty()) std::fputs(text.c_str(), stderr);
       stop_faults();
       for (auto& d : devices()) d->scheduler().stop();
     });

@@ -16,16 +16,10 @@
 #include "core/config.h"
 #include "core/device.h"
 #include "core/fault_request.h"
+#include "core/missed_faults.h"
 
 namespace softgpu {
 namespace {
-
-struct Armed {
-  FaultRequest request;
-  uint64_t due = 1;   // in the count of the launches it looks at
-  uint64_t seen = 0;  // launches with its kernel name, if it has one
-  uint64_t left = 1;  // times it still happens
-};
 
 // What is decided for one launch.
 struct Decision {
@@ -33,8 +27,9 @@ struct Decision {
   bool hang = false;
   double factor = 0;
   uint64_t delay_us = 0;
-  std::vector<FaultRequest> flips;       // of memory, before it runs
-  std::vector<ResultFlip> result_flips;  // of what it writes
+  std::vector<FaultRequest> flips;  // of memory, before it runs
+  // Of what it writes; the requests that ask for it, which are kept back from other launches.
+  std::vector<std::pair<Armed*, ResultFlip>> result_flips;
 };
 
 // Never destroyed: threads of the library may outlive static objects.
@@ -44,7 +39,8 @@ struct Requests {
   std::array<std::atomic<uint64_t>, kMaxDevices> counts{};
   std::mutex mutex;
   std::list<Armed> armed;
-  std::vector<FaultRequest> from_start;  // of SOFTGPU_FAULT, before the first launch
+  std::vector<Armed> from_start;  // of SOFTGPU_FAULT, before the first launch
+  std::atomic<unsigned char*> notes{nullptr};
   std::array<std::shared_ptr<EventState>, kMaxDevices> hold;  // ends the hangs of a device
   std::array<std::atomic<int>, kMaxDevices> hanging{};
   std::condition_variable stop;
@@ -76,7 +72,8 @@ Fault fault_of(const FaultRequest& request) {
 }
 
 bool flips_result(const FaultRequest& r) {
-  return r.target == FlipTarget::kArgument || r.target == FlipTarget::kChanged;
+  return r.target == FlipTarget::kArgument || r.target == FlipTarget::kChanged ||
+         r.target == FlipTarget::kAny;
 }
 
 // What it does it does without a launch.
@@ -105,7 +102,8 @@ std::string refusal(const Requests& all, const FaultRequest& r) {
 void arm(Requests& all, const FaultRequest& r) {
   Armed armed;
   armed.request = r;
-  armed.due = r.at ? *r.at : past_of(all, r) + r.in.value_or(1);
+  armed.past = past_of(all, r);
+  armed.due = r.at ? *r.at : armed.past + r.in.value_or(1);
   const bool repeats = r.every || r.kind == RequestKind::kSlow;
   armed.left = r.times.value_or(repeats ? UINT64_MAX : 1);
   all.armed.push_back(std::move(armed));
@@ -120,7 +118,7 @@ void read_environment(Requests& all) {
   }
   for (const FaultRequest& r : asked) {
     if (immediate(r) && kind_of(r) != FaultKind::kNone) {
-      all.from_start.push_back(r);
+      all.from_start.emplace_back().request = r;
     } else {
       arm(all, r);
     }
@@ -147,12 +145,24 @@ struct LaunchView {
 bool due(Armed& armed, const LaunchView& launch) {
   const FaultRequest& r = armed.request;
   if (r.device && *r.device != launch.device) return false;
-  if (r.kernel.empty()) return (r.device ? launch.own : launch.total) >= armed.due;
-  return launch.kernel.find(r.kernel) != launch.kernel.npos && ++armed.seen >= armed.due;
+  if (!r.kernel.empty() && launch.kernel.find(r.kernel) == launch.kernel.npos) return false;
+  ++armed.seen;
+  if (armed.busy) return false;
+  if (!r.kernel.empty()) return armed.seen >= armed.due;
+  return (r.device ? launch.own : launch.total) >= armed.due;
 }
 
-// False if this launch cannot do what is asked for and another one has to.
-bool decide(const FaultRequest& r, const LaunchView& launch, Decision* decision) {
+// Precondition: the mutex is held.
+void happened(Requests& all, Armed& armed) {
+  note_fault(all.notes, armed.request);
+  ++armed.times;
+  armed.due += armed.request.every.value_or(1);
+  --armed.left;
+}
+
+// False if only the end of the launch shows whether it can do what is asked for.
+bool decide(Armed& armed, const LaunchView& launch, Decision* decision) {
+  const FaultRequest& r = armed.request;
   switch (r.kind) {
     case RequestKind::kHang:
       decision->hang = true;
@@ -166,9 +176,8 @@ bool decide(const FaultRequest& r, const LaunchView& launch, Decision* decision)
         decision->flips.push_back(r);
         return true;
       }
-      decision->result_flips.emplace_back(launch.params, r);
-      if (decision->result_flips.back().possible()) return true;
-      decision->result_flips.pop_back();
+      armed.busy = true;
+      decision->result_flips.emplace_back(&armed, ResultFlip(launch.params, r, armed.times));
       return false;
     default:
       if (!decision->fault) decision->fault = fault_of(r);
@@ -181,11 +190,8 @@ Decision decide_all(Requests& all, const LaunchView& launch) {
   const std::scoped_lock lock(all.mutex);
   for (auto it = all.armed.begin(); it != all.armed.end();) {
     Armed& armed = *it;
-    if (due(armed, launch) && decide(armed.request, launch, &decision)) {
-      armed.due += armed.request.every.value_or(1);
-      --armed.left;
-    }
-    it = armed.left ? std::next(it) : all.armed.erase(it);
+    if (due(armed, launch) && decide(armed, launch, &decision)) happened(all, armed);
+    it = armed.left || armed.busy ? std::next(it) : all.armed.erase(it);
   }
   if (decision.hang && !decision.fault) {
     auto& hold = all.hold[static_cast<size_t>(launch.device)];
@@ -210,20 +216,41 @@ void hold_up(Requests& all, double seconds) {
   all.stop.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return all.stopping; });
 }
 
+// The launch has run: flips what it has written, or leaves that to another one.
+void flip_results(Requests& all, const LaunchView& launch, const Decision& decision,
+                  std::span<const WrittenBlock> said, const Fault& fault) {
+  for (const auto& [armed, flip] : decision.result_flips) {
+    const FlipOutcome outcome =
+        fault ? FlipOutcome{false, "the launch has failed"} : flip.flip(said);
+    if (outcome.done) say(launch.device, outcome.sentence + at_launch(launch));
+    const std::scoped_lock lock(all.mutex);
+    armed->busy = false;
+    armed->why = outcome.sentence;
+    if (outcome.done && armed->left) happened(all, *armed);  // or it was cleared meanwhile
+    if (!armed->left) all.armed.remove_if([one = armed](const Armed& a) { return &a == one; });
+    all.any.store(!all.armed.empty(), std::memory_order_relaxed);
+  }
+}
+
+// The launch does not run: what was kept for its end waits for another one.
+void release(Requests& all, const Decision& decision) {
+  const std::scoped_lock lock(all.mutex);
+  for (const auto& [armed, flip] : decision.result_flips) armed->busy = false;
+}
+
 Fault run_decided(Requests& all, const LaunchView& launch, const Decision& decision,
                   const std::function<Fault()>& run) {
   for (const FaultRequest& flip : decision.flips) {
-    say(launch.device, flip_memory(launch.device, flip) + at_launch(launch));
+    say(launch.device, flip_memory(launch.device, flip).sentence + at_launch(launch));
   }
+  const WrittenBlocks said(!decision.result_flips.empty());
   const uint64_t begin = host_time_ns();
   Fault fault = run();
   const double own = static_cast<double>(host_time_ns() - begin) * 1e-9;
   const double longer = std::max(decision.factor - 1, 0.0) * own;
   const double wait = longer + static_cast<double>(decision.delay_us) * 1e-6;
   if (wait > 0) hold_up(all, wait);
-  for (const ResultFlip& flip : decision.result_flips) {
-    say(launch.device, flip.flip() + at_launch(launch));
-  }
+  flip_results(all, launch, decision, said.all(), fault);
   return fault;
 }
 
@@ -249,7 +276,10 @@ void clear(Requests& all, const FaultRequest& r) {
   {
     const std::scoped_lock lock(all.mutex);
     // A request without a device stays when only one device is cleared.
-    all.armed.remove_if([&](const Armed& a) { return !r.device || a.request.device == r.device; });
+    for (Armed& a : all.armed) {
+      if (!r.device || a.request.device == r.device) a.left = 0;
+    }
+    all.armed.remove_if([](const Armed& a) { return !a.left && !a.busy; });
     all.any.store(!all.armed.empty(), std::memory_order_relaxed);
   }
   resume(all, r);
@@ -260,39 +290,15 @@ void happen_now(Requests& all, const FaultRequest& r) {
   if (r.kind == RequestKind::kClear) return clear(all, r);
   if (r.kind == RequestKind::kFlip) {
     const int owner = r.device.value_or(0);
-    return say(owner, flip_memory(owner, r));
+    const FlipOutcome outcome = flip_memory(owner, r);
+    if (outcome.done) note_fault(all.notes, r);
+    return say(owner, outcome.sentence);
   }
+  note_fault(all.notes, r);
   for_devices(r, [&](int i) { device(i).scheduler().fail_now(fault_of(r)); });
 }
 
 }  // namespace
-
-FaultKind fault_kind(int cuda_error) {
-  for (const FaultKind kind :
-       {FaultKind::kIllegalAddress, FaultKind::kMisalignedAddress, FaultKind::kIllegalInstruction,
-        FaultKind::kAssert, FaultKind::kLaunchTimeout, FaultKind::kDeviceTrap,
-        FaultKind::kEccUncontained, FaultKind::kEccContained, FaultKind::kDeviceLost}) {
-    if (fault_code(kind) == cuda_error) return kind;
-  }
-  for (const cudaError_t code :
-       {cudaErrorHardwareStackError, cudaErrorInvalidAddressSpace, cudaErrorInvalidPc}) {
-    if (code == cuda_error) return code_fault(code);
-  }
-  return FaultKind::kNone;
-}
-
-DeviceNeeds device_needs(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::kNone:
-      return DeviceNeeds::kNothing;
-    case FaultKind::kEccUncontained:
-      return DeviceNeeds::kReset;
-    case FaultKind::kDeviceLost:
-      return DeviceNeeds::kReplacement;
-    default:
-      return DeviceNeeds::kNewProcess;
-  }
-}
 
 Fault run_launch(int device, std::string_view kernel, std::span<const uint8_t> params,
                  LaunchTicket* ticket, const std::function<Fault()>& run) {
@@ -308,9 +314,11 @@ Fault run_launch(int device, std::string_view kernel, std::span<const uint8_t> p
   Decision decision = decide_all(all, launch);
   if (decision.fault) {
     decision.fault.message += at_launch(launch);
+    release(all, decision);
     return std::move(decision.fault);
   }
   if (!decision.fault.until) return run_decided(all, launch, decision, run);
+  release(all, decision);
   ++all.hanging[static_cast<size_t>(device)];
   say(device, "the kernel hangs" + at_launch(launch));
   return std::move(decision.fault);
@@ -343,10 +351,25 @@ std::string inject_faults(std::string_view text) {
 }
 
 Fault fault_from_start(int device) {
-  for (const FaultRequest& r : requests().from_start) {
-    if (!r.device || *r.device == device) return fault_of(r);
+  for (Armed& armed : requests().from_start) {
+    if (armed.request.device.value_or(device) != device) continue;
+    ++armed.times;
+    return fault_of(armed.request);
   }
   return {};
+}
+
+void note_faults(unsigned char* notes) {
+  requests().notes = notes;
+}
+
+std::string missed_faults() {
+  Requests& all = requests();
+  const std::scoped_lock lock(all.mutex);
+  std::string text;
+  for (const Armed& armed : all.from_start) text += missed_from_start(armed);
+  for (const Armed& armed : all.armed) text += missed(armed, past_of(all, armed.request));
+  return text;
 }
 
 void stop_faults() {

@@ -46,6 +46,11 @@ std::string inject_faults(std::string_view text);
 // The fault with which SOFTGPU_FAULT lets a device begin; called once per device, as it is made.
 Fault fault_from_start(int device);
 
+// Where it is noted from now on which requests have come to pass: 1 in the byte that `note=` names.
+void note_faults(unsigned char* notes);
+// A line for each request that has not come to pass, with the reason; empty if there is none.
+std::string missed_faults();
+
 // For process exit: launches that are held up go on.
 void stop_faults();
 

@@ -83,6 +83,7 @@ class Line {
     for (size_t i = 1; i < words.size() && problem.empty(); ++i) problem = read_setting(words[i]);
     if (problem.empty()) problem = check();
     if (!problem.empty()) return "the fault " + bracketed(text_) + " is not understood: " + problem;
+    request_.seed = seed_.value_or(0);
     *out = request_;
     return "";
   }
@@ -138,6 +139,7 @@ class Line {
     if (name == "in") return count(name, value, 1, &request_.in);
     if (name == "every") return count(name, value, 1, &request_.every);
     if (name == "times") return count(name, value, 1, &request_.times);
+    if (name == "note") return read_note(value);
     if (name == "kernel") {
       request_.kernel = value;
       return value.empty() ? "[kernel] names none" : "";
@@ -154,6 +156,13 @@ class Line {
     uint64_t value = 0;
     const std::string problem = number("device", text, 0, kMaxDevices - 1, &value);
     request_.device = static_cast<int>(value);
+    return problem;
+  }
+
+  std::string read_note(std::string_view text) {
+    uint64_t value = 0;
+    const std::string problem = number("note", text, 0, kNotes - 1, &value);
+    request_.note = static_cast<unsigned>(value);
     return problem;
   }
 
@@ -175,7 +184,7 @@ class Line {
 
   std::string read_flip(std::string_view name, std::string_view value) {
     std::string problem;
-    uint64_t bit = request_.bit;
+    uint64_t bit = 0;
     if (name == "address") {
       problem = aim(FlipTarget::kAddress);
       return problem.empty() ? number(name, value, 1, UINT64_MAX, &request_.address) : problem;
@@ -187,12 +196,15 @@ class Line {
                             : number(name, value, 1, UINT64_MAX, &request_.number);
     }
     if (name == "result") {
-      const bool changed = value == "changed";
-      problem = aim(changed ? FlipTarget::kChanged : FlipTarget::kArgument);
-      if (!problem.empty() || changed) return problem;
+      const bool changed = value == "changed", any = value == "random";
+      problem = aim(changed ? FlipTarget::kChanged
+                    : any   ? FlipTarget::kAny
+                            : FlipTarget::kArgument);
+      if (!problem.empty() || changed || any) return problem;
       return number(name, value, 1, 1000, &request_.number);
     }
     if (name == "byte") return number(name, value, 0, UINT64_MAX, &request_.byte);
+    if (name == "seed") return count(name, value, 0, &seed_);
     if (name != "bit") return unknown(name);
     problem = number(name, value, 0, 7, &bit);
     request_.bit = static_cast<unsigned>(bit);
@@ -206,14 +218,17 @@ class Line {
     if (r.kind == RequestKind::kSlow && (r.factor == 0) == (r.delay_us == 0)) {
       return "it needs either [factor] or [us]";
     }
-    if (r.kind == RequestKind::kFlip && r.target == FlipTarget::kNone) {
-      return "it needs one of [address, allocation, size, result]";
-    }
+    if (r.kind != RequestKind::kFlip) return "";
+    if (r.target == FlipTarget::kNone) return "it needs one of [address, allocation, size, result]";
+    const bool any = r.target == FlipTarget::kAny;
+    if (any && r.byte) return "[byte] is drawn: [result=random] excludes it";
+    if (seed_ && !any) return "[seed] is for [result=random]";
     return "";
   }
 
   std::string_view text_;
   FaultRequest request_;
+  std::optional<uint64_t> seed_;
   bool old_form_ = false;
 };
 

@@ -23,7 +23,10 @@ enum class RequestKind : uint8_t {
   kClear,      // forgets the requests that are left, and ends hangs
 };
 
-enum class FlipTarget : uint8_t { kNone, kAddress, kAllocation, kArgument, kChanged };
+// How many requests can be noted (softgpu_note_faults).
+inline constexpr unsigned kNotes = 64;
+
+enum class FlipTarget : uint8_t { kNone, kAddress, kAllocation, kArgument, kChanged, kAny };
 
 struct FaultRequest {
   RequestKind kind = RequestKind::kError;
@@ -45,7 +48,10 @@ struct FaultRequest {
   uint64_t number = 1;  // kAllocation: the n-th allocation; kArgument: the n-th pointer argument
   std::optional<uint64_t> size;  // kAllocation: only allocations of that many bytes count
   uint64_t byte = 0;
-  unsigned bit = 0;
+  std::optional<unsigned> bit;  // none: 0, or drawn
+  uint64_t seed = 0;            // kAny
+
+  std::optional<unsigned> note;  // where it is noted that it has come to pass
 };
 
 // Reads requests separated by semicolons or line ends; what follows a # is left out. Returns one

@@ -25,6 +25,13 @@ int softgpu_inject(const char* faults, char* problem, unsigned long long bytes);
 // The same without doing anything, and without a device: are these faults well written?
 int softgpu_check_faults(const char* faults, char* problem, unsigned long long bytes);
 
+// From now on the byte that a request names by note= (0 to 63) becomes 1 when it has come to pass.
+// `notes` has 64 bytes, which this library never clears; null: not noted.
+void softgpu_note_faults(unsigned char* notes);
+// A line for each request that has not come to pass so far, with the reason, as stderr gets them
+// when the process calls exit(); at most `bytes` with the terminating zero.
+void softgpu_missed_faults(char* text, unsigned long long bytes);
+
 enum { SOFTGPU_ECC_UNCONTAINED = 214, SOFTGPU_ECC_CONTAINED = 226, SOFTGPU_DEVICE_LOST = 999 };
 enum softgpu_needs {
   SOFTGPU_NEEDS_NOTHING = 0,
