@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+NOT_INJECTED = 79  # of `pyft run`: the command ended well, and a fault asked for did not happen
+
 
 class PyftError(Exception):
     """Base of everything pyft raises on purpose."""

@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 
 from job import TRAIN, Job
 
+from pyft.recovery.inject import parse
+
 RANKS = str(Path(__file__).with_name("ranks.py"))
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
 STEPS = ("--steps", "4")
@@ -74,6 +76,7 @@ def check(
     program: str = TRAIN,
     arguments: tuple[str, ...] = STEPS,
     recovered: int | None = None,
+    dead: set[int] | None = None,
     protect: str = "capture",
     torchrun: bool = False,
     meanwhile: Callable[[Job], None] = lambda job: None,
@@ -81,7 +84,9 @@ def check(
 ) -> dict:
     """Run with the faults; compare with the run without; return the report.
 
-    A fault that meets a recovery makes one of two: with `recovered` -1 they are not counted.
+    All faults must have happened, or the exit code is not 0. A fault that meets a recovery ends it and
+    makes another one: with `recovered` -1 the ranks are compared that had any, and that work again.
+    These are those of the faults, or `dead`.
     """
     options = ["--gpus", f"soft:{ranks}", "--protect", protect, "--spares", str(spares)]
     for fault in faults:
@@ -89,7 +94,13 @@ def check(
     argv = command(program, ranks, arguments, torchrun)
     got, report = run(folder, tuple(options), argv, meanwhile, **environment)
     assert tuple(got) == undisturbed(program, ranks, arguments)
-    wanted = len(faults) if recovered is None else recovered
-    assert report["recovered"] == wanted or (wanted == -1 and report["recovered"]), report
+    assert report["not_injected"] == []
+    if recovered == -1:
+        ranks = {parse(fault).rank for fault in faults} if dead is None else dead
+        last = {fault["rank"]: fault["outcome"] for fault in report["faults"]}
+        assert set(last) == ranks, report
+        assert set(last.values()) == {"recovered"}, report
+    else:
+        assert report["recovered"] == (len(faults) if recovered is None else recovered), report
     assert report["verdict"] == "exact", report
     return report

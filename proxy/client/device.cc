@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -11,6 +12,7 @@
 #include "client/capture.h"
 #include "client/past_caches.h"
 #include "client/stream.h"
+#include "pyft/fault.h"
 
 namespace pyft::client {
 static_assert(static_cast<size_t>(Api::kCount) <= ring::kCallCounters);
@@ -32,6 +34,7 @@ bool reserve_window(uint64_t base) {
 
 void say_goodbye() {
   if (ring::in_forked_child()) return;
+  std::fputs(fault::missed({"ring.", "objects."}).c_str(), stderr);
   for (auto& slot : devices)
     if (Device* device = slot.load(std::memory_order_acquire))
       if (device->health() != cudaErrorDevicesUnavailable) device->goodbye();

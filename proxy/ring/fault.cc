@@ -1,5 +1,8 @@
 #include "pyft/fault.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +18,7 @@ namespace {
 struct Spec {
   std::mutex mutex;
   std::string name;
-  long left = 0;
+  long left = 0, reached = 0;
 };
 
 Spec& spec() {
@@ -35,13 +38,27 @@ void arm(const char* text) {
   const char* colon = std::strrchr(text, ':');
   spec().name = colon ? std::string(text, colon) : text;
   spec().left = colon ? std::atol(colon + 1) : 1;
+  spec().reached = 0;
   armed = spec().left > 0;
 }
 
 void reached(const char* name) {
   std::lock_guard lock(spec().mutex);
-  if (spec().name != name || --spec().left > 0) return;
+  if (spec().name != name) return;
+  ++spec().reached;
+  if (--spec().left > 0) return;
   std::raise(SIGKILL);
+}
+
+std::string missed(std::initializer_list<std::string_view> owned) {
+  std::lock_guard lock(spec().mutex);
+  const std::string& name = spec().name;
+  const auto begins = [&](std::string_view with) { return name.starts_with(with); };
+  if (!armed || std::none_of(owned.begin(), owned.end(), begins)) return "";
+  return "pyft: the fault [PYFT_FAULT=" + name + ":" +
+         std::to_string(spec().left + spec().reached) + "] did not happen in [pid " +
+         std::to_string(getpid()) + "]: this point was reached [" + std::to_string(spec().reached) +
+         "] times\n";
 }
 
 }  // namespace pyft::fault

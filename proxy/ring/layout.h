@@ -222,7 +222,14 @@ struct ControlPage {
   // ---- which rank the client is, where its environment does not say so --------------------------
   std::atomic<uint64_t> communicator;  // client: rank in the largest one it has made, size << 32
   std::atomic<uint32_t> rank;          // agent: its number in messages and orders
+  // ---- faults on request (pyft/recovery/requests.py) -------------------------------------------
+  // Server, soft GPU: 1 when the request of this number has come to pass; the agent clears it.
+  alignas(64) std::atomic<uint8_t> fault_notes[64];
+  // A server that looks for a place by itself: cuts it has seen, entries after the last of them,
+  // entries that followed the cut it was asked for.
+  std::atomic<uint64_t> kill_cuts, kill_entries, kill_step_entries;
 };
+static_assert(std::atomic<uint8_t>::is_always_lock_free && sizeof(std::atomic<uint8_t>) == 1);
 static_assert(sizeof(ControlPage) <= kPageBytes);
 
 inline constexpr int kFaultExit = 75;          // the device failed: fault_* says how

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "pyft/fault.h"
@@ -118,15 +119,17 @@ namespace {
 struct KillPlace {
   long long rank;  // -1: whoever this is
   unsigned long long cut, entry;
+  unsigned note;  // byte of the page where it is noted; past its end: nowhere
 };
 
 std::vector<KillPlace> kill_places(const char* text) {
   std::vector<KillPlace> places;
   while (text) {
-    KillPlace place{.rank = -1, .cut = 0, .entry = 0};
-    if (std::sscanf(text, "cut:%llu,entry:%llu", &place.cut, &place.entry) == 2 ||
-        std::sscanf(text, "rank:%lld,cut:%llu,entry:%llu", &place.rank, &place.cut, &place.entry) ==
-            3)
+    KillPlace place{.rank = -1, .cut = 0, .entry = 0, .note = ~0u};
+    if (std::sscanf(text, "cut:%llu,entry:%llu,note:%u", &place.cut, &place.entry, &place.note) >=
+            2 ||
+        std::sscanf(text, "rank:%lld,cut:%llu,entry:%llu,note:%u", &place.rank, &place.cut,
+                    &place.entry, &place.note) >= 3)
       places.push_back(place);
     text = std::strchr(text, ';');
     if (text) ++text;
@@ -136,17 +139,22 @@ std::vector<KillPlace> kill_places(const char* text) {
 
 }  // namespace
 
-// PYFT_KILL_AT=[rank:R,]cut:S,entry:C[;...]: a test ends this process before the C-th entry after
-// the S-th cut, if it is this rank's.
+// PYFT_KILL_AT=[rank:R,]cut:S,entry:C[,note:N][;...]: a test ends this process before the C-th
+// entry after the S-th cut, if it is this rank's. How far it came is in the page, should it never
+// come there.
 void Loop::kill_if_asked(const ring::EntryView& entry) {
   static const std::vector<KillPlace> places = kill_places(std::getenv("PYFT_KILL_AT"));
   if (places.empty()) [[likely]]
     return;
   ring::ControlPage& page = session_.channel().control();
-  ++entries_since_cut_;
+  page.kill_cuts.store(cuts_seen_, std::memory_order_relaxed);
+  page.kill_entries.store(++entries_since_cut_, std::memory_order_relaxed);
   for (const KillPlace& place : places) {
-    if (cuts_seen_ != place.cut || entries_since_cut_ != place.entry) continue;
     if (place.rank >= 0 && place.rank != page.rank.load()) continue;
+    if (cuts_seen_ != place.cut) continue;
+    page.kill_step_entries.store(entries_since_cut_, std::memory_order_relaxed);
+    if (entries_since_cut_ != place.entry) continue;
+    if (place.note < std::size(page.fault_notes)) page.fault_notes[place.note].store(1);
     // The report counts from the last sign of life.
     page.heartbeat_ns.store(ring::now_ns());
     std::raise(SIGKILL);

@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "backend/inject.h"
 #include "backend/repair.h"
+#include "pyft/fault.h"
 #include "server/attach.h"
 #include "server/device.h"
 #include "server/handlers/handlers.h"
@@ -100,6 +101,26 @@ bool inject(const AgentMessage& message) {
   return true;
 }
 
+// Noted in the page, which outlives this process and the agent.
+void note_faults(ring::ControlPage& page) {
+  static_assert(sizeof page.fault_notes == 64);
+  backend::note_faults(std::getenv("PYFT_BACKEND_LIBRARY"),
+                       reinterpret_cast<unsigned char*>(page.fault_notes));
+}
+
+// What was asked for by the environment or an order and has not come to pass. A server that is
+// killed says nothing: then the agent does.
+void say_missed_faults(const ring::ControlPage& page) {
+  std::string text = backend::missed_faults(std::getenv("PYFT_BACKEND_LIBRARY"));
+  if (const char* const place = std::getenv("PYFT_KILL_AT"))
+    text += "pyft-server: the fault [PYFT_KILL_AT=" + std::string(place) +
+            "] did not happen: there were [" + std::to_string(page.kill_cuts.load()) + "] cuts, [" +
+            std::to_string(page.kill_entries.load()) + "] entries after the last, [" +
+            std::to_string(page.kill_step_entries.load()) + "] after the one asked for\n";
+  text += fault::missed({"server.", "cut.", "store.", "lend."});
+  std::fputs(text.c_str(), stderr);
+}
+
 // All ranks replay, nobody is replaced alone.
 bool replays_all() {
   const char* const which = std::getenv("PYFT_REPLAY");
@@ -152,6 +173,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   const auto words = stream_words(attachment, table, extras, ordinal);
   const auto marks = words ? collective_marks(attachment, table, ordinal) : nullptr;
   lock_bounce(attachment, table, extras);
+  note_faults(attachment.channel->control());
   if (const std::string why = shared_fate(table, ordinal); !extras.publish && !why.empty())
     fail(attachment, kGood, why);
   Session session(*attachment.channel, &table, liveness,
@@ -281,6 +303,7 @@ int run() {
     if (error = self_test(table, ordinal_of(device)); !error.empty())
       return unsound(attachment, error);
   const int code = serve(attachment, table, extras, context, standby);
+  say_missed_faults(attachment.channel->control());
   std::fflush(nullptr);
   // Not exit(): the backend's threads may still run commands, and destructors of its statics
   // would pull the ground from under them.

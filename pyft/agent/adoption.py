@@ -21,7 +21,7 @@ from pyft.agent.options import JobOptions
 from pyft.agent.protocol import ChannelStatus
 from pyft.agent.server import NAME, Server
 from pyft.agent.servers import Servers
-from pyft.recovery import classify, events, facts, inject
+from pyft.recovery import classify, events, facts
 from pyft.recovery.events import Mode
 from pyft.recovery.plan import Rank, State
 
@@ -63,8 +63,7 @@ def adopt_plan(servers: Servers, members: list[Member], legacy: Legacy) -> None:
         servers.begin()
         return
     servers.next_id, servers.job_token = kept["next_id"], kept["job_token"]
-    for text in kept["waiting"]:
-        servers.watch.inject_later(inject.parse(text))
+    servers.requests.restore(kept["requests"])
     facts.restore(servers.plan, kept["plan"])
     for member in members:
         servers.members[member.id] = member

@@ -29,7 +29,7 @@ from pyft.agent.member import Member
 from pyft.agent.options import JobOptions, link_for_triton, program_environment
 from pyft.agent.orders import ANSWER_S, Orders, socket_name
 from pyft.agent.servers import Servers
-from pyft.errors import CommandError, UsageError
+from pyft.errors import NOT_INJECTED, CommandError, UsageError
 from pyft.recovery import report
 
 # Everything must be gone 5 s after a kill: the sum of the waits below stays under that.
@@ -173,11 +173,14 @@ class Agent:
         self._end_servers()
         for member in self._members():
             self._clients.save(member)
+        self._servers.missed = self._servers.requests.missed()
         self._show_report()
         if stopped:
             messages.say(f"{self._stop_reason}: ended the command and its servers")
         status = self._ended.get(self._command_pid, signal.SIGKILL)
         code = messages.exit_code(status)
+        if self._servers.missed and not code:
+            code = NOT_INJECTED
         self._finish(self._stop_reason or "ended", code)
         messages.send(self._launcher, "ended", exit_code=code)
         return 0
@@ -208,6 +211,8 @@ class Agent:
             messages.say("\n".join(["faults of this job:", *report.table(found)]))
         elif found["agent_restarts"]:
             messages.say(report.table(found)[-1])
+        for sentence in report.not_injected(found):
+            messages.say(sentence)
 
     def _finish(self, state: str, exit_code: int | None = None) -> None:
         self._meta |= {"state": state, "exit_code": exit_code, "ended": time.time()}

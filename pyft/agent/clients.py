@@ -92,6 +92,7 @@ class Clients:
         self._loop.forget(member.connection)
         self._loop.forget(member.pidfd)
         self._servers.incidents.recount(member)
+        self._servers.count(member)
         self._saved(member, member.save(self._options.log_dir))
         self._servers.keep()
         self._keeper.drop(f"client-{member.id}")

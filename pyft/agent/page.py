@@ -55,7 +55,11 @@ FIELDS = {
     "pauses_version": (1088, "<I"),
     "communicator": (1096, "<Q"),
     "rank": (1104, "<I"),
+    "kill_cuts": (1216, "<Q"),
+    "kill_entries": (1224, "<Q"),
+    "kill_step_entries": (1232, "<Q"),
 }
+FAULT_NOTES, FAULT_NOTES_BYTES = 1152, 64
 STORE_FIELDS = {
     "captures": 192,
     "cancelled": 256,
@@ -155,6 +159,9 @@ class ControlState:
     pauses_version: int
     communicator: int
     rank: int
+    kill_cuts: int
+    kill_entries: int
+    kill_step_entries: int
 
 
 def read(control_fd: int) -> ControlState:
@@ -168,6 +175,16 @@ def write(control_fd: int, **values: int) -> None:
     for name, value in values.items():
         offset, form = FIELDS[name]
         os.pwrite(control_fd, struct.pack(form, value), offset)
+
+
+def read_fault_notes(control_fd: int) -> bytes:
+    """Return which of the faults that were asked for have happened, a byte for each."""
+    return os.pread(control_fd, FAULT_NOTES_BYTES, FAULT_NOTES)
+
+
+def clear_fault_note(control_fd: int, number: int) -> None:
+    """Begin with a fault that has not happened."""
+    os.pwrite(control_fd, b"\0", FAULT_NOTES + number)
 
 
 def prepare_for_next_server(control_fd: int, epoch: int, mode: int) -> None:

@@ -35,6 +35,7 @@ from pyft.errors import AttachError
 from pyft.recovery import classify, events, facts, inject, report
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan, State
+from pyft.recovery.requests import Request, Requests, Seen
 
 # How long a Timer runs, by its first word (docs/deadlines.md).
 TIMERS_S = {"fence": 10.0, "repair": 30.0}
@@ -79,7 +80,8 @@ class Servers:
         self.peers = Peers(self.members, self.comparison.replicas_of, self._works)
         self.seed = secrets.randbits(64) | 1  # of all digests: ranks compare them
         self.job_token = job_token(os.environ)
-        self.injections = [inject.parse(text) for text in options.inject]
+        self.requests = Requests()
+        self.missed: list[dict[str, str]] = []  # of the requests, at the job's end
         self._program = options.native_dir / "pyft-server"
         self.standby = Standby(keeper, self._program)
         self.room = Room(self.standby, options.real_gpus, loop)
@@ -92,9 +94,9 @@ class Servers:
 
     def begin(self) -> None:
         """Begin a job: let the faults come that were asked for."""
-        for injection in self.injections:
-            if not injection.by_server:
-                self.watch.inject_later(injection)
+        for text in self._options.inject:
+            injection = inject.parse(text)
+            self.requests.add(injection, by_agent=not injection.by_server)
 
     # ---- members ------------------------------------------------------------------------------
 
@@ -278,9 +280,9 @@ class Servers:
     def keep(self) -> None:
         """Keep for the next agent what cannot be seen."""
         servers = {id: m.server_note() for id, m in self.members.items() if not m.saved}
-        waiting = [str(injection) for injection in self.watch.waiting]
         plan = facts.of_plan(self.plan)
-        note = {"next_id": self.next_id, "plan": plan, "servers": servers, "waiting": waiting}
+        requests = self.requests.note()
+        note = {"next_id": self.next_id, "plan": plan, "servers": servers, "requests": requests}
         note["job_token"] = self.job_token
         self._keeper.keep("servers", note)
 
@@ -335,9 +337,7 @@ class Servers:
         sets = self.plan.rollback or self.comparison.sharing
         if line := sets.entry(member.id):
             environment["PYFT_LINE"] = str(line)
-        if member.is_main():
-            rank = ranks.number_in(member.environment, "RANK")  # or the server is told later
-            environment |= inject.server_variables(self.injections, rank, member.servers)
+        environment |= self._asked_of(member, action.epoch)
         where = (action.epoch, action.gpu)
         if server := self.standby.take(environment, *where):
             self.room.taken(server)
@@ -354,6 +354,33 @@ class Servers:
         known, device = max(self.gpus.known) + 1, member.channel.device
         environment = server_environment(self._options, member.environment, device, gpu, known)
         return environment | {JOB_TOKEN: self.job_token}
+
+    def _asked_of(self, member: Member, epoch: int) -> dict[str, str]:
+        """Return what a new server is told about a fault whose place it finds itself."""
+        self.count(member)
+        if not member.is_main():
+            return {}
+        rank = ranks.number_in(member.environment, "RANK")  # or the server is told later
+        places = []
+        for request in self.requests.of_server(rank, member.servers):
+            request.told.append((member.id, epoch))
+            page.clear_fault_note(member.channel.control_fd, request.number)
+            who = f"rank:{request.injection.rank}," if rank is None else ""
+            places.append(f"{who}{request.injection.place()},note:{request.number}")
+        return {"PYFT_KILL_AT": ";".join(places)} if places else {}
+
+    def count(self, member: Member) -> None:
+        """Take what has become of the faults that were asked for, as far as a member shows it."""
+        channel = member.channel
+        if channel.control_fd < 0:
+            return
+        epochs = [incident.epoch_from for incident in self.incidents.of(member.id)]
+        self.requests.look(member.id, page.read_fault_notes(channel.control_fd), epochs)
+        if member.is_main():
+            state = page.read(channel.control_fd)
+            place = (state.kill_cuts, state.kill_entries, state.kill_step_entries)
+            seen = Seen(channel.rank, member.servers, state.decided_cut, place)
+            self.requests.saw(member.id, seen)
 
     def listen(self, member: Member, server: Server) -> None:
         """Take what a server says from now on."""
@@ -456,15 +483,24 @@ class Servers:
         mine = [m for m in alive if m.channel.rank == injection.rank and m.is_main()]
         if not mine:
             return f"rank [{injection.rank}] has no server"
+        for member in self.members.values():
+            self.count(member)  # numbers of what has happened are free again
+        injection = replace(injection, server=mine[0].servers)
+        request = self.requests.add(injection, by_agent=True)
         if injection.has_place:
-            self.watch.inject_later(replace(injection, server=mine[0].servers))
             self.keep()
             return ""
-        return self.inject_now(injection, mine[0])
+        problem = self.inject_now(request, mine[0])
+        if problem:
+            self.requests.drop(request)
+        return problem
 
-    def inject_now(self, injection: inject.Injection, member: Member) -> str:
+    def inject_now(self, request: Request, member: Member) -> str:
         """Let a fault happen; return why that is impossible."""
         assert member.server is not None
+        injection = request.injection
+        request.told.append((member.id, member.server.epoch))
+        page.clear_fault_note(member.channel.control_fd, request.number)
         self.keep()  # it happens once, whoever dies
         messages.say(f"injects fault [{injection}]")
         if injection.kind not in ("slow", "bitflip"):
@@ -476,7 +512,7 @@ class Servers:
             fault = classify.of_agent("communicator", "asked for: its connections count as broken")
             self.event(events.Suspected(member.id, member.server.epoch, fault))
             return ""
-        words = injection.words(member.channel.device).encode()
+        words = injection.words(member.channel.device, request.number).encode()
         epoch = member.server.epoch
         order = events.Send(member.id, epoch, events.Message.INJECT, payload=words)
         return "" if member.server.send(order) else f"rank [{injection.rank}] does not listen"
@@ -490,7 +526,8 @@ class Servers:
 
     def report(self) -> dict[str, Any]:
         """Return the faults so far."""
-        return self.incidents.summary() | {"corruptions": self.comparison.found}
+        more = {"corruptions": self.comparison.found, "not_injected": self.missed}
+        return self.incidents.summary() | more
 
     def heartbeat_timeout(self, member: Member) -> float:
         """Return after how many seconds of silence a server counts as dead."""

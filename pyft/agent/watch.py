@@ -16,8 +16,8 @@ from pyft.agent.protocol import ChannelStatus
 from pyft.recovery import events
 from pyft.recovery.classify import Fault, of_agent
 from pyft.recovery.events import Mode
-from pyft.recovery.inject import Injection
 from pyft.recovery.plan import State
+from pyft.recovery.requests import Request
 from pyft.trace import live
 
 if TYPE_CHECKING:
@@ -43,16 +43,11 @@ class Watch:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
-        self.waiting: list[Injection] = []  # faults whose place has not come
-        self._places: dict[Injection, int] = {}  # entry at which the step began
+        self._places: dict[int, int] = {}  # of faults, by number: entry at which the step began
         self._progress: dict[int, Progress] = {}
         self._work: dict[int, Progress] = {}
         self._slow_s: dict[int, float] = {}  # when the next sentence on a member is due
         self._looked = time.monotonic()
-
-    def inject_later(self, injection: Injection) -> None:
-        """Let a fault happen when its rank has come to its place; without one: when it works."""
-        self.waiting.append(injection)
 
     def begin(self, loop: Loop) -> None:
         """Look from now on."""
@@ -60,7 +55,7 @@ class Watch:
         def again() -> None:
             self.look()
             states = {rank.state for rank in self._servers.plan.ranks.values()}
-            quick = self.waiting or State.RECOVERING in states
+            quick = self._servers.requests.waiting() or State.RECOVERING in states
             loop.after(QUICK_S if quick else PERIOD_S, again)
 
         again()
@@ -84,18 +79,20 @@ class Watch:
         self._inject()
 
     def _inject(self) -> None:
-        for injection in list(self.waiting):
+        """Let faults happen whose ranks have come to their places; without one: when they work."""
+        for request in self._servers.requests.waiting():
+            injection = request.injection
             for member in self._servers.members.values():
                 who = (member.channel.rank, member.servers)
-                mine = who == (injection.rank, injection.server) and member.is_main()
-                if mine and self._is_there(injection, member):
-                    self.waiting.remove(injection)
-                    self._places.pop(injection, None)
-                    self._servers.inject_now(injection, member)
+                mine = who == (injection.rank, injection.server) and not member.saved
+                if mine and member.is_main() and self._is_there(request, member):
+                    self._places.pop(request.number, None)
+                    self._servers.inject_now(request, member)
                     break
 
-    def _is_there(self, injection: Injection, member: Member) -> bool:
+    def _is_there(self, request: Request, member: Member) -> bool:
         """Say whether a rank has come to a place; launches are counted by the soft GPU."""
+        injection = request.injection
         state = page.read(member.channel.control_fd)
         if not state.consumed or state.decided_cut < injection.step:
             return False
@@ -103,7 +100,7 @@ class Watch:
             return self._servers.plan.ranks[member.id].state is State.RUNNING
         if injection.kind not in ("server-kill", "comm-drop"):
             return True
-        began = self._places.setdefault(injection, state.dispatching_seq)
+        began = self._places.setdefault(request.number, state.dispatching_seq)
         return state.dispatching_seq >= began + max(injection.call - 1, 0)
 
     def _serves(self, member: Member) -> bool:

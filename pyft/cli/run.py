@@ -15,7 +15,8 @@ from pyft.agent import job_folder, messages
 from pyft.agent.gpus import choose
 from pyft.agent.launcher import Launcher
 from pyft.agent.options import DEFAULT_PROTECT, JobOptions, check_protection
-from pyft.errors import UsageError
+from pyft.errors import NOT_INJECTED, UsageError
+from pyft.recovery import requests
 from pyft.recovery.inject import KINDS, parse
 
 
@@ -103,8 +104,13 @@ def run(
     inject: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KIND,rank=R[,step=S][,call=C]",
-            help=f"Let a fault happen, for tests: {', '.join(KINDS)}. Repeatable.",
+            metavar="KIND,rank=R[,step=S][,call=C][,server=K]",
+            help=f"Let a fault happen, for tests: {', '.join(KINDS)}. After step S (a cut, which "
+            "follows each step of an optimizer; 0: the start), before its C-th call; without both: as "
+            "soon as the server works. server=K: to the K-th server of the rank, which counts from "
+            "where it starts (1: the first; 2: the one that replaces it after another fault). "
+            f"Repeatable. One that does not happen is named at the end, with the reason, and makes "
+            f"the exit code [{NOT_INJECTED}] when the command's is 0.",
         ),
     ] = None,
     metrics_port: Annotated[
@@ -126,8 +132,10 @@ def run(
     for sentence in config.warnings():
         messages.say(sentence)
     config.check()
-    injected = tuple(str(parse(text)) for text in inject or ())
-    _check_protection(protect, direct, injected)
+    injections = [parse(text) for text in inject or ()]
+    injected = tuple(str(injection) for injection in injections)
+    _check_protection(protect, direct, injected, spares)
+    requests.check(injections, protect.value)
     job = job_folder.new_job_name()
     chosen = choose(gpus, spares)
     options = JobOptions(
@@ -164,7 +172,7 @@ def run(
     messages.flush_and_exit(code)
 
 
-def _check_protection(protect: Protect, direct: bool, inject: tuple[str, ...]) -> None:
+def _check_protection(protect: Protect, direct: bool, inject: tuple[str, ...], spares: int) -> None:
     if protect is Protect.jit and config.get_str("PYFT_REPLAY") == "all":
         raise UsageError(
             "--protect jit needs ranks that are replaced alone: PYFT_REPLAY=all goes with "
@@ -172,6 +180,8 @@ def _check_protection(protect: Protect, direct: bool, inject: tuple[str, ...]) -
         )
     if direct and inject:
         raise UsageError("--inject needs servers: leave --direct away, or set SOFTGPU_FAULT")
+    if direct and spares:
+        raise UsageError("--spares needs servers: leave --direct away")
 
 
 def _check_report(report: Path) -> None:

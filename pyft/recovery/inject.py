@@ -46,12 +46,16 @@ class Injection:
         """Say whether the server finds the place itself, exactly; the agent looks for others."""
         return self.kind == "server-kill" and self.has_place
 
-    def words(self, device: int) -> str:
-        """Return what, as the soft GPU reads it; its device numbers are the program's."""
+    def words(self, device: int, number: int) -> str:
+        """Return what, as the soft GPU reads it; its device numbers are the program's.
+
+        `number`: of the byte in which it notes that it has happened.
+        """
         words = WORDS[self.kind]
         if self.kind in ("server-kill", "comm-drop"):
             return words
-        return f"{words} device={device}" + (f" in={self.call}" if self.call else "")
+        place = f" in={self.call}" if self.call else ""
+        return f"{words} device={device}{place} note={number}"
 
     def __str__(self) -> str:
         """Return the text that `parse` reads."""
@@ -80,19 +84,6 @@ def parse(text: str, rank: int | None = None) -> Injection:
     if values.get("call") == 0 or values.get("server") == 0:
         raise UsageError(f"fault [{text}]: call= and server= count from 1")
     return Injection(kind, **values)
-
-
-def server_variables(injections: list[Injection], rank: int | None, number: int) -> dict[str, str]:
-    """Return what the environment of a rank's n-th server says about faults to come.
-
-    `rank` None: nobody knows yet. Then the server looks who it is when it comes to a place.
-    """
-    there = [i for i in injections if i.server == number and i.by_server]
-    if rank is None:
-        places = ";".join(f"rank:{i.rank},{i.place()}" for i in there)
-        return {"PYFT_KILL_AT": places} if places else {}
-    mine = [i for i in there if i.rank == rank]
-    return {"PYFT_KILL_AT": mine[0].place()} if mine else {}
 
 
 def lost_gpus(device: int, gpu: int, lost: dict[int, str]) -> dict[str, str]:

@@ -135,6 +135,11 @@ def table(found: dict[str, Any]) -> list[str]:
     return [*lines, f"{found['recovered']} of {len(found['faults'])} recovered, {goodput}{agent}"]
 
 
+def not_injected(found: dict[str, Any]) -> list[str]:
+    """Return a sentence for each fault that was asked for and did not happen."""
+    return [f"the fault [{m['fault']}] did not happen: {m['why']}" for m in found["not_injected"]]
+
+
 def _row(fault: dict[str, Any]) -> tuple[str, ...]:
     moved = "" if fault["gpu_to"] in (-1, fault["gpu_from"]) else f">{fault['gpu_to']}"
     epochs = f"{fault['epoch_from']}>{fault['epoch_to']}" if fault["epoch_to"] else ""

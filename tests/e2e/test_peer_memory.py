@@ -29,6 +29,13 @@ def test_who_has_gone_on_has_other_bytes(tmp_path: Path) -> None:
 def test_who_lends_dies_of_it(tmp_path: Path) -> None:
     env = ALWAYS | {"PYFT_FAULT": "lend.before_answer:2"}
     report = check(
-        tmp_path, (IN_BACKWARD,), ranks=2, arguments=STEPS, recovered=-1, protect="capture", **env
+        tmp_path,
+        (IN_BACKWARD,),
+        ranks=2,
+        arguments=STEPS,
+        recovered=-1,
+        dead={0, 1},
+        protect="capture",
+        **env,
     )
     assert sorted({fault["rank"] for fault in report["faults"]}) == [0, 1]

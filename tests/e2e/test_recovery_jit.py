@@ -53,7 +53,7 @@ def test_deaths_where_points_change(tmp_path: Path) -> None:
     """Each server in its turn, and so may be a replacement."""
     fault = f"server-kill,rank=0,step={LEARNED},call=60"
     env = {"PYFT_FAULT": "cut.before_publish:9", "PYFT_LATE_COPIES": "never", **JIT}
-    check(tmp_path, (fault,), ranks=2, arguments=STEPS, recovered=-1, **env)
+    check(tmp_path, (fault,), ranks=2, arguments=STEPS, recovered=-1, dead={0, 1}, **env)
 
 
 def test_one_of_four_restores_the_others(tmp_path: Path) -> None:

@@ -24,7 +24,15 @@ def test_a_server_dies_inside_a_collective(tmp_path: Path) -> None:
 def test_four_ranks_replay_twice(tmp_path: Path) -> None:
     """Once in the backward pass, and again while they replay that."""
     first, again = "server-kill,rank=2,step=2,call=90", "server-kill,rank=0,step=0,call=40,server=2"
-    report = check(tmp_path, (first, again), ranks=4, arguments=DDP, recovered=-1, **TOGETHER)
+    report = check(
+        tmp_path,
+        (first, again),
+        ranks=4,
+        arguments=DDP,
+        recovered=-1,
+        dead={0, 1, 2, 3},
+        **TOGETHER,
+    )
     assert [fault["rank"] for fault in report["faults"] if fault["fault"] == "server-killed"] == [
         2,
         0,
@@ -38,5 +46,7 @@ def test_a_server_dies_while_a_communicator_is_made(tmp_path: Path, rank: int, p
     """The other one waits for it, knows it, or has the communicator: a new one is made by both."""
     fault = f"kill:rank={rank},on=init,frame={place}"
     faults = {"FLEXCCL_FAULT": fault}
-    report = check(tmp_path, (), ranks=2, arguments=DDP, recovered=-1, **TOGETHER, **faults)
+    report = check(
+        tmp_path, (), ranks=2, arguments=DDP, recovered=-1, dead={0, 1}, **TOGETHER, **faults
+    )
     assert "server-killed" in {fault["fault"] for fault in report["faults"]}

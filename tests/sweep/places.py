@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyft.trace.reader import TraceReader
@@ -35,7 +35,13 @@ POINTS = {
 }
 EXACT = "server-kill"  # its calls are entries of the ring, those of others launches
 PAUSE_S = 0.4  # between two deaths at any moment, on average
-LAUNCHES = 50  # of a step, for faults that count those
+LAUNCHES = 10  # of a step, for faults that count those: small steps have few
+
+
+def halved(point: str) -> str:
+    """Return a `name:number` with half the number, empty when there is none."""
+    name, _, number = point.partition(":")
+    return f"{name}:{int(number) // 2}" if int(number) > 1 else ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,14 @@ class Place:
         kills = [f"{who}@+{seconds:.2f}" for seconds, who in self.kills]
         settings = [f"{k}={v}" for k, v in self.settings.items()]
         return " ".join([*settings, *self.options, *faults, *kills])
+
+    def sooner(self) -> Place | None:
+        """Return an earlier place, when it is not known beforehand whether this one comes."""
+        if point := halved(self.settings.get("PYFT_FAULT", ":0")):
+            return replace(self, settings={**self.settings, "PYFT_FAULT": point})
+        if self.kills and self.kills[0][0] > 0.01:
+            return replace(self, kills=tuple((s / 2, who) for s, who in self.kills))
+        return None
 
 
 def entries_of_steps(ring: Path) -> list[int]:
@@ -99,13 +113,18 @@ class Dice:
             number = dice.randint(1, POINTS[point])
             return Place((), {**settings, "PYFT_FAULT": f"{point}:{number}"}, options)
         servers: dict[int, int] = {}
+        reached: dict[int, int] = {}  # the step in which the first fault of a rank comes
         faults = []
         together = dice.random() < 0.4  # in one step, rather than one after the other
-        step = dice.randrange(len(next(iter(self.entries.values()))))
+        step = dice.randrange(min(len(steps) for steps in self.entries.values()))
         for _ in range(dice.randint(1, self.per_run)):
             rank = dice.choice(list(self.entries))
             servers[rank] = servers.get(rank, 0) + 1
-            faults.append(self._fault(rank, servers[rank], step if together else None))
+            if servers[rank] == 1:
+                fault, reached[rank] = self._first(rank, step if together else None)
+            else:
+                fault = self._next(rank, servers[rank], reached[rank])
+            faults.append(fault)
         return Place(tuple(faults), settings, options)
 
     def moments(self, number: int) -> Place:
@@ -116,15 +135,27 @@ class Dice:
         options = ("--standby", dice.choice(["spares", "all", "none"]))
         return Place((), dict(dice.choice(SETTINGS)), options, kills)
 
-    def _fault(self, rank: int, server: int, step: int | None) -> str:
-        dice = self.random
+    def _first(self, rank: int, step: int | None) -> tuple[str, int]:
+        """Return a fault of a rank's first server that comes, and its step."""
+        dice, steps = self.random, self.entries[rank]
         kind = dice.choice(list(self.kinds))
-        steps = self.entries[rank]
-        if step is None:
-            step = dice.randrange(len(steps))
-        if server > 1:  # counted from where it starts: in its replay, or a step later
-            step = dice.choice([0, 0, 1])
-        step = min(step, len(steps) - 1)
-        most = max(1, steps[step]) if kind == EXACT else LAUNCHES
-        text = f"{kind},rank={rank},step={step},call={dice.randint(1, most)}"
-        return text + (f",server={server}" if server > 1 else "")
+        # Launches are counted from when the agent has seen a cut: whole steps have to follow.
+        last = len(steps) - 1 if kind == EXACT else max(0, len(steps) - 4)
+        step = min(dice.randrange(last + 1) if step is None else step, last)
+        while kind == EXACT and not steps[step]:
+            step -= 1
+        most = steps[step] if kind == EXACT else LAUNCHES
+        return f"{kind},rank={rank},step={step},call={dice.randint(1, most)}", step
+
+    def _next(self, rank: int, server: int, reached: int) -> str:
+        """Return one of a replacement. It begins at a cut before, and has at least one step to do.
+
+        Which one is not known: so the shortest that it may be.
+        """
+        dice, steps = self.random, self.entries[rank]
+        kind = dice.choice(list(self.kinds))
+        shortest = min((n for n in steps[: reached + 1] if n), default=1)
+        # By then the server before may have died at the first entry of the last step.
+        most = max(1, shortest if reached < len(steps) - 1 else min(shortest, steps[-1]))
+        call = dice.randint(1, most if kind == EXACT else LAUNCHES)
+        return f"{kind},rank={rank},step=0,call={call},server={server}"

@@ -2,7 +2,8 @@
 
 A run is good when it ends well, its losses and parameters are, bit for bit, those of the same
 training without faults and without protection, no fault has become an error, the verdict is
-`exact`, and nothing of it is left behind. A bad one keeps its folder, and its line can be repeated
+`exact`, and nothing of it is left behind. One in which a fault has not happened has shown nothing, and counts as a failure as
+well: places are those of the undisturbed run, and at random moments sooner ones are tried. A bad one keeps its folder, and its line can be repeated
 with --repeat. The exit code says whether all were good.
 
     make kill-sweep                                       # random places, one in each case
@@ -36,6 +37,8 @@ from job import Job  # noqa: E402 - what the tests use as well
 from places import Dice, Place, entries_of_steps, every  # noqa: E402
 from recovery_run import command, lines  # noqa: E402
 
+from pyft.errors import NOT_INJECTED  # noqa: E402
+
 SECONDS = 240  # that a run may take, several times what it takes on two busy cores
 HANG_S = "5"
 
@@ -45,6 +48,7 @@ class Outcome:
     """What came of one run."""
 
     complaint: str
+    missed: str  # which fault has not happened, or that none has
     faults: int
     seconds: float
     folder: Path
@@ -86,7 +90,7 @@ class Sweep:
             return job, f"{type(error).__name__}: {error}".splitlines()[0]
         finally:
             job.kill_everything()
-        return job, f"exit code [{code}]" if code else ""
+        return job, f"exit code [{code}]" if code not in (0, NOT_INJECTED) else ""
 
     def undisturbed(self) -> None:
         """Learn what is right, and how many entries the steps have."""
@@ -114,10 +118,23 @@ class Sweep:
             recovery = json.loads(report.read_text())["recovery"]
         if not complaint:
             complaint = self._difference(job, recovery)
-        if not complaint:
+        missed = missing(recovery)
+        if not complaint and not missed:
             shutil.rmtree(job.log_dir.parent)
         seconds = time.monotonic() - began
-        return Outcome(complaint, len(recovery.get("faults", ())), seconds, job.log_dir.parent)
+        faults = len(recovery.get("faults", ()))
+        return Outcome(complaint, missed, faults, seconds, job.log_dir.parent)
+
+    def outcomes(self, place: Place) -> Iterator[tuple[Place, Outcome]]:
+        """Disturb a run, and again sooner as long as nothing has happened and that is possible."""
+        while True:
+            outcome = self.disturbed(place)
+            sooner = place.sooner() if outcome.missed and not outcome.complaint else None
+            if sooner is None:
+                yield place, outcome
+                return
+            shutil.rmtree(outcome.folder)
+            place = sooner
 
     def _difference(self, job: Job, recovery: Mapping) -> str:
         if lines(job) != self.wanted:
@@ -151,6 +168,14 @@ class Sweep:
             drawn = Dice(ranks, args.kinds.split(","), args.per_run, dice)
             for _ in range(args.random):
                 yield drawn.moments(args.moments) if args.moments else drawn.place()
+
+
+def missing(recovery: Mapping) -> str:
+    """Say what has not happened of what was asked for; a run without any fault shows nothing."""
+    if missed := recovery.get("not_injected"):
+        return f"[{missed[0]['fault']}] did not happen: {missed[0]['why']}"
+    happened = recovery.get("faults") or recovery.get("agent_restarts")
+    return "" if happened else "no fault has happened"
 
 
 def kill(job: Job, who: str) -> None:
@@ -195,22 +220,24 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     args = parse()
     folder = args.folder or Path(tempfile.mkdtemp(prefix="kill-sweep-"))
-    runs = bad = faults = 0
+    runs = bad = faults = missed = 0
     for name in args.case or CASES:
         sweep = Sweep(name, CASES[name], folder, args)
         sweep.undisturbed()
-        for place in sweep.places():
-            outcome = sweep.disturbed(place)
+        for place, outcome in (found for p in sweep.places() for found in sweep.outcomes(p)):
             runs, faults, bad = runs + 1, faults + outcome.faults, bad + bool(outcome.complaint)
             verdict = f"BAD {outcome.complaint}: {outcome.folder}" if outcome.complaint else "equal"
+            if outcome.missed and not outcome.complaint:
+                missed += 1
+                verdict = f"MISSED {outcome.missed}: {outcome.folder}"
             print(
                 f"{name:<16} {outcome.seconds:5.1f} s {outcome.faults:3} faults  {place}  {verdict}",
                 flush=True,
             )
         shutil.rmtree(folder / f"{name}-1", ignore_errors=True)
         shutil.rmtree(folder / f"{name}-2", ignore_errors=True)
-    print(f"{runs} runs with {faults} faults, {bad} of them bad")
-    return bool(bad)
+    print(f"{runs} runs with {faults} faults, {bad} of them bad; {missed} have shown nothing")
+    return bool(bad or missed)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,18 @@
 #define PYFT_FAULT_H_
 
 #include <atomic>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 
 namespace pyft::fault {
 
 extern std::atomic<bool> armed;  // set once from the environment when the library is loaded
 void reached(const char* name);  // counts; does not return at the n-th hit of the armed name
 void arm(const char* spec);      // "name:n", for tests; nullptr disarms
+// A line that says so if a point whose name begins with one of these was armed and not reached so
+// often; empty otherwise. Others are points of another process.
+std::string missed(std::initializer_list<std::string_view> owned);
 
 }  // namespace pyft::fault
 

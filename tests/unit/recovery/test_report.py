@@ -11,6 +11,7 @@ from pyft.agent import metrics, nvml, options, standby
 from pyft.errors import UsageError
 from pyft.recovery import classify, inject, report
 from pyft.recovery.report import Incident
+from pyft.recovery.requests import Requests
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "recovery.md"
 
@@ -24,26 +25,22 @@ def test_faults_on_request() -> None:
     fault = inject.parse(text)
     assert str(fault) == text
     assert fault.place() == "cut:3,entry:10"
-    assert inject.parse("ecc", rank=2).words(0) == "ecc device=0"
+    assert inject.parse("ecc", rank=2).words(0, 5) == "ecc device=0 note=5"
     for wrong in ("boom,rank=0", "ecc", "ecc,rank=x", "ecc,rank=0,when=1", "ecc,rank=0,call=0"):
         with pytest.raises(UsageError, match=r"fault"):
             inject.parse(wrong)
 
 
 def test_each_fault_is_one_servers() -> None:
-    texts = (
-        "server-kill,rank=0,step=2",
-        "sticky,rank=0,step=1,call=9",
-        "ecc,rank=0",
-        "hang,rank=1,step=1",
-    )
-    faults = [inject.parse(text) for text in texts]
-    assert inject.server_variables(faults, rank=0, number=1) == {"PYFT_KILL_AT": "cut:2,entry:1"}
-    assert inject.server_variables(faults, rank=0, number=2) == {}
-    assert inject.server_variables(faults, rank=1, number=1) == {}
-    unknown = inject.server_variables(faults, rank=None, number=1)
-    assert unknown == {"PYFT_KILL_AT": "rank:0,cut:2,entry:1"}
-    assert faults[1].words(3) == "error code=700 device=3 in=9"
+    requests = Requests()
+    for text in ("server-kill,rank=0,step=2", "sticky,rank=0,step=1,call=9", "hang,rank=1,step=1"):
+        fault = inject.parse(text)
+        requests.add(fault, by_agent=not fault.by_server)
+    assert requests.of_server(rank=0, server=1) == requests.all[:1]
+    assert requests.all[0].injection.place() == "cut:2,entry:1"
+    assert requests.of_server(rank=0, server=2) == []
+    assert requests.of_server(rank=1, server=1) == []
+    assert requests.all[1].injection.words(3, 1) == "error code=700 device=3 in=9 note=1"
     assert inject.lost_gpus(1, 4, {4: "lost"}) == {"SOFTGPU_FAULT": "lost device=1"}
     assert inject.lost_gpus(1, 5, {4: "lost"}) == {}
     assert options.visible_devices(1, 2, 4) == [0, 2, 1, 3]
