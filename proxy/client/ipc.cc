@@ -1,7 +1,8 @@
 // Device memory and events that other processes open. The two servers share them without us; what
 // passes through here are the 64 bytes that name them, and the addresses at which our server has
-// mapped what it has opened. What another process writes is in no log of ours, so from the first
-// use on a lost device cannot be replayed: this is said once and noted in the log's header.
+// mapped what it has opened: the server after it opens that again, at the same place. What another
+// process writes is in no log of ours, so that a replay need not come to the same values: this is
+// said once and noted in the log's header.
 #include <cstring>
 #include <map>
 
@@ -29,11 +30,13 @@ Imports& imports() {
   return *all;
 }
 
-void announce(Device& device, const char* call) {
+void announce(Device& device, const char* call, ring::Shared how) {
+  device.channel().control().shared.fetch_or(how);
   if (device.writer().unreplayable())
     say(std::string("[") + call +
-        "] shares device memory with other processes: what they do is in no log, so from here on a "
-        "lost device cannot be recovered by replay");
+        "] shares device memory with other processes: what they write is in no log, so from here "
+        "on "
+        "a recovery goes on with what is there then, and need not be exact");
 }
 
 // An answer of up to 64 bytes.
@@ -62,7 +65,7 @@ cudaError_t get_memory(void* out, uint64_t address) {
     if (!owner->memory.find(address, &start, &bytes) || owner->pooled.contains(start))
       return cudaErrorInvalidValue;
   }
-  announce(*owner, "cudaIpcGetMemHandle");
+  announce(*owner, "cudaIpcGetMemHandle", ring::kExports);
   return ask_handle(*owner, Call::cudaIpcGetMemHandle, cmd::cudaIpcGetMemHandle{start}, out);
 }
 
@@ -79,15 +82,17 @@ cudaError_t open_memory(void** out, const void* handle, unsigned flags) {
                        {}, payload);
   if (error != cudaSuccess || reply.code != 0)
     return error != cudaSuccess ? error : static_cast<cudaError_t>(reply.code);
-  announce(*device, "cudaIpcOpenMemHandle");
+  announce(*device, "cudaIpcOpenMemHandle", ring::kImports);
   Opened& opened = imports().by_address[reply.values[0]];
   if (opened.uses++ == 0) {
     opened.device = device;
     opened.bytes = reply.values[1];
     device->add_global(reply.values[0], opened.bytes);
+    const cmd::pyftKeepImport keep{reply.values[0], opened.bytes};
+    error = device->send(static_cast<uint16_t>(Call::pyftKeepImport), bytes_of(keep), {}, payload);
   }
   *out = reinterpret_cast<void*>(reply.values[0]);
-  return cudaSuccess;
+  return error;
 }
 
 cudaError_t close_memory(uint64_t address) {
@@ -98,6 +103,8 @@ cudaError_t close_memory(uint64_t address) {
   Device& device = *found->second.device;
   if (const cudaError_t error = device.synchronize_all(); error != cudaSuccess) return error;
   if (--found->second.uses == 0) {
+    const cmd::pyftDropImport drop{address, found->second.bytes};
+    device.send(Call::pyftDropImport, drop);
     device.remove_global(address);
     imports().by_address.erase(found);
   }

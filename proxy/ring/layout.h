@@ -222,6 +222,8 @@ struct ControlPage {
   // ---- which rank the client is, where its environment does not say so --------------------------
   std::atomic<uint64_t> communicator;  // client: rank in the largest one it has made, size << 32
   std::atomic<uint32_t> rank;          // agent: its number in messages and orders
+  // Client: what it has shared with other processes (CUDA IPC), whose doings are in no log. Shared.
+  std::atomic<uint32_t> shared;
   // ---- faults on request (pyft/recovery/requests.py) -------------------------------------------
   // Server, soft GPU: 1 when the request of this number has come to pass; the agent clears it.
   alignas(64) std::atomic<uint8_t> fault_notes[64];
@@ -231,6 +233,11 @@ struct ControlPage {
 };
 static_assert(std::atomic<uint8_t>::is_always_lock_free && sizeof(std::atomic<uint8_t>) == 1);
 static_assert(sizeof(ControlPage) <= kPageBytes);
+
+enum Shared : uint32_t {
+  kImports = 1,  // the client has opened memory of other processes
+  kExports = 2,  // it has given handles of its own memory to others
+};
 
 inline constexpr int kFaultExit = 75;          // the device failed: fault_* says how
 inline constexpr int kUnrecoverableExit = 76;  // fault_text says what is missing

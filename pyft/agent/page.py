@@ -55,6 +55,7 @@ FIELDS = {
     "pauses_version": (1088, "<I"),
     "communicator": (1096, "<Q"),
     "rank": (1104, "<I"),
+    "shared": (1108, "<I"),
     "kill_cuts": (1216, "<Q"),
     "kill_entries": (1224, "<Q"),
     "kill_step_entries": (1232, "<Q"),
@@ -113,6 +114,13 @@ MANIFEST_BYTES = 64 << 20
 _PAGE = 4096
 
 
+class Shared(enum.IntFlag):
+    """Mirror of pyft::ring::Shared."""
+
+    IMPORTS = 1
+    EXPORTS = 2
+
+
 class Protect(enum.IntEnum):
     """Mirror of pyft::ring::Protect."""
 
@@ -159,6 +167,7 @@ class ControlState:
     pauses_version: int
     communicator: int
     rank: int
+    shared: int
     kill_cuts: int
     kill_entries: int
     kill_step_entries: int

@@ -33,6 +33,7 @@ from pyft.agent.standby import Standby
 from pyft.agent.watch import Watch
 from pyft.errors import AttachError
 from pyft.recovery import classify, events, facts, inject, report
+from pyft.recovery.classify import Blame
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan, State
 from pyft.recovery.requests import Request, Requests, Seen
@@ -251,7 +252,12 @@ class Servers:
             words.seq or last.dispatching_seq,
             last.captured_cut,
         )
-        return classify.worse(fault, self._nvml.look(server.gpu) if self._nvml else None)
+        fault = classify.worse(fault, self._nvml.look(server.gpu) if self._nvml else None)
+        rank = self.plan.ranks.get(member.id)
+        replays = rank is not None and rank.state is State.RECOVERING
+        if replays and last.shared & page.Shared.IMPORTS and fault.row.blame is Blame.PROGRAM:
+            return classify.of_shared_memory(fault)
+        return fault
 
     def ask_nvml(self) -> None:
         """End the servers on GPUs about which the driver has reported something."""
@@ -433,6 +439,11 @@ class Servers:
                 f"(fault [{done.fault}], epoch [{done.epoch_to}], "
                 f"[{done.replayed_entries}] entries replayed, {report.in_words(done)})"
             )
+            if page.read(member.channel.control_fd).shared & page.Shared.EXPORTS:
+                messages.say(
+                    f"rank [{done.rank}] had shared memory with other processes (CUDA IPC): those "
+                    "that have opened it keep what was in it, and share it no longer"
+                )
 
     def _works(self, id: int) -> bool:
         rank, member = self.plan.ranks.get(id), self.members.get(id)

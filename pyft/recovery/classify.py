@@ -173,6 +173,17 @@ def of_agent(sign: str, evidence: str, seq: int = 0, cut: int = 0, lasted: float
     return Fault(row_of("agent", sign), evidence, seq, cut, lasted)
 
 
+def of_shared_memory(fault: Fault) -> Fault:
+    """Return what a fault of the program is that a rank with memory of other processes replays.
+
+    The replay has read what is there now, and not what was there then: it proves nothing about the
+    program.
+    """
+    why = "the replay reads memory of other processes, and what they write there is in no log"
+    evidence = f"{fault.evidence}: {why}"
+    return Fault(row_of("exit", UNRECOVERABLE_EXIT), evidence, fault.seq, fault.cut)
+
+
 def worse(first: Fault, second: Fault | None) -> Fault:
     """Return which of two explanations of one death counts: a lost GPU before all others.
 

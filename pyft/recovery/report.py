@@ -38,7 +38,7 @@ class Incident:
     compared: int = 0
     differed: int = 0
     differed_seq: int = 0
-    verdict: str = ""  # exact, equivalent, diverged
+    verdict: str = ""  # exact, equivalent, unknown, diverged
 
     def finish(self, outcome: str, now: float) -> None:
         """Close the entry."""
@@ -71,13 +71,23 @@ def span(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
 
 
-def verdict(compared: int, differed: int) -> str:
-    """Return in one word how a replay compared with what had been handed out."""
+def verdict(compared: int, differed: int, shared: int = 0) -> str:
+    """Return in one word how a replay compared with what had been handed out.
+
+    `shared`: the rank shares memory with other processes. What they write nobody has compared.
+    """
+    if shared:
+        return "unknown"
     return "equivalent" if differed else "exact"
 
 
 def in_words(incident: Incident) -> str:
     """Return the verdict, and what it rests on when something differed."""
+    if incident.verdict == "unknown":
+        return (
+            "unknown: it shares memory with other processes, and what they write is in no log; "
+            f"[{incident.differed}] of [{incident.compared}] values differ"
+        )
     if not incident.differed:
         return incident.verdict
     return (
@@ -100,7 +110,7 @@ def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dic
     """Return the part of report.json about recovery."""
     lost = lost_seconds(incidents, seconds)
     verdicts = {i.verdict for i in incidents if i.verdict}
-    worst = next((v for v in ("diverged", "equivalent", "exact") if v in verdicts), "")
+    worst = next((v for v in ("diverged", "unknown", "equivalent", "exact") if v in verdicts), "")
     return {
         "faults": [asdict(i) for i in incidents],
         "recovered": sum(i.outcome == "recovered" for i in incidents),

@@ -168,8 +168,8 @@ void forget_export(uint64_t base) {
 
 namespace {
 
-// Maps the file, or finds it mapped. Precondition: the lock is held.
-cudaError_t map_region(int device_index, const IpcMemory& memory, uint64_t* base) {
+// Maps the file, or finds it mapped; at `wanted` if that is not 0. Precondition: the lock is held.
+cudaError_t map_region(int device_index, const IpcMemory& memory, uint64_t wanted, uint64_t* base) {
   for (auto& [at, region] : state().regions) {
     if (region.inode != memory.file.inode || region.process != memory.file.process) continue;
     if (region.device != device_index || region.file_offset != memory.file_offset) continue;
@@ -183,8 +183,9 @@ cudaError_t map_region(int device_index, const IpcMemory& memory, uint64_t* base
                     static_cast<uint64_t>(info.st_size) >= memory.file_offset &&
                     static_cast<uint64_t>(info.st_size) - memory.file_offset >= memory.file_bytes;
   const bool mapped =
-      fits &&
-      device(device_index).memory().map_file(fd, memory.file_offset, memory.file_bytes, base);
+      fits && device(device_index)
+                  .memory()
+                  .map_file(fd, memory.file_offset, memory.file_bytes, wanted, base);
   close(fd);
   if (!mapped) return cudaErrorMapBufferObjectFailed;
   state().regions[*base] = {memory.file.inode,   memory.file_offset, memory.file_bytes,
@@ -200,8 +201,10 @@ cudaError_t import_memory(int device_index, const IpcMemory& memory, uint64_t* a
     return cudaErrorInvalidResourceHandle;
   }
   const std::scoped_lock lock(state().import_mutex);
+  const uint64_t wish = device(device_index).memory().take_wish();
+  if (wish && wish < memory.offset) return cudaErrorInvalidValue;
   uint64_t base = 0;
-  const cudaError_t bad = map_region(device_index, memory, &base);
+  const cudaError_t bad = map_region(device_index, memory, wish ? wish - memory.offset : 0, &base);
   if (bad != cudaSuccess) return bad;
   *address = base + memory.offset;
   Import& import = state().imports[*address];

@@ -182,9 +182,15 @@ bool DeviceMemory::pages_of(uint64_t address, uint64_t* base, uint64_t* bytes) c
   return true;
 }
 
-bool DeviceMemory::map_file(int fd, uint64_t offset, uint64_t bytes, uint64_t* address) {
+uint64_t DeviceMemory::take_wish() {
   std::lock_guard lock(mutex_);
-  const uint64_t got = auxiliary_.allocate(bytes);
+  return std::exchange(wanted_, 0);
+}
+
+bool DeviceMemory::map_file(int fd, uint64_t offset, uint64_t bytes, uint64_t wanted,
+                            uint64_t* address) {
+  std::lock_guard lock(mutex_);
+  const uint64_t got = auxiliary_.allocate(bytes, wanted);
   if (!got) return false;
   if (mmap(at(got), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
            static_cast<off_t>(offset)) == MAP_FAILED) {

@@ -59,13 +59,17 @@ class DeviceMemory {
   cudaError_t release(uint64_t address);  // precondition: no queued work uses it
   // For module globals: from the auxiliary range, so that they never move user allocations.
   cudaError_t allocate_auxiliary(uint64_t bytes, uint64_t* address);
-  // The next allocate_auxiliary() takes this place or fails; 0: no wish.
+  // The next allocate_auxiliary(), or memory of another process, takes this place or fails; 0: no
+  // wish.
   void place_next_auxiliary(uint64_t address);
 
   // The whole pages in which an allocation lies, alone or with others; false if it is none of ours.
   bool pages_of(uint64_t address, uint64_t* base, uint64_t* bytes) const;
-  // A file of another process in the auxiliary range; its pages are not this device's.
-  bool map_file(int fd, uint64_t offset, uint64_t bytes, uint64_t* address);
+  // A file of another process in the auxiliary range, at `wanted` if that is not 0; its pages are
+  // not this device's.
+  bool map_file(int fd, uint64_t offset, uint64_t bytes, uint64_t wanted, uint64_t* address);
+  // What place_next_auxiliary() has said last, which is forgotten; 0: nothing.
+  uint64_t take_wish();
   void unmap_file(uint64_t address, uint64_t bytes);
 
   // Accounting of memory that lives elsewhere (handles of the virtual memory calls).

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ENUMS = {
     page.Phase: "Phase",
     page.Protect: "Protect",
+    page.Shared: "Shared",
     events.Mode: "ReplayMode",
     events.Message: "MessageKind",
 }

@@ -1,5 +1,7 @@
 // Memory and events that servers share. The backend checks the bytes of a handle: they may come
 // from anybody, and open at most what the same user may open anyway.
+#include <string>
+
 #include "server/collective_marks.h"
 #include "server/handlers/handlers.h"
 
@@ -24,6 +26,17 @@ void may_wait_for_others(Session& session) {
   if (CollectiveMarks* const marks = session.marks())
     marks->lose_sight("the program shares memory or events with other processes");
 }
+
+// What the program has would be missing, or something else, and that would look like its error.
+[[noreturn]] void cannot_open(Session& session, const std::string& what, int code,
+                              const char* why) {
+  session.recovery().fail(ring::FaultKind::kUnrecoverable, code,
+                          what + " of another process cannot be opened again: " + why + ", code [" +
+                              std::to_string(code) + "]");
+}
+
+constexpr char kGone[] = "who shared it has ended or freed it";
+constexpr char kElsewhere[] = "it lies elsewhere now";
 
 }  // namespace
 
@@ -51,6 +64,35 @@ Status do_cudaIpcOpenMemHandle(Session& session, const EntryHeader& header,
   if (code == 0) code = api.cuMemGetAddressRange_v2(&base, &bytes, address);
   const uint64_t values[] = {address, bytes};
   return finish(session, header, "cuIpcOpenMemHandle_v2", Domain::kCuda, code, values, 2);
+}
+
+// The entry before it has opened the memory, but where a new server makes its objects again: then
+// it is opened here, and has what is in it now.
+Status do_pyftKeepImport(Session& session, const EntryHeader&, const cmd::pyftKeepImport& c, Body,
+                         Body payload) {
+  CUipcMemHandle handle;
+  if (!read_handle(payload, &handle)) return short_body("pyftKeepImport");
+  const backend::Table& api = session.backend();
+  CUdeviceptr address = 0;
+  if (session.recovery().restores_objects()) {
+    const int code =
+        api.cuIpcOpenMemHandle_v2
+            ? api.cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+            : CUDA_ERROR_NOT_SUPPORTED;
+    if (code) cannot_open(session, "memory", code, kGone);
+    if (address != c.address) cannot_open(session, "memory", code, kElsewhere);
+    may_wait_for_others(session);
+    return Status::good();
+  }
+  size_t bytes = 0;
+  if (session.recovery().replaying() && api.cuMemGetAddressRange_v2 &&
+      (api.cuMemGetAddressRange_v2(&address, &bytes, c.address) || address != c.address))
+    cannot_open(session, "memory", 0, kElsewhere);
+  return Status::good();
+}
+
+Status do_pyftDropImport(Session&, const EntryHeader&, const cmd::pyftDropImport&, Body, Body) {
+  return Status::good();
 }
 
 Status do_cudaIpcCloseMemHandle(Session& session, const EntryHeader& header,
@@ -81,6 +123,7 @@ Status do_cudaIpcOpenEventHandle(Session& session, const EntryHeader& header,
   CUevent event = nullptr;
   const int code = function(&event, handle);
   if (code == 0) may_wait_for_others(session);
+  if (code && session.recovery().restores_objects()) cannot_open(session, "an event", code, kGone);
   const Handle minted{c.handle};
   if (code == 0 && (minted.kind() != HandleKind::kEvent ||
                     !session.table(HandleKind::kEvent).bind(minted, event)))

@@ -25,6 +25,7 @@ struct Difference {
   uint16_t call = 0;     // of the entry; 0: it is this entry or one before it
   std::string what;      // both values
   bool decides = false;  // the program may have taken a decision that is wrong now
+  bool is_code = false;  // of a call
 };
 
 // Up to 8 bytes, as a word: the first byte is the lowest.

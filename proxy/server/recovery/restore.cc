@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "api/call_ids.h"
 #include "pyft/handle.h"
 #include "ring/object_log.h"
 #include "ring/reader.h"
@@ -119,6 +120,10 @@ class ObjectRestorer {
       if (const int code = calls_.place(place->second))
         return "the device does not take address [" + std::to_string(place->second.address) +
                "]: code [" + std::to_string(code) + "]";
+    const bool imports = header.call == static_cast<uint16_t>(Call::pyftKeepImport);
+    if (imports && calls_.place)
+      if (const int code = calls_.place({.address = key, .bytes = 0, .owner = key}))
+        return "memory of another process cannot be placed: code [" + std::to_string(code) + "]";
     const Status status = dispatch_(session_, header, body, payload);
     return status.ok() ? "" : entry_text(header) + ": " + status.text;
   }

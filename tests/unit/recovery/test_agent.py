@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 from job import PYFT, wait_for
-from stand_ins import Start, faults, free_port, given, order, scrape, wait_serving
+from stand_ins import CLIENT, Start, faults, free_port, given, order, scrape, wait_serving
+
+from pyft.agent import page
 
 from pyft.errors import NOT_INJECTED
 
@@ -139,6 +142,39 @@ def test_a_server_that_stood_by_takes_over(start: Start, tmp_path: Path) -> None
     assert [server["waited"] for server in given(tmp_path)] == [False, True, False]
     assert given(tmp_path)[1]["CUDA_VISIBLE_DEVICES"] == "1,0"
     job.assert_nothing_left()
+
+
+def saying(words: str) -> tuple[str, ...]:
+    """Return the client, which first does this."""
+    return (sys.executable, "-c", CLIENT.replace("seen, deadline", f"{words}\nseen, deadline", 1))
+
+
+def test_a_client_without_a_number_says_which_rank_it_is(start: Start, tmp_path: Path) -> None:
+    at = page.FIELDS["communicator"][0]
+    place = f'os.pwrite(fds[1], struct.pack("<Q", 4 << 32 | 3), {at}); agent.send(b"0")'
+    job = start(2, command=saying(place))
+    wait_serving(job, 1)
+    wait_for(lambda: job.meta()["live"][0]["rank"] == 3, 20, "its rank is known")
+    job.kill_agent()
+    assert order(job, "replace", "--rank", "0").returncode == 1
+    assert order(job, "replace", "--rank", "3").returncode == 0
+    assert job.wait(30) == 0
+    assert "rank [3] goes on after" in job.errors()
+    assert faults(tmp_path)[0]["rank"] == 3
+    assert list(job.log_dir.glob("rank3-pid*-dev0.ring"))
+
+
+def test_a_replay_on_memory_of_others_proves_nothing_about_the_program(
+    start: Start, tmp_path: Path
+) -> None:
+    imports = f'os.pwrite(fds[1], struct.pack("<I", 1), {page.FIELDS["shared"][0]})'
+    job = start(9, command=saying(imports), ACTS=",700,700")
+    wait_serving(job, 1)
+    os.kill(job.victim("server"), signal.SIGKILL)
+    assert job.wait(30) == 46
+    assert "gets the error itself" not in job.errors()
+    assert "API code [700]" in faults(tmp_path)[-1]["outcome"]
+    assert "memory of other processes" in faults(tmp_path)[-1]["outcome"]
 
 
 def test_places_of_faults_reach_one_server(start: Start, tmp_path: Path) -> None:
