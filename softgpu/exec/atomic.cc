@@ -1,9 +1,10 @@
 // Atomics: ATOM ATOMG ATOMS RED and their compare-and-swap forms.
 //
 // They are real atomics of the host, since other streams may run at the same time. Lanes go in
-// ascending order, so float sums are the same in every run.
+// ascending order, so float sums are the same in every run, unless noise is asked for (noise.h).
 #include "exec/access.h"
 #include "exec/half.h"
+#include "exec/noise.h"
 
 namespace softgpu::exec {
 
@@ -47,27 +48,36 @@ static uint32_t flush_word(uint32_t v) {
   return v & 0x7f800000u ? v : v & kSign;
 }
 
-static uint32_t add_floats(uint32_t a, uint32_t b) {
-  const float r = std::bit_cast<float>(flush_word(a)) + std::bit_cast<float>(flush_word(b));
+// `drawn`: of noise, 0 without.
+static uint32_t add_floats(uint32_t a, uint32_t b, uint64_t drawn) {
+  const float r = add_with_noise(std::bit_cast<float>(flush_word(a)),
+                                 std::bit_cast<float>(flush_word(b)), drawn);
   return r == r ? flush_word(std::bit_cast<uint32_t>(r)) : kNaN;
 }
 
-static uint32_t add_halves(uint32_t a, uint32_t b) {
+static uint16_t add_half(float x, float y, uint64_t drawn) {
+  const auto round = static_cast<uint8_t>(drawn & 1 ? 1 + (drawn >> 1 & 1) : 0);
+  const uint16_t sum = half_from_double(x + y, round);
+  return (sum & 0x7c00) == 0x7c00 ? half_from_double(x + y) : sum;  // nothing becomes infinite
+}
+
+static uint32_t add_halves(uint32_t a, uint32_t b, uint64_t drawn) {
   uint32_t r = 0;
   for (int shift = 0; shift < 32; shift += 16) {
     const float x = half_to_float(static_cast<uint16_t>(a >> shift));
     const float y = half_to_float(static_cast<uint16_t>(b >> shift));
-    r |= uint32_t{half_from_double(x + y)} << shift;
+    r |= uint32_t{add_half(x, y, drawn >> shift)} << shift;
   }
   return r;
 }
 
-static uint64_t add_doubles(uint64_t a, uint64_t b) {
-  const double r = std::bit_cast<double>(a) + std::bit_cast<double>(b);
+static uint64_t add_doubles(uint64_t a, uint64_t b, uint64_t drawn) {
+  const double r = add_with_noise(std::bit_cast<double>(a), std::bit_cast<double>(b), drawn);
   return r == r ? std::bit_cast<uint64_t>(r) : 0xfff80000'00000000u;
 }
 
-static uint64_t combine(AtomicOp op, AtomicType type, uint64_t old, uint64_t value) {
+static uint64_t combine(AtomicOp op, AtomicType type, uint64_t old, uint64_t value,
+                        uint64_t drawn) {
   const auto a = static_cast<uint32_t>(old), b = static_cast<uint32_t>(value);
   switch (type) {
     case kTypeU32:
@@ -81,11 +91,11 @@ static uint64_t combine(AtomicOp op, AtomicType type, uint64_t old, uint64_t val
       return static_cast<uint64_t>(
           combine_integer<int64_t>(op, static_cast<int64_t>(old), static_cast<int64_t>(value)));
     case kTypeF32:
-      return op == kExch ? value : add_floats(a, b);
+      return op == kExch ? value : add_floats(a, b, drawn);
     case kTypeF16x2:
-      return op == kExch ? value : add_halves(a, b);
+      return op == kExch ? value : add_halves(a, b, drawn);
     case kTypeF64:
-      return op == kExch ? value : add_doubles(old, value);
+      return op == kExch ? value : add_doubles(old, value, drawn);
   }
   return value;
 }
@@ -102,10 +112,10 @@ static T update(uint8_t* p, F&& f) {
 }
 
 static uint64_t update_any(uint8_t* p, bool is_64, AtomicOp op, AtomicType type, uint64_t value,
-                           uint64_t expected) {
+                           uint64_t expected, uint64_t noise) {
   const auto next = [&](uint64_t old) {
     if (op == kCas) return old == expected ? value : old;
-    return combine(op, type, old, value);
+    return combine(op, type, old, value, noise ? noise_of(noise, 0, old, value) : 0);
   };
   if (is_64) return update<uint64_t>(p, next);
   return update<uint32_t>(p, [&](uint32_t old) { return static_cast<uint32_t>(next(old)); });
@@ -139,14 +149,17 @@ static const Inst* exec_atomic(const Inst* in, Warp* w, uint32_t exec) {
   const Row *c = source(w, in->c), *d = source(w, in->d);
   Row low, high;
   uint32_t success = 0;
+  const uint64_t launch_noise = w->block->state->noise;
   for (uint32_t left = exec; left; left &= left - 1) {
     const int lane = first_lane(left);
     if (in->flags & kGlobalOnly && where.at[lane] >> 48) continue;  // the code falls back itself
     uint8_t* p = atomic_place(in, w, kSpace, lane, where.at[lane], is_64 ? 8 : 4);
     if (!p) return nullptr;
     const uint64_t first = operand(c, lane, is_64);
-    const uint64_t old = op == kCas ? update_any(p, is_64, op, type, operand(d, lane, is_64), first)
-                                    : update_any(p, is_64, op, type, first, 0);
+    const uint64_t noise = launch_noise ? noise_of(launch_noise, where.at[lane], 0, 0) : 0;
+    const uint64_t old = op == kCas
+                             ? update_any(p, is_64, op, type, operand(d, lane, is_64), first, 0)
+                             : update_any(p, is_64, op, type, first, 0, noise);
     const uint64_t result = in->flags & kReturnSuccess ? old == first : old;
     low.lane[lane] = static_cast<uint32_t>(result);
     high.lane[lane] = static_cast<uint32_t>(result >> 32);

@@ -5,6 +5,7 @@
 
 #include "exec/dispatch.h"
 #include "exec/lower.h"
+#include "exec/noise.h"
 #include "exec/warp.h"
 
 namespace softgpu {
@@ -142,6 +143,7 @@ Fault run_kernel(const Launch& launch, AddressSpace& memory, LaunchStats* stats)
   state.shared_bytes = kernel.static_shared_bytes + launch.dynamic_shared_bytes;
   state.local_bytes =
       (std::max({kernel.local_bytes, launch.stack_bytes, kMinLocalBytes}) + 15) & ~15u;
+  state.noise = draw_noise(launch.device);
   std::vector<uint8_t> workspace;
   if (launch.cooperative) {
     workspace.assign(kWorkspaceBytes, 0);

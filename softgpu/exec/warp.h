@@ -38,6 +38,7 @@ struct LaunchState {
   uint32_t threads = 0, warps = 0;
   uint32_t shared_bytes = 0;
   uint32_t local_bytes = 0;  // per thread, a multiple of 16
+  uint64_t noise = 0;        // of float atomics, noise.h
 };
 
 struct Block;

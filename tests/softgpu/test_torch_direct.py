@@ -184,6 +184,39 @@ def test_fat_binary_of_one_entry_loads_through_the_driver() -> None:
     run("mini_fatbin.py")
 
 
+SUMS = """
+    import torch
+    where = torch.zeros(4096, dtype=torch.long, device="cuda")
+    def total(parts):
+        return torch.zeros(1, dtype=parts.dtype, device="cuda").index_add_(0, where, parts).item()
+    for kind in (torch.float32, torch.float64):
+        for _ in range(2):
+            print(repr(total(torch.linspace(0.1, 1, 4096, dtype=kind, device="cuda"))))
+    print(total(torch.ones(4096, device="cuda")), total(torch.ones_like(where)))
+    """
+
+
+def sums(**env: str) -> list[str]:
+    """Return what float atomics add up to: fp32, fp64, each twice; and sums that are exact."""
+    return run(SUMS, **env).stdout.splitlines()
+
+
+def test_noise_changes_the_last_digits_of_float_atomics_by_seed() -> None:
+    plain, noisy = sums(), sums(SOFTGPU_NOISE="7:1")
+    assert plain[0] == plain[1], "without noise each execution is the same"
+    assert len({*noisy[:2], plain[0]}) == 3
+    assert len({*noisy[2:4], plain[2]}) == 3
+    assert all(abs(float(a) / float(b) - 1) < 1e-3 for a, b in zip(plain[:4], noisy, strict=False))
+    assert noisy[4] == plain[4] == "4096.0 4096", "what is exact stays so"
+    assert sums(SOFTGPU_NOISE="7:1", SOFTGPU_THREADS="3") == noisy
+    assert sums(SOFTGPU_NOISE="7:2") != noisy, "another process"
+    assert sums(SOFTGPU_NOISE="8:1") != noisy, "another seed"
+    assert sums(SOFTGPU_NOISE="7") != sums(SOFTGPU_NOISE="7"), "of itself another process"
+    refused = run(SUMS, SOFTGPU_NOISE="much")
+    assert refused.stdout.splitlines() == plain
+    assert "SOFTGPU_NOISE [much] is neither a number nor seed:start" in refused.stderr
+
+
 def hashes(threads: int, seed: int) -> dict[str, str]:
     """Run threads.py: computation -> hash of its results."""
     out = run("threads.py", SOFTGPU_THREADS=str(threads), SOFTGPU_BLOCK_SEED=str(seed)).stdout
