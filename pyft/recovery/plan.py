@@ -191,13 +191,30 @@ class Plan:
             return []
         peers = self.rollback.of(rank.id)
         self.rollback.go_back(peers)
+        why = f"rank [{rank.rank}] has failed: all ranks of its communicators replay"
         actions: list[Action] = []
         for peer in (self.ranks[id] for id in sorted(peers - {rank.id})):
             if peer.state in (State.RUNNING, State.RECOVERING):
-                peer.state = State.FENCING
-                why = f"rank [{rank.rank}] has failed: all ranks of its communicators replay"
-                peer.fault = of_agent("peer", why)
-                actions += self._end_server(peer)
+                actions += self._end_peer(peer, why)
+        return actions
+
+    def _end_peer(self, peer: Rank, why: str) -> list[Action]:
+        peer.state = State.FENCING
+        peer.fault = of_agent("peer", why)
+        return self._end_server(peer)
+
+    def _replay_alike(self, rank: Rank) -> list[Action]:
+        """End who has begun to replay otherwise: all of a set do it alike."""
+        if self.rollback is None or rank.mode is Mode.NORMAL:
+            return []
+        self.rollback.replay_serially(rank.id)
+        why = f"rank [{rank.rank}] replays entry by entry: all ranks of its communicators do"
+        actions: list[Action] = []
+        for peer in (self.ranks[id] for id in sorted(self.rollback.of(rank.id) - {rank.id})):
+            if peer.state is State.RECOVERING and peer.mode is Mode.NORMAL:
+                actions += [*self._end_peer(peer, why), *self._died(peer)]
+        if actions:
+            self.rollback.go_back(self.rollback.of(rank.id))
         return actions
 
     def _lacks_peers(self, rank: Rank) -> str:
@@ -211,20 +228,23 @@ class Plan:
 
     def _restart(self, rank: Rank, verdict: Verdict) -> list[Action]:
         rank.mode = verdict.mode
+        peers = self._replay_alike(rank)
         gpu = self.gpus.place(rank.device, verdict.leave, self.in_use())
         if gpu is not None:
             rank.gpu = gpu
-            return self._start(rank)
+            return [*peers, *self._start(rank)]
         why = self.gpus.why_not(rank.gpu, self.in_use())
         sentence = f"no GPU is left for rank [{rank.rank}]: {why}"
         if not self.wait_for_spare:
-            return self._give_up(rank, f"{sentence} (--on-no-spare fail)")
-        return [Wait(rank.id, f"{sentence}: waiting for `pyft spare --gpu G`")]
+            return [*peers, *self._give_up(rank, f"{sentence} (--on-no-spare fail)")]
+        return [*peers, Wait(rank.id, f"{sentence}: waiting for `pyft spare --gpu G`")]
 
     def _start(self, rank: Rank) -> list[Action]:
         self.epoch += 1
         rank.epoch = self.epoch
         rank.state = State.RECOVERING
+        if rank.mode is Mode.NORMAL and self.rollback and self.rollback.is_serial(rank.id):
+            rank.mode = Mode.SERIAL
         return [
             Wait(rank.id, f"rank [{rank.rank}] is moved to a new server on GPU [{rank.gpu}]"),
             Start(rank.id, rank.epoch, rank.gpu, rank.mode),
@@ -306,6 +326,7 @@ class Plan:
             was_recovering = rank.state is State.RECOVERING
             rank.state = State.RUNNING
             rank.history.lived()
+            self._set_lived(rank)
             return [Live(rank.id, rank.epoch)] if was_recovering else []
         if event.kind is Message.SUSPECT:
             return self._suspected_member(event)
@@ -316,6 +337,13 @@ class Plan:
         for silent, why in self.communicators.received(event, actions):
             actions += self._suspect(silent, why)
         return actions
+
+    def _set_lived(self, rank: Rank) -> None:
+        """When all work that go back together, what happens next is another fault."""
+        if self.rollback is None:
+            return
+        if all(self.ranks[id].state is State.RUNNING for id in self.rollback.of(rank.id)):
+            self.rollback.lived(rank.id)
 
     def _suspected_member(self, event: Received) -> list[Action]:
         member = self.communicators.server_of(event.key, event.rank)

@@ -65,6 +65,7 @@ class Standing:
     at: Lines = field(default_factory=dict)  # of the one that is held
     last: Lines | None = None  # of the last cut, held or passed over
     coming: Lines = field(default_factory=dict)  # of the cut that is being told
+    serial: bool = False  # replays entry by entry, until all of the set work again
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,28 @@ class RollbackSets:
                 group.made_as, group.maker, group.waiting = "", -1, []
                 group.ended.clear()
         for id in ids & set(self.ranks):
-            self.ranks[id] = Standing(self.ranks[id].line, self.ranks[id].entry)
+            before = self.ranks[id]
+            self.ranks[id] = Standing(before.line, before.entry, serial=before.serial)
+
+    # ---- how they replay ----------------------------------------------------------------------
+
+    def replay_serially(self, id: int) -> None:
+        """Note that all of a set replay entry by entry, since one of them has to.
+
+        With a mode of its own for each rank, one that goes back because of another one would be in
+        the first mode again, find there what it had found before, and send the others back: for ever.
+        """
+        for one in self.of(id):
+            self.ranks.setdefault(one, Standing()).serial = True
+
+    def is_serial(self, id: int) -> bool:
+        """Say whether a rank replays entry by entry with the others of its set."""
+        return any(self.ranks[one].serial for one in self.of(id) if one in self.ranks)
+
+    def lived(self, id: int) -> None:
+        """Note that all of a set work again: what happens next is another fault."""
+        for one in self.of(id) & set(self.ranks):
+            self.ranks[one].serial = False
 
     # ---- lines --------------------------------------------------------------------------------
 
@@ -243,6 +265,7 @@ class RollbackSets:
                 r.held,
                 r.held_entry,
                 *(_note(lines) for lines in (r.at, r.last, r.coming)),
+                r.serial,
             ]
             for id, r in self.ranks.items()
         ]
@@ -252,9 +275,9 @@ class RollbackSets:
         """Go on from the note of an agent before this one."""
         for key, members, ended, made_as, maker, waiting in note["groups"]:
             self.groups[key] = Shared(dict(members), set(ended), made_as, maker, list(waiting))
-        for id, line, entry, held, held_entry, at, last, coming in note["ranks"]:
+        for id, line, entry, held, held_entry, at, last, coming, serial in note["ranks"]:
             told = (_lines(at) or {}, _lines(last), _lines(coming) or {})
-            self.ranks[id] = Standing(line, entry, held, held_entry, *told)
+            self.ranks[id] = Standing(line, entry, held, held_entry, *told, serial)
 
 
 def _note(lines: Lines | None) -> list[Any] | None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+
+import pytest
 
 from pyft.recovery import events as ev
 from pyft.recovery import facts
@@ -351,3 +354,82 @@ def test_a_member_with_broken_links_is_replaced() -> None:
         plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
     suspect = ev.Received(0, plan.ranks[0].epoch, ev.Message.SUSPECT, 7, 1)
     assert one(ev.Kill, plan.handle(suspect)).id == 1
+
+
+class Replaying:
+    """A set of ranks under a real plan; whoever replays in the first mode finds a difference."""
+
+    def __init__(self, ranks: int, seed: int, ends: bool) -> None:
+        self.plan = started(devices=ranks, replay_all=True)
+        for id in range(ranks):
+            epoch = self.plan.ranks[id].epoch
+            self.plan.handle(ev.Received(id, epoch, ev.Message.MADE, key=7, rank=id))
+        self.chance = random.Random(seed)
+        self.ends = ends  # also entry by entry
+        self.starts: dict[int, list[ev.Mode]] = {id: [] for id in range(ranks)}
+        self.todo: list[ev.Event] = []
+
+    def act(self, actions: list[ev.Action]) -> None:
+        for action in actions:
+            if isinstance(action, ev.Kill):
+                self.todo.append(ev.Exited(action.id, action.epoch, killed(seq=0)))
+            elif isinstance(action, ev.Start):
+                self.starts[action.id].append(action.mode)
+                live = ev.Received(action.id, action.epoch, ev.Message.LIVE)
+                differs = of_exit(77 << 8, 3, 0, "last digits", action.id, 1)
+                found = ev.Exited(action.id, action.epoch, differs)
+                serial = action.mode is not ev.Mode.NORMAL
+                self.todo.append(found if self.ends or not serial else live)
+
+    def recover(self) -> None:
+        self.act(die(self.plan, killed()))
+        while self.todo:
+            event = self.todo.pop(self.chance.randrange(len(self.todo)))
+            self.act(self.plan.handle(event))
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_all_who_find_a_difference_are_through_after_one_more_replay(ranks: int) -> None:
+    for seed in range(50):
+        job = Replaying(ranks, seed, ends=False)
+        job.recover()
+        assert {rank.state for rank in job.plan.ranks.values()} == {State.RUNNING}
+        for modes in job.starts.values():
+            assert modes.count(ev.Mode.SERIAL) == 1, (seed, job.starts)
+            assert modes.count(ev.Mode.NORMAL) <= 1, (seed, job.starts)
+        # What comes next is another fault.
+        job.starts = {id: [] for id in range(ranks)}
+        job.act(die(job.plan, killed(seq=99, cut=2)))
+        assert job.starts[0] == [ev.Mode.NORMAL]
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_all_who_find_a_difference_again_are_given_up_soon(ranks: int) -> None:
+    for seed in range(50):
+        job = Replaying(ranks, seed, ends=True)
+        job.recover()
+        assert {rank.state for rank in job.plan.ranks.values()} == {State.GIVEN_UP}
+        assert max(len(modes) for modes in job.starts.values()) <= 2, (seed, job.starts)
+
+
+def test_a_rank_that_waits_for_a_gpu_replays_as_its_set_does() -> None:
+    plan = started(devices=2, replay_all=True)
+    for id in (0, 1):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, key=7, rank=id))
+    die(plan, device(999), 1)  # no GPU is left for it
+    die(plan, killed(), 0)
+    assert plan.ranks[1].state is State.WAITING
+    start = one(ev.Start, die(plan, of_exit(77 << 8, 3, 0, "digits", 5, 1), 0))
+    assert start.mode is ev.Mode.SERIAL
+    assert one(ev.Start, plan.handle(ev.AddSpare(5))).mode is ev.Mode.SERIAL
+
+
+def test_the_next_agent_replays_as_the_one_before() -> None:
+    plan = started(devices=2, replay_all=True)
+    for id in (0, 1):
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, key=7, rank=id))
+    die(plan, of_exit(77 << 8, 3, 0, "digits", 5, 1), 0)
+    after = Plan(Gpus(2, 0), replay_all=True)
+    facts.restore(after, json.loads(json.dumps(facts.of_plan(plan))))
+    assert after.rollback is not None
+    assert after.rollback.is_serial(1)
