@@ -16,7 +16,8 @@ enum EntryKind : uint16_t { kPtx = 1, kElf = 2 };
 struct Wrapper {
   uint32_t magic, version;
   const void* data;
-  const void* const* prelinked;  // version 2: array of fatbins
+  // Version 1: a file name. Version 2, of relocatable code: the fatbins that were linked to `data`.
+  const void* more;
 };
 
 struct FatbinHeader {
@@ -95,13 +96,11 @@ const void* unwrap(const void* image) {
   if (magic_of(image) != kWrapperMagic) return image;
   Wrapper wrapper;
   std::memcpy(&wrapper, image, sizeof wrapper);
-  if (wrapper.version == 2 && wrapper.prelinked && wrapper.prelinked[0] &&
-      magic_of(wrapper.prelinked[0]) == kFatbinMagic)
-    return wrapper.prelinked[0];
   return wrapper.data;
 }
 
 size_t image_bytes(const void* image) {
+  if (!image) return 0;
   const uint32_t magic = magic_of(image);
   if (magic == kFatbinMagic) {
     FatbinHeader header;
@@ -117,6 +116,7 @@ size_t image_bytes(const void* image) {
 std::vector<std::byte> select_code(const void* image, int major, int minor) {
   const auto* bytes = static_cast<const std::byte*>(unwrap(image));
   const size_t size = image_bytes(bytes);
+  if (!size) return {};
   if (magic_of(bytes) != kFatbinMagic) return {bytes, bytes + size};
   const std::vector<Entry> entries = entries_of(bytes);
   uint16_t kind = kElf;

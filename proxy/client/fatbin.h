@@ -12,7 +12,8 @@ namespace pyft::client {
 // 0: none of these.
 size_t image_bytes(const void* image);
 
-// A fatbin, or what a fatbin wrapper points to; other images are returned as they are.
+// A fatbin, or what a fatbin wrapper points to, which for relocatable code is what was linked;
+// other images are returned as they are.
 const void* unwrap(const void* image);
 
 // A fatbin with only the entries for compute capability major.minor, still compressed: the newest

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import nvcc
 import pytest
 from job import Job
 from recovery_run import lines
@@ -20,12 +20,10 @@ STEPS = "6"
 
 @pytest.fixture
 def fatbin(tmp_path: Path, need: Callable[[str, bool, str], None]) -> Path:
-    nvcc = shutil.which("nvcc")
-    need("nvcc", nvcc is not None, "compiles the module")
-    assert nvcc is not None
+    need("nvcc", nvcc.present(), "compiles the module")
     made = tmp_path / "module.fatbin"
     source = str(PROGRAMS / "module_counter.cu")
-    subprocess.run([nvcc, "-fatbin", "-arch=sm_75", "-o", str(made), source], check=True)
+    subprocess.run(nvcc.command(tmp_path, "-fatbin", "-o", str(made), source), check=True)
     return made
 
 

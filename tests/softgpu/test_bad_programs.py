@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
+import nvcc  # noqa: E402
 from test_torch_direct import native_dir  # noqa: E402
 
 SOURCE = Path(__file__).parent / "programs" / "bad.cu"
@@ -39,12 +39,11 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
+    if not nvcc.present():
         pytest.skip("nvcc is not installed")
     out = tmp_path_factory.mktemp("bad") / "bad"
-    command = [nvcc, "-std=c++17", "-arch=sm_75", "-cudart", "shared", "-o", str(out), str(SOURCE)]
-    subprocess.run(command, check=True, capture_output=True)
+    flags = ["-std=c++17", "-cudart", "shared", "-o", str(out)]
+    subprocess.run([*nvcc.command(out.parent, *flags), SOURCE], check=True, capture_output=True)
     return out
 
 

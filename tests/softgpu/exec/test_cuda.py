@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+import nvcc  # noqa: E402
 
 
 def compile_and_run(program: Path, *arguments: str) -> str:
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
+    if not nvcc.present():
         pytest.skip("nvcc is not installed")
+    flags = ["-std=c++17", "--extended-lambda", "-cudart", "shared", "-o", str(program)]
     subprocess.run(
-        [
-            nvcc,
-            "-std=c++17",
-            "--extended-lambda",
-            "-arch=sm_75",
-            "-cudart",
-            "shared",
-            "-o",
-            str(program),
-            *arguments,
-        ],
-        check=True,
-        capture_output=True,
+        [*nvcc.command(program.parent, *flags), *arguments], check=True, capture_output=True
     )
     return run_program(program)
 
