@@ -59,8 +59,8 @@ int Session::on_stream(void* stream, std::function<void()> function) {
   return code;
 }
 
-void Session::set_sticky(int32_t code) {
-  if (code) check_device(code, "a command");
+void Session::set_sticky(int32_t code, bool of_device) {
+  if (code && of_device) check_device(code, "a command");
   int32_t none = 0;
   if (code && sticky_.compare_exchange_strong(none, code)) channel_.control().sticky_error = code;
   if (code) publish_outstanding();

@@ -126,8 +126,8 @@ class Session {
                std::span<const std::byte> bytes = {});
   // The device has failed, as far as the client may know of it. Where faults are repaired it does
   // not: this ends the server. Otherwise the first sticky error stays, and whoever waits for the
-  // device is woken to see it.
-  void set_sticky(int32_t code);
+  // device is woken to see it. Not `of_device`: a library has failed, and the device works.
+  void set_sticky(int32_t code, bool of_device = true);
   // The first one, 0 while there is none. Not read from the page, where the client can write.
   int32_t sticky() const { return sticky_.load(); }
   int32_t take_sticky();

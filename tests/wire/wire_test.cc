@@ -479,6 +479,46 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
   channel->control().protect = static_cast<uint32_t>(ring::Protect::kNone);
 }
 
+// A library that fails says nothing of the GPU while the device works: it must not be taken for
+// lost, although there is no better code for the client.
+TEST(a_library_that_fails_is_not_a_lost_gpu) {
+  ring::ChannelFds fds = wire().server_side->dup_fds();
+  fds.store = UniqueFd(memfd_create("store", MFD_CLOEXEC));
+  ring::ChannelSizes sizes = wire().server_side->sizes();
+  sizes.store = 1 << 16;
+  CHECK_EQ(ftruncate(fds.store.get(), 1 << 16), 0);
+  std::string error;
+  const auto channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
+  CHECK_EQ(error, "");
+  std::cout.flush();  // or the child says it as well
+  const pid_t child = fork();
+  if (child == 0) {
+    channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
+    server::DeviceCalls calls = device_calls();
+    calls.status = [] { return 0; };
+    server::Session session(*channel, &table(), wire().alive, calls);
+    ring::EntryHeader header{};
+    header.flags = ring::kCaptured;  // so that it fails for good
+    header.reply_slot = ring::kNoSlot;
+    const bool told = server::finish(session, header, "cublasSgemm_v2", server::Domain::kCublas,
+                                     CUBLAS_STATUS_INTERNAL_ERROR)
+                          .ok();
+    const int first = session.sticky();
+    // What it should have made is named: the client gets the error again.
+    header.call = static_cast<uint16_t>(Call::cuLaunchKernel);
+    const cmd::cuLaunchKernel body{};
+    const auto body_bytes = std::as_bytes(std::span(&body, 1));
+    const bool again = server::perform(session, header, body_bytes, {}).ok();
+    _exit(told && again && first == CUDA_ERROR_UNKNOWN ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK_EQ(WEXITSTATUS(status), 0);
+  channel->control().protect = static_cast<uint32_t>(ring::Protect::kNone);
+  channel->control().sticky_error = 0;
+}
+
 // In a replay that gives the program its own error the device may have failed before it was asked
 // for an object which the program was told that it has.
 TEST(what_a_failed_device_could_not_make_fails_as_the_device_did) {

@@ -39,7 +39,7 @@ void fail_unasked(Session& session, const EntryHeader& header, const char* name,
   const bool makes = header.flags & ring::kCreates || restores;
   const bool is_setting = configures(static_cast<Call>(header.call));
   if (of_device || header.flags & ring::kCaptured || (makes && !is_setting))
-    return session.set_sticky(of_device ? failure : cuda_code(domain, code));
+    return session.set_sticky(of_device ? failure : cuda_code(domain, code), of_device);
   int32_t none = 0;  // the first one is told; in a replay it has been told
   if (!session.recovery().replaying() && !restores)
     page.late_error.compare_exchange_strong(none, cuda_code(domain, code));
@@ -118,10 +118,11 @@ Status perform(Session& session, const EntryHeader& header, Body body, Body payl
   const int failure = status.names_nothing ? session.device_failure() : 0;
   if (!failure) return status;
   const char* const name = call_name(header.call);
-  session.check_device(failure, name);
+  const bool known = session.sticky() != 0;  // it has been dealt with; or a library's, no device's
+  if (!known) session.check_device(failure, name);
   if (header.flags & ring::kWantsReply)
     return session.reply(header, code_in_its_domain(name, failure));
-  session.set_sticky(failure);
+  if (!known) session.set_sticky(failure);
   return Status::good();
 }
 
