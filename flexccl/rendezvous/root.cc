@@ -20,6 +20,7 @@ constexpr std::uint64_t kJoinMs = 5000;     // a caller has this long to say who
 constexpr std::uint64_t kAnswerMs = 10000;  // and this long to take its answer
 constexpr std::size_t kMaxCallers = kMaxRanks + 1024;
 constexpr int kSweepMs = 100;
+constexpr int kFullMs = 20;  // until it is looked again whether there is room
 
 std::atomic<std::uint64_t> work_done = 0;
 
@@ -55,13 +56,13 @@ std::uint64_t Root::work() {
 }
 
 Root::Root(Fd listener, const Key& key, Deadline deadline, Flag given_up)
-    : listener_(std::move(listener)),
+    : listener_(std::move(listener), false),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       key_(key),
       deadline_(deadline),
       given_up_(std::move(given_up)) {
   if (!epoll_) fail(ncclSystemError, "flexccl: epoll failed with error [", errno, "]");
-  watch(listener_.get(), EPOLLIN, EPOLL_CTL_ADD);
+  watch(listener_.fd(), EPOLLIN, EPOLL_CTL_ADD);
 }
 
 void Root::watch(int fd, std::uint32_t events, int how) const {
@@ -79,17 +80,22 @@ void Root::run() {
     if (complete()) forget_dead();
   }
   if (!complete()) return;
-  listener_ = Fd();
+  listener_.close();
   begin_answers();
   for (const Deadline end = in_ms(kAnswerMs); !callers_.empty() && now() < end;) serve(kSweepMs);
 }
 
 void Root::serve(int timeout_ms) {
+  if (listens_ != has_room()) {
+    listens_ = !listens_;
+    watch(listener_.fd(), listens_ ? std::uint32_t{EPOLLIN} : 0, EPOLL_CTL_MOD);
+  }
+  if (!listens_) timeout_ms = std::min(timeout_ms, kFullMs);
   epoll_event events[64];
   const int count = epoll_wait(epoll_.get(), events, 64, timeout_ms);
   for (int i = 0; i < count; ++i) {
     const int fd = events[i].data.fd;
-    if (fd == listener_.get()) {
+    if (fd == listener_.fd()) {
       accept_all();
       continue;
     }
@@ -99,10 +105,29 @@ void Root::serve(int timeout_ms) {
   }
 }
 
+bool Root::has_room() const {
+  if (callers_.size() < present_ + most_silent()) return true;
+  return std::any_of(callers_.begin(), callers_.end(), [](const auto& entry) {
+    const Caller& caller = entry.second;
+    return !caller.joined && in_ms(kJoinMs) - caller.deadline > kSilentGrace;
+  });
+}
+
+void Root::make_room() {
+  if (callers_.size() < present_ + most_silent()) return;
+  const auto age = [](const auto& entry) {
+    return entry.second.joined ? Deadline::max() : entry.second.deadline;
+  };
+  callers_.erase(
+      std::min_element(callers_.begin(), callers_.end(),
+                       [&](const auto& one, const auto& other) { return age(one) < age(other); }));
+}
+
 void Root::accept_all() {
-  for (;;) {
-    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  while (has_room()) {
+    Fd socket = listener_.next();
     if (!socket) return;
+    make_room();
     const Challenge challenge{kMagic, kWireVersion, random_bytes16()};
     if (callers_.size() >= kMaxCallers ||
         send(socket.get(), &challenge, sizeof challenge, MSG_NOSIGNAL) != sizeof challenge)

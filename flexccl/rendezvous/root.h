@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/acceptor.h"
 #include "transport/address.h"
 #include "transport/socket.h"
 
@@ -62,6 +63,8 @@ class Root {
   bool complete() const { return nranks_ && present_ == nranks_; }
   void serve(int timeout_ms);
   void accept_all();
+  bool has_room() const;
+  void make_room();
   void watch(int fd, std::uint32_t events, int how) const;
   // False: the caller is done with, one way or the other.
   bool advance(Caller& caller);
@@ -72,7 +75,9 @@ class Root {
   void begin_answers();
   void end_late();
 
-  Fd listener_, epoll_;
+  Acceptor listener_;
+  Fd epoll_;
+  bool listens_ = true;  // else there is no room for another caller
   Key key_;
   Deadline deadline_;
   const Flag given_up_;

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "transport/fault.h"
@@ -91,8 +92,8 @@ Endpoint& Endpoint::process() {
 
 Endpoint::Endpoint() {
   address_ = {.process = random_bytes16(), .host = host_id(), .ipv4 = own_ipv4()};
-  tcp_ = listen_tcp(address_.ipv4, &address_.port);
-  unix_ = listen_unix(address_.process);
+  tcp_ = Acceptor(listen_tcp(address_.ipv4, &address_.port), false);
+  unix_ = Acceptor(listen_unix(address_.process), true);
   std::thread([this] { serve(); }).detach();
 }
 
@@ -131,7 +132,9 @@ bool Endpoint::has_ended(const InboxName& name) const {
 
 void Endpoint::serve() {
   for (;;) {
-    std::vector<pollfd> looks{{tcp_.get(), POLLIN, 0}, {unix_.get(), POLLIN, 0}};
+    const bool room = has_room();  // else those who knock wait in the listeners' queues
+    std::vector<pollfd> looks{{room ? tcp_.fd() : -1, POLLIN, 0},
+                              {room ? unix_.fd() : -1, POLLIN, 0}};
     bool waiting = false;
     for (const Caller& caller : callers_) {
       waiting |= caller.greeted;
@@ -143,16 +146,32 @@ void Endpoint::serve() {
     auto look = looks.begin() + 2;
     callers_.remove_if(
         [&look](const Caller& caller) { return (look++)->revents && caller.greeted; });
-    accept_all(tcp_.get());
-    accept_all(unix_.get());
+    accept_all(tcp_);
+    accept_all(unix_);
     callers_.remove_if([this](Caller& caller) { return !advance(caller); });
   }
 }
 
-void Endpoint::accept_all(int listener) {
-  for (;;) {
-    Fd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+bool Endpoint::has_room() const {
+  const auto silent = [](const Caller& caller) { return !caller.greeted; };
+  if (std::cmp_less(std::count_if(callers_.begin(), callers_.end(), silent), most_silent()))
+    return true;
+  const auto oldest = std::find_if(callers_.begin(), callers_.end(), silent);
+  return in_ms(kHelloMs) - oldest->deadline > kSilentGrace;
+}
+
+void Endpoint::make_room() {
+  const auto silent = [](const Caller& caller) { return !caller.greeted; };
+  if (std::cmp_less(std::count_if(callers_.begin(), callers_.end(), silent), most_silent())) return;
+  callers_.erase(std::find_if(callers_.begin(), callers_.end(), silent));
+  ++refused_;
+}
+
+void Endpoint::accept_all(Acceptor& listener) {
+  while (has_room()) {
+    Fd socket = listener.next();
     if (!socket) return;
+    make_room();
     if (callers_.size() >= kMaxCallers) {
       ++refused_;
       continue;

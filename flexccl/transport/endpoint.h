@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "flexccl.h"
+#include "transport/acceptor.h"
 #include "transport/address.h"
 #include "transport/connection.h"
 #include "transport/inbox.h"
@@ -67,7 +68,10 @@ class Endpoint {
   };
   Endpoint();
   [[noreturn]] void serve();
-  void accept_all(int listener);
+  void accept_all(Acceptor& listener);
+  // Whether one more caller may be taken; the oldest silent one goes if it has had its time.
+  bool has_room() const;
+  void make_room();
   // False: the caller is done with, one way or the other.
   bool advance(Caller& caller);
   bool authentic(const Caller& caller);
@@ -78,7 +82,7 @@ class Endpoint {
   std::unique_ptr<Outbound> connect_loopback(const LinkRequest& request, const Doorbell& own);
 
   Address address_;
-  Fd tcp_, unix_;
+  Acceptor tcp_, unix_;
   std::atomic<std::uint64_t> refused_ = 0;
   std::mutex mutex_;
   std::condition_variable inboxes_changed_;

@@ -1,4 +1,8 @@
-"""What one client, one death or another user can do to the rest of the machine: nothing."""
+"""What one client that damages its memory, one death or another user does to other ranks: nothing.
+
+`tests/unit/recovery/test_hostile.py` and `test_strangers.py` have more of it, with servers that only
+speak the protocols.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,12 @@ from strangers import NOBODY, as_nobody
 PROGRAMS = Path(__file__).with_name("programs")
 HOLDER = str(PROGRAMS / "holder.py")
 STEPS = 4
-VANDALS = [("noise", 1), ("noise", 2), ("entries", 3), ("entries", 4), ("end", 5)]
+VANDALS = [("noise", 1), ("noise", 2), ("entries", 3), ("entries", 4), ("end", 5), ("lost", 6)]
+PAINTERS = [("geometry", 7), ("page", 8)]  # whom the agent ends
 UNAVAILABLE = 46  # cudaErrorDevicesUnavailable
 # How the server says that it has stopped reading, whatever it found.
 REFUSED = re.compile(r"pyft-server: device \[0\], client \[(\d+)\]: .*(?:entry|ring)")
+DAMAGED = re.compile(r"of client \[pid (\d+), rank \d+\].*: its memory is damaged: ")
 
 
 @pytest.fixture
@@ -47,16 +53,22 @@ def training_lines(job: Job) -> list[str]:
 def test_nonsense_in_a_ring_costs_its_own_server_only(jobs: Callable[..., Job]) -> None:
     train = f"{sys.executable} {TRAIN} --steps {STEPS}"
     alone = jobs("sh", "-c", train)
-    vandals = [f"{sys.executable} {PROGRAMS}/vandal.py {kind} {seed}" for kind, seed in VANDALS]
+    vandals = [
+        f"{sys.executable} {PROGRAMS}/vandal.py {kind} {seed}" for kind, seed in VANDALS + PAINTERS
+    ]
     crowd = jobs("sh", "-c", f"{train} & {' & '.join(vandals)} & wait")
     assert alone.wait(120) == 0, alone.errors()
     assert crowd.wait(120) == 0, crowd.errors()
     assert len(training_lines(alone)) == STEPS + 1
     assert training_lines(crowd) == training_lines(alone)
     codes = dict(re.findall(r"pid=(\d+) code=(\d+)", crowd.output()))
-    assert len(codes) == len(VANDALS)
+    assert len(codes) == len(VANDALS) + len(PAINTERS)
     assert set(codes.values()) == {str(UNAVAILABLE)}
-    assert set(REFUSED.findall(crowd.errors())) == set(codes), "whose servers have ended"
+    refused, damaged = REFUSED.findall(crowd.errors()), DAMAGED.findall(crowd.errors())
+    assert sorted(refused + damaged) == sorted(codes), "whose servers have ended"
+    assert len(damaged) == len(PAINTERS), crowd.errors()
+    assert "is lost" not in crowd.errors()
+    assert crowd.meta()["recovery"]["agent_restarts"] == 0
 
 
 def shared_memory_of(pid: int) -> list[str]:
