@@ -79,6 +79,7 @@ void Runner::apply(bool waking) {
     changed.push_back(step.slot);
   }
   published_ = membership_ = std::make_shared<const Membership>(after(*membership_, steps));
+  placed_.store(true, std::memory_order_release);  // what is decided now comes after its own step
   history_->fence(membership_);
   engine_.change(membership_, changed);
   if (waking) engine_.ring_peers();

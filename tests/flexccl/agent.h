@@ -80,8 +80,10 @@ inline void answer_agents(Board* board, int rank) {
       const ncclResult_t found = flexcclFind(mail.number, &comm);
       mail.ok = found == ncclSuccess, mail.ended = found == ncclInvalidUsage;
       if (mail.ok) mail.epoch = state_of(comm).epoch;
-      if (mail.ok && mail.ask == Ask::kExport)
+      if (mail.ok && mail.ask == Ask::kExport) {
         mail.ok = ncclCommExportInfo(comm, mail.slot, &mail.info) == ncclSuccess;
+        if (!mail.ok) std::cerr << "rank " << rank << ": " << ncclGetLastError(nullptr) << "\n";
+      }
       mail.count = kRegions;
       if (mail.ok && mail.ask == Ask::kChildren)
         mail.ok = flexcclChildren(comm, mail.slot, mail.children, &mail.count) == ncclSuccess;
