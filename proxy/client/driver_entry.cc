@@ -4,6 +4,7 @@
 
 #include "client/entry_points.h"
 #include "client/process.h"
+#include "client/stream.h"
 
 namespace pyft::client {
 namespace {
@@ -23,7 +24,9 @@ void* exact(const std::string& name) {
 void* entry_point(const char* name, uint64_t flags) {
   static_assert(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ==
                 int{cudaEnablePerThreadDefaultStream});
-  const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  // Programs compiled for streams per thread ask by variants of our functions instead.
+  const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ||
+                          (null_is_own() && !(flags & CU_GET_PROC_ADDRESS_LEGACY_STREAM));
   for (const std::string version : {"_v3", "_v2", ""})
     for (const std::string variant : {"_ptsz", "_ptds", ""})
       if (per_thread || variant.empty())

@@ -26,6 +26,11 @@ long loud(Api api, long code) {
   return code;
 }
 
+long loud_runtime(Api api, long code) {
+  loud(api, code);
+  return done(static_cast<cudaError_t>(code));
+}
+
 const char* loud_text(Api api) {
   loud(api, 0);
   return "not supported by pyft";

@@ -9,7 +9,20 @@
 
 namespace pyft::client {
 
+// What functions return that return no status, whichever registers it comes back in: an address, a
+// number, a small struct; or floating point numbers.
+struct Nothing {
+  long a, b;
+};
+struct Zero {
+  double a, b;
+};
+
 long loud(Api api, long code);
+// The same for a function of the CUDA runtime, whose errors cudaGetLastError knows.
+long loud_runtime(Api api, long code);
+// The same for one of NCCL, whose ncclGetLastError does.
+long loud_nccl(Api api, long code);
 const char* loud_text(Api api);
 
 }  // namespace pyft::client

@@ -7,6 +7,7 @@
 
 #include "client/handles.h"
 #include "client/job_clock.h"
+#include "client/loud.h"
 
 namespace pyft::client {
 namespace {
@@ -142,6 +143,13 @@ ncclResult_t async_error(Communicator& c) {
 ncclResult_t refuse_nccl(const char* call, ncclResult_t code, const std::string& why) {
   last_sentence = std::string("[") + call + "] " + why;
   say(last_sentence);
+  return code;
+}
+
+long loud_nccl(Api api, long code) {
+  enter(api);
+  unsupported(api);
+  last_sentence = std::string("[") + api_name(api) + "] is not supported by pyft";
   return code;
 }
 

@@ -50,6 +50,10 @@ Stream* thread_stream(Device& device, cudaError_t* error) {
 
 OwnNullStream::OwnNullStream() : before_(std::exchange(null_stream_is_own, true)) {}
 
+bool null_is_own() {
+  return null_stream_is_own;
+}
+
 OwnNullStream::~OwnNullStream() {
   null_stream_is_own = before_;
 }

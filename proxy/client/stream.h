@@ -74,6 +74,9 @@ class OwnNullStream {
   const bool before_;
 };
 
+// Whether it is so.
+bool null_is_own();
+
 Event* event_of(cudaEvent_t handle);
 
 cudaError_t create_stream(unsigned flags, int priority, cudaStream_t* out);

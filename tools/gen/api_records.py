@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import vendor_exports
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -148,6 +150,10 @@ class Api:
     records: list[Record]
     symbols: dict[str, list[str]]  # library -> names
     vendor: dict[str, str] = field(default_factory=dict)  # library -> why it is not ours
+    # What the vendor's libraries export beyond all that: library -> name -> what it returns.
+    exports: dict[str, dict[str, str]] = field(default_factory=dict)
+    # Functions under NCCL's second names, which programs that wrap NCCL call.
+    second_names: list[Record] = field(default_factory=list)
 
     @property
     def commands(self) -> list[Record]:
@@ -319,4 +325,19 @@ def load(folder: Path) -> Api:
         for name in names:
             if name in records:
                 raise RecordError(f"[{name}] has a record and is listed as a stub too")
-    return Api(list(records.values()), symbols, vendor)
+    return add_exports(Api(list(records.values()), symbols, vendor), folder / "vendor_exports")
+
+
+def add_exports(api: Api, folder: Path) -> Api:
+    """Add what the vendor's libraries export and `api` does not have."""
+    here = {r.name: r for r in api.records}
+    known = {*here, *(f"{r.name}_{r.per_thread}" for r in api.records if r.per_thread)}
+    known |= {name for names in api.symbols.values() for name in names}
+    for lib, kinds in vendor_exports.read(folder).items():
+        first = [here.get(name[1:]) for name in kinds if name.startswith("pnccl")]
+        api.second_names += [r for r in first if r and r.route != "unsupported"]
+        known |= {f"p{r.name}" for r in api.second_names}
+        api.exports[lib] = {name: kind for name, kind in kinds.items() if name not in known}
+        if stuck := [name for name, kind in api.exports[lib].items() if kind == "memory"]:
+            raise RecordError(f"{lib}.txt: [{stuck[0]}] returns memory: it needs a record")
+    return api

@@ -113,26 +113,41 @@ def per_thread_stub(record: Record) -> str:
     )
 
 
+def second_name(record: Record) -> str:
+    """Return a function under the name that NCCL has for programs which put theirs in front."""
+    declaration = f'extern "C" {record.returns} {record.name}({signature(record)});\n'
+    return ("" if record.in_header else declaration) + (
+        f"PYFT_API {record.returns} p{record.name}({signature(record)}) {{\n"
+        f"  return {record.name}({', '.join(p.name for p in record.params)});\n}}\n"
+    )
+
+
 def emit_stubs(api: Api) -> str:
     """Return client_stubs.cc."""
     lines = [
         BANNER,
-        '#include "client/generated_calls.h"\n\nusing namespace pyft;          // NOLINT',
+        '#include "client/generated_calls.h"\n\n#pragma GCC diagnostic ignored "-Wdeprecated-declarations"\n',
+        "using namespace pyft;          // NOLINT",
     ]
     lines.append("using namespace pyft::client;  // NOLINT: generated bodies stay readable\n")
     for record in api.records:
         if record.generated and not record.of_objects:
             lines += stub(record)
     lines += [per_thread_stub(record) for record in api.records if record.per_thread]
+    lines += [second_name(record) for record in api.second_names]
     return "\n".join(lines)
 
 
-def loud(name: str, lib: str) -> str:
+def loud(name: str, lib: str, kind: str = "") -> str:
     """Return one loud stub: names itself once, counts, answers not supported."""
-    if name.endswith(TEXT_RESULTS):
+    if kind == "text" or (not kind and name.endswith(TEXT_RESULTS)):
         return f"PYFT_API const char* {name}() {{\n  return loud_text(Api::{name});\n}}"
+    if kind in ("empty", "real"):
+        result = "Nothing" if kind == "empty" else "Zero"
+        return f"PYFT_API {result} {name}() {{\n  loud(Api::{name}, 0);\n  return {{}};\n}}"
     code = "0" if name in EMPTY_RESULTS else NOT_SUPPORTED[lib]
-    return f"PYFT_API long {name}() {{\n  return loud(Api::{name}, {code});\n}}"
+    function = {"cudart": "loud_runtime", "nccl": "loud_nccl"}.get(lib, "loud")
+    return f"PYFT_API long {name}() {{\n  return {function}(Api::{name}, {code});\n}}"
 
 
 def emit_loud(api: Api) -> str:
@@ -144,6 +159,8 @@ def emit_loud(api: Api) -> str:
     ]
     for lib, names in sorted(api.symbols.items()):
         lines += [loud(name, lib) for name in names]
+    for lib, kinds in sorted(api.exports.items()):
+        lines += [loud(name, lib, kind) for name, kind in kinds.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -155,6 +172,7 @@ def emit_exports(api: Api, lib: str = "") -> str:
         names = [
             *exported(api),
             *per_thread_names(api),
+            *(f"p{r.name}" for r in api.second_names),
             "pyft_cut",
             "pyft_cut_scope",
             "pyft_gate",
@@ -169,7 +187,7 @@ def emit_entry_points(api: Api) -> str:
     """Return entry_points.cc: name -> our function, for cuGetProcAddress and its relatives."""
     names = [r.name for r in api.records if r.lib in ("cuda", "cudart")]
     names += [n for lib in ("cuda", "cudart") for n in api.symbols.get(lib, [])]
-    names += per_thread_names(api)
+    names += [*api.exports.get("cudart", {}), *per_thread_names(api)]
     lines = [BANNER, '#include "client/entry_points.h"\n']
     lines += [f'extern "C" void pyft_entry_{n}() __asm__("{n}");' for n in names]
     lines.append("\nnamespace pyft::client {\n\nconst EntryPoint kEntryPoints[] = {")

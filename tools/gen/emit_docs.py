@@ -15,6 +15,12 @@ caller waits for the server. *handwritten*: its own code on both sides. Everythi
 
 """
 
+EXPORTS = """
+The same holds for everything else that these libraries export (`proxy/api/vendor_exports/`), so that no call
+of a program reaches the vendor's library in its own process. C++ symbols, which are the libraries' own affair,
+are left out; so are cuFile, CUPTI and NVSHMEM but for what is listed above.
+"""
+
 
 def emit_coverage(api: Api) -> str:
     """Return the coverage page: totals, one table per family, then the plain stubs."""
@@ -23,10 +29,12 @@ def emit_coverage(api: Api) -> str:
         if record.lib != "pyft":
             totals[record.support] = totals.get(record.support, 0) + 1
     stubs = sum(len(names) for names in api.symbols.values())
+    others = sum(len(names) for names in api.exports.values())
     lines = [HEAD.rstrip() + "\n"]
     lines.append(
         f"{totals.get('full', 0)} full, {totals.get('partial', 0)} partial, "
-        f"{totals.get('unsupported', 0) + stubs} unsupported.\n"
+        f"{totals.get('unsupported', 0) + stubs} unsupported; unsupported are also {others} functions "
+        "that PyTorch does not import.\n"
     )
     for family in sorted({r.file for r in api.records}):
         lines.append(f"## {family}\n\n| call | route | support | note |\n|---|---|---|---|")
@@ -39,6 +47,9 @@ def emit_coverage(api: Api) -> str:
     )
     for lib, names in sorted(api.symbols.items()):
         lines.append(f"- {lib} ({len(names)}): {', '.join(names)}")
+    lines.append(EXPORTS)
+    for lib, kinds in sorted(api.exports.items()):
+        lines += [f"- {lib}: {len(kinds)}"] if kinds else []
     lines.append("\n## The vendor's own, in the program's process\n")
     lines += [f"- {lib}: {why}" for lib, why in sorted(api.vendor.items())]
     return "\n".join(lines) + "\n"
@@ -47,7 +58,8 @@ def emit_coverage(api: Api) -> str:
 def emit_json(api: Api) -> str:
     """Return coverage.json: every exported function, in the order of the client's counters."""
     records = {r.name: r for r in api.records}
-    libraries = {name: lib for lib, names in api.symbols.items() for name in names}
+    listed = (*api.symbols.items(), *api.exports.items())
+    libraries = {name: lib for lib, names in listed for name in names}
     rows = []
     for name in exported(api):
         record = records.get(name)

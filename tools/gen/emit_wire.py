@@ -113,6 +113,8 @@ def exported(api: Api) -> list[str]:
     names = [r.name for r in api.records if r.lib not in ("pyft", "nvml")]
     for listed in api.symbols.values():
         names += listed
+    for exports in api.exports.values():
+        names += exports
     return names
 
 
