@@ -31,10 +31,13 @@ class Knob:
 
 KNOBS = (
     Knob("PYFT_RING_MB", 64, "size of a command ring, per client process and device"),
-    Knob("PYFT_OBJECT_LOG_MB", 256, "size of the compacted log of living objects (sparse)"),
+    Knob("PYFT_OBJECT_LOG_MB", 1024, "size of the compacted log of living objects (sparse)"),
     Knob("PYFT_ARENA_MB", 256, "size of the payload arena beside a ring"),
     Knob("PYFT_BOUNCE_MB", 4, "buffer for device-to-host copies into pageable memory"),
-    Knob("PYFT_PINNED_GB", 8, "limit of pinned host memory per client and device (sparse)"),
+    Knob("PYFT_PINNED_GB", 64, "limit of pinned host memory per client and device; at most 64"),
+    Knob(
+        "PYFT_JOURNAL_MB", 0, "what pinned copies read between snapshots (0: 1024, real GPUs 256)"
+    ),
     Knob("PYFT_STORE_GB", 512, "limit of captures, journal and records per channel (sparse)"),
     Knob("PYFT_CUT_EVERY", 0, "each K-th cut is captured (0: as its cost allows)"),
     Knob(
@@ -105,7 +108,12 @@ KNOBS = (
     Knob("PYFT_SELF_TEST", "", "1: a server tests its GPU before it uses it", internal=True),
     Knob("PYFT_SERVER_FD", 0, "a server's socket to the agent", internal=True),
     Knob("PYFT_KEEPER_PID", 0, "the process without which a server ends", internal=True),
-    Knob("PYFT_KILL_AT", "", "[rank:R,]cut:S,entry:C[,note:N][;...]: where a server kills itself", internal=True),
+    Knob(
+        "PYFT_KILL_AT",
+        "",
+        "[rank:R,]cut:S,entry:C[,note:N][;...]: where a server kills itself",
+        internal=True,
+    ),
     Knob("PYFT_ARBITRATE", 0, "step about whose cut a server's replay decides", internal=True),
     Knob("PYFT_LINE", 0, "entry of the cut at which a rank starts with all others", internal=True),
     Knob("PYFT_PROTECT", "", "capture, jit: value of --protect", internal=True),

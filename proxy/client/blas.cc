@@ -139,11 +139,13 @@ PYFT_API cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   if (!device) return blas_status(error);
   auto blas = std::make_unique<BlasHandle>(*device);
   blas->state.handle = mint_handle(HandleKind::kCublas);
+  if (!blas->state.handle) return CUBLAS_STATUS_ALLOC_FAILED;
   blas->state.atomics_mode = CUBLAS_ATOMICS_ALLOWED;
   Reply reply;
   const cmd::cublasCreate_v2 body{blas->state.handle};
   error = device->call(static_cast<uint16_t>(Call::cublasCreate_v2), bytes_of(body), &reply);
   if (error != cudaSuccess) return blas_status(error);
+  if (reply.code != 0) end_handle(blas->state.handle);
   if (reply.code == 0) *handle = reinterpret_cast<cublasHandle_t>(blas.release());
   return static_cast<cublasStatus_t>(reply.code);
 }
@@ -154,6 +156,7 @@ PYFT_API cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   if (!blas) return CUBLAS_STATUS_NOT_INITIALIZED;
   const cudaError_t error =
       blas->device.send(Call::cublasDestroy_v2, cmd::cublasDestroy_v2{blas->state.handle});
+  if (error == cudaSuccess) end_handle(blas->state.handle);
   blas->magic = 0;
   delete blas;
   return blas_status(error);

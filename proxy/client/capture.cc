@@ -8,6 +8,7 @@
 
 #include "api/commands.h"
 #include "client/graph.h"
+#include "client/handles.h"
 
 namespace pyft::client {
 namespace {
@@ -102,6 +103,7 @@ cudaError_t end_capture(Stream& stream, cudaGraph_t* graph) {
     leave(all, found);
   }
   const uint64_t handle = mint_graph(stream.device, HandleKind::kGraph);
+  if (!handle) return cudaErrorMemoryAllocation;
   cudaError_t error = stream.device.confirm(Call::cudaStreamEndCapture,
                                             cmd::cudaStreamEndCapture{handle, stream.handle});
   if (error == cudaSuccess && invalidated) {
@@ -110,8 +112,8 @@ cudaError_t end_capture(Stream& stream, cudaGraph_t* graph) {
   }
   if (error == cudaSuccess)
     *graph = reinterpret_cast<cudaGraph_t>(handle);
-  else
-    forget_graph(handle);
+  else if (forget_graph(handle))
+    end_handle(handle);
   return error;
 }
 

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -351,6 +352,16 @@ Device* adopt(int ordinal, ring::ClientAttachment attachment) {
   auto* device = new Device(ordinal, std::move(attachment));
   devices[ordinal].store(device, std::memory_order_release);
   return device;
+}
+
+void Device::watch_pinned(uint64_t refused) {
+  const uint64_t limit = channel().pinned_bytes() >> 20, used = pinned_used >> 20;
+  if (!limit) return;
+  pinned_usage_.watch(
+      refused ? limit : std::min(used, limit - 1), limit,
+      "MB of page-locked host memory (cudaHostAlloc) of device [" + std::to_string(ordinal_) + "]",
+      "free some, or set PYFT_PINNED_GB, at most [" + std::to_string(ring::kPinnedStride >> 30) +
+          "]");
 }
 
 Device* attached(cudaError_t* error) {

@@ -16,6 +16,7 @@
 #include "api/call_ids.h"
 #include "api/wire_types.h"
 #include "client/process.h"
+#include "client/usage.h"
 #include "client/window.h"
 #include "pyft/handle.h"
 #include "ring/attach_client.h"
@@ -112,6 +113,9 @@ class Device {
   std::mutex memory_mutex;       // guards the two windows
   Window memory;
   Window pinned;
+  uint64_t pinned_used = 0;  // bytes with memory
+  // Says when there is not much room for page-locked memory, or none for `refused` bytes more.
+  void watch_pinned(uint64_t refused);
   // A kernel may be given page-locked memory, and it has not been said yet.
   std::atomic<bool> watches_pinned{false};
   std::set<uint64_t> pooled;  // memory of cudaMallocAsync, which no other process may open
@@ -119,6 +123,7 @@ class Device {
 
  private:
   uint64_t work_of(const Stream& stream) const;
+  Usage pinned_usage_;
   void count_local_calls();
 
   int ordinal_;

@@ -25,6 +25,7 @@ Graphs& graphs() {
 
 uint64_t mint_graph(Device& device, HandleKind kind) {
   const uint64_t handle = mint_handle(kind);
+  if (!handle) return 0;
   const std::lock_guard lock(graphs().mutex);
   graphs().devices[handle] = &device;
   return handle;
@@ -38,9 +39,9 @@ Device* device_of_graph(const void* handle, HandleKind kind) {
   return found == graphs().devices.end() ? nullptr : found->second;
 }
 
-void forget_graph(uint64_t handle) {
+bool forget_graph(uint64_t handle) {
   const std::lock_guard lock(graphs().mutex);
-  graphs().devices.erase(handle);
+  return graphs().devices.erase(handle) != 0;
 }
 
 namespace {
@@ -49,13 +50,14 @@ cudaError_t instantiate(cudaGraph_t graph, unsigned long long flags, cudaGraphEx
   Device* device = device_of_graph(graph, HandleKind::kGraph);
   if (!device || !out) return cudaErrorInvalidValue;
   const uint64_t handle = mint_graph(*device, HandleKind::kGraphExec);
+  if (!handle) return cudaErrorMemoryAllocation;
   const cudaError_t error = device->confirm(
       Call::cudaGraphInstantiateWithFlags,
       cmd::cudaGraphInstantiateWithFlags{handle, reinterpret_cast<uint64_t>(graph), flags});
   if (error == cudaSuccess)
     *out = reinterpret_cast<cudaGraphExec_t>(handle);
-  else
-    forget_graph(handle);
+  else if (forget_graph(handle))
+    end_handle(handle);
   return error;
 }
 
@@ -76,9 +78,11 @@ cudaError_t destroy(Call call, const void* handle, HandleKind kind) {
   Device* device = device_of_graph(handle, kind);
   if (!device) return cudaErrorInvalidValue;
   const auto value = reinterpret_cast<uint64_t>(handle);
-  forget_graph(value);
+  if (!forget_graph(value)) return cudaErrorInvalidValue;  // another thread was first
   if (kind == HandleKind::kGraph) forget_nodes(value);
-  return device->send(call, Command{value});
+  const cudaError_t error = device->send(call, Command{value});
+  if (error == cudaSuccess) end_handle(value);
+  return error;
 }
 
 cudaError_t get_nodes(cudaGraph_t graph, void** nodes, size_t* count) {

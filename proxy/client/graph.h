@@ -6,10 +6,13 @@
 
 namespace pyft::client {
 
+// 0: there are too many.
 uint64_t mint_graph(Device& device, HandleKind kind);
 // nullptr: no live handle of that kind.
 Device* device_of_graph(const void* handle, HandleKind kind);
-void forget_graph(uint64_t handle);
+// False: it is not alive. Its number may be used again when that has been said to the server, or
+// the server has none of it: end_handle().
+bool forget_graph(uint64_t handle);
 
 // The first *count of the graph's nodes, null behind the last; *count becomes how many.
 void give_out_nodes(uint64_t graph, size_t total, void** nodes, size_t* count);

@@ -7,6 +7,7 @@
 
 #include "api/commands.h"
 #include "client/graph.h"
+#include "client/handles.h"
 #include "client/module.h"
 
 namespace pyft::client {
@@ -48,7 +49,7 @@ uint64_t node_handle(uint64_t graph, uint32_t index) {
 bool find_node(const void* handle, Node* out) {
   const Handle h{reinterpret_cast<uint64_t>(handle)};
   if (h.kind() != HandleKind::kGraphNode || h.index() == 0) return false;
-  out->graph = Handle::make(HandleKind::kGraph, h.generation(), 1).value;
+  out->graph = last_handle(HandleKind::kGraph, h.generation());
   out->index = h.index() - 1;
   out->device = device_of_graph(reinterpret_cast<const void*>(out->graph), HandleKind::kGraph);
   return out->device != nullptr;

@@ -1,9 +1,12 @@
 #include "client/handles.h"
 
 #include <atomic>
+#include <iterator>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "client/usage.h"
 #include "ring/completion.h"
 
 namespace pyft::client {
@@ -19,6 +22,37 @@ Slot slots[ring::kCompletionWords];
 std::mutex mutex;
 std::vector<uint32_t> free_indexes;
 uint32_t next_index = ring::kFirstFreeWord;
+Usage word_usage;
+
+// Objects of a kind without words.
+struct OfKind {
+  std::mutex mutex;
+  std::vector<uint32_t> generations;  // of the last handle, by index - 1
+  std::vector<uint32_t> free;
+  Usage usage;
+};
+OfKind kinds[16];
+
+std::string plural(HandleKind kind) {
+  switch (kind) {
+    case HandleKind::kModule:
+      return "modules";
+    case HandleKind::kKernel:
+      return "kernels";
+    case HandleKind::kGraph:
+      return "graphs";
+    case HandleKind::kGraphExec:
+      return "instantiated graphs";
+    case HandleKind::kCublas:
+      return "cuBLAS handles";
+    default:
+      return "objects of kind " + std::to_string(static_cast<int>(kind));
+  }
+}
+
+void watch(Usage& usage, uint64_t used, uint64_t limit, const std::string& what) {
+  usage.watch(used, limit, what, "end some of them");
+}
 
 Slot* live_slot(uint64_t handle, HandleKind kind) {
   const Handle h{handle};
@@ -37,7 +71,9 @@ uint64_t mint_word_handle(HandleKind kind, void* (*make)(uint64_t, void*), void*
     free_indexes.pop_back();
   } else if (next_index < ring::kCompletionWords) {
     index = next_index++;
+    watch(word_usage, index, ring::kCompletionWords, "streams, events and communicators");
   } else {
+    watch(word_usage, next_index, ring::kCompletionWords, "streams, events and communicators");
     return 0;
   }
   Slot& slot = slots[index];
@@ -57,14 +93,41 @@ void* end_word_handle(uint64_t handle, HandleKind kind) {
   Slot* slot = live_slot(handle, kind);
   if (!slot) return nullptr;
   slot->handle.store(0, std::memory_order_release);
-  free_indexes.push_back(Handle{handle}.index());
+  if (Handle{handle}.generation() < kMaxGeneration) free_indexes.push_back(Handle{handle}.index());
   return slot->object.exchange(nullptr);
 }
 
 uint64_t mint_handle(HandleKind kind) {
-  static std::atomic<uint32_t> counters[16];
-  const uint32_t index = 1 + counters[static_cast<size_t>(kind) & 15].fetch_add(1);
-  return Handle::make(kind, index, 1).value;
+  OfKind& all = kinds[static_cast<size_t>(kind) % std::size(kinds)];
+  const std::lock_guard lock(all.mutex);
+  uint32_t index = 0;
+  if (!all.free.empty()) {
+    index = all.free.back();
+    all.free.pop_back();
+  } else if (all.generations.size() + 1 < kMaxObjects) {
+    all.generations.push_back(0);
+    index = static_cast<uint32_t>(all.generations.size());
+    watch(all.usage, index, kMaxObjects, plural(kind));
+  } else {
+    watch(all.usage, kMaxObjects, kMaxObjects, plural(kind));
+    return 0;
+  }
+  return Handle::make(kind, index, ++all.generations[index - 1]).value;
+}
+
+void end_handle(uint64_t handle) {
+  const Handle h{handle};
+  OfKind& all = kinds[static_cast<size_t>(h.kind()) % std::size(kinds)];
+  const std::lock_guard lock(all.mutex);
+  // Another object of this value would be possible otherwise.
+  if (h.generation() < kMaxGeneration) all.free.push_back(h.index());
+}
+
+uint64_t last_handle(HandleKind kind, uint32_t index) {
+  OfKind& all = kinds[static_cast<size_t>(kind) % std::size(kinds)];
+  const std::lock_guard lock(all.mutex);
+  if (index == 0 || index > all.generations.size()) return 0;
+  return Handle::make(kind, index, all.generations[index - 1]).value;
 }
 
 }  // namespace pyft::client

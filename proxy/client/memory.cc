@@ -57,7 +57,10 @@ cudaError_t allocate_pinned(size_t bytes, unsigned flags, void** out) {
   const std::lock_guard lock(device->memory_mutex);
   Region map;
   const uint64_t address = device->pinned.allocate(bytes, &map);
-  if (!address) return cudaErrorMemoryAllocation;
+  if (!address) {
+    device->watch_pinned(bytes);
+    return cudaErrorMemoryAllocation;
+  }
   const uint64_t offset = address - reinterpret_cast<uint64_t>(device->channel().pinned());
   if (device->channel().back_pinned(offset, map.bytes) != 0)
     error = cudaErrorMemoryAllocation;
@@ -68,6 +71,8 @@ cudaError_t allocate_pinned(size_t bytes, unsigned flags, void** out) {
     device->pinned.cancel(address);
     return error;
   }
+  device->pinned_used += map.bytes;
+  device->watch_pinned(0);
   // What is known to be in no log need not be looked for.
   device->watches_pinned.store(!device->channel().log().unreplayable_from.load());
   *out = reinterpret_cast<void*>(address);
@@ -86,6 +91,7 @@ cudaError_t release_pinned(void* pointer) {
   if (!device->pinned.release(address, &unmap, &bytes)) return cudaErrorInvalidValue;
   const cudaError_t error =
       device->confirm(Call::cudaFreeHost, cmd::cudaFreeHost{unmap.address, unmap.bytes});
+  device->pinned_used -= unmap.bytes;
   device->channel().release_pinned(
       unmap.address - reinterpret_cast<uint64_t>(device->channel().pinned()), unmap.bytes);
   return error;

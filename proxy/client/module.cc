@@ -32,6 +32,7 @@ CUresult Module::load(Device& device, uint64_t* handle) {
   const std::vector<std::byte> code = select_code(image_, major, minor);
   if (code.empty()) return failed_[slot] = CUDA_ERROR_NO_BINARY_FOR_GPU;
   const uint64_t minted = mint_handle(HandleKind::kModule);
+  if (!minted) return CUDA_ERROR_OUT_OF_MEMORY;
   error = device.confirm(Call::cuModuleLoadData, cmd::cuModuleLoadData{minted}, code);
   if (error != cudaSuccess) return failed_[slot] = static_cast<CUresult>(error);
   *handle = handles_[slot] = minted;
@@ -112,6 +113,7 @@ cudaError_t resolve(Kernel& kernel, Device& device, KernelOnDevice** out) {
     return static_cast<cudaError_t>(error);
   auto made = std::make_unique<KernelOnDevice>();
   made->handle = mint_handle(HandleKind::kKernel);
+  if (!made->handle) return cudaErrorMemoryAllocation;
   Reply reply;
   const cmd::cuModuleGetFunction body{made->handle, module};
   const cudaError_t error =

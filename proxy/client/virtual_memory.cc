@@ -88,7 +88,9 @@ CUresult drop_if_unused(uint64_t handle) {
   if (found->second.references || found->second.mappings) return CUDA_SUCCESS;
   Device* device = found->second.device;
   tables().physical.erase(found);
-  return result(device->confirm(Call::cuMemRelease, cmd::cuMemRelease{handle}));
+  const CUresult released = result(device->confirm(Call::cuMemRelease, cmd::cuMemRelease{handle}));
+  if (released == CUDA_SUCCESS) end_handle(handle);
+  return released;
 }
 
 Device* device_of_reservation(uint64_t address) {
@@ -163,6 +165,7 @@ CUresult create_memory(uint64_t bytes, const CUmemAllocationProp* prop, uint64_t
   Device* device = attach(prop->location.id, &error);
   if (!device) return result(error);
   const uint64_t handle = mint_handle(HandleKind::kPhysicalMemory);
+  if (!handle) return CUDA_ERROR_OUT_OF_MEMORY;
   error = device->confirm(Call::cuMemCreate, cmd::cuMemCreate{handle, bytes});
   if (error != cudaSuccess) return result(error);
   const std::lock_guard lock(tables().mutex);

@@ -70,6 +70,9 @@ struct LogHeader {
   // From this entry on device memory may change by what is in no log (CUDA IPC, managed memory), so
   // that no replay brings it back. 0: not so far.
   std::atomic<uint64_t> unreplayable_from;
+  // Of the objects that live, those of which something found no room in the object log. While there
+  // are any no other server can make all of them again.
+  std::atomic<uint64_t> objects_missing;
 };
 static_assert(sizeof(LogHeader) <= kPageBytes);
 
@@ -230,6 +233,13 @@ struct ControlPage {
   // A server that looks for a place by itself: cuts it has seen, entries after the last of them,
   // entries that followed the cut it was asked for.
   std::atomic<uint64_t> kill_cuts, kill_entries, kill_step_entries;
+  // Server: changes when something that is kept from one snapshot to the next fills its room, or
+  // has filled it. The client makes a cut wherever it is.
+  std::atomic<uint32_t> cuts_wanted;
+  uint32_t reserved1;
+  // Server: first entry whose replay lacks what it read from the client, until a snapshot has been
+  // made behind it; 0: none.
+  std::atomic<uint64_t> journal_lost;
 };
 static_assert(std::atomic<uint8_t>::is_always_lock_free && sizeof(std::atomic<uint8_t>) == 1);
 static_assert(sizeof(ControlPage) <= kPageBytes);

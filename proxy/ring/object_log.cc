@@ -1,7 +1,5 @@
 #include "ring/object_log.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,8 +11,6 @@
 namespace pyft::ring {
 
 namespace {
-
-constexpr uint64_t kBackingStep = uint64_t{1} << 20;
 
 // Key of what has been captured for a graph that is not there yet. Of no kind, and no address.
 constexpr uint64_t kOpenCapture = UINT64_MAX;
@@ -64,8 +60,10 @@ bool ObjectLog::add(uint64_t key, const EntryHeader& header, std::span<const std
   uint64_t position = 0;
   if (!append(header, body, payload, &position)) {
     channel_.log().object_log_lost.fetch_add(1, std::memory_order_relaxed);
+    miss(key, header.seq);
     return false;
   }
+  watch_room();
   live_[key].push_back({position, header.seq, header.call});
   for (size_t at = 0; at + sizeof(uint64_t) <= body.size(); at += sizeof(uint64_t)) {
     const uint64_t word = object_key(body.subspan(at));
@@ -83,9 +81,14 @@ bool ObjectLog::fold_captured(const EntryHeader& header, std::span<const std::by
                               std::span<const std::byte> payload) {
   if (live_.contains(kOpenCapture) && header.call == capture_begins_) forget_capture();
   if (!live_.contains(kOpenCapture)) capture_begins_ = header.call;
-  if (!add(kOpenCapture, header, body, payload)) return false;
-  if (!(header.flags & kCreates)) return true;
+  const bool added = add(kOpenCapture, header, body, payload);
+  if (!(header.flags & kCreates)) return added;
   const uint64_t graph = object_key(body);
+  if (missing_.contains(kOpenCapture)) {
+    forget_capture();
+    miss(graph, header.seq);
+    return false;
+  }
   live_[graph] = std::move(live_[kOpenCapture]);
   live_.erase(kOpenCapture);
   for (const uint64_t used : uses_[kOpenCapture]) {
@@ -112,6 +115,7 @@ bool ObjectLog::is_used(uint64_t key) const {
 }
 
 void ObjectLog::end(uint64_t key, const EntryHeader& header, std::span<const std::byte> body) {
+  if (!live_.contains(key)) miss_no_more(key);
   if (!live_.contains(key) || ended_.contains(key)) return;
   if (is_used(key)) {
     add(key, header, body, {});
@@ -123,6 +127,7 @@ void ObjectLog::end(uint64_t key, const EntryHeader& header, std::span<const std
 
 // With what only this object has kept.
 void ObjectLog::drop(uint64_t key) {
+  miss_no_more(key);
   const auto found = live_.find(key);
   if (found == live_.end()) return;
   for (const Live& live : found->second) kill(live);
@@ -164,6 +169,9 @@ bool ObjectLog::repeats_last_setting(const std::vector<Live>& live, const EntryH
 }
 
 void ObjectLog::forget(uint64_t seq) {
+  const auto missed =
+      std::ranges::find_if(missing_, [seq](const auto& one) { return one.second == seq; });
+  if (missed != missing_.end()) return miss_no_more(missed->first);
   for (auto it = live_.begin(); it != live_.end(); ++it) {
     const auto found = std::find_if(it->second.begin(), it->second.end(),
                                     [&](const Live& l) { return l.seq == seq; });
@@ -189,9 +197,10 @@ bool ObjectLog::append(const EntryHeader& header, std::span<const std::byte> bod
   const uint64_t body_end = sizeof header + align_up(body.size(), kEntryAlign);
   const uint64_t size = body_end + align_up(payload.size(), kEntryAlign);
   if (size > UINT32_MAX) return false;
-  if (dead_bytes_ > live_bytes_ && dead_bytes_ > channel_.object_log_bytes() / 8) compact();
+  if (is_to_be_compacted(size)) compact();
   if (!reserve(size, position)) {
-    compact();
+    skip_dead();
+    if (!reserve(size, position)) compact();
     if (!reserve(size, position)) return false;
   }
   EntryHeader* out = at(*position);
@@ -205,83 +214,6 @@ bool ObjectLog::append(const EntryHeader& header, std::span<const std::byte> bod
   PYFT_FAULT("objects.before_publish");
   channel_.log().object_log_used.store(*position + size, std::memory_order_release);
   return true;
-}
-
-// Room for `bytes` at the end, with a pad before it if the area's end is in the way.
-bool ObjectLog::reserve(uint64_t bytes, uint64_t* position) {
-  LogHeader& log = channel_.log();
-  const uint64_t capacity = channel_.object_log_bytes();
-  const uint64_t used = log.object_log_used.load(std::memory_order_relaxed);
-  const uint64_t tail = capacity - used % capacity;
-  const uint64_t pad = tail < bytes ? tail : 0;
-  if (bytes > capacity || used + pad + bytes > log.object_log_begin.load() + capacity ||
-      !back(used, used + pad + bytes))
-    return false;
-  if (pad) {
-    EntryHeader* header = at(used);
-    header->size = static_cast<uint32_t>(pad);
-    header->call = static_cast<uint16_t>(Mark::kPad);
-    header->flags = kFoldedDead;
-    header->seq = 0;
-    log.object_log_used.store(used + pad, std::memory_order_release);
-  }
-  *position = used + pad;
-  return true;
-}
-
-// The object log is sparse: pages are allocated before they are written, so that missing memory is
-// an answer and not a SIGBUS.
-bool ObjectLog::back(uint64_t begin, uint64_t end) {
-  const uint64_t capacity = channel_.object_log_bytes();
-  const uint64_t file_offset =
-      static_cast<uint64_t>(channel_.log_view().object_log -
-                            reinterpret_cast<const std::byte*>(channel_.log_view().header));
-  if (backed_ < begin) backed_ = begin;
-  while (backed_ < end) {
-    const uint64_t offset = backed_ % capacity;
-    const uint64_t page_begin = offset / kPageBytes * kPageBytes;
-    const uint64_t step = std::min(kBackingStep, capacity - page_begin);
-    if (fallocate(channel_.log_fd(), 0, static_cast<off_t>(file_offset + page_begin),
-                  static_cast<off_t>(step)))
-      return false;
-    backed_ += step - (offset - page_begin);
-  }
-  return true;
-}
-
-// Copies what lives behind the end, then moves the beginning there. A crash in between leaves
-// entries twice (same sequence number), never half.
-void ObjectLog::compact() {
-  LogHeader& log = channel_.log();
-  const uint64_t begin = log.object_log_used.load(std::memory_order_relaxed);
-  const uint64_t old_begin = log.object_log_begin.load(std::memory_order_relaxed);
-  std::vector<std::pair<uint64_t, Live*>> order;
-  for (auto& [key, entries] : live_)
-    for (Live& live : entries) order.push_back({live.position, &live});
-  std::sort(order.begin(), order.end());
-  std::vector<uint64_t> moved;
-  for (const auto& [from, live] : order) {
-    uint64_t to = 0;
-    const uint64_t size = at(from)->size;
-    if (!reserve(size, &to)) break;
-    std::memcpy(at(to), at(from), size);
-    log.object_log_used.store(to + size, std::memory_order_release);
-    moved.push_back(to);
-  }
-  PYFT_FAULT("objects.before_compacted");
-  if (moved.size() < order.size()) {
-    // No room for the copies: what was copied is marked dead again and nothing is gained.
-    for (const uint64_t position : moved) {
-      at(position)->flags |= kFoldedDead;
-      dead_bytes_ += at(position)->size;
-    }
-    return;
-  }
-  for (size_t i = 0; i < moved.size(); ++i) order[i].second->position = moved[i];
-  log.object_log_begin.store(begin, std::memory_order_release);
-  dead_bytes_ = 0;
-  ++compactions_;
-  (void)old_begin;
 }
 
 bool for_each_object(const LogView& log,

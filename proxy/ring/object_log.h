@@ -49,6 +49,8 @@ class ObjectLog {
   void forget(uint64_t seq);
   // A capture has ended without a graph.
   void forget_capture();
+  // Objects that live and are not whole here.
+  uint64_t missing() const { return missing_.size(); }
 
   uint64_t live_bytes() const { return live_bytes_; }
   uint64_t dead_bytes() const { return dead_bytes_; }
@@ -76,6 +78,12 @@ class ObjectLog {
   bool reserve(uint64_t bytes, uint64_t* position);
   bool back(uint64_t begin, uint64_t end);
   void kill(const Live& live);
+  void miss(uint64_t key, uint64_t seq);
+  void miss_no_more(uint64_t key);
+  void show_missing();
+  void watch_room();
+  bool is_to_be_compacted(uint64_t bytes) const;
+  void skip_dead();
   void compact();
 
   Channel& channel_;
@@ -83,6 +91,8 @@ class ObjectLog {
   std::unordered_map<uint64_t, std::set<uint64_t>> users_;  // of an object: what names it
   std::unordered_map<uint64_t, std::set<uint64_t>> uses_;   // the other way round
   std::set<uint64_t> ended_;                                // destroyed and still in use
+  std::unordered_map<uint64_t, uint64_t> missing_;          // key -> last entry without room
+  bool said_high_ = false, said_missing_ = false;
   uint16_t capture_begins_ = 0;  // call that the open capture begins with
   uint64_t live_bytes_ = 0, dead_bytes_ = 0, compactions_ = 0;
   uint64_t backed_ = 0;  // position before which pages are allocated

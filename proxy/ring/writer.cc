@@ -95,7 +95,7 @@ uint64_t Writer::publish(Entry entry) {
   // of server_sleeping in wake_server() must not pass it: the server could sleep for ever.
   log.appended.store(appended_, std::memory_order_seq_cst);
   PYFT_FAULT("ring.after_publish");
-  cut_when_half_full();
+  cut_when_needed();
   entry.lock_.unlock();
   wake_server(channel_.control(), ServerSleep::kAsleep);
   return seq;

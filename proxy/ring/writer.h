@@ -8,7 +8,8 @@
 // Space is free again when it is committed (a cut passed it) and consumed (the server passed it).
 // With Protect::kCapture a cut commits when the server has captured it, which is seen at the next
 // cut or when space is missing; with kNone at once. When half of the ring or of the arena holds
-// uncommitted entries a cut is made here, wherever the program is: a forced cut. When space is
+// uncommitted entries, or when the server asks for it because what it keeps from one snapshot to
+// the next fills its room, a cut is made here, wherever the program is: a forced cut. When space is
 // missing the writer waits for the server's decision about that cut; if it could not be captured
 // the space is freed all the same, and the job goes on unprotected until the next cut.
 #ifndef PYFT_RING_WRITER_H_
@@ -147,7 +148,7 @@ class Writer {
   uint16_t scope_us() const;
   void open_cut(uint64_t ring_position);
   void commit_captured();
-  void cut_when_half_full();
+  void cut_when_needed();
   void append_forced_cut();
   WaitStatus free_space();
   WaitStatus wait_decided(uint64_t cut);
@@ -174,6 +175,7 @@ class Writer {
   int overtaken_ = 0;                                // so often, since the last cut
   bool ended_ = false;                               // by goodbye()
   bool passes_over_ = false;                         // the next cut, as the client takes it
+  uint32_t cuts_wanted_ = 0;                         // as the server last had it
   uint64_t scope_began_ns_ = 0;                      // 0: nobody finds out what is live
   uint64_t last_cut_ring_ = 0, last_cut_arena_ = 0;  // where the last one was made
   std::deque<CommitPoint> open_;                     // cuts that are not committed

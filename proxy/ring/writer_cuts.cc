@@ -26,9 +26,11 @@ bool Writer::captures() const {
 }
 
 // A cut ahead of need: the server decides about it while the program goes on.
-void Writer::cut_when_half_full() {
+void Writer::cut_when_needed() {
   if (ended_) return;  // goodbye is the last entry
-  if (appended_ - last_cut_ring_ < channel_.ring_bytes() / 2 &&
+  const uint32_t wanted = channel_.control().cuts_wanted.load(std::memory_order_relaxed);
+  const bool asked = std::exchange(cuts_wanted_, wanted) != wanted;
+  if (!asked && appended_ - last_cut_ring_ < channel_.ring_bytes() / 2 &&
       arena_head_ - last_cut_arena_ < channel_.arena_bytes() / 2)
     return;
   if (captures()) append_forced_cut();

@@ -4,9 +4,15 @@
 
 namespace pyft::server {
 
+uint32_t HandleTable::limit_of(HandleKind kind) {
+  const bool words = kind == HandleKind::kStream || kind == HandleKind::kEvent ||
+                     kind == HandleKind::kCommunicator;
+  return words ? ring::kCompletionWords : kMaxObjects;
+}
+
 bool HandleTable::bind(Handle handle, void* object) {
   const uint32_t index = handle.index();
-  if (index == 0 || index >= kMaxIndex) return false;
+  if (index == 0 || index >= limit_of(handle.kind())) return false;
   if (index >= slots_.size()) slots_.resize(index + 1);
   Slot& slot = slots_[index];
   if (slot.live) return false;

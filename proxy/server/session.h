@@ -45,8 +45,9 @@ struct [[nodiscard]] Status {
 // has a completion word for each: streams, events and communicators publish in the word of theirs.
 class HandleTable {
  public:
-  static constexpr uint32_t kMaxIndex = ring::kCompletionWords;
-  // False: index 0, too large, or in use.
+  // Streams, events and communicators, or others.
+  static uint32_t limit_of(HandleKind kind);
+  // False: index 0, too large for its kind, or in use.
   bool bind(Handle handle, void* object);
   // nullptr: never bound, already ended, or of another generation.
   void* find(Handle handle) const;

@@ -42,6 +42,7 @@ LARGEST = 1 << 50  # of an object; what the machine has is less
 PAGE = 4096
 COPY_BYTES = MIB
 AREAS_AT = protocol.LOG_FIELDS["ring_offset"]
+MOST_PINNED_GB = 64  # kPinnedStride: the next device's window begins there
 _ZEROS = bytes(COPY_BYTES)
 _SIZED = ("RING", "OBJECT_LOG", "ARENA", "BOUNCE")
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -105,7 +106,11 @@ class Channel:
             raise OSError(code, os.strerror(code))
         self.areas = Areas.of_new(self.log_fd)
         # Sparse: the client reserves pages before it hands them out, so this is a limit, not use.
-        os.ftruncate(self.pinned_fd, _bytes("PYFT_PINNED_GB", knobs, GIB))
+        pinned = _bytes("PYFT_PINNED_GB", knobs, GIB)
+        if not 0 <= pinned <= MOST_PINNED_GB * GIB:
+            most = f"the most is [{MOST_PINNED_GB}]"
+            raise AttachError(f"PYFT_PINNED_GB is [{pinned // GIB}], {most}", errno.EINVAL)
+        os.ftruncate(self.pinned_fd, pinned)
         fds = self.client_fds()
         for fd in fds:  # or a client could shrink them: a SIGBUS in server and agent
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)

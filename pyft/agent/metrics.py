@@ -107,6 +107,8 @@ _MEANINGS = {
     "pyft_captured_cut": "The last captured cut.",
     "pyft_unprotected_cuts": "Cuts at which the log was freed without a capture.",
     "pyft_server_alive": "1: the rank has a server.",
+    "pyft_journal_lost": "1: a copy's source found no room since the last snapshot.",
+    "pyft_objects_missing": "Objects that live and found no room in the object log.",
 }
 
 
@@ -123,6 +125,8 @@ def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
         "pyft_captured_cut": state.captured_cut,
         "pyft_unprotected_cuts": state.unprotected,
         "pyft_server_alive": int(member.server_alive),
+        "pyft_journal_lost": int(bool(state.journal_lost)),
+        "pyft_objects_missing": header["objects_missing"],
     }
     figures = page.store_figures(member.channel.store_fd)
     return labels, values | {f"pyft_store_{name}": value for name, value in figures.items()}

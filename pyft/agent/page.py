@@ -59,6 +59,7 @@ FIELDS = {
     "kill_cuts": (1216, "<Q"),
     "kill_entries": (1224, "<Q"),
     "kill_step_entries": (1232, "<Q"),
+    "journal_lost": (1248, "<Q"),
 }
 FAULT_NOTES, FAULT_NOTES_BYTES = 1152, 64
 STORE_FIELDS = {
@@ -92,6 +93,8 @@ STORE_FIELDS = {
     "shadow_bytes": 560,
     "spilled_bytes": 568,
     "lost_blocks": 576,
+    "journal_used": 584,
+    "journal_losses": 592,
 }
 # Written by the agent: name -> offset and format.
 STORE_SETTINGS = {
@@ -171,6 +174,7 @@ class ControlState:
     kill_cuts: int
     kill_entries: int
     kill_step_entries: int
+    journal_lost: int
 
 
 def read(control_fd: int) -> ControlState:

@@ -49,6 +49,7 @@ LOG_FIELDS = {
     "local_calls": 160,
     "space_waits": 168,
     "unreplayable_from": 176,
+    "objects_missing": 184,
 }
 # Offsets in the control object.
 CONTROL_PARTS = struct.pack("<QQ", 4096, 528384)  # reply slots and completion words, at byte 8

@@ -104,6 +104,7 @@ def channel_lines(one: dict[str, Any]) -> list[str]:
         f"{one['server_pid']} {one['status']}, heartbeat {beat}{sticky}",
         f"    ring position {one['position']}, lag {one['lag']} bytes, log {one['log_bytes']} bytes",
     ]
+    text.append(f"    protection: {one['protection']}")
     if one["working_on"]:
         text.append(f"    server works on {one['working_on']}")
     for wait in one["waits"]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyft._native import NativeError
-from pyft.agent import protocol, untrusted
+from pyft.agent import page, protocol, untrusted
 from pyft.errors import TraceError
 from pyft.trace.reader import Entry, EntryFlags, TraceReader
 from pyft.trace.targets import live_descriptor
@@ -53,6 +53,7 @@ class ChannelState:
     heartbeat_age: float  # seconds; negative: none yet
     sticky_error: int
     working_on: str  # the entry being executed
+    protection: str  # what a fault would find
     waits: list[Wait]
 
 
@@ -88,9 +89,30 @@ def look(meta: dict[str, Any], entry: dict[str, Any]) -> ChannelState:
         log_bytes=max(0, header["appended"] - header["oldest"]),
         heartbeat_age=(now - beat) / 1e9 if beat else -1.0,
         sticky_error=sticky,
+        protection=protection(control, header),
         working_on=f"[{pending[0].seq}] {pending[0].text}" if pending else "",
         waits=[*reply_waits(pending, now), *word_waits(control, entries, now)],
     )
+
+
+def protection(control: bytes, header: dict[str, int]) -> str:
+    """Say from where a rank would go on after a fault, or why it would not."""
+
+    def field(name: str) -> int:
+        offset, form = page.FIELDS[name]
+        return struct.unpack_from(form, control, offset)[0]
+
+    if field("protect") == page.Protect.NONE:
+        return "none (--protect none)"
+    why = []
+    if lost := field("journal_lost"):
+        why.append(f"the journal was full at entry {lost} (PYFT_JOURNAL_MB)")
+    if missing := header["objects_missing"]:
+        why.append(f"{missing} objects found no room in the object log (PYFT_OBJECT_LOG_MB)")
+    if why:
+        return f"NONE at present: {'; '.join(why)}"
+    cut = field("captured_cut")
+    return f"last snapshot at cut {cut}" if cut else "the log from the beginning"
 
 
 def recent_entries(log: Path) -> list[Entry]:

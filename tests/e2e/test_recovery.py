@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ for slow in (0, 1):
 assert x[0].item() == 4
 dist.destroy_process_group()
 """
+HANG_S = "7"  # longer than it takes until something is said
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
 
 
@@ -64,7 +66,7 @@ def run(
     """Run a job to its end; return the faults of its report."""
     report = folder / "report.json"
     line = ("--gpus", f"soft:{gpus}", "--protect", "capture", "--report", str(report), *options)
-    jobs.append(Job(folder, command, options=line, environment={"PYFT_HANG_S": "4"}))
+    jobs.append(Job(folder, command, options=line, environment={"PYFT_HANG_S": HANG_S}))
     assert jobs[-1].wait(120) == 0, jobs[-1].errors()
     jobs[-1].assert_nothing_left()
     return json.loads(report.read_text())["recovery"]["faults"]
@@ -99,6 +101,12 @@ def test_a_lost_gpu_a_failed_kernel_and_a_hang(
     assert same(got, undisturbed)
     assert [fault["fault"] for fault in found] == ["gpu-lost", "context-lost", "hang"]
     assert {(fault["gpu_to"], fault["outcome"]) for fault in found} == {(1, "recovered")}
+    said = jobs[-1].errors()
+    slow = re.findall(r"rank \[0\]: (.*) on GPU \[1\] has not ended for \[5 s\]; pyft (.*)", said)
+    assert [end for _, end in slow] == [f"ends its server at [{HANG_S} s] (PYFT_HANG_S)"], said
+    assert re.search(r"kernel \[\w{3,}|\[\w+\] \(entry", slow[0][0]), slow
+    assert found[2]["total_ms"] > found[2]["phases_ms"]["detect"] >= 7000
+    assert re.search(r"goes on after \[[78]\.\d s\] on GPU \[1\]: \[7\.\d s\] to notice", said)
 
 
 def test_a_rank_that_thinks_is_no_fault(jobs: list[Job], tmp_path: Path) -> None:

@@ -459,4 +459,75 @@ TEST(full_object_log_is_counted_and_survived) {
   CHECK(object_keys(*channel).size() >= 10);
 }
 
+// Who has no room makes the job unprotected for as long as he lives, and is said to.
+TEST(objects_without_room_are_missing_until_they_end) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  const auto append = [&](uint16_t flags, uint64_t key, size_t payload) {
+    CHECK(bool(writer.append(kCall, Body{key, 0}, flags, {}, bytes(payload, 1))));
+    writer.cut();
+    consumer.drain();
+  };
+  const std::atomic<uint64_t>& missing = channel->log().objects_missing;
+  for (uint64_t key = 1; key <= 20; ++key) append(ring::kCreates, key, 1000);
+  const uint64_t first = 21 - missing;
+  CHECK(missing > 0 && first > 10);
+  append(ring::kCreates, first, 1000);  // something more of the same object
+  CHECK_EQ(missing.load(), 21 - first);
+  append(ring::kDestroys, 1, 0);  // one that is there: no help to who was not
+  CHECK_EQ(missing.load(), 21 - first);
+  for (uint64_t key = first; key <= 20; ++key) append(ring::kDestroys, key, 0);
+  CHECK_EQ(missing.load(), uint64_t{0});
+  CHECK_EQ(writer.object_log().missing(), uint64_t{0});
+  for (uint64_t key = 2; key <= 10; ++key) append(ring::kDestroys, key, 0);
+  append(ring::kCreates, 50, 1000);  // where they were
+  CHECK_EQ(missing.load(), uint64_t{0});
+  // One that has not come to be on the server.
+  for (uint64_t key = 60; !missing; ++key) append(ring::kCreates, key, 1000);
+  writer.forget_creation(channel->log().next_seq - 2);  // behind it is the cut
+  CHECK_EQ(missing.load(), uint64_t{0});
+}
+
+TEST(a_captured_graph_without_room_is_missing_as_a_whole) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  const auto append = [&](uint16_t call, uint16_t flags, uint64_t key) {
+    CHECK(bool(writer.append(call, Body{key, 0}, flags, {}, bytes(1000, 1))));
+    writer.cut();
+    consumer.drain();
+  };
+  append(kCall, ring::kCaptured, 7);
+  for (int i = 0; i < 30; ++i) append(kCall + 1, ring::kCaptured, 7);
+  append(kCall + 2, ring::kCaptured | ring::kCreates, 9);
+  CHECK_EQ(channel->log().objects_missing.load(), uint64_t{1});
+  CHECK_EQ(object_keys(*channel).size(), size_t{0});
+  append(kCall + 3, ring::kDestroys, 9);
+  CHECK_EQ(channel->log().objects_missing.load(), uint64_t{0});
+}
+
+// The server keeps something from one snapshot to the next, and its room fills.
+TEST(a_cut_that_the_server_asks_for_is_made_once) {
+  auto channel = make_channel(small_shape());
+  channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  const auto append = [&] { CHECK(bool(writer.append(kCall, Body{1, 1}))); };
+  append();
+  CHECK_EQ(channel->log().forced_cuts.load(), uint64_t{0});
+  channel->control().cuts_wanted.fetch_add(1);
+  for (int i = 0; i < 5; ++i) append();
+  CHECK_EQ(channel->log().forced_cuts.load(), uint64_t{1});
+  channel->control().cuts_wanted.fetch_add(2);
+  append();
+  CHECK_EQ(channel->log().forced_cuts.load(), uint64_t{2});
+  CHECK(bool(writer.goodbye()));
+  channel->control().cuts_wanted.fetch_add(1);
+  CHECK(!writer.append(kCall, Body{1, 1}));
+  CHECK_EQ(channel->log().forced_cuts.load(), uint64_t{2});
+}
+
 CHECK_MAIN

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from pathlib import Path
 
 import pytest
 
-from pyft.agent import protocol
+from pyft.agent import page, protocol
 from pyft.trace import live
 from pyft.trace.live import Wait, word_wait
 from pyft.trace.reader import Entry, EntryFlags
@@ -68,6 +69,26 @@ def test_nobody_has_waited_for_less_than_nothing(monkeypatch: pytest.MonkeyPatch
         os.close(fd)
     assert len(state.waits) == 2
     assert all(wait.seconds >= 0 for wait in state.waits), state.waits
+
+
+def test_protection_is_shown_as_it_is() -> None:
+    control = bytearray(4096)
+    header = {"objects_missing": 0}
+
+    def put(name: str, value: int) -> None:
+        offset, form = page.FIELDS[name]
+        struct.pack_into(form, control, offset, value)
+
+    assert live.protection(control, header) == "none (--protect none)"
+    put("protect", page.Protect.CAPTURE)
+    assert live.protection(control, header) == "the log from the beginning"
+    put("captured_cut", 7)
+    assert live.protection(control, header) == "last snapshot at cut 7"
+    put("journal_lost", 99)
+    header["objects_missing"] = 2
+    shown = live.protection(control, header)
+    assert shown.startswith("NONE at present: the journal was full at entry 99 (PYFT_JOURNAL_MB); ")
+    assert shown.endswith("2 objects found no room in the object log (PYFT_OBJECT_LOG_MB)")
 
 
 def test_a_time_to_come_is_no_time_of_a_client() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft.agent import clients, comparison, page, protocol, untrusted
+from pyft.agent import channel, clients, comparison, page, protocol, untrusted
 from pyft.errors import AttachError
 from pyft.recovery import classify, events
 
@@ -84,6 +84,7 @@ int main() {
   SHOW("shared_block", sizeof(SharedBlock));
   SHOW("shared_block.owner", offsetof(SharedBlock, owner));
   SHOW("window", kDeviceWindowBase);
+  SHOW("pinned_stride", kPinnedStride);
   SHOW("window_bytes", kDeviceWindowBytes);
   @ENUMS@
   @LOG_FIELDS@
@@ -188,6 +189,7 @@ def test_tables_of_cuts_match_the_header(header: dict[str, int]) -> None:
     assert header["shared_block.owner"] == 2 * 8
     assert header["window"] == page.WINDOW_BASE
     assert header["window_bytes"] == page.WINDOW_BYTES
+    assert header["pinned_stride"] == channel.MOST_PINNED_GB << 30
 
 
 def test_messages_of_servers() -> None:

@@ -254,6 +254,12 @@ def test_memory_is_refused_with_the_cause(start: Start) -> None:
     assert "PYFT_RING_MB is [lots], which is not a number" in job.errors()
 
 
+def test_more_page_locked_memory_than_addresses_is_refused(start: Start) -> None:
+    job = start(*client(), environment={"PYFT_PINNED_GB": "65"})
+    job.wait()
+    assert "PYFT_PINNED_GB is [65], the most is [64]" in job.errors()
+
+
 def test_old_jobs_are_removed(tmp_path: Path, native: Path) -> None:
     environment = os.environ | {"PYFT_KEEP_JOBS": "2"}
     command = [PYFT, "run", "--gpus", "soft:1", "--direct", "--", "true"]

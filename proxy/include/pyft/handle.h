@@ -39,6 +39,11 @@ struct Handle {
 };
 static_assert(sizeof(Handle) == 8);
 
+// So many objects of a kind may live at once, index 0 left out; of kinds that have a completion
+// word for each index there are as many as words (ring/layout.h).
+inline constexpr uint32_t kMaxObjects = uint32_t{1} << 20;
+inline constexpr uint32_t kMaxGeneration = 0xffffff;
+
 // Objects of the libraries beside CUDA itself (plans, descriptors, generators): kind 56..63 |
 // ObjectType 48..55 | number, never used twice. They have no slot in a table: programs make and end
 // them by the million.

@@ -115,7 +115,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
     !stood || stood->problem.empty() ? await_decision(&busy) : go_on_held();
   }
   if (!is_due(cut) || !gives_way(cut)) {
-    if (calls_.crowded && pace_.every() > 1 && calls_.crowded()) {
+    if (pace_.every() > 1 && is_crowded(cut)) {
       pace_.too_seldom();  // the client looks at K before the next cut
       show_pace();
     }
@@ -191,6 +191,13 @@ bool Capture::is_idle_before(uint64_t deadline) {
     usleep(50);
   }
   return false;
+}
+
+// What is kept from one snapshot to the next would fill its room before the next one.
+bool Capture::is_crowded(const ring::CutMark& cut) const {
+  const Journal& journal = session_.recovery().journal();
+  return (calls_.crowded && calls_.crowded()) || journal.lacks() ||
+         journal.crowded(cut.number - last_captured_, pace_.every());
 }
 
 // A cut for want of space is not left out: the client waits for it. Of the others, multiples of K

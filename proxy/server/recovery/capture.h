@@ -131,6 +131,7 @@ class Capture {
     std::string problem;
   };
   bool is_due(const ring::CutMark& cut);
+  bool is_crowded(const ring::CutMark& cut) const;
   Stood stand_still(std::unique_lock<std::mutex>* busy);
   bool comes_to_rest();
   bool is_idle_before(uint64_t deadline);

@@ -3,7 +3,11 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <new>
+#include <utility>
+
+#include "ring/wait.h"
 
 namespace pyft::server {
 
@@ -12,6 +16,8 @@ namespace {
 constexpr uint64_t kAlign = 64;
 constexpr uint64_t kBackingStep = uint64_t{4} << 20;
 constexpr uint64_t kMaxKind = 4;
+constexpr double kMuch = 0.8;  // of the room
+constexpr uint64_t kAgainNs = 1'000'000'000;
 
 uint64_t align_up(uint64_t value) {
   return (value + kAlign - 1) / kAlign * kAlign;
@@ -90,8 +96,7 @@ ring::JournalRecord* Journal::add(uint64_t seq, uint64_t index, ring::JournalKin
   const uint64_t pad = tail < size ? tail : 0;
   const uint64_t end = position + pad + size;
   if (size > area || end > header_->journal_begin.load() + area || !back(position, end)) {
-    uint64_t none = 0;
-    header_->journal_lost.compare_exchange_strong(none, seq);
+    lose(seq);
     return nullptr;
   }
   if (pad) new (at(position)) ring::JournalRecord{pad, 0, 0, {}, 0, 0, 0, {}, 0};
@@ -99,7 +104,60 @@ ring::JournalRecord* Journal::add(uint64_t seq, uint64_t index, ring::JournalKin
   new (record)
       ring::JournalRecord{size, static_cast<uint16_t>(kind), 0, {}, seq, index, bytes, {}, 0};
   header_->journal_end.store(end, std::memory_order_release);
+  if (used() > header_->journal_bytes / 5 * 4) watch_room();
   return record;
+}
+
+uint64_t Journal::used() const {
+  if (!header_) return 0;
+  return header_->journal_end.load() - header_->journal_begin.load();
+}
+
+bool Journal::crowded(uint64_t cuts, uint64_t every) const {
+  if (!header_ || !cuts) return false;
+  const auto wanted =
+      static_cast<double>(used()) / static_cast<double>(cuts) * static_cast<double>(every);
+  return wanted > kMuch * static_cast<double>(header_->journal_bytes);
+}
+
+void Journal::lose(uint64_t seq) {
+  uint64_t none = 0;
+  if (header_->journal_lost.compare_exchange_strong(none, seq)) {
+    header_->journal_losses.fetch_add(1);
+    channel_.control().journal_lost.store(seq);
+    if (!std::exchange(said_lost_, true))
+      std::fprintf(
+          stderr,
+          "pyft-server: device [%u]: the journal of [%llu] MB is full, of what copies read "
+          "from page-locked memory since the last snapshot: the job is not protected from "
+          "entry [%llu] on until the next one, which is asked for at once; PYFT_JOURNAL_MB "
+          "makes the journal larger\n",
+          channel_.device(), static_cast<unsigned long long>(header_->journal_bytes >> 20),
+          static_cast<unsigned long long>(seq));
+  }
+  wanted_ = false;  // what was asked for has not come in time, or was not captured
+  want_snapshot();
+}
+
+void Journal::watch_room() {
+  if (!std::exchange(said_high_, true))
+    std::fprintf(
+        stderr,
+        "pyft-server: device [%u]: what copies have read from page-locked memory since the "
+        "last snapshot fills [%llu] of the [%llu] MB of the journal: snapshots are made "
+        "more often; PYFT_JOURNAL_MB makes the journal larger\n",
+        channel_.device(), static_cast<unsigned long long>(used() >> 20),
+        static_cast<unsigned long long>(header_->journal_bytes >> 20));
+  want_snapshot();
+}
+
+// Once for each snapshot, and once a second while none can be made.
+void Journal::want_snapshot() {
+  const uint64_t now = ring::now_ns();
+  if (wanted_ || (wanted_ns_ && now < wanted_ns_ + kAgainNs)) return;
+  wanted_ = true;
+  wanted_ns_ = now;
+  channel_.control().cuts_wanted.fetch_add(1);
 }
 
 void Journal::release_before(uint64_t seq) {
@@ -113,7 +171,19 @@ void Journal::release_before(uint64_t seq) {
   }
   header_->journal_begin.store(begin, std::memory_order_release);
   // A cut is captured some time after it was made: what found no room since is still lost.
-  if (header_->journal_lost.load() < seq) header_->journal_lost.store(0);
+  if (lacks() && header_->journal_lost.load() < seq) {
+    header_->journal_lost.store(0);
+    channel_.control().journal_lost.store(0);
+    if (header_->journal_losses.load() == 1)
+      std::fprintf(
+          stderr,
+          "pyft-server: device [%u]: a snapshot has been made: the job is protected again; "
+          "how often the journal was full is counted in the report (journal_losses)\n",
+          channel_.device());
+  }
+  wanted_ = false;
+  wanted_ns_ = 0;
+  header_->journal_used.store(used(), std::memory_order_relaxed);
   std::erase_if(old_, [seq](const auto& one) { return one.second->seq < seq; });
 }
 

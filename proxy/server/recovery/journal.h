@@ -34,6 +34,12 @@ class Journal {
   static std::byte* data(ring::JournalRecord* record);
   // Whether the entry should have had a record and there was no room.
   bool lost(uint64_t seq) const;
+  uint64_t used() const;
+  // A snapshot at each `every`-th cut, `cuts` after the last one, is too seldom for what is kept
+  // meanwhile.
+  bool crowded(uint64_t cuts, uint64_t every) const;
+  // Something has been lost since the last snapshot.
+  bool lacks() const { return header_ && header_->journal_lost.load(); }
 
   // A cut with this number has been captured: records of earlier entries are free.
   void release_before(uint64_t seq);
@@ -45,12 +51,18 @@ class Journal {
  private:
   ring::JournalRecord* at(uint64_t position) const;
   bool back(uint64_t begin, uint64_t end);
+  void lose(uint64_t seq);
+  void watch_room();
+  void want_snapshot();
 
   ring::Channel& channel_;
   ring::StoreHeader* header_ = nullptr;
   std::byte* area_ = nullptr;
   uint64_t backed_ = 0;  // positions below are backed by memory
   std::map<Key, ring::JournalRecord*> old_;
+  bool said_high_ = false, said_lost_ = false;
+  bool wanted_ = false;     // a snapshot, because the journal fills
+  uint64_t wanted_ns_ = 0;  // the last time
 };
 
 }  // namespace pyft::server

@@ -72,6 +72,10 @@ class ObjectRestorer {
       error = "the log before position [" + std::to_string(committed) +
               "] is gone and the last capture is of position [" + std::to_string(until_.position) +
               "]";
+    const uint64_t missing = session_.channel().log_view().header->objects_missing.load();
+    if (error.empty() && missing)
+      error = "the object log lacks [" + std::to_string(missing) +
+              "] objects, for which it had no room: set PYFT_OBJECT_LOG_MB higher";
     if (!error.empty()) return error;
     std::erase_if(objects, [&](const Object& object) {
       return object.header.seq > until_.seq || !seen_.insert(object.header.seq).second;

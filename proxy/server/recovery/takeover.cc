@@ -9,6 +9,7 @@ namespace pyft::server {
 namespace {
 
 constexpr uint64_t kLockedJournalBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxJournalMb = 64 << 10;
 
 // A device that fails meanwhile is a reason of its own, and one that another attempt can cure.
 [[noreturn]] void give_up(Session& session, const std::string& why) {
@@ -32,6 +33,15 @@ std::unique_ptr<Store> open_store(ring::Channel& channel, bool locks_pages, std:
   if (!channel.store()) return nullptr;
   Store::Shape shape;
   if (locks_pages) shape.journal_bytes = kLockedJournalBytes;
+  const char* const wanted = std::getenv("PYFT_JOURNAL_MB");
+  if (const uint64_t mb = wanted ? std::strtoull(wanted, nullptr, 10) : 0) {
+    if (mb > kMaxJournalMb) {
+      *error = "PYFT_JOURNAL_MB is [" + std::to_string(mb) + "], the most is [" +
+               std::to_string(kMaxJournalMb) + "]";
+      return nullptr;
+    }
+    shape.journal_bytes = mb << 20;
+  }
   auto store =
       Store::open(channel.store(), channel.store_bytes(), channel.store_fd(), shape, error);
   const char* const line = std::getenv("PYFT_LINE");

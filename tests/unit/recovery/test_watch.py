@@ -42,6 +42,7 @@ class Job:
             plan=SimpleNamespace(ranks={0: rank}),
             event=self.faults.append,
             ask_nvml=lambda: None,
+            requests=SimpleNamespace(waiting=list),
             heartbeat_timeout=lambda member: 1e9,
             hang_timeout=lambda: self.limit,
         )

@@ -1,0 +1,155 @@
+// The journal's room: who hears when it fills, and how protection comes back when it was full.
+#include <unistd.h>
+
+#include <cstring>
+
+#include "check.h"
+#include "recovery/server.h"
+#include "server/recovery/restore.h"
+
+namespace {
+
+using namespace recovery_test;  // NOLINT: a test
+
+using ring::JournalKind;
+using server::Journal;
+
+constexpr uint64_t kArea = kSmall.journal_bytes;
+
+// A channel whose server has a store.
+struct WithStore : Bench {
+  WithStore() {
+    std::string error;
+    object.open(&error);
+    CHECK_EQ(error, "");
+    ring::ChannelFds fds = channel->dup_fds();
+    fds.store = UniqueFd(dup(object.fd));
+    ring::ChannelSizes sizes = channel->sizes();
+    sizes.pinned = 0;
+    sizes.store = object.bytes;
+    server_side = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
+    CHECK_EQ(error, "");
+  }
+  ring::StoreHeader& header() const { return *reinterpret_cast<ring::StoreHeader*>(object.at); }
+  uint32_t wanted() const { return channel->control().cuts_wanted; }
+  std::unique_ptr<ring::Channel> server_side;
+};
+
+bool add(Journal& journal, uint64_t seq, uint64_t bytes) {
+  return journal.add(seq, 0, JournalKind::kSource, bytes, bytes) != nullptr;
+}
+
+TEST(a_journal_that_fills_asks_for_a_snapshot_once) {
+  WithStore bench;
+  Journal journal(*bench.server_side);
+  CHECK_EQ(journal.adopt(), "");
+  const uint64_t piece = kArea / 20 / 64 * 64 - 64;  // with its header
+  uint64_t seq = 1;
+  for (; seq <= 16; ++seq) CHECK(add(journal, seq, piece));
+  CHECK_EQ(bench.wanted(), 0u);
+  for (; seq <= 19; ++seq) CHECK(add(journal, seq, piece));
+  CHECK_EQ(bench.wanted(), 1u);
+  CHECK_EQ(bench.header().journal_lost.load(), 0u);
+  journal.release_before(seq);
+  CHECK_EQ(journal.used(), 0u);
+  // The next time.
+  for (uint64_t last = seq + 18; seq < last; ++seq) CHECK(add(journal, seq, piece));
+  CHECK_EQ(bench.wanted(), 2u);
+  CHECK(!journal.lacks());
+}
+
+TEST(what_is_lost_is_shown_until_a_snapshot_has_been_made_behind_it) {
+  WithStore bench;
+  Journal journal(*bench.server_side);
+  CHECK(add(journal, 5, kArea / 2));
+  CHECK(!add(journal, 7, kArea / 2));
+  const ring::ControlPage& page = bench.channel->control();
+  CHECK_EQ(page.journal_lost.load(), 7u);
+  CHECK_EQ(bench.header().journal_losses.load(), 1u);
+  CHECK_EQ(bench.wanted(), 1u);
+  CHECK(!journal.lost(6) && journal.lost(7) && journal.lacks());
+  CHECK(!add(journal, 8, kArea / 2));
+  CHECK_EQ(bench.header().journal_losses.load(), 1u);
+  CHECK_EQ(bench.wanted(), 1u);  // no more than once a second
+  journal.release_before(7);     // a snapshot of before
+  CHECK_EQ(page.journal_lost.load(), 7u);
+  journal.release_before(9);
+  CHECK_EQ(page.journal_lost.load(), 0u);
+  CHECK(!journal.lacks());
+  CHECK(!add(journal, 10, 2 * kArea));
+  CHECK_EQ(page.journal_lost.load(), 10u);
+  CHECK_EQ(bench.header().journal_losses.load(), 2u);
+  CHECK_EQ(bench.wanted(), 2u);
+}
+
+// The next server finds what the one before could not keep.
+TEST(a_loss_outlives_its_server) {
+  WithStore bench;
+  CHECK(!add(*std::make_unique<Journal>(*bench.server_side), 3, 2 * kArea));
+  Journal next(*bench.server_side);
+  CHECK_EQ(next.adopt(), "");
+  CHECK(next.lost(3));
+}
+
+TEST(snapshots_come_as_often_as_the_journal_needs_it) {
+  WithStore bench;
+  bench.memory.allocate(10'000, 1);
+  Server server(*bench.server_side, bench.object, bench.memory, true);
+  server.capture.emplace(server.session, *server.store, server.calls,
+                         server::CaptureOptions{50'000'000, 16});
+  const auto& every = bench.channel->control().cut_every;  // what the client goes by
+  Journal& journal = server.session.recovery().journal();
+  CHECK(server.cut(1));
+  uint64_t captured = 1;
+  for (uint64_t cut = 2; cut <= 64; ++cut) {
+    for (int i = 0; i < 10; ++i) CHECK(add(journal, (cut - 1) * 10 + 5, kArea / 64));  // a step's
+    if (server.cut(cut)) captured = cut;
+    CHECK(cut - captured <= 5);
+  }
+  CHECK_EQ(every.load(), 4u);
+  CHECK_EQ(bench.header().journal_lost.load(), 0u);
+  CHECK_EQ(bench.header().journal_losses.load(), 0u);
+}
+
+TEST(after_a_loss_each_step_comes_nearer_to_a_snapshot) {
+  WithStore bench;
+  bench.memory.allocate(10'000, 1);
+  Server server(*bench.server_side, bench.object, bench.memory, true);
+  server.capture.emplace(server.session, *server.store, server.calls,
+                         server::CaptureOptions{50'000'000, 64});
+  CHECK(server.cut(1));
+  CHECK(!add(server.session.recovery().journal(), 15, 2 * kArea));
+  // The forced cut that the client makes when it is asked.
+  CHECK_EQ(bench.wanted(), 1u);
+  CHECK(server.cut(2, {}, true));
+  CHECK_EQ(bench.channel->control().journal_lost.load(), 0u);
+  // One that cannot be captured: the next steps are.
+  CHECK(!add(server.session.recovery().journal(), 25, 2 * kArea));
+  bench.memory.capturing = true;
+  CHECK(!server.cut(3, {}, true));
+  bench.memory.capturing = false;
+  uint64_t cut = 4;
+  while (cut < 20 && !server.cut(cut)) ++cut;
+  CHECK(cut < 12);
+  CHECK_EQ(bench.channel->control().journal_lost.load(), 0u);
+}
+
+TEST(a_restore_without_all_objects_is_refused) {
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  CHECK(server.cut(1));
+  const server::DispatchEntry dispatch = [](auto&&...) { return server::Status::good(); };
+  bench.channel->log().objects_missing = 3;
+  server::Restored restored =
+      server::restore_objects(server.session, *server.store, server.calls, dispatch);
+  CHECK(restored.error.find("the object log lacks [3] objects") == 0);
+  CHECK(restored.error.find("PYFT_OBJECT_LOG_MB") != std::string::npos);
+  bench.channel->log().objects_missing = 0;
+  restored = server::restore_objects(server.session, *server.store, server.calls, dispatch);
+  CHECK(restored.error.find("object log") == std::string::npos);
+}
+
+}  // namespace
+
+CHECK_MAIN

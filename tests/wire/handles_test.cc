@@ -1,0 +1,115 @@
+// Numbers of objects: used again with another generation, so that a program may make and end as
+// many as it likes, and an error for the program when too many live.
+#include <set>
+#include <vector>
+
+#include "api/mock_table.h"
+#include "check.h"
+#include "client/graph.h"
+#include "client/handles.h"
+#include "one_process.h"
+
+namespace {
+
+using namespace pyft;  // NOLINT: a test
+
+// The objects behind are never looked at.
+backend::Table& table() {
+  static backend::Table mocked = [] {
+    backend::Table t = backend::mock_table();
+    t.cuStreamEndCapture = [](CUstream, CUgraph* graph) {
+      *graph = reinterpret_cast<CUgraph>(0x1000);
+      return CUDA_SUCCESS;
+    };
+    t.cuGraphInstantiateWithFlags = [](CUgraphExec* exec, CUgraph, unsigned long long) {
+      *exec = reinterpret_cast<CUgraphExec>(0x2000);
+      return CUDA_SUCCESS;
+    };
+    t.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
+      *stream = reinterpret_cast<CUstream>(0x3000);
+      return CUDA_SUCCESS;
+    };
+    return t;
+  }();
+  return mocked;
+}
+
+Handle handle_of(const void* object) {
+  return {reinterpret_cast<uint64_t>(object)};
+}
+
+TEST(a_program_may_make_a_graph_in_each_step) {
+  OneProcess& process = *new OneProcess(&table());  // its thread stays
+  cudaStream_t stream = nullptr;
+  CHECK_EQ(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0), cudaSuccess);
+  std::set<uint64_t> seen;
+  uint32_t most = 0;
+  constexpr int kSteps = 66'000;  // more than a table had room for
+  for (int step = 0; step < kSteps; ++step) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    CHECK_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    CHECK_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    const bool made = cudaGraphInstantiateWithFlags(&exec, graph, 0) == cudaSuccess;
+    CHECK(made);
+    if (!made) break;
+    CHECK(seen.insert(handle_of(graph).value).second);
+    CHECK(seen.insert(handle_of(exec).value).second);
+    most = std::max({most, handle_of(graph).index(), handle_of(exec).index()});
+    // Others live on.
+    CHECK_EQ(client::device_of_graph(graph, HandleKind::kGraph), process.device);
+    CHECK_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+    CHECK_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    CHECK_EQ(cudaGraphDestroy(graph), cudaErrorInvalidValue);
+    backend::mock::calls().reserve(kSteps * 8);
+  }
+  process.device->writer().wait_consumed_all();
+  CHECK(most <= 2);
+  CHECK_EQ(seen.size(), size_t{2 * kSteps});
+}
+
+TEST(too_many_that_live_are_an_error_of_the_program) {
+  constexpr HandleKind kKind = HandleKind::kMemPool;  // nobody else makes any
+  std::vector<uint64_t> live;
+  while (const uint64_t handle = client::mint_handle(kKind)) live.push_back(handle);
+  CHECK_EQ(live.size(), size_t{kMaxObjects - 1});
+  CHECK_EQ(client::mint_handle(kKind), uint64_t{0});
+  client::end_handle(live[77]);
+  const uint64_t next = client::mint_handle(kKind);
+  CHECK_EQ(Handle{next}.index(), Handle{live[77]}.index());
+  CHECK(next != live[77]);
+  CHECK_EQ(client::last_handle(kKind, Handle{next}.index()), next);
+  CHECK_EQ(client::mint_handle(kKind), uint64_t{0});
+}
+
+// A value names one object for ever.
+TEST(a_number_whose_generations_are_used_up_is_left) {
+  constexpr HandleKind kKind = HandleKind::kContext;  // nobody mints any
+  uint64_t handle = client::mint_handle(kKind);
+  const uint32_t index = Handle{handle}.index();
+  for (uint32_t i = 1; i < kMaxGeneration; ++i) {
+    client::end_handle(handle);
+    handle = client::mint_handle(kKind);
+  }
+  CHECK_EQ(Handle{handle}.index(), index);
+  CHECK_EQ(Handle{handle}.generation(), kMaxGeneration);
+  client::end_handle(handle);
+  CHECK(Handle{client::mint_handle(kKind)}.index() != index);
+}
+
+TEST(a_server_knows_as_many_as_a_client_makes) {
+  server::HandleTable objects;
+  int object = 0;
+  CHECK(objects.bind(Handle::make(HandleKind::kGraph, kMaxObjects - 1, 1), &object));
+  CHECK(!objects.bind(Handle::make(HandleKind::kGraph, kMaxObjects, 1), &object));
+  for (const HandleKind kind :
+       {HandleKind::kStream, HandleKind::kEvent, HandleKind::kCommunicator}) {
+    CHECK(objects.bind(Handle::make(kind, ring::kCompletionWords - 1, 1), &object));
+    CHECK(!objects.bind(Handle::make(kind, ring::kCompletionWords, 1), &object));
+    CHECK(objects.unbind(Handle::make(kind, ring::kCompletionWords - 1, 1)) == &object);
+  }
+}
+
+}  // namespace
+
+CHECK_MAIN
