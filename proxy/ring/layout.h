@@ -185,7 +185,7 @@ struct ControlPage {
   std::atomic<int32_t> fault_code;   // of the API that reported it
   uint32_t reserved0;
   std::atomic<uint64_t> fault_seq;  // entry being dispatched then
-  char fault_text[192];
+  char fault_text[208];
   alignas(64) std::atomic<uint32_t> phase;  // server: Phase
   std::atomic<uint32_t> replay_mode;        // agent, before it starts the server: ReplayMode
   std::atomic<uint64_t> phase_ns[8];        // server: CLOCK_MONOTONIC at which the phase began
@@ -240,6 +240,9 @@ struct ControlPage {
   // Server: first entry whose replay lacks what it read from the client, until a snapshot has been
   // made behind it; 0: none.
   std::atomic<uint64_t> journal_lost;
+  // Server: values of which two replays agree that the program was told something else; the first.
+  std::atomic<uint64_t> corrected;
+  char corrected_text[208];
 };
 static_assert(std::atomic<uint8_t>::is_always_lock_free && sizeof(std::atomic<uint8_t>) == 1);
 static_assert(sizeof(ControlPage) <= kPageBytes);
@@ -258,6 +261,7 @@ enum class FaultKind : uint32_t {
   kDevice = 1,         // sticky error: the context is lost
   kUnrecoverable = 2,  // nothing to restore from
   kDiverged = 3,
+  kUndecided = 4,  // likewise, and another replay entry by entry has to tell who is right
 };
 
 enum class Phase : uint32_t {

@@ -147,7 +147,7 @@ struct ManifestPlace {
 
 enum class JournalKind : uint16_t {
   kSource = 1,  // bytes that a copy read from pinned memory
-  kResult = 2,  // digest of the bytes that a copy put into client memory
+  kResult = 2,  // digest and sample of the bytes that a copy put into client memory
   kCall = 3,    // digest of an answer
 };
 
@@ -165,6 +165,15 @@ struct JournalRecord {
   uint64_t word;  // what the digest covers, if that is 8 bytes or less
 };
 static_assert(sizeof(JournalRecord) <= 64);
+
+// The data of a result: what the last replay has found in its place, and two samples of the same
+// size, of what the program was told and of that.
+struct JournalResult {
+  Digest again;
+  std::atomic<uint32_t> repeated;  // 1: the digest and the second sample are complete
+};
+inline constexpr uint64_t kJournalResultBytes = 64;
+static_assert(sizeof(JournalResult) <= kJournalResultBytes);
 
 // One communicator of this client, for the server that makes it again.
 struct StoredCommunicator {

@@ -94,6 +94,7 @@ void Loop::replayed() {
   // A copy that the dead server had finished needs no more than the entries before it: so the
   // device comes to it. Nothing new is handed out before all is compared.
   work_until([&] { return !recovery.comparing(); });
+  recovery.settle();
   go_live();
 }
 
@@ -226,6 +227,11 @@ Status Loop::cut(const ring::EntryView& entry) {
   if (entry.body.size() < sizeof body) return Status::broken("a cut is too short");
   std::memcpy(&body, entry.body.data(), sizeof body);
   if (!on_cut_ || body.number <= page.decided_cut.load()) return Status::good();
+  if (!live_) {
+    // What another replay has to tell of must not become the point that this one would start from.
+    work_until([&] { return !session_.recovery().comparing(); });
+    session_.recovery().settle();
+  }
   return on_cut_(entry);
 }
 

@@ -86,7 +86,7 @@ bool Session::answered_before(const ring::EntryHeader& header, int32_t code) {
     recovery_.differed({header.seq, header.call,
                         "code [" + std::to_string(code) + "], the program was given [" +
                             std::to_string(slot.code) + "]",
-                        true, true});
+                        Weight::kDecides, Repeated::kNot, true});
   return done >= header.seq;
 }
 

@@ -72,7 +72,7 @@ class Incidents:
         self._measure(incident, state)
         marks = (self.start + t for t in (incident.began, incident.noticed, fenced, now))
         incident.phases_ms = report.phases_of(*marks, state.phase_ns)
-        incident.verdict = report.verdict(state.compared, state.differed, state.shared)
+        incident.verdict = report.verdict(state.differed, state.corrected, state.shared)
         delivered = incident.mode == "deliver"
         incident.finish("error delivered" if delivered else "recovered", now)
         self._last[member.id] = incident
@@ -86,7 +86,7 @@ class Incidents:
         state = page.read(member.channel.control_fd)
         if state.epoch == incident.epoch_to:
             self._measure(incident, state)
-            incident.verdict = report.verdict(state.compared, state.differed, state.shared)
+            incident.verdict = report.verdict(state.differed, state.corrected, state.shared)
 
     def given_up(self, member: Member, why: str) -> None:
         """Note that the client gets an error."""
@@ -204,3 +204,5 @@ class Incidents:
         incident.compared = state.compared
         incident.differed = state.differed
         incident.differed_seq = state.differed_seq
+        incident.corrected = state.corrected
+        incident.corrected_text = state.corrected_text

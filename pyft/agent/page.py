@@ -17,7 +17,7 @@ from pyft.agent.protocol import CONTROL_DISPATCHING_SEQ, CONTROL_HEARTBEAT_NS, C
 from pyft.agent.protocol import Phase as Phase
 
 FAULT_TEXT = 560
-FAULT_TEXT_BYTES = 192
+FAULT_TEXT_BYTES = 208
 _FAULT_TEXT = (FAULT_TEXT, f"{FAULT_TEXT_BYTES}s")
 # name -> offset and format.
 FIELDS = {
@@ -60,6 +60,8 @@ FIELDS = {
     "kill_entries": (1224, "<Q"),
     "kill_step_entries": (1232, "<Q"),
     "journal_lost": (1248, "<Q"),
+    "corrected": (1256, "<Q"),
+    "corrected_text": (1264, "<208s"),
 }
 FAULT_NOTES, FAULT_NOTES_BYTES = 1152, 64
 STORE_FIELDS = {
@@ -175,15 +177,18 @@ class ControlState:
     kill_entries: int
     kill_step_entries: int
     journal_lost: int
+    corrected: int
+    corrected_text: str
 
 
 def read(control_fd: int) -> ControlState:
     """Return what the control page says now, which the client can write as well."""
     found = untrusted.fields(control_fd, {**FIELDS, "fault_text": _FAULT_TEXT})
-    return ControlState(**found | {"fault_text": untrusted.text(found["fault_text"])})
+    texts = {name: untrusted.text(found[name]) for name in ("fault_text", "corrected_text")}
+    return ControlState(**found | texts)
 
 
-def write(control_fd: int, **values: int) -> None:
+def write(control_fd: int, **values: int | bytes) -> None:
     """Set fields that belong to the agent, or of which no server that could write them is left."""
     for name, value in values.items():
         offset, form = FIELDS[name]
@@ -210,6 +215,8 @@ def prepare_for_next_server(control_fd: int, epoch: int, mode: int) -> None:
         control_fd,
         peer_bytes=0,
         passed_bytes=0,
+        corrected=0,
+        corrected_text=b"",
         ready_modules=0,
         device_progress=0,
         fences_open=0,

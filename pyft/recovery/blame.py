@@ -12,6 +12,7 @@ NOTICED_WITHIN = 4096
 ATTEMPTS = 8  # servers of a rank in a row that never came to life
 CRASHES = 4  # of a server at one place
 REPEATS = 16  # of anything at one place
+UNDECIDED = 4  # replays that may ask for another one to tell who is right
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ class History:
                 f"[{fault.name}]: {fault.evidence}"
             )
         if fault.row.blame is Blame.ORDER:
-            if mode is Mode.NORMAL:
-                return Verdict(Mode.SERIAL)
+            # On another GPU it also says which of the two computes wrongly.
+            if mode is Mode.NORMAL or (fault.undecided and times <= UNDECIDED):
+                return Verdict(Mode.SERIAL, leave=True)
             return Verdict(give_up=fault.evidence)
         if fault.row.blame is Blame.REPLAY:
             return Verdict(give_up=fault.evidence) if times > 1 else Verdict(Mode.SERIAL)

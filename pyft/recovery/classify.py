@@ -15,7 +15,7 @@ UNRECOVERABLE_EXIT = 76
 DIVERGED_EXIT = 77
 SELF_TEST_EXIT = 78
 NO_PLACE_EXIT = 79
-KIND_DEVICE, KIND_UNRECOVERABLE, KIND_DIVERGED = 1, 2, 3
+KIND_DEVICE, KIND_UNRECOVERABLE, KIND_DIVERGED, KIND_UNDECIDED = 1, 2, 3, 4
 
 
 class Do(enum.Enum):
@@ -33,7 +33,7 @@ class Blame(enum.Enum):
     NOBODY = ""  # chance: only the number of attempts is limited
     SERVER = "again: entry by entry, on a spare; again: the error is the client's"
     REPLAY = "again: the client's calls return an error"  # the first time: entry by entry
-    ORDER = "again, entry by entry: the client's calls return an error"
+    ORDER = "entry by entry, on a spare; again: the client's calls return an error"
     REPLICA = "the same, 16 times at one cut"
     PROGRAM = "again: entry by entry, on a spare; again: the program gets its own error"
 
@@ -130,6 +130,7 @@ class Fault:
     seq: int = 0  # entry being dispatched
     cut: int = 0  # last captured cut
     lasted: float = 0.0  # seconds, when it was noticed, if the agent knows
+    undecided: bool = False  # only one replay has come there yet, entry by entry
 
     @property
     def name(self) -> str:
@@ -165,7 +166,8 @@ def of_exit(
     evidence = f"exit [{ended}]" + (f", {text}" if text else "")
     if ended == FAULT_EXIT and kind == KIND_DEVICE:
         return Fault(row_of("api", code), f"API code [{code}], {evidence}", seq, cut)
-    return Fault(row_of("exit", ended), evidence, seq, cut)
+    undecided = ended == DIVERGED_EXIT and kind == KIND_UNDECIDED
+    return Fault(row_of("exit", ended), evidence, seq, cut, undecided=undecided)
 
 
 def of_agent(sign: str, evidence: str, seq: int = 0, cut: int = 0, lasted: float = 0.0) -> Fault:

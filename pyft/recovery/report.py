@@ -38,7 +38,9 @@ class Incident:
     compared: int = 0
     differed: int = 0
     differed_seq: int = 0
-    verdict: str = ""  # exact, equivalent, unknown, diverged
+    corrected: int = 0  # of those, of which two replays agree that the program was told wrong
+    corrected_text: str = ""  # the first of them
+    verdict: str = ""  # exact, equivalent, corrected, unknown, diverged
 
     def finish(self, outcome: str, now: float) -> None:
         """Close the entry."""
@@ -71,13 +73,15 @@ def span(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
 
 
-def verdict(compared: int, differed: int, shared: int = 0) -> str:
+def verdict(differed: int, corrected: int = 0, shared: int = 0) -> str:
     """Return in one word how a replay compared with what had been handed out.
 
     `shared`: the rank shares memory with other processes. What they write nobody has compared.
     """
     if shared:
         return "unknown"
+    if corrected:
+        return "corrected"
     return "equivalent" if differed else "exact"
 
 
@@ -90,6 +94,16 @@ def in_words(incident: Incident) -> str:
         )
     if not incident.differed:
         return incident.verdict
+    if incident.corrected:
+        others = incident.differed - incident.corrected
+        more = f"; [{others}] other values differ" if others else ""
+        values = "value" if incident.corrected == 1 else "values"
+        return (
+            f"{incident.verdict}: the program was told [{incident.corrected}] wrong {values} "
+            f"before the fault, by silent corruption or from memory that it had not written, and "
+            f"goes on with what two replays agree on: "
+            f"{incident.corrected_text}{more}"
+        )
     return (
         f"{incident.verdict}: valid, not bit-identical, [{incident.differed}] of "
         f"[{incident.compared}] values differ, the first at entry [{incident.differed_seq}]"
@@ -110,7 +124,8 @@ def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dic
     """Return the part of report.json about recovery."""
     lost = lost_seconds(incidents, seconds)
     verdicts = {i.verdict for i in incidents if i.verdict}
-    worst = next((v for v in ("diverged", "unknown", "equivalent", "exact") if v in verdicts), "")
+    order = ("diverged", "unknown", "corrected", "equivalent", "exact")
+    worst = next((v for v in order if v in verdicts), "")
     return {
         "faults": [asdict(i) for i in incidents],
         "recovered": sum(i.outcome == "recovered" for i in incidents),

@@ -68,6 +68,7 @@ int main() {
   SHOW("counters", kCallCounters);
   SHOW("fault_text", offsetof(ControlPage, fault_text));
   SHOW("fault_text_bytes", sizeof(ControlPage::fault_text));
+  SHOW("corrected_text_bytes", sizeof(ControlPage::corrected_text));
   SHOW("phase_ns_bytes", sizeof(ControlPage::phase_ns));
   SHOW("exit.fault", kFaultExit);
   SHOW("exit.unrecoverable", kUnrecoverableExit);
@@ -159,7 +160,8 @@ def test_shared_memory_matches_the_header(header: dict[str, int]) -> None:
 def test_recovery_part_matches_the_header(header: dict[str, int]) -> None:
     for name, (offset, form) in page.FIELDS.items():
         assert header[f"control.{name}"] == offset, name
-        assert form == "<8Q" or struct.calcsize(form) in (4, 8)
+        size = header.get(f"{name}_bytes")
+        assert struct.calcsize(form) in ((size,) if size else (4, 8)), name
     for name, offset in page.STORE_FIELDS.items():
         assert header[f"store.{name}"] == offset, name
     for ours in ENUMS:
@@ -167,7 +169,6 @@ def test_recovery_part_matches_the_header(header: dict[str, int]) -> None:
             assert header[f"{ours.__name__}.{value.name}"] == value
     assert header["fault_text"] == page.FAULT_TEXT
     assert header["fault_text_bytes"] == page.FAULT_TEXT_BYTES
-    assert header["phase_ns_bytes"] == struct.calcsize(page.FIELDS["phase_ns"][1])
     assert header["exit.fault"] == classify.FAULT_EXIT
     assert header["exit.unrecoverable"] == classify.UNRECOVERABLE_EXIT
     assert header["exit.diverged"] == classify.DIVERGED_EXIT

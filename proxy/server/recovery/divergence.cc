@@ -1,67 +1,67 @@
 #include "server/recovery/divergence.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "server/recovery/journal.h"
 
 namespace pyft::server {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little);
+constexpr uint64_t kPiece = 64;  // of a sample
 
-// One sign bit, `fraction` bits without the leading one, the exponent between them.
-struct Format {
-  unsigned bits, fraction;
-  unsigned exponent_bits() const { return bits - 1 - fraction; }
-  uint64_t fraction_mask() const { return (uint64_t{1} << fraction) - 1; }
-  uint64_t exponent_mask() const { return (uint64_t{1} << exponent_bits()) - 1; }
-  uint64_t exponent(uint64_t word) const { return word >> fraction & exponent_mask(); }
-  bool negative(uint64_t word) const { return word >> (bits - 1) & 1; }
-  bool is_nan(uint64_t word) const {
-    return exponent(word) == exponent_mask() && (word & fraction_mask());
-  }
-  // Neither zero nor tiny nor infinite nor no number.
-  bool is_normal(uint64_t word) const {
-    return exponent(word) != 0 && exponent(word) != exponent_mask();
-  }
-  double magnitude(uint64_t word) const {
-    const auto digits = static_cast<double>((uint64_t{1} << fraction) | (word & fraction_mask()));
-    const auto bias = static_cast<int>(exponent_mask() >> 1);
-    return std::ldexp(digits, static_cast<int>(exponent(word)) - bias - static_cast<int>(fraction));
-  }
-};
-
-constexpr Format kFormats[] = {{64, 52}, {32, 23}, {16, 10}, {16, 7}};
-
-bool close(uint64_t before, uint64_t now, const Format& format) {
-  if (before == now || (format.is_nan(before) && format.is_nan(now))) return true;
-  if (!format.is_normal(before) || !format.is_normal(now) ||
-      format.negative(before) != format.negative(now))
-    return false;
-  const double one = format.magnitude(before), other = format.magnitude(now);
-  const int common = static_cast<int>(format.fraction + 1) / 2;
-  return std::abs(one - other) <= std::ldexp(std::max(one, other), -common);
+// Where the piece of a sample at `at` lies in a result.
+uint64_t place_of(uint64_t at, uint64_t bytes) {
+  if (bytes <= kSampleBytes) return at;
+  constexpr uint64_t kLast = kSampleBytes / kPiece - 1;
+  const uint64_t begin = (bytes - kPiece) / kLast * (at / kPiece);
+  return begin / kPiece * kPiece + at % kPiece;
 }
 
-bool all_close(uint64_t before, uint64_t now, uint64_t bytes, const Format& format) {
-  if (bytes * 8 % format.bits) return false;
-  const uint64_t mask = format.bits == 64 ? ~uint64_t{0} : (uint64_t{1} << format.bits) - 1;
-  for (uint64_t at = 0; at < bytes * 8; at += format.bits)
-    if (!close(before >> at & mask, now >> at & mask, format)) return false;
-  return true;
+uint64_t word_at(Bytes bytes, uint64_t at) {
+  return word_of(bytes.data() + at, std::min(kWordBytes, bytes.size() - at));
 }
 
-// As a floating-point number of this size it would be zero or next to it, or no number.
-bool looks_like_count(uint64_t word, uint64_t bytes) {
-  const unsigned unused = 64 - static_cast<unsigned>(bytes) * 8;
-  const auto number = static_cast<int64_t>(word << unused) >> unused;
-  const auto* const wide = std::ranges::find(kFormats, bytes * 8, &Format::bits);
-  const int64_t bound = int64_t{1} << wide->fraction;
-  return number > -bound && number < bound;
+// The first word that differs, or the digests where no sample does.
+std::string difference_text(const ring::JournalRecord& record, Bytes before, Bytes now,
+                            const ring::Digest& digest) {
+  const auto differs = std::ranges::mismatch(before, now);
+  const bool seen = differs.in1 != before.end();
+  uint64_t at = static_cast<uint64_t>(differs.in1 - before.begin()) / kWordBytes * kWordBytes;
+  if (!seen) at = 0;
+  const auto digits =
+      static_cast<int>(2 * (seen ? std::min(kWordBytes, before.size() - at) : kWordBytes));
+  char place[64] = "";
+  if (!seen)
+    std::snprintf(place, sizeof place, " with digest");
+  else if (record.bytes > kWordBytes)
+    std::snprintf(place, sizeof place, " with, at [%llu],",
+                  static_cast<unsigned long long>(place_of(at, record.bytes)));
+  char text[208];
+  std::snprintf(text, sizeof text, "[%llu] bytes%s [0x%0*llx], the program was given [0x%0*llx]",
+                static_cast<unsigned long long>(record.bytes), place, digits,
+                static_cast<unsigned long long>(seen ? word_at(now, at) : digest.low), digits,
+                static_cast<unsigned long long>(seen ? word_at(before, at) : record.digest.low));
+  return text;
+}
+
+// Of what no sample says anything is not known whether the program has decided by it.
+Weight weight_of(Bytes before, Bytes now) {
+  if (before.empty()) return Weight::kDecides;
+  if (!std::ranges::equal(before, now)) return weigh(before, now);
+  return look_like_counts(now) ? Weight::kDecides : Weight::kUnseen;
+}
+
+// The replay before this one, against this one: last digits may differ.
+Repeated repeated(const ring::JournalResult& result, const ring::JournalRecord& record, Bytes again,
+                  Bytes now, const ring::Digest& digest) {
+  if (!result.repeated.load(std::memory_order_acquire)) return Repeated::kNot;
+  if (result.again == digest) return Repeated::kSame;
+  const bool all = record.bytes <= kSampleBytes;
+  return all && weigh(again, now) == Weight::kLastDigits ? Repeated::kSame : Repeated::kAnother;
 }
 
 }  // namespace
@@ -72,29 +72,48 @@ DivergencePolicy divergence_policy() {
   return report ? DivergencePolicy::kReport : DivergencePolicy::kStrict;
 }
 
+uint64_t sample_bytes(uint64_t bytes) {
+  return std::min(bytes, kSampleBytes);
+}
+
+void take_sample(Bytes result, std::byte* sample) {
+  const uint64_t kept = sample_bytes(result.size());
+  for (uint64_t at = 0; at < kept; at += kPiece)
+    std::memcpy(sample + at, result.data() + place_of(at, result.size()),
+                std::min(kPiece, kept - at));
+}
+
 uint64_t word_of(const void* bytes, uint64_t count) {
   uint64_t word = 0;
   std::memcpy(&word, bytes, std::min(count, kWordBytes));
   return word;
 }
 
-bool contradicts(uint64_t before, uint64_t now, uint64_t bytes) {
-  if (bytes != 2 && bytes != 4 && bytes != 8) return true;
-  if (looks_like_count(before, bytes) || looks_like_count(now, bytes)) return true;
-  return std::ranges::none_of(
-      kFormats, [&](const Format& format) { return all_close(before, now, bytes, format); });
-}
-
-std::string difference_text(const ring::JournalRecord& before, uint64_t now) {
-  const bool whole = before.bytes <= kWordBytes;
-  const int digits = static_cast<int>(2 * std::min(before.bytes, kWordBytes));
-  const auto then = whole ? before.word : before.digest.low;
-  char text[160];
-  std::snprintf(text, sizeof text, "[%llu] bytes%s [0x%0*llx], the program was given [0x%0*llx]",
-                static_cast<unsigned long long>(before.bytes), whole ? "" : " with digest", digits,
-                static_cast<unsigned long long>(now), digits,
-                static_cast<unsigned long long>(then));
-  return text;
+std::optional<Difference> compare_result(ring::JournalRecord& record, Bytes now,
+                                         const ring::Digest& digest) {
+  ring::JournalResult* const result = Journal::result(&record);
+  Difference difference;
+  if (result) {
+    const uint64_t kept = sample_bytes(record.bytes);
+    std::byte* const told = Journal::told(&record);
+    std::byte sample[kSampleBytes];
+    take_sample(now, sample);
+    const Bytes before(told, kept), again(told + kept, kept), here(sample, kept);
+    difference.repeated = repeated(*result, record, again, here, digest);
+    difference.weight = weight_of(before, here);
+    difference.what = difference_text(record, before, here, digest);
+    result->repeated.store(0, std::memory_order_release);  // this process may end in between
+    result->again = digest;
+    std::memcpy(told + kept, sample, kept);
+    result->repeated.store(1, std::memory_order_release);
+  } else {
+    const uint64_t kept = record.bytes <= kWordBytes ? record.bytes : 0;
+    const Bytes before(reinterpret_cast<const std::byte*>(&record.word), kept);
+    difference.weight = weight_of(before, now.first(kept));
+    difference.what = difference_text(record, before, now.first(kept), digest);
+  }
+  if (record.digest == digest) return std::nullopt;
+  return difference;
 }
 
 }  // namespace pyft::server

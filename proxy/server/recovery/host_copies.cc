@@ -24,16 +24,13 @@ bool captures(Session& session, CUstream stream) {
   return query && query(stream, &status) == 0 && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Of more than a word, all that was kept is the digest, and nothing is known of decisions.
-void compare_result(Recovery& recovery, uint64_t seq, uint16_t call, const JournalRecord& before,
-                    const std::byte* now) {
-  const ring::Digest digest_now = digest(now, before.bytes, 0);
-  if (digest_now == before.digest) return recovery.agreed();
-  if (before.bytes > kWordBytes)
-    return recovery.differed({seq, call, difference_text(before, digest_now.low), false});
-  const uint64_t word = word_of(now, before.bytes);
-  recovery.differed(
-      {seq, call, difference_text(before, word), contradicts(before.word, word, before.bytes)});
+void compare_told(Recovery& recovery, uint64_t seq, uint16_t call, JournalRecord& before,
+                  const std::byte* now) {
+  auto difference = compare_result(before, {now, before.bytes}, digest(now, before.bytes, 0));
+  if (!difference) return recovery.agreed();
+  difference->seq = seq;
+  difference->call = call;
+  recovery.differed(*difference);
 }
 
 }  // namespace
@@ -80,7 +77,7 @@ JournaledResult::JournaledResult(Session& session, const EntryHeader& header, ui
                                   "] bytes with what the program was given");
     address_ = reinterpret_cast<uint64_t>(scratch_);
   } else if (!record_) {
-    record_ = journal.add(seq_, index, JournalKind::kResult, bytes, 0);
+    record_ = journal.add_result(seq_, index, bytes);
   }
 }
 
@@ -90,6 +87,7 @@ int JournaledResult::finish(CUstream stream) {
     return session_.on_stream(stream, [record = record_, address = address_, bytes = bytes_] {
       record->digest = digest(bytes_at(address), bytes, 0);
       record->word = word_of(bytes_at(address), bytes);
+      if (Journal::result(record)) take_sample({bytes_at(address), bytes}, Journal::told(record));
       record->filled.store(1, std::memory_order_release);
     });
   Recovery* const recovery = &session_.recovery();
@@ -97,7 +95,7 @@ int JournaledResult::finish(CUstream stream) {
   ScratchMemory* const pool = &session_.state<ScratchMemory>();
   const auto compare = [recovery, pool, seq = seq_, call = call_, record = record_,
                         scratch = scratch_] {
-    compare_result(*recovery, seq, call, *record, scratch);
+    compare_told(*recovery, seq, call, *record, scratch);
     pool->give(scratch);
     recovery->comparison_ends();
   };

@@ -9,6 +9,8 @@
 
 #include "ring/wait.h"
 
+#include "server/recovery/divergence.h"
+
 namespace pyft::server {
 
 namespace {
@@ -158,6 +160,32 @@ void Journal::want_snapshot() {
   wanted_ = true;
   wanted_ns_ = now;
   channel_.control().cuts_wanted.fetch_add(1);
+}
+
+bool Journal::has_room(uint64_t data_bytes) const {
+  const uint64_t area = header_->journal_bytes,
+                 used = header_->journal_end.load() - header_->journal_begin.load();
+  return 2 * (kAlign + align_up(data_bytes)) <= area - std::min(area, used);  // there may be a pad
+}
+
+ring::JournalRecord* Journal::add_result(uint64_t seq, uint64_t index, uint64_t bytes) {
+  if (!header_) return nullptr;
+  const uint64_t data_bytes = ring::kJournalResultBytes + 2 * sample_bytes(bytes);
+  ring::JournalRecord* const record =
+      add(seq, index, ring::JournalKind::kResult, bytes, has_room(data_bytes) ? data_bytes : 0);
+  if (ring::JournalResult* const result = record ? Journal::result(record) : nullptr)
+    new (result) ring::JournalResult{{}, 0};
+  return record;
+}
+
+ring::JournalResult* Journal::result(ring::JournalRecord* record) {
+  const uint64_t needed = kAlign + ring::kJournalResultBytes + 2 * sample_bytes(record->bytes);
+  if (record->size < needed) return nullptr;
+  return reinterpret_cast<ring::JournalResult*>(data(record));
+}
+
+std::byte* Journal::told(ring::JournalRecord* record) {
+  return data(record) + ring::kJournalResultBytes;
 }
 
 void Journal::release_before(uint64_t seq) {

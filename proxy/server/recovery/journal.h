@@ -32,6 +32,11 @@ class Journal {
   ring::JournalRecord* add(uint64_t seq, uint64_t index, ring::JournalKind kind, uint64_t bytes,
                            uint64_t data_bytes);
   static std::byte* data(ring::JournalRecord* record);
+  // A record for a result, with room for samples unless the journal has too little for them.
+  ring::JournalRecord* add_result(uint64_t seq, uint64_t index, uint64_t bytes);
+  // What such a record has beside the digest; nullptr: nothing. And the samples, one by one.
+  static ring::JournalResult* result(ring::JournalRecord* record);
+  static std::byte* told(ring::JournalRecord* record);
   // Whether the entry should have had a record and there was no room.
   bool lost(uint64_t seq) const;
   uint64_t used() const;
@@ -54,6 +59,7 @@ class Journal {
   void lose(uint64_t seq);
   void watch_room();
   void want_snapshot();
+  bool has_room(uint64_t data_bytes) const;
 
   ring::Channel& channel_;
   ring::StoreHeader* header_ = nullptr;

@@ -91,6 +91,7 @@ void Recovery::fail(ring::FaultKind kind, int code, const std::string& text, uin
     case ring::FaultKind::kUnrecoverable:
       _exit(ring::kUnrecoverableExit);
     case ring::FaultKind::kDiverged:
+    case ring::FaultKind::kUndecided:
       _exit(ring::kDivergedExit);
     default:
       _exit(ring::kFaultExit);
@@ -107,15 +108,70 @@ void Recovery::differed(const Difference& difference) {
   uint64_t none = 0;
   page.differed_seq.compare_exchange_strong(none, difference.seq);
   page.differed.fetch_add(1, std::memory_order_relaxed);
+  switch (outcome_of(difference)) {
+    case Outcome::kExpected:
+      return;
+    case Outcome::kGoesOn:
+      return say(difference, "; what else differs is only counted");
+    case Outcome::kCorrected:
+      return note_corrected(difference);
+    case Outcome::kAsksAgain: {
+      const std::lock_guard lock(doubts_mutex_);
+      if (!doubt_) doubt_ = difference;
+      return;
+    }
+    case Outcome::kEnds:
+      fail(kind_of(difference), 0, sentence(difference), difference.seq);
+  }
+}
+
+Recovery::Outcome Recovery::outcome_of(const Difference& difference) const {
+  const Weight weight = difference.weight;
+  // Of memory that other processes write nobody expects the contents of then: the agent says so,
+  // with the verdict.
+  const bool imports = channel_.control().shared.load() & ring::kImports;
+  if (imports && !difference.is_code) return Outcome::kExpected;
+  if (policy_ == DivergencePolicy::kStrict) return Outcome::kEnds;
+  if (weight == Weight::kLastDigits) return Outcome::kGoesOn;
+  const bool numbers = weight == Weight::kFar || weight == Weight::kUnseen;
+  if (numbers && difference.repeated == Repeated::kSame) return Outcome::kCorrected;
   const bool again = mode() != ring::ReplayMode::kNormal;
-  // Of memory that other processes write nobody expects the contents of then.
-  const bool expected = page.shared.load() & ring::kImports && !difference.is_code;
-  if (expected) return;  // the agent says so, with the verdict
-  if (!again || policy_ == DivergencePolicy::kStrict || difference.decides)
-    fail(ring::FaultKind::kDiverged, 0, sentence(difference), difference.seq);
+  if (numbers && !(again && difference.repeated == Repeated::kAnother))
+    return replaying() ? Outcome::kAsksAgain : Outcome::kEnds;
+  const bool decides = weight == Weight::kFar || weight == Weight::kDecides;
+  return again && !decides ? Outcome::kGoesOn : Outcome::kEnds;
+}
+
+// After an entry by entry replay there is another one only if no replay has told of this before.
+ring::FaultKind Recovery::kind_of(const Difference& difference) const {
+  const bool told = difference.repeated != Repeated::kNot || policy_ == DivergencePolicy::kStrict ||
+                    difference.weight == Weight::kDecides;
+  const bool again = mode() != ring::ReplayMode::kNormal;
+  return again && !told ? ring::FaultKind::kUndecided : ring::FaultKind::kDiverged;
+}
+
+void Recovery::settle() {
+  const std::lock_guard lock(doubts_mutex_);
+  if (doubt_) fail(kind_of(*doubt_), 0, sentence(*doubt_), doubt_->seq);
+}
+
+void Recovery::say(const Difference& difference, const char* what_follows) {
   if (!said_.exchange(true))
-    std::fprintf(stderr, "pyft-server: device [%u]: %s; what else differs is only counted\n",
-                 channel_.device(), sentence(difference).c_str());
+    std::fprintf(stderr, "pyft-server: device [%u]: %s%s\n", channel_.device(),
+                 sentence(difference).c_str(), what_follows);
+}
+
+// The state that the program goes on with is right.
+void Recovery::note_corrected(const Difference& difference) {
+  ring::ControlPage& page = channel_.control();
+  {
+    const std::lock_guard lock(doubts_mutex_);
+    if (!page.corrected.load(std::memory_order_relaxed))
+      std::strncpy(page.corrected_text, sentence(difference).c_str(),
+                   sizeof page.corrected_text - 1);
+    page.corrected.fetch_add(1, std::memory_order_release);
+  }
+  say(difference, ", and goes on with what is right");
 }
 
 std::string Recovery::sentence(const Difference& difference) const {
@@ -124,7 +180,11 @@ std::string Recovery::sentence(const Difference& difference) const {
   const char* const name = call_name_ ? call_name_(difference.call) : nullptr;
   text += name ? std::string(" ") + name : " of call [" + std::to_string(difference.call) + "]";
   text += " gives " + difference.what;
-  return difference.decides ? text + ": it may have decided by that" : text;
+  const bool decides = difference.weight == Weight::kDecides;
+  const bool wrong = difference.repeated == Repeated::kSame;
+  if (wrong) text += ": two replays agree that this was wrong";
+  const bool far = difference.weight == Weight::kFar && !wrong;
+  return decides || far ? text + ": it may have decided by that" : text;
 }
 
 void Recovery::word_sent(uint32_t word, uint64_t value) {

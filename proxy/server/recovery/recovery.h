@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -86,13 +87,19 @@ class Recovery {
 
   [[noreturn]] void no_place(const std::string& text);  // likewise, with kNoPlaceExit
 
-  // A value handed out earlier has been computed again and is equal, or not. The first that is not
-  // ends the process, so that the next one replays entry by entry; what becomes of one that is not
-  // equal there either is up to the policy. Any thread.
+  // A value handed out earlier has been computed again and is equal, or not. One that is not ends
+  // the process, so that the next one replays entry by entry; what becomes of one that is not equal
+  // there either is up to the policy. Where that is to report, last digits end nothing: no replay
+  // of kernels that round differently each time would ever give them back. Other numbers end a
+  // replay when all of them have been computed, so that the next replay tells who is right: if it
+  // agrees with this one, what the program was told was wrong. Any thread.
   void agreed();
   void differed(const Difference& difference);
   // The socket by which the agent is told why this process ends; it stays the caller's.
   void set_agent(int fd) { agent_ = fd; }
+  // At the end of a replay, and before what it has computed becomes a recovery point: ends the
+  // process if there are numbers of which another replay has to tell.
+  void settle();
   void set_policy(DivergencePolicy policy) { policy_ = policy; }
   // How calls are called in sentences.
   void set_call_names(const char* (*name)(uint16_t call)) { call_name_ = name; }
@@ -121,6 +128,11 @@ class Recovery {
 
  private:
   void leave_word(ring::FaultKind kind, int code, const std::string& text, uint64_t seq);
+  enum class Outcome { kExpected, kGoesOn, kCorrected, kAsksAgain, kEnds };
+  Outcome outcome_of(const Difference& difference) const;
+  ring::FaultKind kind_of(const Difference& difference) const;
+  void say(const Difference& difference, const char* what_follows);
+  void note_corrected(const Difference& difference);
   std::string sentence(const Difference& difference) const;
 
   struct Word {
@@ -131,6 +143,8 @@ class Recovery {
   uint64_t until_;
   int agent_ = -1;
   std::atomic<bool> replaying_{false}, said_{false};
+  std::mutex doubts_mutex_;
+  std::optional<Difference> doubt_;  // the first of which another replay has to tell
   std::atomic<uint64_t> comparing_{0};
   std::function<void()> hold_back_;
   std::function<bool()> make_room_;

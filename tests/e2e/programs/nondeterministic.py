@@ -2,8 +2,9 @@
 
 What lies there is no part of a recovery point, so that a repetition finds something else.
 --read loss: it changes the last digits of a number that the script prints; count: it decides how
-many elements are found; sum (under torchrun): it is what a rank puts into a collective. The training
-itself does not depend on it.
+many elements are found; counts: eight such numbers, read at once; sum (under torchrun): it is what a
+rank puts into a collective. total reads a sum by float atomics instead, at each rank, whose last
+digits SOFTGPU_NOISE changes. The training itself does not depend on any of it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+READ = ("nothing", "loss", "count", "counts", "sum", "total")
 SIZE = 1 << 19  # numbers: a block of the allocator's that the training does not need
 
 
@@ -30,16 +32,24 @@ def read(what: str, loss: torch.Tensor) -> None:
         say(f"seen {shaken.item()}")
     elif what == "sum":
         dist.all_reduce(shaken)
-    else:
+    elif what == "total":
+        parts = torch.linspace(0.1, 1, 4096, device="cuda")
+        where = torch.zeros(4096, dtype=torch.long, device="cuda")
+        say(f"seen {torch.zeros(1, device='cuda').index_add_(0, where, parts).item()!r}")
+        if dist.is_initialized():
+            dist.all_reduce(loss.detach().clone())
+    elif what == "counts":
+        say(f"seen {(unset[:512].reshape(8, 64) > 0.05).sum(1).tolist()}")
+    elif what == "count":
         say(f"seen {len((unset[:64] > 0.05).nonzero())}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--read", choices=("loss", "count", "sum"), required=True)
+    parser.add_argument("--read", choices=READ, required=True)
     args = parser.parse_args()
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    if args.read == "sum":
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("nccl")
     left = torch.linspace(0.1, 1, 8 * SIZE, device="cuda")
     del left
@@ -58,7 +68,7 @@ def main() -> None:
     for parameter in model.parameters():
         digest.update(bytes(parameter.detach().cpu().reshape(-1).view(torch.uint8).tolist()))
     say(f"params_sha256={digest.hexdigest()}")
-    if args.read == "sum":
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 

@@ -13,7 +13,6 @@ from job import PYFT, wait_for
 from stand_ins import CLIENT, Start, faults, free_port, given, order, scrape, wait_serving
 
 from pyft.agent import page
-
 from pyft.errors import NOT_INJECTED
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyft.recovery import events as ev
 from pyft.recovery import facts
-from pyft.recovery.blame import ATTEMPTS, NOTICED_WITHIN, REPEATS
+from pyft.recovery.blame import ATTEMPTS, NOTICED_WITHIN, REPEATS, UNDECIDED
 from pyft.recovery.classify import Fault, of_agent, of_exit, row_of
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan, Rank, State
@@ -354,6 +354,22 @@ def test_a_member_with_broken_links_is_replaced() -> None:
         plan.handle(ev.Received(id, plan.ranks[id].epoch, ev.Message.MADE, 7, id))
     suspect = ev.Received(0, plan.ranks[0].epoch, ev.Message.SUSPECT, 7, 1)
     assert one(ev.Kill, plan.handle(suspect)).id == 1
+
+
+def test_who_differs_is_asked_again_on_a_spare() -> None:
+    plan = started(spares=1)
+    start = one(ev.Start, die(plan, of_exit(77 << 8, 3, 0, "far", 5, 1)))
+    assert (start.mode, start.gpu) == (ev.Mode.SERIAL, 1)
+    assert "far" in one(ev.GiveUp, die(plan, of_exit(77 << 8, 3, 0, "far", 5, 1))).text
+
+
+def test_what_one_replay_alone_has_computed_is_computed_again_but_not_for_ever() -> None:
+    plan = started()
+    die(plan, of_exit(77 << 8, 3, 0, "far", 5, 1))
+    for _ in range(UNDECIDED - 1):
+        start = one(ev.Start, die(plan, of_exit(77 << 8, 4, 0, "far", 5, 1)))
+        assert start.mode is ev.Mode.SERIAL
+    assert one(ev.GiveUp, die(plan, of_exit(77 << 8, 4, 0, "far", 5, 1)))
 
 
 class Replaying:

@@ -159,3 +159,16 @@ def test_the_recovery_action_decides(action: str, name: str, do: classify.Do) ->
     library.pending = [("GPU-a", 154)]
     gpus = [gpu for gpu, _ in known.xids()]
     assert gpus == ([0, 1] if do is classify.Do.OTHER else []), "both numbers mean this GPU"
+
+
+def test_what_was_told_wrong_is_said() -> None:
+    incident = Incident(0, 0, "diverged", "x", 1.0, 1.0, differed=3, compared=9, corrected=2)
+    incident.corrected_text = "entry [5] gives x"
+    incident.verdict = report.verdict(incident.differed, incident.corrected)
+    words = report.in_words(incident)
+    assert words.startswith("corrected: the program was told [2] wrong values ")
+    assert words.endswith(": entry [5] gives x; [1] other values differ")
+    alike = Incident(0, 0, "x", "x", 1.0, 1.0, verdict="equivalent")
+    assert report.summary([incident, alike], 2.0)["verdict"] == "corrected"
+    incident.verdict = "diverged"
+    assert report.summary([incident, alike], 2.0)["verdict"] == "diverged"
