@@ -76,6 +76,7 @@ enum class MessageKind : uint32_t {
   kMaking = 19,   // a = key, b = rank, c = size: it goes to meet the others of a communicator
   // a: so many have been asked. A living replica's server, to copy from its GPU; answered by kPeer
   kWantPeer = 20,
+  kPace = 24,  // a = K: what lies between two captures must not be more cuts, or finds no room
   // The server's last words, before it ends: a = FaultKind, b = code of the API that reported it, c
   // =
   // entry being dispatched; payload: a sentence. What the control page says of it is for display:
@@ -99,8 +100,9 @@ enum class MessageKind : uint32_t {
   kRoom = 112,    // a = number, b = 1: other servers have given memory back
   // a = number, b = step of a point: what it leaves to other ranks is to go to the store, for them
   kSpill = 113,
-  kPeer = 114,  // a as in kWantPeer; with a descriptor: a connection to that server
-  kLend = 115,  // with a descriptor: a connection to a new server, which asks for memory
+  kPeer = 114,          // a as in kWantPeer; with a descriptor: a connection to that server
+  kLend = 115,          // with a descriptor: a connection to a new server, which asks for memory
+  kPaceOfOthers = 118,  // a = K of another rank that has to hold the same cuts
   // Between two servers (server/recovery/peer_memory.h). a = offset in the program's window
   kWantMemory = 201,
   // a, b = the mapping that has it: where it begins, how many bytes; c = 0, or the CUresult that

@@ -144,13 +144,14 @@ class Writer {
   uint64_t arena_place(uint64_t bytes) const;
   WaitStatus make_arena_room(uint64_t bytes);
   uint64_t take_arena(uint64_t bytes);
-  void fill_cut(std::byte* body, bool forced);
+  void fill_cut(std::byte* body, uint8_t forced);
   uint16_t scope_us() const;
   void open_cut(uint64_t ring_position);
   void commit_captured();
   void cut_when_needed();
-  void append_forced_cut();
-  WaitStatus free_space();
+  void append_forced_cut(uint8_t forced);
+  template <class Fits>
+  WaitStatus free_space(Fits&& fits);
   WaitStatus wait_decided(uint64_t cut);
   WaitStatus wait_consumed(uint64_t position);
   void commit(const CommitPoint& point);

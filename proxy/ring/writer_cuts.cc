@@ -6,6 +6,7 @@
 
 #include "pyft/fault.h"
 #include "ring/align.h"
+#include "ring/forced_cut.h"
 #include "ring/writer.h"
 
 namespace pyft::ring {
@@ -33,11 +34,11 @@ void Writer::cut_when_needed() {
   if (!asked && appended_ - last_cut_ring_ < channel_.ring_bytes() / 2 &&
       arena_head_ - last_cut_arena_ < channel_.arena_bytes() / 2)
     return;
-  if (captures()) append_forced_cut();
+  if (captures()) append_forced_cut(kHalfFull);
 }
 
 // Room for this mark is always kept: kCutReserve.
-void Writer::append_forced_cut() {
+void Writer::append_forced_cut(uint8_t forced) {
   const uint64_t ring_bytes = channel_.ring_bytes();
   const uint64_t size = align_up(sizeof(EntryHeader) + sizeof(CutMark), kEntryAlign);
   const uint64_t tail = ring_bytes - appended_ % ring_bytes;
@@ -55,7 +56,7 @@ void Writer::append_forced_cut() {
              0,
              0,
              now_ns()};
-  fill_cut(at + sizeof *header, true);
+  fill_cut(at + sizeof *header, forced);
   LogHeader& log = channel_.log();
   log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
   log.entries_total.fetch_add(1, std::memory_order_relaxed);
@@ -78,7 +79,7 @@ void Writer::commit(const CommitPoint& point) {
   PYFT_FAULT("ring.after_commit");
 }
 
-void Writer::fill_cut(std::byte* body, bool forced) {
+void Writer::fill_cut(std::byte* body, uint8_t forced) {
   const LogHeader& log = channel_.log();
   steps_ += !forced;
   CutMark mark{};

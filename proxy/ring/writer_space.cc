@@ -4,6 +4,7 @@
 
 #include "pyft/fault.h"
 #include "ring/align.h"
+#include "ring/forced_cut.h"
 #include "ring/writer.h"
 
 namespace pyft::ring {
@@ -11,8 +12,9 @@ namespace pyft::ring {
 namespace {
 
 constexpr uint64_t kPayloadAlign = 64;
-// Ring bytes kept free for the cut that frees the others: the mark and a pad before it.
-constexpr uint64_t kCutReserve = 256;
+// Ring bytes kept free for the cuts that free the others: the marks and a pad before them.
+constexpr uint64_t kCutReserve = 512;
+constexpr int kForcedCuts = 3;  // at most so many of these, one after the other
 
 [[noreturn]] void damaged(uint64_t position, uint32_t size) {
   std::fprintf(stderr,
@@ -30,6 +32,48 @@ uint64_t Writer::ring_free_limit() const {
   return committed < consumed ? committed : consumed;
 }
 
+// Waits until the server has decided about a cut at the end, then frees what is before it, or
+// before an earlier one that other ranks had to come to. What is freed although nothing was
+// captured is lost: only if there is no other way to go on.
+template <class Fits>
+WaitStatus Writer::free_space(Fits&& fits) {
+  LogHeader& log = channel_.log();
+  log.space_waits.fetch_add(1, std::memory_order_relaxed);
+  if (!captures()) {
+    if (const WaitStatus status = wait_consumed(appended_); status != WaitStatus::kOk)
+      return status;
+    log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
+    commit({appended_, arena_head_, cuts_});
+    pass_commit_points();
+    return WaitStatus::kOk;
+  }
+  const std::atomic<uint64_t>& captured = channel_.control().captured_cut;
+  bool goes_on = true;
+  for (int cut = 0; goes_on && cut < kForcedCuts && !fits(); ++cut) {
+    const uint64_t before = captured.load(std::memory_order_acquire);
+    append_forced_cut(kFull);
+    WaitStatus status = wait_decided(cuts_);
+    if (status == WaitStatus::kOk) status = wait_consumed(appended_);  // it is decided before that
+    if (status != WaitStatus::kOk) return status;
+    goes_on = captured.load(std::memory_order_acquire) > before;
+    commit_captured();
+    pass_commit_points();
+  }
+  // Not captured: nothing is lost unless the device fails before the next cut.
+  if (!fits() && !open_.empty()) {
+    if (channel_.control().unprotected.fetch_add(1) == 0)
+      std::fprintf(stderr,
+                   "pyft: the log of device [%u] is full and the state of the device could not be "
+                   "captured: the job goes on unprotected until the next cut\n",
+                   channel_.device());
+    const CommitPoint last = open_.back();
+    open_.clear();
+    commit(last);
+  }
+  pass_commit_points();
+  return WaitStatus::kOk;
+}
+
 WaitStatus Writer::reserve_ring(uint64_t bytes, uint64_t* begin, uint64_t* end) {
   const uint64_t ring_bytes = channel_.ring_bytes();
   const auto place = [&] {
@@ -42,8 +86,12 @@ WaitStatus Writer::reserve_ring(uint64_t bytes, uint64_t* begin, uint64_t* end) 
   if (*end + kCutReserve > oldest_ + ring_bytes) {
     if (*end + kCutReserve > ring_free_limit() + ring_bytes) commit_captured();
     if (*end + kCutReserve > ring_free_limit() + ring_bytes) {
-      if (const WaitStatus status = free_space(); status != WaitStatus::kOk) return status;
-      place();  // a cut may have been appended
+      const auto fits = [&] {
+        place();  // a cut may have been appended
+        return *end + kCutReserve <= ring_free_limit() + ring_bytes;
+      };
+      if (const WaitStatus status = free_space(fits); status != WaitStatus::kOk) return status;
+      place();
     }
     retire_oldest(*end);
   }
@@ -91,7 +139,7 @@ WaitStatus Writer::make_arena_room(uint64_t bytes) {
   if (fits()) return WaitStatus::kOk;
   commit_captured();
   pass_commit_points();
-  return fits() ? WaitStatus::kOk : free_space();
+  return fits() ? WaitStatus::kOk : free_space(fits);
 }
 
 uint64_t Writer::take_arena(uint64_t bytes) {
@@ -100,36 +148,6 @@ uint64_t Writer::take_arena(uint64_t bytes) {
   // Before the bytes: a reader knows by it which older payloads may be overwritten.
   channel_.log().arena_head.exchange(arena_head_, std::memory_order_acq_rel);
   return position;
-}
-
-// Waits until the server has decided about a cut at the end, then frees what is before it.
-WaitStatus Writer::free_space() {
-  LogHeader& log = channel_.log();
-  log.space_waits.fetch_add(1, std::memory_order_relaxed);
-  if (!captures()) {
-    if (const WaitStatus status = wait_consumed(appended_); status != WaitStatus::kOk)
-      return status;
-    log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
-    commit({appended_, arena_head_, cuts_});
-    pass_commit_points();
-    return WaitStatus::kOk;
-  }
-  append_forced_cut();
-  if (const WaitStatus status = wait_decided(cuts_); status != WaitStatus::kOk) return status;
-  commit_captured();
-  // Not captured: nothing is lost unless the device fails before the next cut.
-  if (!open_.empty()) {
-    if (channel_.control().unprotected.fetch_add(1) == 0)
-      std::fprintf(stderr,
-                   "pyft: the log of device [%u] is full and the state of the device could not be "
-                   "captured: the job goes on unprotected until the next cut\n",
-                   channel_.device());
-    const CommitPoint last = open_.back();
-    open_.clear();
-    commit(last);
-  }
-  pass_commit_points();
-  return WaitStatus::kOk;
 }
 
 WaitStatus Writer::wait_decided(uint64_t cut) {

@@ -237,6 +237,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
     calls.published = [&](uint64_t cut, uint64_t seq) {
       shared ? shared->captured(seq) : communicators.captured(cut, seq);
     };
+    if (shared) calls.pace_of_others = [&decided] { return decided.pace.load(); };
     tell_of_cuts(agent, shared ? &*shared : nullptr, &calls);
     CaptureOptions options = capture_options();
     options.settled = &decided.settled;

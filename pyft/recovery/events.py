@@ -42,6 +42,7 @@ class Message(enum.IntEnum):
     SPILLED = 18
     MAKING = 19
     WANT_PEER = 20
+    PACE = 24
     FAULT = 30
     DO_EXPORT = 101
     DO_REPLACE = 102
@@ -58,6 +59,7 @@ class Message(enum.IntEnum):
     SPILL = 113
     PEER = 114
     LEND = 115
+    PACE_OF_OTHERS = 118
     WANT_MEMORY = 201  # these two between servers
     MEMORY = 202
 

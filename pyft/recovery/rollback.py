@@ -93,7 +93,15 @@ class MadeAs:
     made_as: str
 
 
-Outcome = Settled | Dropped | MadeAs
+@dataclass(frozen=True)
+class Paced:
+    """Another rank finds no room for what lies between captures if that is more than so many cuts."""
+
+    id: int
+    cuts: int
+
+
+Outcome = Settled | Dropped | MadeAs | Paced
 
 
 class RollbackSets:
@@ -195,6 +203,18 @@ class RollbackSets:
         if entry:
             rank.held, rank.held_entry, rank.at = step, entry, rank.last
         return self._judge(id)
+
+    def withdraw(self, id: int, step: int) -> list[Outcome]:
+        """Decide at once about a cut that a rank holds and cannot wait for any longer."""
+        rank = self.ranks.setdefault(id, Standing())
+        if rank.line >= step:
+            return [Settled(id, rank.line)]
+        rank.held = 0
+        return [Dropped(id, step), *self._judge(id)]
+
+    def paced(self, id: int, cuts: int) -> list[Outcome]:
+        """Tell the others of a set how many cuts may lie between two that all hold."""
+        return [Paced(one, cuts) for one in sorted(self.of(id) - {id})]
 
     def _untold(self, id: int, told: Lines) -> Lines:
         """Return the lines of communicators of which a rank has told nothing."""

@@ -1,7 +1,8 @@
 """What servers and agent say to each other about rollback sets (rollback.py), as messages.
 
 WANT_ID, MADE_AS: the id under which a communicator is made, as the library has it. LINE: the numbers
-of one communicator, each followed by HELD for the cut itself.
+of one communicator, each followed by HELD for the cut itself. WITHDRAW: that cut cannot wait. PACE,
+PACE_OF_OTHERS: how many cuts may lie between two that are captured.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from pyft.recovery.events import Action, Message, Received, Send
-from pyft.recovery.rollback import Dropped, Line, MadeAs, Outcome, RollbackSets, Settled
+from pyft.recovery.rollback import Dropped, Line, MadeAs, Outcome, Paced, RollbackSets, Settled
 
 PAIR = struct.Struct("<QQQ")  # rank in the communicator, messages sent to it, received from it
 
@@ -36,6 +37,10 @@ def heard(sets: RollbackSets, event: Received) -> list[Outcome]:
         sets.told(event.id, event.key, line_of(event))
     elif event.kind is Message.HELD:
         return sets.came_to(event.id, event.key, event.code if event.rank else 0)
+    elif event.kind is Message.WITHDRAW:
+        return sets.withdraw(event.id, event.key)
+    elif event.kind is Message.PACE:
+        return sets.paced(event.id, event.key)
     return []
 
 
@@ -53,4 +58,6 @@ def orders(outcomes: Iterable[Outcome], epochs: Mapping[int, int]) -> list[Actio
             actions.append(Send(outcome.id, epoch, Message.SETTLED, outcome.step, 1))
         elif isinstance(outcome, Dropped):
             actions.append(Send(outcome.id, epoch, Message.DROPPED, outcome.step))
+        elif isinstance(outcome, Paced):
+            actions.append(Send(outcome.id, epoch, Message.PACE_OF_OTHERS, outcome.cuts))
     return actions

@@ -50,3 +50,11 @@ def test_a_server_dies_while_a_communicator_is_made(tmp_path: Path, rank: int, p
         tmp_path, (), ranks=2, arguments=DDP, recovered=-1, dead={0, 1}, **TOGETHER, **faults
     )
     assert "server-killed" in {fault["fault"] for fault in report["faults"]}
+
+
+def test_captures_are_as_frequent_as_the_log_needs(tmp_path: Path) -> None:
+    """Half a ring holds ten steps: after 32 the log before the last capture would be gone."""
+    fault = "server-kill,rank=1,step=18,call=40"
+    arguments = ("--steps", "22", "--parallel", "ddp")
+    small = {"PYFT_RING_MB": "1", "PYFT_CUT_EVERY": "32"}
+    check(tmp_path, (fault,), ranks=2, arguments=arguments, recovered=2, **TOGETHER, **small)

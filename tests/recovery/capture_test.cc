@@ -11,6 +11,7 @@
 #include "fuzz.h"
 #include "pyft/fault.h"
 #include "recovery/server.h"
+#include "ring/forced_cut.h"
 #include "server/recovery/restore.h"
 
 namespace {
@@ -450,6 +451,128 @@ TEST(full_records_are_a_reason_to_capture_more_often) {
   CHECK(!server.cut(7));
   CHECK(server.cut(8));
   CHECK_EQ(every.load(), 2u);
+}
+
+// A cut at which the log has grown to `position`, and its payloads to `arena`.
+void take_at(Server& server, uint64_t number, uint64_t position, uint64_t arena) {
+  ring::CutMark mark{number, arena, 0, 0, 0, 0, static_cast<uint32_t>(number)};
+  ring::EntryHeader header{};
+  header.seq = number * 10;
+  const auto body = std::as_bytes(std::span(&mark, 1));
+  CHECK(server.capture->take(header, body, {}, position).ok());
+}
+
+TEST(no_more_cuts_lie_between_captures_than_fit_the_log) {
+  for (const bool in_arena : {false, true}) {
+    Bench bench;
+    bench.memory.allocate(10'000, 1);
+    server::CaptureOptions options;
+    options.every = 32;
+    Server server(*bench.channel, bench.object, bench.memory, true, options);
+    const ring::ControlPage& page = bench.channel->control();
+    std::vector<uint64_t> told;
+    uint64_t others = 0;
+    server.calls.tell_pace = [&](uint64_t cuts) { told.push_back(cuts); };
+    server.calls.pace_of_others = [&] { return others; };
+    server.capture.emplace(server.session, *server.store, server.calls, options);
+    const auto take = [&](uint64_t number, uint64_t used) {
+      take_at(server, number, in_arena ? number : used, in_arena ? used : number);
+    };
+    take(1, 1000);  // the first one is captured
+    CHECK_EQ(page.captured_cut.load(), 1u);
+    CHECK_EQ(page.cut_every.load(), 32u);
+    take(2, 1000 + 4096);  // a 16th of the room: five of these are a third
+    CHECK_EQ(page.cut_every.load(), 4u);
+    CHECK_EQ(page.captured_cut.load(), 1u);
+    take(3, 1000 + 8192);
+    take(4, 1000 + 12'288);
+    CHECK_EQ(page.captured_cut.load(), 4u);
+    CHECK_EQ(page.cut_every.load(), 4u);
+    CHECK(told == std::vector<uint64_t>{4});
+    others = 3;  // K is a power of two at all ranks
+    take(5, 1000 + 12'400);
+    CHECK_EQ(page.cut_every.load(), 2u);
+    take(6, 1000 + 100'000);  // nothing else can be done
+    CHECK_EQ(page.cut_every.load(), 1u);
+  }
+}
+
+// A server of ranks that all have to hold the same cut, and what the agent answers.
+struct TogetherServer : HeldServer {
+  explicit TogetherServer(Bench& bench) : HeldServer(bench) {
+    calls.withdraw = [this](uint64_t name) {
+      withdrawn.push_back(name);
+      (is_line ? settled : dropped) = name;
+    };
+    server::CaptureOptions options;
+    options.every = 1;
+    options.hold_ns = 1'000'000;
+    options.late = server::Late::kNever;
+    options.settled = &settled;
+    options.dropped = &dropped;
+    capture.emplace(session, *store, calls, options);
+    store->header().compares = 2;
+  }
+  // The log is full: the client waits until this is decided.
+  void take_full(uint64_t number) {
+    const ring::CutMark mark{number, 0, 0, ring::kFull, 0, 0, static_cast<uint32_t>(number)};
+    ring::EntryHeader header{};
+    header.seq = number * 10;
+    const auto body = std::as_bytes(std::span(&mark, 1));
+    CHECK(capture->take(header, body, {}, number * 100).ok());
+  }
+  std::atomic<uint64_t> dropped{0};
+  bool is_line = false;
+  std::vector<uint64_t> withdrawn;
+};
+
+TEST(a_cut_for_want_of_space_may_be_the_line_of_all) {
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  TogetherServer server(bench);
+  const ring::ControlPage& page = bench.channel->control();
+  server.take_full(1);
+  CHECK(server.told.size() == 1 && server.told[0].second);
+  CHECK_EQ(page.decided_cut.load(), 0u);  // the client waits
+  server.settled = 1;
+  server.capture->go_on();
+  CHECK_EQ(page.captured_cut.load(), 1u);
+  CHECK(server.withdrawn.empty());
+  // Nobody else comes there: the client does not wait for ever.
+  step(bench.memory);
+  server.take_full(2);
+  CHECK_EQ(page.decided_cut.load(), 1u);
+  usleep(5'000);
+  server.capture->go_on();
+  CHECK_EQ(page.decided_cut.load(), 2u);
+  CHECK_EQ(page.captured_cut.load(), 1u);
+  CHECK_EQ(server.withdrawn.size(), 1u);
+}
+
+TEST(a_log_that_is_full_waits_for_the_cut_that_is_held) {
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  TogetherServer server(bench);
+  const ring::ControlPage& page = bench.channel->control();
+  server.take(1);
+  CHECK_EQ(page.decided_cut.load(), 0u);
+  server.is_line = true;
+  server.take_full(2);
+  CHECK_EQ(page.captured_cut.load(), 1u);  // which makes room
+  CHECK_EQ(page.decided_cut.load(), 2u);
+  // If it can be none any more, the new one may be. Half full is no reason to wait.
+  step(bench.memory);
+  server.take(3);
+  server.take(4, {}, true);
+  CHECK_EQ(page.decided_cut.load(), 4u);
+  CHECK_EQ(server.told.back().first, 3u);
+  server.is_line = false;
+  server.take_full(5);
+  CHECK_EQ(server.told.back().first, 5u);
+  CHECK_EQ(page.captured_cut.load(), 1u);
+  server.settled = 5;
+  server.capture->go_on();
+  CHECK_EQ(page.captured_cut.load(), 5u);
 }
 
 TEST(ranks_capture_multiples_of_powers_of_two) {

@@ -95,6 +95,10 @@ struct RecoveryCalls {
   std::function<bool(uint64_t cut)> delivered;
   // What has to be kept from one captured cut to the next fills its room. May be empty.
   std::function<bool()> crowded;
+  // Where all ranks have to hold the same cut: no more than so many lie between two captures of
+  // this rank; and the least that another one has said, 0: nobody has.
+  std::function<void(uint64_t)> tell_pace;
+  std::function<uint64_t()> pace_of_others;
   // It is the recovery point. Any thread.
   std::function<void(uint64_t cut, uint64_t seq)> published;
   // The table of the cut of this step, its entry is `seq`, lies here in the store; 0: the cut is

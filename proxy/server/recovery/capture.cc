@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "pyft/fault.h"
+#include "ring/forced_cut.h"
 #include "ring/wait.h"
 
 namespace pyft::server {
@@ -114,7 +115,11 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
     if (is_due(cut)) stood = stand_still(&busy);
     !stood || stood->problem.empty() ? await_decision(&busy) : go_on_held();
   }
-  if (!is_due(cut) || !gives_way(cut)) {
+  const Use use = use_at(cut, position);
+  if (!cut.forced) keep_pace(use);
+  const bool full = cut.forced == ring::kFull;  // the client waits
+  const bool has_line = agrees() && full && waits_ && !await_line(&busy);
+  if (has_line || !is_due(cut) || !gives_way(cut)) {
     if (pace_.every() > 1 && is_crowded(cut)) {
       pace_.too_seldom();  // the client looks at K before the next cut
       show_pace();
@@ -123,6 +128,8 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
     return Status::good();
   }
   open_.emplace();
+  open_->use = use;
+  open_->name = name_of(cut);
   open_->manifest.cut = cut.number;
   open_->manifest.seq = header.seq;
   open_->manifest.position = position;
@@ -203,7 +210,6 @@ bool Capture::is_crowded(const ring::CutMark& cut) const {
 // A cut for want of space is not left out: the client waits for it. Of the others, multiples of K
 // are captured, and K is a power of two: ranks whose captures cost differently have cuts in common.
 bool Capture::is_due(const ring::CutMark& cut) {
-  if (cut.forced && agrees()) return false;  // the client waits, and must not for other ranks
   if (cut.forced) return true;
   if (cut.passed_over) return false;
   return cut.step % pace_.every() == 0 || !store_.has_point();
@@ -233,7 +239,7 @@ void Capture::make(const ring::CutMark& cut, std::span<const std::byte> scope,
   open_->shared = shares();
   if (problem.empty()) problem = fill(cut, scope);
   std::vector<CopyJob> later = stage_.take_later();
-  if ((compares() || open_->shared) && !cut.forced) tell(cut, problem.empty());
+  if ((compares() || open_->shared) && (!cut.forced || agrees())) tell(cut, problem.empty());
   if (problem.empty() && !later.empty()) {
     for (const CopyJob& job : later) open_->later_bytes += job.bytes;
     PYFT_FAULT("cut.after_stage");

@@ -102,6 +102,11 @@ class Capture {
   bool make_room();
 
  private:
+  // How much of what has to be kept there was at a cut: positions, which only grow.
+  struct Use {
+    uint64_t step = 0, ring = 0, arena = 0, journal = 0;
+  };
+  Use use_at(const ring::CutMark& cut, uint64_t position) const;
   // A cut that is neither captured nor cancelled.
   struct Open {
     ring::Manifest manifest{};
@@ -118,6 +123,8 @@ class Capture {
     bool compared = false;  // by the agent, and not the recovery point before it is
     bool waits = false;     // for that, or for other ranks that lack something from before it
     bool forced = false;
+    uint64_t name = 0;
+    Use use;
     bool shared = false;  // it may name what other ranks keep
   };
   void make_up_held();
@@ -132,6 +139,12 @@ class Capture {
   };
   bool is_due(const ring::CutMark& cut);
   bool is_crowded(const ring::CutMark& cut) const;
+  void keep_pace(const Use& now);
+  uint64_t cuts_that_fit(const Use& now) const;
+  bool await_line(std::unique_lock<std::mutex>* busy);
+  // What the agent and this rank call a cut. Of those for want of space there are several in a
+  // step.
+  uint64_t name_of(const ring::CutMark& cut) const { return agrees() ? cut.number : cut.step; }
   Stood stand_still(std::unique_lock<std::mutex>* busy);
   bool comes_to_rest();
   bool is_idle_before(uint64_t deadline);
@@ -189,10 +202,12 @@ class Capture {
   uint64_t last_captured_ = 0;  // cut; it may wait in the store
   std::optional<Open> open_;
   std::optional<ring::CutMark> put_off_;  // the open cut
-  std::vector<std::byte> scope_;          // its payload
-  uint64_t asked_ = 0, asked_ns_ = 0;     // the step whose cut the agent compares, and since when
-  uint64_t held_ = 0;                     // the last one that something was held back for
-  uint64_t hold_ns_, decision_ns_;        // at most so long; and a cut for the one before
+  std::optional<Use> since_;              // the last cut that was captured
+  uint64_t wanted_until_ns_ = 0;  // the client waits so long for the cut that waits for other ranks
+  std::vector<std::byte> scope_;  // its payload
+  uint64_t asked_ = 0, asked_ns_ = 0;  // the step whose cut the agent compares, and since when
+  uint64_t held_ = 0;                  // the last one that something was held back for
+  uint64_t hold_ns_, decision_ns_;     // at most so long; and a cut for the one before
   // The last cut is whole in the store, which belongs to the dispatch thread, and not compared yet,
   // or something from before it not delivered.
   std::atomic<bool> waits_{false};

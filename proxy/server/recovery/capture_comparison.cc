@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ring/forced_cut.h"
 #include "ring/wait.h"
 #include "server/recovery/bytes_passed.h"
 #include "server/recovery/capture.h"
@@ -63,7 +64,29 @@ void Capture::go_on_held() {
   if (is_dropped()) return drop_waiting();
   if (session_.recovery().replaying() || !is_delivered()) return;
   tell_held();
-  if (is_checked()) publish_waiting();
+  if (is_checked()) return publish_waiting();
+  if (!wanted_until_ns_ || ring::now_ns() < wanted_until_ns_) return;
+  // The client has no room until this is decided, and the others may need what it does next.
+  wanted_until_ns_ = 0;
+  decision_ns_ = std::max(decision_ns_ / 2, options_.hold_ns / kHoldRange);
+  const uint64_t cut = store_.waiting()->manifest.cut;
+  if (!withdraw()) decided(cut, false);
+}
+
+// The client has no room, or soon will have none, while a cut waits for those of other ranks. It is
+// the line of all in a moment, or there is none: then another one may be. False: there is a line.
+bool Capture::await_line(std::unique_lock<std::mutex>* busy) {
+  const uint64_t line = last_captured_;
+  const uint64_t deadline = ring::now_ns() + decision_ns_;
+  for (go_on_held(); waits_ && ring::now_ns() < deadline; go_on_held()) {
+    if (session_.liveness().check() != ring::WaitStatus::kOk) return false;
+    if (session_.recovery().replaying()) break;
+    busy->unlock();  // another rank may need what is here sooner than it can come to its cut
+    if (!session_.work()) usleep(50);
+    busy->lock();
+  }
+  if (waits_) withdraw();
+  return waits_ || last_captured_ != line;
 }
 
 // The program's memory is about to change, so that it must be known of which cut it is kept. An
@@ -117,7 +140,7 @@ bool Capture::withdraw() {
 // The store has room for two points: while one waits for its comparison the next cut is left out.
 bool Capture::gives_way(const ring::CutMark& cut) {
   if (!waits_) return true;
-  if (!cut.forced) return false;
+  if (!cut.forced || agrees()) return false;
   if (waits_compared_ && waits_shared_) return withdraw();
   if (!is_checked()) add(store_.header().unchecked_cuts, 1);
   publish_waiting();
@@ -126,20 +149,22 @@ bool Capture::gives_way(const ring::CutMark& cut) {
 
 void Capture::leave_out(const ring::CutMark& cut) {
   add(store_.header().skipped, 1);
-  if (compares() && !cut.forced) calls_.captured(cut.step, 0, 0);
+  if (compares() && !cut.forced) calls_.captured(name_of(cut), 0, 0);
   // A cut that waits is decided first: until then a replay must come to it again.
   if (!waits_ || agrees() || cut.forced) decided(cut.number, false);
 }
 
 // Says where the digests of the open cut are. They are all there is to compare, so that the copies
 // may still be under way. Not for a forced cut: a client that waits for space does not wait for
-// other ranks, which may have no such cut.
+// other ranks, which may have no such cut. Where all have to hold the same one it does, for a
+// while: nothing else makes room.
 void Capture::tell(const ring::CutMark& cut, bool whole) {
   open_->compared = whole;
-  if (!whole) return calls_.captured(cut.step, 0, 0);
-  asked_ = cut.step;
+  if (!whole) return calls_.captured(open_->name, 0, 0);
+  asked_ = open_->name;
   asked_ns_ = ring::now_ns();
-  calls_.captured(cut.step, store_.waiting_offset(), open_->manifest.seq);
+  wanted_until_ns_ = cut.forced == ring::kFull ? asked_ns_ + decision_ns_ : 0;
+  calls_.captured(asked_, store_.waiting_offset(), open_->manifest.seq);
 }
 
 bool Capture::is_patient() const {
@@ -176,6 +201,7 @@ void Capture::compare_again(const ring::CutMark& cut, uint64_t seq) {
 // It fits no cut of the other ranks.
 void Capture::drop_waiting() {
   waits_ = false;
+  wanted_until_ns_ = 0;
   const uint64_t cut = store_.waiting()->manifest.cut;
   store_.drop_open();
   last_captured_ = store_.has_point() ? store_.point().manifest.cut : 0;
@@ -186,6 +212,7 @@ void Capture::drop_waiting() {
 // Compared, or not waited for any longer.
 void Capture::publish_waiting() {
   waits_ = false;
+  wanted_until_ns_ = 0;
   if (waits_compared_ && is_settled()) add(store_.header().compared_cuts, 1);
   publish();
   session_.recovery().journal().release_before(store_.point().manifest.seq);

@@ -11,6 +11,8 @@ namespace pyft::server {
 
 namespace {
 
+constexpr uint64_t kMostCuts = 64;  // as in Pace
+
 void add(std::atomic<uint64_t>& sum, uint64_t value) {
   sum.fetch_add(value, std::memory_order_relaxed);
 }
@@ -70,10 +72,11 @@ void Capture::close(const std::string& problem) {
   if (!open_->captured) {
     store_.drop_open();
     cancelled(problem);
-    if (open_->compared) calls_.captured(open_->manifest.step, 0, 0);  // it is none after all
+    if (open_->compared) calls_.captured(open_->name, 0, 0);  // it is none after all
     return decided(open_->manifest.cut, false);
   }
   last_captured_ = open_->manifest.cut;
+  since_ = open_->use;
   add(store_.header().captures, 1);
   // A client that waits for space does not wait for other ranks.
   const uint64_t cut = open_->manifest.cut;
@@ -126,6 +129,41 @@ void Capture::settle() {
     show_pace();
   }
   open_.reset();
+}
+
+Capture::Use Capture::use_at(const ring::CutMark& cut, uint64_t position) const {
+  const ring::StoreHeader& store = store_.header();
+  return {cut.step, position, cut.arena_head, store.journal_end.load(std::memory_order_relaxed)};
+}
+
+// What has come since the last capture tells what the cuts between two captures need. A third of
+// the room: until the next capture is decided about, or has to be left out, the log goes on, and at
+// half of it the client makes a cut by itself.
+uint64_t Capture::cuts_that_fit(const Use& now) const {
+  constexpr double kShare = 1.0 / 3;
+  const auto part = [](uint64_t from, uint64_t to, uint64_t room) {
+    return room ? static_cast<double>(to - std::min(from, to)) / static_cast<double>(room) : 0;
+  };
+  const ring::Channel& channel = session_.channel();
+  const double used = std::max({part(since_->ring, now.ring, channel.ring_bytes()),
+                                part(since_->arena, now.arena, channel.arena_bytes()),
+                                part(since_->journal, now.journal, store_.header().journal_bytes)});
+  const auto cuts = static_cast<double>(now.step - std::min(since_->step, now.step));
+  if (cuts < 1) return kMostCuts;
+  return used * kMostCuts > kShare * cuts ? static_cast<uint64_t>(kShare * cuts / used) : kMostCuts;
+}
+
+// K is bounded by what has to be kept, here and where other ranks have to hold the same cut.
+void Capture::keep_pace(const Use& now) {
+  if (!since_) since_ = now;
+  const uint64_t before = pace_.every();
+  if (const uint64_t most = cuts_that_fit(now); most < before) {
+    pace_.at_most(most);
+    if (calls_.tell_pace) calls_.tell_pace(pace_.every());
+  }
+  if (const uint64_t others = calls_.pace_of_others ? calls_.pace_of_others() : 0)
+    pace_.at_most(others);
+  if (pace_.every() != before) show_pace();  // the client looks at K before the next cut
 }
 
 // To the report, and to the client, which says what is live at cuts that are captured.

@@ -19,6 +19,11 @@ void raise(std::atomic<uint64_t>* step, uint64_t to) {
 
 // The dispatch thread may sleep. Who waits until a cut is settled looks at once whether it counts.
 bool decide(ring::Channel& channel, const AgentMessage& message, Decided* decided) {
+  if (message.kind == ring::MessageKind::kPaceOfOthers) {
+    const uint64_t known = decided->pace.load(std::memory_order_relaxed);
+    if (message.a && (!known || message.a < known)) decided->pace.store(message.a);
+    return true;
+  }
   const bool dropped = message.kind == ring::MessageKind::kDropped;
   if (!dropped && message.kind != ring::MessageKind::kSettled) return false;
   if (!dropped && message.b) raise(&decided->committed, message.a);
@@ -46,11 +51,14 @@ void tell_of_cuts(AgentLink& agent, SharedCommunicators* shared, RecoveryCalls* 
     if (shared) return shared->tell(step, offset != 0, seq);
     agent.send(ring::MessageKind::kCaptured, step, offset, seq);
   };
-  if (shared) return;
+  calls->withdraw = [&agent](uint64_t step) { agent.send(ring::MessageKind::kWithdraw, step); };
+  if (shared) {
+    calls->tell_pace = [&agent](uint64_t cuts) { agent.send(ring::MessageKind::kPace, cuts); };
+    return;
+  }
   calls->held = [&agent](uint64_t step, uint64_t seq) {
     agent.send(ring::MessageKind::kHeld, step, 1, seq);
   };
-  calls->withdraw = [&agent](uint64_t step) { agent.send(ring::MessageKind::kWithdraw, step); };
 }
 
 int ask_for_store(AgentLink& agent, uint64_t owner, uint64_t attempt) {

@@ -16,6 +16,7 @@ namespace pyft::server {
 // The steps of the last cuts that the agent has decided about.
 struct Decided {
   std::atomic<uint64_t> settled{0}, committed{0}, dropped{0};
+  std::atomic<uint64_t> pace{0};  // the least K of other ranks
 };
 // In the link's thread only; false: the message is about something else.
 bool decide(ring::Channel& channel, const AgentMessage& message, Decided* decided);

@@ -4,6 +4,7 @@
 #define PYFT_SERVER_RECOVERY_PACE_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 namespace pyft::server {
@@ -27,7 +28,13 @@ class Pace {
   // program's commands were kept waiting for it.
   void captured(uint64_t cuts, uint64_t began_ns, uint64_t spent_ns);
   // So many cuts between two captures are too many for what has to be kept meanwhile. For good.
-  void too_seldom() { most_ = every_ = std::max<uint64_t>(1, every_ / 2); }
+  void too_seldom() { at_most(every_ / 2); }
+  // What has to be kept of more cuts finds no room. A power of two, as K always is: ranks have cuts
+  // in common then.
+  void at_most(uint64_t cuts) {
+    most_ = std::min(most_, std::bit_floor(std::max<uint64_t>(1, cuts)));
+    every_ = std::min(every_, most_);
+  }
 
  private:
   uint64_t fixed_;

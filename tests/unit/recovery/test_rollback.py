@@ -18,6 +18,7 @@ from pyft.recovery.rollback import (  # noqa: E402
     Dropped,
     Line,
     MadeAs,
+    Paced,
     RollbackSets,
     Settled,
 )
@@ -89,6 +90,25 @@ def test_a_cut_that_another_rank_has_passed_over_is_dropped() -> None:
     assert cut(sets, 0, 2, 10) == [Dropped(0, 2)]
     assert cut(sets, 0, 3, 20) == []
     assert cut(sets, 1, 3, 20, held=False) == [Dropped(0, 3)]
+
+
+def test_a_cut_that_cannot_wait_is_a_line_already_or_never() -> None:
+    sets = pair()
+    assert cut(sets, 0, 5, 10) == []
+    assert sets.withdraw(0, 5) == [Dropped(0, 5)]
+    assert cut(sets, 1, 3, 10) == [Dropped(1, 3)], "the other one has passed this place"
+    assert cut(sets, 0, 6, 20) == []
+    assert cut(sets, 1, 4, 20) == [Settled(0, 6), Settled(1, 4)]
+    assert sets.withdraw(0, 6) == [Settled(0, 6)], "it was decided meanwhile"
+    assert cut(sets, 1, 7, 30) == []
+    assert cut(sets, 0, 8, 30, held=False) == [Dropped(1, 7)]
+
+
+def test_the_others_hear_how_many_cuts_fit() -> None:
+    sets = pair()
+    sets.made(2, 7, 2)
+    assert sets.paced(1, 4) == [Paced(0, 4), Paced(2, 4)]
+    assert sets.paced(9, 4) == []
 
 
 def test_a_message_that_only_one_side_has_had_is_in_no_line() -> None:
