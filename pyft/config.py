@@ -102,6 +102,7 @@ KNOBS = (
     Knob("PYFT_JOB", "", "name of the running job", internal=True),
     Knob("PYFT_DEVICES", 0, "number of GPUs the client shows", internal=True),
     Knob("PYFT_GPUS", "", "value of --gpus", internal=True),
+    Knob("PYFT_NVML", "", "file of the driver's NVML, behind the program's", internal=True),
     Knob("PYFT_DEVICE", 0, "device ordinal of a server", internal=True),
     Knob("PYFT_ORDINALS", "", "the CUDA ordinal behind each device of the job", internal=True),
     Knob("PYFT_STANDBY", "", "the CUDA ordinal a server gets ready that stands by", internal=True),

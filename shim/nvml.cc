@@ -1,16 +1,16 @@
-// The few NVML functions frameworks ask before they touch CUDA: how many devices there are. Needs
-// no device and no agent, so that it also answers in a forked child.
+// NVML as the program sees it. On real GPUs the driver's answers, with the job's numbers; on soft
+// GPUs what frameworks ask before they touch CUDA, such as how many devices there are. Needs no
+// device and no agent, so that it also answers in a forked child.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#define NVML_API extern "C" __attribute__((visibility("default")))
+#include "nvml_driver.h"
+
+using namespace pyft::nvml;  // NOLINT: exported functions live outside namespaces
 
 namespace {
 
-using nvmlReturn_t = int;
-using nvmlDevice_t = struct Device*;
-enum { kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kInsufficientSize = 7 };
 constexpr int kCudaVersion = 13000, kP2pNotSupported = 5;
 
 unsigned device_count() {
@@ -48,14 +48,27 @@ unsigned index_of(nvmlDevice_t device) {
 
 nvmlReturn_t handle_by_index(unsigned index, nvmlDevice_t* device) {
   if (!device || index >= device_count()) return kInvalidArgument;
+  if (answers() == Answers::kDriver) return device_of_job(index, device);
   *device = reinterpret_cast<nvmlDevice_t>(static_cast<size_t>(index) + 1);
   return kSuccess;
 }
 
 nvmlReturn_t count_devices(unsigned* count) {
   if (!count) return kInvalidArgument;
+  if (answers() == Answers::kNobody) return kDriverNotLoaded;
   *count = device_count();
   return kSuccess;
+}
+
+// nvidia-smi without a driver hears of it at once.
+nvmlReturn_t started() {
+  return answers() == Answers::kNobody ? kDriverNotLoaded : kSuccess;
+}
+
+// The driver's answers as they are, for its own tool.
+template <class Function>
+Function* untouched(Function* function, const char* name) {
+  return answers() == Answers::kUntouched ? driver(function, name) : nullptr;
 }
 
 nvmlReturn_t cuda_version(int* version) {
@@ -67,51 +80,71 @@ nvmlReturn_t cuda_version(int* version) {
 }  // namespace
 
 NVML_API nvmlReturn_t nvmlInit() {
-  return kSuccess;
+  ASK_DRIVER(nvmlInit);
+  return started();
 }
 NVML_API nvmlReturn_t nvmlInit_v2() {
-  return kSuccess;
+  ASK_DRIVER(nvmlInit_v2);
+  return started();
 }
 NVML_API nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
-  return kSuccess;
+  ASK_DRIVER(nvmlInitWithFlags, flags);
+  return started();
 }
 NVML_API nvmlReturn_t nvmlShutdown() {
+  ASK_DRIVER(nvmlShutdown);
   return kSuccess;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetCount(unsigned int* deviceCount) {
+  if (const auto asked = untouched(&nvmlDeviceGetCount, __func__)) return asked(deviceCount);
   return count_devices(deviceCount);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* deviceCount) {
+  if (const auto asked = untouched(&nvmlDeviceGetCount_v2, __func__)) return asked(deviceCount);
   return count_devices(deviceCount);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
+  if (const auto asked = untouched(&nvmlDeviceGetHandleByIndex, __func__))
+    return asked(index, device);
   return handle_by_index(index, device);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
+  if (const auto asked = untouched(&nvmlDeviceGetHandleByIndex_v2, __func__))
+    return asked(index, device);
   return handle_by_index(index, device);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
+  if (const auto asked = untouched(&nvmlDeviceGetIndex, __func__)) return asked(device, index);
+  if (answers() == Answers::kDriver && index) {
+    const int number = job_number(device);
+    *index = static_cast<unsigned>(number);
+    return number < 0 ? kNotFound : kSuccess;
+  }
   if (!index || index_of(device) >= device_count()) return kInvalidArgument;
   *index = index_of(device);
   return kSuccess;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned int length) {
+  ASK_DRIVER(nvmlDeviceGetName, device, name, length);
   return put(name, length, "GPU behind pyft");
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned int length) {
+  ASK_DRIVER(nvmlDeviceGetUUID, device, uuid, length);
   char text[64];
   uuid_text(index_of(device), text, sizeof text);
   return put(uuid, length, text);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
+  if (const auto asked = driver(&nvmlDeviceGetHandleByUUID, __func__))
+    return found(asked(uuid, device), device);
   char text[64];
   for (unsigned index = 0; uuid && index < device_count(); ++index) {
     uuid_text(index, text, sizeof text);
@@ -122,55 +155,84 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* 
 
 // Bus numbers of soft GPUs count from 1; only the driver of a real one knows better.
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* pciBusId, nvmlDevice_t* device) {
+  if (const auto asked = driver(&nvmlDeviceGetHandleByPciBusId_v2, __func__))
+    return found(asked(pciBusId, device), device);
   unsigned bus = 0;
   if (!pciBusId || std::sscanf(pciBusId, "%*x:%x:", &bus) != 1) return kInvalidArgument;
   return handle_by_index(bus - 1, device);
 }
 
+NVML_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* pciBusId, nvmlDevice_t* device) {
+  return nvmlDeviceGetHandleByPciBusId_v2(pciBusId, device);
+}
+
+// Soft GPUs have no serial number.
+NVML_API nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
+  if (const auto asked = driver(&nvmlDeviceGetHandleBySerial, __func__))
+    return found(asked(serial, device), device);
+  return kNotSupported;
+}
+
 NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
                                                            unsigned int* infoCount, void* infos) {
+  ASK_DRIVER(nvmlDeviceGetComputeRunningProcesses, device, infoCount, infos);
   if (!infoCount) return kInvalidArgument;
   *infoCount = 0;
   return kSuccess;
 }
 
+// The four below tell of ways between GPUs that a program behind servers cannot use: the vendor's
+// tool alone hears of them.
 NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
                                                           int* type) {
+  if (const auto asked = untouched(&nvmlDeviceGetNvLinkRemoteDeviceType, __func__))
+    return asked(device, link, type);
   return kNotSupported;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
                                                           void* pci) {
+  if (const auto asked = untouched(&nvmlDeviceGetNvLinkRemotePciInfo_v2, __func__))
+    return asked(device, link, pci);
   return kNotSupported;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void* info) {
+  if (const auto asked = untouched(&nvmlDeviceGetGpuFabricInfoV, __func__))
+    return asked(device, info);
   return kNotSupported;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, int index,
                                              int* status) {
+  if (const auto asked = untouched(&nvmlDeviceGetP2PStatus, __func__))
+    return asked(device, peer, index, status);
   if (!status) return kInvalidArgument;
   *status = kP2pNotSupported;
   return kSuccess;
 }
 
 NVML_API nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int length) {
+  ASK_DRIVER(nvmlSystemGetDriverVersion, version, length);
   return put(version, length, "580.00");
 }
 
 NVML_API nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int length) {
+  ASK_DRIVER(nvmlSystemGetNVMLVersion, version, length);
   return put(version, length, "13.580.00");
 }
 
 NVML_API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* cudaDriverVersion) {
+  ASK_DRIVER(nvmlSystemGetCudaDriverVersion, cudaDriverVersion);
   return cuda_version(cudaDriverVersion);
 }
 
 NVML_API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* cudaDriverVersion) {
+  ASK_DRIVER(nvmlSystemGetCudaDriverVersion_v2, cudaDriverVersion);
   return cuda_version(cudaDriverVersion);
 }
 
 NVML_API const char* nvmlErrorString(nvmlReturn_t result) {
+  ASK_DRIVER(nvmlErrorString, result);
   return result == kSuccess ? "Success" : "Not supported or invalid argument";
 }

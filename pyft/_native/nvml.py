@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
+from ctypes import byref, c_char_p, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
 
 GPU_IS_LOST, RESET_REQUIRED, TIMEOUT = 15, 16, 10
 XID_EVENTS = 0x8  # nvmlEventTypeXidCriticalError
@@ -51,6 +51,23 @@ class _Memory(ctypes.Structure):
     """nvmlMemory_t."""
 
     _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
+
+
+class _Place(ctypes.Structure):
+    """Dl_info."""
+
+    _fields_ = (("file", c_char_p), ("base", c_void_p), ("name", c_char_p), ("address", c_void_p))
+
+
+def library_path() -> str:
+    """Return the file of libnvidia-ml.so.1; nothing where there is none."""
+    place = _Place()
+    try:
+        init = ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2
+    except (OSError, AttributeError):
+        return ""
+    found = ctypes.CDLL(None).dladdr(ctypes.cast(init, c_void_p), byref(place))
+    return place.file.decode() if found and place.file else ""
 
 
 class Library:

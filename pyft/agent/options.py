@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyft import config
+from pyft._native import nvml
 from pyft.agent.gpus import MAX_DEVICES as MAX_DEVICES
 from pyft.agent.gpus import library_folders
 from pyft.errors import NativeMissingError, UsageError
@@ -41,6 +42,7 @@ CLIENT_VARIABLES = (
     "PYFT_AGENT",
     "PYFT_DEVICES",
     "PYFT_GPUS",
+    "PYFT_NVML",
 )
 
 
@@ -189,6 +191,7 @@ def program_environment(
             # It names GPUs of the machine, and has been heeded if it was to be: the program sees
             # those of the job, which are numbered anew.
             environment.pop("CUDA_VISIBLE_DEVICES", None)
+            environment["PYFT_NVML"] = nvml.library_path()
     for name, value in TORCH_DEFAULTS.items():
         environment.setdefault(name, value)
     if options.preload_libraries():

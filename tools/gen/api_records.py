@@ -154,6 +154,7 @@ class Api:
     exports: dict[str, dict[str, str]] = field(default_factory=dict)
     # Functions under NCCL's second names, which programs that wrap NCCL call.
     second_names: list[Record] = field(default_factory=list)
+    forwarded: list[str] = field(default_factory=list)  # functions of NVML that the driver answers
 
     @property
     def commands(self) -> list[Record]:
@@ -340,4 +341,5 @@ def add_exports(api: Api, folder: Path) -> Api:
         api.exports[lib] = {name: kind for name, kind in kinds.items() if name not in known}
         if stuck := [name for name, kind in api.exports[lib].items() if kind == "memory"]:
             raise RecordError(f"{lib}.txt: [{stuck[0]}] returns memory: it needs a record")
+    api.forwarded = list(api.exports.pop("nvml", {}))
     return api

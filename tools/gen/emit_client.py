@@ -167,7 +167,7 @@ def emit_loud(api: Api) -> str:
 def emit_exports(api: Api, lib: str = "") -> str:
     """Return a linker version script: exactly these symbols, unversioned."""
     if lib:
-        names = [r.name for r in api.records if r.lib == lib]
+        names = [*(r.name for r in api.records if r.lib == lib), *api.forwarded]
     else:
         names = [
             *exported(api),
@@ -181,6 +181,12 @@ def emit_exports(api: Api, lib: str = "") -> str:
             *CLOCK,
         ]
     return "{\n  global:\n" + "".join(f"    {n};\n" for n in names) + "  local: *;\n};\n"
+
+
+def emit_nvml_forward(api: Api) -> str:
+    """Return nvml_forward.cc: the functions of NVML that go to the driver's as they are."""
+    lines = [BANNER, '#include "nvml_driver.h"\n']
+    return "\n".join([*lines, *(f"FORWARD_TO_DRIVER({n})" for n in api.forwarded)]) + "\n"
 
 
 def emit_entry_points(api: Api) -> str:
@@ -215,6 +221,7 @@ __all__ = [
     "emit_entry_points",
     "emit_exports",
     "emit_loud",
+    "emit_nvml_forward",
     "emit_proto_check",
     "emit_stubs",
     "fields",

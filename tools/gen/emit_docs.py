@@ -21,6 +21,13 @@ of a program reaches the vendor's library in its own process. C++ symbols, which
 are left out; so are cuFile, CUPTI and NVSHMEM but for what is listed above.
 """
 
+FORWARDED = """
+## NVML
+
+On real GPUs all of NVML is the driver's, with the job's numbers: {} functions beside those above go there as they are.
+On soft GPUs these are not supported.
+"""
+
 
 def emit_coverage(api: Api) -> str:
     """Return the coverage page: totals, one table per family, then the plain stubs."""
@@ -50,6 +57,8 @@ def emit_coverage(api: Api) -> str:
     lines.append(EXPORTS)
     for lib, kinds in sorted(api.exports.items()):
         lines += [f"- {lib}: {len(kinds)}"] if kinds else []
+    if api.forwarded:
+        lines.append(FORWARDED.format(len(api.forwarded)))
     lines.append("\n## The vendor's own, in the program's process\n")
     lines += [f"- {lib}: {why}" for lib, why in sorted(api.vendor.items())]
     return "\n".join(lines) + "\n"

@@ -27,6 +27,7 @@ OUTPUTS = {
     "proto_check.cc": emit_client.emit_proto_check,
     "exports.map": emit_client.emit_exports,
     "exports_nvml.map": lambda api: emit_client.emit_exports(api, "nvml"),
+    "nvml_forward.cc": emit_client.emit_nvml_forward,
     "backend_table.h": emit_server.emit_table,
     "mock_table.h": emit_server.emit_mock,
     "dispatch.cc": emit_server.emit_dispatch,

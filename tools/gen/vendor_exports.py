@@ -1,5 +1,7 @@
 """The functions that the vendor's libraries export, as data: what programs can call besides PyTorch.
 
+    vendor_exports.py --add LIB FILE...   add what a library exports that is in no package (NVML), or the
+                                          names in another file, such as nvidia-ml-py's
     vendor_exports.py --update     rewrite proxy/api/vendor_exports/*.txt from the installed packages
     vendor_exports.py              say what the installed libraries export beyond those lists
 
@@ -130,6 +132,18 @@ def update() -> None:
         (FOLDER / f"{lib}.txt").write_text("\n".join(lines) + "\n")
 
 
+def add(lib: str, files: list[Path]) -> None:
+    """Add the names in `files` to a list."""
+    names = set(read(FOLDER).get(lib, {}))
+    for file in files:
+        if file.suffix == ".py":
+            names |= set(re.findall(rf"\b{lib}[A-Z]\w+", file.read_text()))
+        else:
+            names |= {n for n in all_functions(file) if re.fullmatch(rf"{lib}[A-Z]\w*", n)}
+    head = "# Rewritten by tools/gen/vendor_exports.py --add."
+    (FOLDER / f"{lib}.txt").write_text("\n".join([head, *sorted(names)]) + "\n")
+
+
 def missing() -> dict[str, list[str]]:
     """Return what installed libraries export and the lists lack."""
     known = read(FOLDER)
@@ -142,7 +156,11 @@ def missing() -> dict[str, list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--update", action="store_true")
-    if parser.parse_args().update:
+    parser.add_argument("--add", nargs="+", metavar="LIB FILE")
+    args = parser.parse_args()
+    if args.add:
+        add(args.add[0], [Path(file) for file in args.add[1:]])
+    elif args.update:
         update()
     elif lacking := missing():
         sys.exit(f"vendor_exports: not listed: {lacking}; run vendor_exports.py --update")
