@@ -82,7 +82,7 @@ def main() -> None:
     time.sleep(1.5)  # the server looks at least every 100 ms, the agent every 0.5 s
     unused = ctypes.c_size_t()
     code = runtime.cudaMemGetInfo(ctypes.byref(unused), ctypes.byref(unused))  # waits for an answer
-    print(f"pid={os.getpid()} code={code}", flush=True)
+    print(f"{kind} pid={os.getpid()} code={code}", flush=True)
     os._exit(0)  # a destructor would only meet the dead device again
 
 
