@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyft.errors import PyftError, UsageError
 from pyft.recovery import events, inject
 
 ANSWER_S = 10.0
+CROWDED_S = 0.02  # until a queue that is full is tried again
 LARGEST_NUMBER = 1 << 20
 LONGEST_FAULT = 1000
 
@@ -92,6 +94,18 @@ def _number(order: dict[str, Any], name: str, otherwise: int | None = None) -> i
     return number
 
 
+def _connect(connection: socket.socket, name: str) -> None:
+    """Wait while the queue is full: nothing tells when there is room."""
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return connection.connect(name)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(CROWDED_S)
+
+
 def give(meta: Mapping[str, Any], kind: str, **values: Any) -> None:
     """Send an order to a running job and wait for the answer; raise PyftError when it is refused.
 
@@ -102,7 +116,7 @@ def give(meta: Mapping[str, Any], kind: str, **values: Any) -> None:
     connection.settimeout(ANSWER_S)
     with connection:
         try:
-            connection.connect("\0" + name)
+            _connect(connection, "\0" + name)
             if (uid := user_of(connection)) != os.geteuid():
                 raise UsageError(f"the socket of job [{job}] belongs to another user [uid {uid}]")
             messages.send(connection, kind, **values)

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import socket
+import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from pyft.agent import messages, orders
 from pyft.agent.orders import Orders
-from pyft.errors import UsageError
+from pyft.errors import PyftError, UsageError
 from pyft.recovery import events
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan
@@ -89,3 +91,26 @@ def test_a_damaged_order_is_answered(data: bytes) -> None:
 def test_a_job_without_orders_says_so() -> None:
     with pytest.raises(UsageError, match=r"job \[x\] takes no orders"):
         orders.give({"job": "x", "orders": f"pyft-none-{os.getpid()}"}, "drain", gpu=0)
+
+
+def test_an_order_waits_for_room_in_the_queue() -> None:
+    name = f"pyft-full-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind("\0" + name)
+        listener.listen(0)
+        before = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        before.connect("\0" + name)
+
+        def serve() -> None:
+            time.sleep(0.2)
+            listener.accept()[0].close()
+            connection, _ = listener.accept()
+            with connection:
+                Orders(Servers()).answer(connection)  # type: ignore[arg-type]
+
+        server = threading.Thread(target=serve)
+        server.start()
+        with pytest.raises(PyftError, match="drain is refused: .*GPU"):
+            orders.give({"job": "x", "orders": name}, "drain", gpu=7)
+        server.join()
+        before.close()

@@ -57,6 +57,7 @@ class Coordinator:
         self.plan.handle(events.Attached(0, 0, 0))
         self.plan.handle(events.Attached(1, 1, 1))
         self.incidents = Incidents(json.dumps)
+        self.requests = SimpleNamespace(waiting=list)  # for faults
         self.said: list[Any] = []
 
     def event(self, event: events.Event) -> None:

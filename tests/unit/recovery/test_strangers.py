@@ -25,8 +25,8 @@ FLOOD = 400  # connections
 
 def caller(name: str) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made.connect("\0" + name)  # waits for room in the queue
     made.settimeout(20)
-    made.connect("\0" + name)
     return made
 
 
