@@ -35,13 +35,21 @@ while status() != 1:
     time.sleep(0.01)
 open(os.environ["GIVEN"] + ".attacked", "w").close()
 exec(os.environ["ATTACK"])
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 60
 while status() != 2 and time.monotonic() < deadline:
     if os.path.exists(os.environ["GIVEN"] + ".go"):
         os._exit(0)
     exec(os.environ["ATTACK"])
 os._exit(46)
 """
+)
+END = 'time.sleep(float(os.environ.get("AFTER_S", "0.1")))'
+WAITS = CLIENT.replace(
+    END,
+    """
+while not os.path.exists(os.environ["GIVEN"] + ".over") and time.monotonic() < deadline + 40:
+    time.sleep(0.02)
+""",
 )
 # The hostile one is rank 1 and comes first.
 SCRIPT = """
@@ -51,16 +59,16 @@ RANK=0 "$1" -c "$3"; echo "code $?"
 touch "$GIVEN.go"; wait
 """
 assert MARK in CLIENT
+assert END in CLIENT
 
 
 @pytest.mark.parametrize("agent_dies", [False, True])
 @pytest.mark.parametrize("attack", list(ATTACKS))
 def test_others_go_on(start: Start, tmp_path: Path, attack: str, agent_dies: bool) -> None:
     words, found = ATTACKS[attack]
-    command = ("sh", "-c", SCRIPT, "sh", sys.executable, HOSTILE, CLIENT)
+    command = ("sh", "-c", SCRIPT, "sh", sys.executable, HOSTILE, WAITS)
     ordered = attack in ("epoch", "fault")
-    after = "5" if attack == "fault" else "1"  # it gives the order time to be carried out
-    job = start(3 if attack == "epoch" else 2, command=command, ATTACK=words, AFTER_S=after)
+    job = start(3 if attack == "epoch" else 2, command=command, ATTACK=words)
     wait_for(lambda: (tmp_path / "given.attacked").exists(), 30, f"an attack: {job.errors()}")
     if ordered:  # both work, and one is to get a new server
         wait_for(lambda: "status 1" in job.output(), 30, f"both ranks: {job.errors()}")
@@ -70,7 +78,12 @@ def test_others_go_on(start: Start, tmp_path: Path, attack: str, agent_dies: boo
         assert order(job, "replace", "--rank", "0").returncode == 0
     elif attack == "fault":
         assert order(job, "inject", "--rank", "1", "--fault", "sticky").returncode == 0
-    assert job.wait(40) == 0, job.errors()
+    if attack == "fault":
+        wait_for(lambda: "rank [1] goes on after" in job.errors(), 30, "a new server")
+    elif found == ["ring-broken"]:
+        wait_for(lambda: "its memory is damaged: " in job.errors(), 30, "the end of its server")
+    (tmp_path / "given.over").touch()
+    assert job.wait(60) == 0, job.errors()
     assert "code 0" in job.output(), job.errors()
     assert "is lost" not in job.errors()
     assert "Traceback" not in job.errors()
