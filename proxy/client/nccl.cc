@@ -65,7 +65,7 @@ ncclResult_t create(Call call, const Command& command, const Creation& made, Byt
 }
 
 ncclResult_t init(const char* call, int ordinal, ncclComm_t* comm, int ranks, int rank,
-                  std::span<const ncclUniqueId> ids) {
+                  std::span<const ncclUniqueId> ids, const ncclConfig_t* config = nullptr) {
   if (!comm || ids.empty() || !ids.data())
     return refuse_nccl(call, ncclInvalidArgument, "got no result pointer or no unique id");
   *comm = nullptr;
@@ -73,6 +73,9 @@ ncclResult_t init(const char* call, int ordinal, ncclComm_t* comm, int ranks, in
     return refuse_nccl(
         call, ncclInvalidArgument,
         "with rank [" + std::to_string(rank) + "] of [" + std::to_string(ranks) + "]");
+  const auto bytes = std::as_bytes(ids);
+  std::vector<std::byte> payload(bytes.begin(), bytes.end());
+  if (const ncclResult_t code = add_settings(call, config, &payload)) return code;
   cudaError_t error;
   Device* device = attach(ordinal, &error);
   if (!device) return nccl_result(error);
@@ -82,7 +85,7 @@ ncclResult_t init(const char* call, int ordinal, ncclComm_t* comm, int ranks, in
   return create(
       Call::ncclCommInitRankScalable,
       cmd::ncclCommInitRankScalable{made.handle, ranks, rank, made.communicator->error_base}, made,
-      std::as_bytes(ids), comm);
+      payload, comm);
 }
 
 ncclResult_t unique_id(ncclUniqueId* out) {
@@ -187,14 +190,14 @@ PYFT_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueI
 PYFT_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId,
                                              int rank, ncclConfig_t* config) {
   enter(Api::ncclCommInitRankConfig);
-  return init(__func__, current_device(), comm, nranks, rank, {&commId, 1});
+  return init(__func__, current_device(), comm, nranks, rank, {&commId, 1}, config);
 }
 
 PYFT_API ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
                                                ncclUniqueId* commIds, ncclConfig_t* config) {
   enter(Api::ncclCommInitRankScalable);
   const size_t count = nId > 0 ? static_cast<size_t>(nId) : 0;
-  return init(__func__, current_device(), newcomm, nranks, myrank, {commIds, count});
+  return init(__func__, current_device(), newcomm, nranks, myrank, {commIds, count}, config);
 }
 
 PYFT_API ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
@@ -222,12 +225,14 @@ PYFT_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclCom
   Communicator* parent = communicator_of(comm);
   if (!parent || !newcomm) return no_communicator(__func__);
   *newcomm = nullptr;
+  std::vector<std::byte> payload;
+  if (const ncclResult_t code = add_settings(__func__, config, &payload)) return code;
   const Creation made = mint(parent->device);
   if (!made.handle) return refuse_nccl(__func__, ncclSystemError, "finds no free completion word");
   return create(
       Call::ncclCommSplit,
       cmd::ncclCommSplit{made.handle, parent->handle, color, key, made.communicator->error_base},
-      made, {}, newcomm);
+      made, payload, newcomm);
 }
 
 PYFT_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
@@ -239,13 +244,16 @@ PYFT_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int
   if (!excludeRanksList || excludeRanksCount < 1 || excludeRanksCount > parent->size)
     return refuse_nccl(__func__, ncclInvalidArgument,
                        "excludes [" + std::to_string(excludeRanksCount) + "] ranks");
+  const auto excluded =
+      std::as_bytes(std::span<const int>(excludeRanksList, static_cast<size_t>(excludeRanksCount)));
+  std::vector<std::byte> payload(excluded.begin(), excluded.end());
+  if (const ncclResult_t code = add_settings(__func__, config, &payload)) return code;
   const Creation made = mint(parent->device);
   if (!made.handle) return refuse_nccl(__func__, ncclSystemError, "finds no free completion word");
-  const std::span<const int> excluded(excludeRanksList, static_cast<size_t>(excludeRanksCount));
   return create(Call::ncclCommShrink,
                 cmd::ncclCommShrink{made.handle, parent->handle, excludeRanksCount, shrinkFlags,
                                     made.communicator->error_base},
-                made, std::as_bytes(excluded), newcomm);
+                made, payload, newcomm);
 }
 
 PYFT_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {

@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "api/commands.h"
 #include "client/stream.h"
@@ -32,6 +33,10 @@ ncclResult_t async_error(Communicator& communicator);
 // Says it on stderr and for ncclGetLastError of this thread.
 ncclResult_t refuse_nccl(const char* call, ncclResult_t code, const std::string& why);
 ncclResult_t no_communicator(const char* call);
+// Appends what the program has set of a new communicator's config, an NcclSettings, to what is sent
+// to make it; without a config nothing. Checks it as NCCL does.
+ncclResult_t add_settings(const char* call, const ncclConfig_t* given,
+                          std::vector<std::byte>* payload);
 const std::string& last_nccl_sentence();
 // ncclSuccess, or what became of an entry that could not be appended or answered.
 ncclResult_t nccl_result(cudaError_t error);

@@ -18,8 +18,9 @@
 namespace pyft::ring {
 
 inline constexpr uint32_t kStoreMagic = 0x53544650;  // "PFTS"
-inline constexpr uint32_t kStoreVersion = 2;
+inline constexpr uint32_t kStoreVersion = 3;
 inline constexpr uint32_t kMaxCommunicators = 256;
+inline constexpr uint32_t kCommunicatorSettings = 240;
 
 // Areas; the heap is the rest of the object. All sparse.
 inline constexpr uint64_t kManifestBytes = uint64_t{64} << 20;
@@ -184,6 +185,9 @@ struct StoredCommunicator {
   uint64_t ended_seq;  // of the entry that destroyed it, 0: it lives
   // Operations complete at two cuts, one of which is that of the current manifest.
   uint64_t line_cut[2], line_operation[2];
+  // With which the program had it made; none: NCCL's own choices.
+  uint64_t settings_bytes;
+  std::byte settings[kCommunicatorSettings];
 };
 
 }  // namespace pyft::ring

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <future>
 
+#include "server/nccl_config.h"
+
 namespace pyft::server {
 namespace {
 
@@ -136,6 +138,15 @@ Status end(Session& session, const EntryHeader& header, uint64_t handle, Functio
 
 constexpr int kNoLibrary = ncclSystemError;
 
+// Takes the settings of a new communicator off the end of what came with the call, which has
+// `before` bytes of its own. False: there are others.
+bool take_settings(Body* payload, size_t before, Body* settings, NcclConfig* config) {
+  if (payload->size() != before && payload->size() != before + sizeof(NcclSettings)) return false;
+  *settings = payload->subspan(before);
+  *payload = payload->first(before);
+  return config->read(*settings);
+}
+
 }  // namespace
 
 void fail_communicator(Session& session, uint64_t handle, int code) {
@@ -159,8 +170,15 @@ Status do_ncclGetUniqueId(Session& session, const EntryHeader& header, const cmd
 
 Status do_ncclCommInitRankScalable(Session& session, const EntryHeader& header,
                                    const cmd::ncclCommInitRankScalable& c, Body, Body payload) {
-  const size_t count = payload.size() / sizeof(ncclUniqueId);
-  if (!count || count > kMaxIds || payload.size() % sizeof(ncclUniqueId))
+  // Too few bytes for settings are too few for ids as well.
+  const bool configured =
+      payload.size() % sizeof(ncclUniqueId) && payload.size() > sizeof(NcclSettings);
+  const size_t count =
+      (payload.size() - (configured ? sizeof(NcclSettings) : 0)) / sizeof(ncclUniqueId);
+  Body settings;
+  NcclConfig config;
+  if (!count || count > kMaxIds ||
+      !take_settings(&payload, count * sizeof(ncclUniqueId), &settings, &config))
     return Status::broken("a communicator of [" + std::to_string(payload.size()) +
                           "] bytes of unique ids");
   const auto function = session.backend().ncclCommInitRankScalable;
@@ -170,29 +188,37 @@ Status do_ncclCommInitRankScalable(Session& session, const EntryHeader& header,
   if (is_over(session)) return Status::good();
   refuse_repetition(session, c.ranks);
   std::vector<std::byte> id(payload.begin(), payload.end());
-  if (CommunicatorKeeper* const lasting = session.recovery().communicators)
+  if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
     id = lasting->id_for(c.comm, c.rank, payload);
+    lasting->configures(c.comm, 0, settings);
+  }
   std::vector<ncclUniqueId> ids(id.size() / sizeof(ncclUniqueId));
   std::memcpy(ids.data(), id.data(), ids.size() * sizeof(ncclUniqueId));
   const Outcome outcome = wait_for_ranks(session, [&] {
-    return function(&comm, c.ranks, c.rank, static_cast<int>(ids.size()), ids.data(), nullptr);
+    return function(&comm, c.ranks, c.rank, static_cast<int>(ids.size()), ids.data(), config.get());
   });
   return created(session, header, c.comm, c.error_base, comm, outcome);
 }
 
 Status do_ncclCommSplit(Session& session, const EntryHeader& header, const cmd::ncclCommSplit& c,
-                        Body, Body) {
+                        Body, Body payload) {
+  Body settings;
+  NcclConfig config;
+  if (!take_settings(&payload, 0, &settings, &config))
+    return Status::broken("a division with [" + std::to_string(payload.size()) +
+                          "] bytes of settings");
   ncclComm_t parent, comm = made_before(session, header, c.newcomm);
   if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
   if (is_over(session)) return Status::good();
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
   if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
     lasting->divides(c.newcomm, c.comm, static_cast<uint32_t>(c.color));
+    lasting->configures(c.newcomm, c.comm, settings);
     lasting->collective(c.comm);
   }
   const auto function = session.backend().ncclCommSplit;
-  const Outcome outcome =
-      wait_for_ranks(session, [&] { return function(parent, c.color, c.key, &comm, nullptr); });
+  const Outcome outcome = wait_for_ranks(
+      session, [&] { return function(parent, c.color, c.key, &comm, config.get()); });
   return created(session, header, c.newcomm, c.error_base, comm, outcome);
 }
 
@@ -202,16 +228,20 @@ Status do_ncclCommShrink(Session& session, const EntryHeader& header, const cmd:
   if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
   if (is_over(session)) return Status::good();
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
-  if (c.excluded < 1 || payload.size() != static_cast<size_t>(c.excluded) * sizeof(int) ||
-      payload.size() > kMaxRanks * sizeof(int))
+  Body settings;
+  NcclConfig config;
+  if (c.excluded < 1 || static_cast<size_t>(c.excluded) > kMaxRanks ||
+      !take_settings(&payload, static_cast<size_t>(c.excluded) * sizeof(int), &settings, &config))
     return Status::broken("a shrink without [" + std::to_string(c.excluded) + "] ranks");
   std::vector<int> excluded(static_cast<size_t>(c.excluded));
   std::memcpy(excluded.data(), payload.data(), payload.size());
-  if (CommunicatorKeeper* const lasting = session.recovery().communicators)
+  if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
     lasting->divides(c.newcomm, c.comm, uint64_t{1} << 32 | static_cast<uint32_t>(c.excluded));
+    lasting->configures(c.newcomm, c.comm, settings);
+  }
   const auto function = session.backend().ncclCommShrink;
   const Outcome outcome = wait_for_ranks(session, [&] {
-    return function(parent, excluded.data(), c.excluded, &comm, nullptr, c.flags);
+    return function(parent, excluded.data(), c.excluded, &comm, config.get(), c.flags);
   });
   return created(session, header, c.newcomm, c.error_base, comm, outcome);
 }

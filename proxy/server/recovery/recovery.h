@@ -48,6 +48,8 @@ class CommunicatorKeeper {
     return {id.begin(), id.end()};
   }
   virtual void divides(uint64_t, uint64_t, uint64_t) {}
+  // The settings (NcclSettings) with which it is about to be made; none: those of `parent`.
+  virtual void configures(uint64_t, uint64_t, std::span<const std::byte>) {}
   virtual void collective(uint64_t) {}
   virtual void message(uint64_t, int, bool) {}
   virtual void lost_peer(int, const std::string&) {}

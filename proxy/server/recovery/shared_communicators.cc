@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "server/nccl_config.h"
 #include "server/recovery/digest.h"
 
 namespace pyft::server {
@@ -12,7 +13,8 @@ namespace pyft::server {
 namespace {
 
 constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md
-constexpr uint64_t kKeySeed = 1;         // names need not be secret, only the same at all ranks
+static_assert(ring::kCommunicatorSettings == sizeof(NcclSettings));
+constexpr uint64_t kKeySeed = 1;  // names need not be secret, only the same at all ranks
 
 uint64_t name_of(const void* what, size_t bytes) {
   return digest(static_cast<const std::byte*>(what), bytes, kKeySeed).low;
@@ -79,12 +81,15 @@ void SharedCommunicators::make_again(const ring::StoredCommunicator& entry) {
   ncclUniqueId as{};
   std::memcpy(&as, id.data(), std::min(id.size(), sizeof as));
   ncclComm_t comm = nullptr;
+  const std::span settings(entry.settings, std::min(entry.settings_bytes, sizeof entry.settings));
+  NcclConfig config;
+  if (!config.read(settings)) recovery_.no_place(named(entry.key) + " has damaged settings");
   if (const int code =
-          backend_.ncclCommInitRankScalable(&comm, entry.size, entry.rank, 1, &as, nullptr))
+          backend_.ncclCommInitRankScalable(&comm, entry.size, entry.rank, 1, &as, config.get()))
     recovery_.no_place(named(entry.key) + " cannot be made again, code [" + std::to_string(code) +
                        "]: " + backend_.ncclGetLastError(nullptr));
   const std::lock_guard lock(mutex_);
-  live_[entry.handle] = {comm, entry.key, entry.rank, 0, {}};
+  live_[entry.handle] = {comm, entry.key, entry.rank, 0, {}, {settings.begin(), settings.end()}};
 }
 
 void* SharedCommunicators::made_before(uint64_t handle, uint64_t) {
@@ -100,7 +105,7 @@ std::vector<std::byte> SharedCommunicators::id_for(uint64_t handle, int rank,
   const uint64_t key = name_of(id.data(), id.size());
   {
     const std::lock_guard lock(mutex_);
-    live_[handle] = {nullptr, key, rank, 0, {}};
+    live_[handle] = {nullptr, key, rank, 0, {}, {}};
   }
   return ask_for_id(key, rank);
 }
@@ -110,7 +115,18 @@ void SharedCommunicators::divides(uint64_t handle, uint64_t parent, uint64_t how
   const std::lock_guard lock(mutex_);
   const Live& from = live_[parent];
   const uint64_t what[] = {from.key, from.collectives, how};
-  live_[handle] = {nullptr, name_of(what, sizeof what), 0, 0, {}};
+  live_[handle] = {nullptr, name_of(what, sizeof what), 0, 0, {}, {}};
+}
+
+// What has none is made with those of what it was divided from.
+void SharedCommunicators::configures(uint64_t handle, uint64_t parent,
+                                     std::span<const std::byte> settings) {
+  const std::lock_guard lock(mutex_);
+  const auto from = live_.find(parent);
+  if (!settings.empty())
+    live_[handle].settings.assign(settings.begin(), settings.end());
+  else if (from != live_.end())
+    live_[handle].settings = from->second.settings;
 }
 
 void SharedCommunicators::collective(uint64_t handle) {
@@ -159,6 +175,8 @@ void SharedCommunicators::made(void* comm, uint64_t handle, uint64_t seq, int ra
     entry->key = live.key;
     entry->rank = rank;
     entry->size = size;
+    entry->settings_bytes = std::min(live.settings.size(), sizeof entry->settings);
+    std::copy_n(live.settings.begin(), entry->settings_bytes, entry->settings);
     std::atomic_ref(entry->handle).store(handle, std::memory_order_release);
   }
   entry->ended_seq = 0;

@@ -28,6 +28,7 @@ class SharedCommunicators : public CommunicatorKeeper {
   void* made_before(uint64_t handle, uint64_t seq) override;
   std::vector<std::byte> id_for(uint64_t handle, int rank, std::span<const std::byte> id) override;
   void divides(uint64_t handle, uint64_t parent, uint64_t how) override;
+  void configures(uint64_t handle, uint64_t parent, std::span<const std::byte> settings) override;
   void collective(uint64_t handle) override;
   void message(uint64_t handle, int peer, bool sends) override;
   void lost_peer(int code, const std::string& sentence) override;
@@ -52,6 +53,7 @@ class SharedCommunicators : public CommunicatorKeeper {
     int rank = 0;
     uint64_t collectives = 0;
     std::map<int, Messages> messages;  // by the other one's rank
+    std::vector<std::byte> settings;
   };
   ring::StoredCommunicator* table() const;
   ring::StoredCommunicator* entry_for(uint64_t handle, uint64_t seq);
