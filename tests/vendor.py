@@ -44,5 +44,7 @@ def build_nccl(folder: Path) -> dict[str, str]:
     (folder / "driver").mkdir(exist_ok=True)
     library = folder / "driver" / "libnccl.so.2"
     source = Path(__file__).with_name("vendor_nccl.cc")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    headers = Path(__file__).parents[1] / "flexccl" / "include"
+    command = [compiler, "-shared", "-fPIC", f"-I{headers}", "-o", library, source]
+    subprocess.run(command, check=True)
     return {"NCCL_IMITATION_LIBRARIES": str(native_dir())}

@@ -1,7 +1,9 @@
 // libnccl.so.2 without NCCL: its functions jump to flexccl's, which goes by way of host memory. It
 // has none of those with which flexccl repairs communicators, and finds its libraries in the folder
-// NCCL_IMITATION_LIBRARIES.
+// NCCL_IMITATION_LIBRARIES. With which settings communicators are made it appends to the file
+// NCCL_IMITATION_CONFIGS, if that is named.
 #include <dlfcn.h>
+#include <flexccl.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -17,9 +19,7 @@
   F(ncclCommDestroy)          \
   F(ncclCommFinalize)         \
   F(ncclCommGetAsyncError)    \
-  F(ncclCommInitRankScalable) \
   F(ncclCommShrink)           \
-  F(ncclCommSplit)            \
   F(ncclCommUserRank)         \
   F(ncclGather)               \
   F(ncclGetLastError)         \
@@ -42,6 +42,9 @@
 FUNCTIONS(JUMP)
 
 namespace {
+
+decltype(&ncclCommInitRankScalable) make = nullptr;
+decltype(&ncclCommSplit) divide = nullptr;
 
 void* must(void* found, const std::string& what) {
   if (found) return found;
@@ -66,6 +69,33 @@ void* must(void* found, const std::string& what) {
   };
 #define FIND(name) to_##name = find(#name);
   FUNCTIONS(FIND)
+  make = reinterpret_cast<decltype(make)>(find("ncclCommInitRankScalable"));
+  divide = reinterpret_cast<decltype(divide)>(find("ncclCommSplit"));
+}
+
+void note(const char* how, int rank, const ncclConfig_t* config) {
+  const char* const file = std::getenv("NCCL_IMITATION_CONFIGS");
+  std::FILE* const to = file ? std::fopen(file, "a") : nullptr;
+  if (!to) return;
+  if (!config)
+    std::fprintf(to, "%s rank=%d nothing\n", how, rank);
+  else
+    std::fprintf(to, "%s rank=%d blocking=%d maxCTAs=%d net=%s name=%s\n", how, rank,
+                 config->blocking, config->maxCTAs, config->netName ? config->netName : "-",
+                 config->commName ? config->commName : "-");
+  std::fclose(to);
 }
 
 }  // namespace
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int count,
+                                      ncclUniqueId* ids, ncclConfig_t* config) {
+  note("init", rank, config);
+  return make(comm, ranks, rank, count, ids, config);
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* child,
+                           ncclConfig_t* config) {
+  note("split", key, config);
+  return divide(comm, color, key, child, config);
+}

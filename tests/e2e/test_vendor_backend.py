@@ -22,6 +22,8 @@ PROGRAMS = Path(__file__).with_name("programs")
 LATE_RANK = str(PROGRAMS / "late_rank.py")
 OUT_OF_MEMORY = str(PROGRAMS / "out_of_memory.py")
 MANY_RANKS = str(PROGRAMS / "many_ranks.py")
+NCCL_SETTINGS = str(PROGRAMS / "nccl_settings.py")
+FAULT_OF_ONE = "server-kill,rank=1,step=3,call=5"
 
 
 def train(
@@ -129,6 +131,32 @@ def test_with_nccl_all_ranks_replay(tmp_path: Path) -> None:
     assert (report["recovered"], report["verdict"]) == (2, "exact"), said
     assert {one["fault"] for one in report["faults"]} == {"server-killed", "peer-failed"}
     assert all(one["action"].endswith("all [2] ranks replay") for one in report["faults"])
+
+
+def test_with_nccl_communicators_keep_their_settings(tmp_path: Path) -> None:
+    """Also those that are made anew when a rank has died."""
+    outputs, settings = [], []
+    for name, fault in {"undisturbed": (), "fault": ("--inject", FAULT_OF_ONE)}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        record = folder / "settings"
+        variables = build_nccl(folder) | {"NCCL_IMITATION_CONFIGS": str(record)}
+        got, report, said = train(
+            folder, fault, "0,1", NCCL_SETTINGS, (), PYFT_CUT_EVERY="1", **variables
+        )
+        assert report["recovered"] == (2 if fault else 0), said
+        outputs.append(got)
+        settings.append(sorted(record.read_text().splitlines()))
+    assert outputs[0] == outputs[1]
+    before, after = settings
+    ctas = {line.split("maxCTAs=")[1].split()[0] for line in before if "maxCTAs" in line}
+    assert ctas >= {"6", "3"}, before
+    assert all("blocking=1" in line and "net=" in line for line in before), before
+    assert any("maxCTAs=6 net=Socket" in line for line in before), before
+    # The new servers make what there was once more, what was divided by itself.
+    again = [line.replace("split ", "init ") for line in before]
+    assert sorted({line.replace("split ", "init ") for line in after}) == sorted(set(again))
+    assert len(after) == 2 * len(before), after
 
 
 def test_with_nccl_a_kernel_that_hangs_is_found(tmp_path: Path) -> None:
