@@ -230,9 +230,10 @@ void Engine::check_peers() {
     if (reads && !peer->in) peer->in = inbox_->find(static_cast<std::uint32_t>(peer->slot));
     const bool out_ended = (writes || reads) && peer->out && !peer->out->alive();
     bool gone = (writes && out_ended) || (reads && peer->in && !peer->in->alive());
-    // A rank that failed before it ever connected to this one shows only on the link towards it.
-    // One that is done and left may look the same for the moment in which its link is delivered.
-    if (reads && !peer->in && out_ended) {
+    // A rank that failed before it ever connected to this one shows only on the link towards it,
+    // or nowhere. One that is done and left may look the same for the moment in which its link is
+    // delivered.
+    if (reads && !peer->in && (out_ended || owner_.has_left(peer->slot))) {
       if (peer->lost_at == Deadline()) peer->lost_at = now;
       gone |= now - peer->lost_at > kGrace;
     }

@@ -35,6 +35,8 @@ class Engine {
     std::function<void(int slot)> behind;
     // Whether `slot` has come as far.
     std::function<bool(int slot)> has_taken;
+    // Whether `slot` has left for good: what it has not sent by now never comes.
+    std::function<bool(int slot)> has_left;
   };
 
   Engine(std::shared_ptr<const Membership> membership, std::shared_ptr<Responder> responder,
@@ -55,6 +57,7 @@ class Engine {
   std::uint64_t done_at(int slot) const;
   // The slot that the last error was about; -1: none.
   int suspect() const { return suspect_; }
+  void forget_suspect() { suspect_ = -1; }
 
   // From any thread: ends a running schedule with Interrupted,
   void interrupt();

@@ -32,6 +32,17 @@ void take_place(ncclComm_t comm) {
     fail(code, last_sentence());
 }
 
+// Thrown out of the wait for the others.
+void look_for_others(std::uint64_t comm, int rank) {
+  const auto gone = anybody_left(comm, rank);
+  if (!gone) return;
+  if (*gone < 0)
+    fail(ncclRemoteError, "flexccl: rank [", rank, "] of communicator [", std::hex, comm,
+         "] waits in vain for the others: the program that made the unique id has ended");
+  fail(ncclRemoteError, "flexccl: rank [", rank, "] of communicator [", std::hex, comm, std::dec,
+       "] waits in vain for the others: rank [", *gone, "] has ended");
+}
+
 void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int device) {
   const UniqueId id = parse_unique_id(raw);
   if ((*comm = claim(id.comm, rank))) return take_place(*comm);
@@ -54,7 +65,8 @@ void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int d
                       .address = endpoint.address(),
                       .repairs = now.repair_ms > 0,
                       .comes_again = tell(kFirst),
-                      .has_place = [&] { return tell(kLost); }};
+                      .has_place = [&] { return tell(kLost); },
+                      .look = [&] { look_for_others(id.comm, rank); }};
   fault_in_init(id.comm, rank);
   std::vector<Address> addresses;
   try {
@@ -151,6 +163,8 @@ ncclComm_t make_child(Communicator& parent, const std::vector<int>& members,
     made->runner().set_parent(from.comm);
     return Communicator::Child{comm, members, made};
   });
+  for (std::size_t i = 0; i < members.size(); ++i)
+    if (parent.runner().has_left(members[i])) rank_left(comm, static_cast<int>(i));
   fault_in_split(comm, slot);
   replace_now(handle);
   take_place(handle);

@@ -3,6 +3,7 @@
 
 #include "api/state.h"
 #include "core/contents.h"
+#include "rendezvous/rendezvous.h"
 #include "transport/endpoint.h"
 
 namespace flexccl {
@@ -132,6 +133,21 @@ ncclResult_t flexcclReplaceLater(uint64_t number, int slot, const flexcclInfo_t*
   });
 }
 
+ncclResult_t flexcclRankLeft(uint64_t number, int slot) {
+  return guarded([&] {
+    if (slot < -1) fail(ncclInvalidArgument, "flexccl: [", slot, "] is no slot");
+    flexccl::rank_left(number, slot);
+  });
+}
+
+ncclResult_t flexcclNumberOf(const ncclUniqueId* id, uint64_t* number) {
+  return guarded([&] {
+    require(id, "id");
+    require(number, "number");
+    *number = flexccl::parse_unique_id(*id).comm;
+  });
+}
+
 ncclResult_t flexcclChildren(ncclComm_t comm, int slot, flexcclChild_t* list, int* count) {
   return guarded([&] {
     require(count, "count");
@@ -145,6 +161,10 @@ ncclResult_t flexcclSetDiverged(flexcclDiverged_t report) {
     flexccl::Records::set_report(report ? flexccl::Records::Report(report)
                                         : flexccl::Records::Report());
   });
+}
+
+ncclResult_t flexcclSetFailed(flexcclFailed_t failed) {
+  return guarded([&] { flexccl::Communicator::set_failed(failed); });
 }
 
 ncclResult_t flexcclSetMaking(flexcclMaking_t making) {

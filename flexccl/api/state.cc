@@ -1,5 +1,6 @@
 #include "api/state.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -62,6 +63,23 @@ std::set<std::uint64_t>& ended() {
   return all;
 }
 
+std::map<std::uint64_t, std::set<int>>& left() {
+  static std::map<std::uint64_t, std::set<int>> all;
+  return all;
+}
+
+// The parts that were made of it as well.
+void mark(Communicator& communicator, int slot) {
+  if (slot < 0) return;
+  communicator.runner().note_left(slot);
+  for (const auto& child : communicator.children()) {
+    const auto seat = std::find(child.members.begin(), child.members.end(), slot);
+    const auto made = child.communicator.lock();
+    if (made && seat != child.members.end())
+      mark(*made, static_cast<int>(seat - child.members.begin()));
+  }
+}
+
 struct Later {
   std::uint64_t number;
   int slot;
@@ -84,11 +102,45 @@ void change_settings(const std::function<void(Settings&)>& change) {
   change(current());
 }
 
+void rank_left(std::uint64_t number, int slot) {
+  std::vector<std::shared_ptr<Communicator>> here;
+  {
+    const std::scoped_lock lock(mutex);
+    left()[number].insert(slot);
+    for (const auto& [handle, owner] : comms())
+      if (owner->communicator->view()->comm == number) here.push_back(owner->communicator);
+  }
+  for (const auto& communicator : here) mark(*communicator, slot);
+}
+
+std::optional<int> anybody_left(std::uint64_t number, int but) {
+  const std::scoped_lock lock(mutex);
+  const auto found = left().find(number);
+  if (found == left().end()) return std::nullopt;
+  for (auto slot = found->second.rbegin(); slot != found->second.rend(); ++slot)
+    if (*slot != but) return *slot;
+  return std::nullopt;
+}
+
+void tell_who_left(const std::shared_ptr<Communicator>& communicator) {
+  std::set<int> slots;
+  {
+    const std::scoped_lock lock(mutex);
+    const auto found = left().find(communicator->view()->comm);
+    if (found != left().end()) slots = found->second;
+  }
+  for (const int slot : slots) mark(*communicator, slot);
+}
+
 ncclComm_t publish(std::shared_ptr<Communicator> communicator) {
+  const auto made = communicator;
   auto owner = std::make_unique<ncclComm>(std::move(communicator));
   const ncclComm_t handle = owner.get();
-  const std::scoped_lock lock(mutex);
-  comms()[handle] = std::move(owner);
+  {
+    const std::scoped_lock lock(mutex);
+    comms()[handle] = std::move(owner);
+  }
+  tell_who_left(made);
   return handle;
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/communicator.h"
@@ -32,6 +33,11 @@ ncclComm_t publish(std::shared_ptr<Communicator> communicator);
 // Throws ncclInvalidArgument for anything that is not a live communicator.
 std::shared_ptr<Communicator> live(ncclComm_t comm);
 std::shared_ptr<Communicator> withdraw(ncclComm_t comm);
+// Ranks that have left, of communicators that are there and of those that are not yet made.
+void rank_left(std::uint64_t number, int slot);
+std::optional<int> anybody_left(std::uint64_t number, int but);
+// Tells one that has just been made.
+void tell_who_left(const std::shared_ptr<Communicator>& communicator);
 // Null: this process has no such communicator. `slot` -1: of any rank.
 ncclComm_t find(std::uint64_t number, int slot = -1);
 bool has_ended(std::uint64_t number);

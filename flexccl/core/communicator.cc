@@ -1,6 +1,11 @@
 #include "core/communicator.h"
 
 namespace flexccl {
+namespace {
+
+std::atomic<flexcclFailed_t> tell_of_failures = nullptr;
+
+}  // namespace
 
 struct Communicator::Queued {
   std::shared_ptr<Communicator> communicator;
@@ -111,9 +116,16 @@ void Communicator::run_now(const Task& task) {
 void Communicator::record(const Error& error) {
   // The peers' waits for this rank end now, not at their deadline.
   runner_.close();
-  const std::scoped_lock lock(mutex_);
-  sentence_ = error.what();
-  error_.store(error.code, std::memory_order_release);
+  {
+    const std::scoped_lock lock(mutex_);
+    sentence_ = error.what();
+    error_.store(error.code, std::memory_order_release);
+  }
+  if (const flexcclFailed_t told = tell_of_failures.load()) told();
+}
+
+void Communicator::set_failed(flexcclFailed_t failed) {
+  tell_of_failures.store(failed);
 }
 
 void Communicator::synchronize() {

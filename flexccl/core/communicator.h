@@ -57,6 +57,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Later submits throw ncclInvalidUsage.
   void finalize();
 
+  // Told of the failure of any.
+  static void set_failed(flexcclFailed_t failed);
+
   ncclResult_t async_error() const { return error_.load(std::memory_order_acquire); }
   // Stays valid as long as the communicator; null without an error.
   const char* error_sentence() const;

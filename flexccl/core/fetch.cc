@@ -78,6 +78,14 @@ Answer Runner::exchange_news(const Membership& self, int slot) {
   return answer;
 }
 
+void Runner::never_comes(int slot, const Error& error) {
+  set_paused(std::nullopt);
+  throw NeverComes(error.code,
+                   "flexccl: rank [" + std::to_string(membership_->slot) +
+                       "] needs something of rank [" + std::to_string(slot) +
+                       "], which has ended, and nobody takes its place: " + error.what());
+}
+
 // A rank that does not answer is gone, and will be replaced; or it has not made this communicator
 // yet, because it needs the operation of another one that this rank repeats first.
 Answer Runner::ask_patiently(int slot) {
@@ -89,8 +97,10 @@ Answer Runner::ask_patiently(int slot) {
       set_paused(std::nullopt);
       return answer;
     } catch (const Error& error) {
+      if (has_left(slot) && error.code == ncclRemoteError) never_comes(slot, error);
       const bool over = std::chrono::steady_clock::now() > deadline;
       set_paused(over ? std::nullopt : std::optional<int>(slot));
+      if (over) asked_ = slot;
       if (over || error.code != ncclRemoteError) throw;
     }
   }
@@ -118,7 +128,12 @@ int Runner::find_source(std::uint64_t sequence) {
   int lost = -1;
   for (int step = 1; step < ring.size; ++step) {
     const int slot = membership_->slot_at(ring.wrap(ring.rank - step));
-    const Answer answer = ask_about(slot);
+    Answer answer;
+    try {
+      answer = ask_about(slot);
+    } catch (const NeverComes&) {
+      continue;  // another one may have it; if nobody has, the operation says what it lacks
+    }
     if (answer.done_at_fence < sequence) continue;
     if (answer.serves_after < sequence) return slot;
     lost = slot;
@@ -132,6 +147,16 @@ int Runner::find_source(std::uint64_t sequence) {
   return -1;
 }
 
+Answer Runner::ask_for_piece(int slot, const Question& question, std::span<std::byte> to) {
+  try {
+    return ask_slot(slot, question, to);
+  } catch (const Error& error) {
+    if (error.code == ncclRemoteError && has_left(slot)) never_comes(slot, error);
+    asked_ = slot;
+    throw;
+  }
+}
+
 void Runner::fetch(Question question, int slot, std::span<std::byte> to, bool blocks) {
   const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
   const std::uint64_t begin = question.offset;
@@ -139,7 +164,7 @@ void Runner::fetch(Question question, int slot, std::span<std::byte> to, bool bl
     look_up();
     const std::size_t piece = std::min(kPieceBytes, to.size() - at);
     question.offset = begin + at, question.bytes = piece;
-    const Answer answer = ask_slot(slot, question, to.subspan(at, piece));
+    const Answer answer = ask_for_piece(slot, question, to.subspan(at, piece));
     const auto ranks = static_cast<std::uint32_t>(membership_->ring().size);
     if (answer.standing == Standing::kHere && blocks && answer.ranks != ranks)
       fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "]: rank [", slot,

@@ -129,8 +129,11 @@ void Runner::flush() {
       all = std::min(all, answer.done);
       if (owes(member)) history_->release_messages(member, answer.received);
     } catch (const Error&) {
-      // It is gone. What is kept may be needed, unless it had all when it asked last: a program
-      // that ends leaves no successor, and nobody is asked any more.
+      // It is gone. What is kept may be needed, unless it has left, or had all when it asked last.
+      if (has_left(member)) {
+        if (owes(member)) history_->release_messages(member, UINT64_MAX);
+        continue;
+      }
       if (owes(member) || history_->heard(member, self.epoch) < counters.done) return;
     }
   }

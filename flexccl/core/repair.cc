@@ -118,7 +118,12 @@ void Runner::wait_for_decision() {
     Lock lock(mutex_);
     changed_.wait_for(lock, kDoubt);
     lock.unlock();
-    if (++looks % kLooksPerQuestion == 0) ask_for_news();
+    if (++looks % kLooksPerQuestion == 0) {
+      ask_for_news();
+      // Whoever was to decide has ended before: there was no such step.
+      const std::vector<Change> doubtful = steps_->expected(membership_->epoch);
+      if (!doubtful.empty() && has_left(doubtful.back().slot)) break;
+    }
     if (std::chrono::steady_clock::now() > deadline)
       fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "] waited [",
            membership_->timeout_ms + membership_->repair_ms,

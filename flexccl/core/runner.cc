@@ -24,7 +24,8 @@ Runner::Runner(const Membership& membership, std::uint64_t position)
                .news = [this] { return keeps_ && steps_->any_ready(membership_->epoch); },
                .ahead = [this](int slot, std::uint32_t epoch) { hear_of(slot, epoch); },
                .behind = [this](int slot) { inform(slot); },
-               .has_taken = [this](int slot) { return has_taken(slot); }}),
+               .has_taken = [this](int slot) { return has_taken(slot); },
+               .has_left = [this](int slot) { return has_left(slot); }}),
       keeps_(membership.repair_ms > 0 && !membership.partial),
       joined_(membership.epoch > 0),
       settled_(membership.epoch == 0),
@@ -77,6 +78,7 @@ void Runner::apply(bool waking) {
       fail(ncclInvalidUsage, "flexccl: rank [", step.slot, "] lost its place in epoch [",
            step.epoch, "]: it was replaced or removed");
     changed.push_back(step.slot);
+    left_.erase(step.slot);
   }
   published_ = membership_ = std::make_shared<const Membership>(after(*membership_, steps));
   placed_.store(true, std::memory_order_release);  // what is decided now comes after its own step
@@ -89,22 +91,47 @@ void Runner::apply(bool waking) {
   changed_.notify_all();
 }
 
-void Runner::pause(const Error& error) {
-  Lock lock(mutex_);
-  paused_ = engine_.suspect();
-  const std::chrono::milliseconds limit(membership_->repair_ms);
-  const auto told = [this] { return aborted_ || steps_->any_ready(membership_->epoch); };
-  const Deadline deadline = std::chrono::steady_clock::now() + limit;
+void Runner::note_left(int slot) {
+  {
+    const std::scoped_lock lock(mutex_);
+    left_.insert(slot);
+  }
+  any_left_.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+bool Runner::has_left(int slot) const {
+  if (!any_left_.load(std::memory_order_acquire)) return false;
+  const std::scoped_lock lock(mutex_);
+  return left_.contains(slot);
+}
+
+void Runner::stand_still(Lock& lock, const Error& error, Deadline limit,
+                         const std::function<bool()>& over) {
+  const int slot = suspect();
+  paused_ = slot;
   // In slices: nobody rings for what appears on the board.
-  for (int looks = 1; !told() && std::chrono::steady_clock::now() < deadline; ++looks) {
+  for (int looks = 1; !over() && std::chrono::steady_clock::now() < limit; ++looks) {
+    if (left_.contains(slot)) {
+      paused_.reset();
+      throw NeverComes(error.code, std::string(error.what()) + "; rank [" + std::to_string(slot) +
+                                       "] has ended, and nobody takes its place");
+    }
     changed_.wait_for(lock, kLook);
-    if (looks % kLooksPerQuestion) continue;
+    if (looks % kLooksPerQuestion || !keeps_) continue;
     lock.unlock();
     ask_for_news();
     lock.lock();
   }
-  const bool in_time = told();
   paused_.reset();
+}
+
+void Runner::pause(const Error& error) {
+  Lock lock(mutex_);
+  const std::chrono::milliseconds limit(membership_->repair_ms);
+  const auto told = [this] { return aborted_ || steps_->any_ready(membership_->epoch); };
+  stand_still(lock, error, std::chrono::steady_clock::now() + limit, told);
+  const bool in_time = told();
   // A second attempt in one epoch would send again what has been sent.
   if (aborted_) fail(ncclInvalidUsage, "flexccl: the communicator was aborted");
   if (!in_time) fail(error.code, error.what(), "; no repair came within [", limit.count(), "] ms");
@@ -116,10 +143,7 @@ void Runner::once(const std::function<void()>& attempt) {
   } catch (const Error& error) {
     if (error.code != ncclRemoteError || !membership_->partial || aborted_) throw;
     Lock lock(mutex_);
-    paused_ = engine_.suspect();
-    changed_.wait_for(lock, std::chrono::milliseconds(membership_->repair_ms),
-                      [this] { return aborted_.load(); });
-    paused_.reset();
+    stand_still(lock, error, in_ms(membership_->repair_ms), [this] { return aborted_.load(); });
     throw;
   }
 }
@@ -134,9 +158,13 @@ void Runner::settle(const std::function<bool()>& attempt) {
   for (bool done = false; !done;) {
     try {
       apply(true);
+      asked_ = -1;
+      engine_.forget_suspect();
       done = attempt();
     } catch (const Interrupted&) {
       // The next attempt begins with the repair.
+    } catch (const NeverComes&) {
+      throw;
     } catch (const Error& error) {
       if (error.code != ncclRemoteError || aborted_) throw;
       pause(error);
@@ -202,7 +230,8 @@ void Runner::release_known(std::uint64_t sequence, bool in_ring, Collective coll
   }
   std::uint64_t all = sequence;
   for (const int member : membership_->members)
-    if (member != membership_->slot) all = std::min(all, engine_.done_at(member));
+    if (member != membership_->slot && !has_left(member))
+      all = std::min(all, engine_.done_at(member));
   history_->release(all);
 }
 

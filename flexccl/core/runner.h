@@ -27,6 +27,11 @@ namespace flexccl {
 
 class JoinCall;
 
+// What a rank that has left would have had to give, and nobody else can.
+struct NeverComes : Error {
+  using Error::Error;
+};
+
 class Runner {
  public:
   // Made anew for each attempt: an average depends on the number of ranks.
@@ -61,6 +66,10 @@ class Runner {
   bool placed() const { return placed_.load(std::memory_order_acquire); }
   // There is nobody to decide with.
   void place_alone() { placed_.store(true, std::memory_order_release); }
+  // Nobody comes in the place of `slot` any more, and it sends nothing: from now on whatever needs
+  // more of it than has been sent is an error, and not waited for. From any thread.
+  void note_left(int slot);
+  bool has_left(int slot) const;
   void abort();
   void close();
 
@@ -121,6 +130,9 @@ class Runner {
   void ask_for_news();
   void settle(const std::function<bool()>& attempt);
   void pause(const Error& error);
+  // Waits until `over`, a member has left of which `error` is, or `limit`. Throws when it has left.
+  void stand_still(Lock& lock, const Error& error, Deadline limit,
+                   const std::function<bool()>& over);
   // Where nothing is kept. Throws what `attempt` throws; with `partial`, a peer that is gone keeps
   // it standing, as a kernel of NCCL, until somebody aborts the communicator or the deadline
   // passes.
@@ -130,7 +142,9 @@ class Runner {
   int find_source(std::uint64_t sequence);
   Answer ask_about(int slot);
   Answer ask_patiently(int slot);
+  [[noreturn]] void never_comes(int slot, const Error& error);
   void set_paused(std::optional<int> suspect);
+  int suspect() const { return asked_ >= 0 ? asked_ : engine_.suspect(); }
   void fetch_all(int source, std::uint64_t sequence, const Operation& operation, Ring ring,
                  Buffers buffers);
   void fetch_sum(std::uint64_t sequence, const Operation& operation, Ring ring, std::size_t offset,
@@ -139,6 +153,7 @@ class Runner {
   // `blocks`: what is fetched lies where the number of ranks says.
   void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
   Answer ask_slot(int slot, Question question, std::span<std::byte> to);
+  Answer ask_for_piece(int slot, const Question& question, std::span<std::byte> to);
   void record(const Operation& operation, Ring ring, const Hash& input);
   bool is_recorded(const Operation& operation) const;
   void replay(const Operation& operation, std::uint64_t sequence);
@@ -159,6 +174,8 @@ class Runner {
   std::condition_variable changed_;
   std::shared_ptr<const Membership> membership_, published_;  // of the holder of the turn, of all
   std::optional<int> paused_;
+  std::set<int> left_;
+  std::atomic<bool> any_left_ = false;
   std::atomic<bool> aborted_ = false, placed_;
 
   const std::shared_ptr<Steps> steps_;
@@ -173,6 +190,7 @@ class Runner {
   bool behind_;                    // a new rank that may repeat what others have completed
   std::map<int, Answer> answers_;  // of this epoch
   std::set<int> informed_;         // in this epoch
+  int asked_ = -1;                 // whom the last question failed at, in this attempt
 };
 
 }  // namespace flexccl

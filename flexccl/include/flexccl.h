@@ -368,6 +368,15 @@ FLEXCCL_API ncclResult_t flexcclFind(uint64_t number, ncclComm_t* comm);
 // still about to split it or to shrink it from another one: as soon as it has.
 FLEXCCL_API ncclResult_t flexcclReplaceLater(uint64_t number, int slot,
                                              const flexcclInfo_t* newNode);
+// The program of rank `slot` of the communicator with this number has ended, and so has its process
+// here: nobody takes its place any more. What it has sent, and what others have of it, still
+// counts; whatever needs more of it ends with ncclRemoteError, and waits for no repair: operations
+// that run or come later, and calls that make the communicator or one of its parts. It may be said
+// before the communicator is made here. `slot` -1: who has made the unique id, which matters only
+// to those who are on the way to meet there. Any thread; never waits.
+FLEXCCL_API ncclResult_t flexcclRankLeft(uint64_t number, int slot);
+// The number of the communicator that is made with this id.
+FLEXCCL_API ncclResult_t flexcclNumberOf(const ncclUniqueId* id, uint64_t* number);
 // The communicators that were split or shrunk from `comm` in this process, are not destroyed, and
 // have the rank `slot` of `comm` as a member. `count`: room in `list`, then how many there are.
 typedef struct {
@@ -425,6 +434,10 @@ FLEXCCL_API ncclResult_t flexcclSetTimeout(uint64_t timeout_ms);
 // the rules say (flexccl/transport/fault.h has the syntax), and go on obeying later calls. NULL:
 // links made from now on are unharmed. FLEXCCL_FAULT holds the rules at the start.
 FLEXCCL_API ncclResult_t flexcclSetFault(const char* rules);
+// Told when a communicator has failed (ncclCommGetAsyncError says how), in the thread of the
+// operation and before what comes after it in its stream goes on. NULL: nobody is.
+typedef void (*flexcclFailed_t)(void);
+FLEXCCL_API ncclResult_t flexcclSetFailed(flexcclFailed_t failed);
 // Waits until everything queued on `comm` so far is done; returns its asynchronous error.
 FLEXCCL_API ncclResult_t flexcclSynchronize(ncclComm_t comm);
 

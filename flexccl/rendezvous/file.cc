@@ -139,6 +139,7 @@ class Meeting {
     std::vector<Address> addresses;
     for (auto pause = kFirstPause; !read_all(&addresses);) {
       if (std::chrono::steady_clock::now() > deadline) give_up(addresses.size());
+      look();
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, kLongestPause);
     }
@@ -212,9 +213,22 @@ class Meeting {
     remove_folder(folder_);
   }
 
-  [[noreturn]] void give_up(std::size_t present) const {
+  void look() const {
+    if (self_.look) try {
+        self_.look();
+      } catch (const Error&) {
+        retire();
+        throw;
+      }
+  }
+
+  void retire() const {
     unlink(rank_file(folder_, self_.rank).c_str());
     rmdir(folder_.c_str());  // the last one that gives up
+  }
+
+  [[noreturn]] void give_up(std::size_t present) const {
+    retire();
     fail(ncclRemoteError, "flexccl: rank [", present, "] of [", self_.nranks,
          "] did not come to the rendezvous in [", folder_, "] in time");
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -9,6 +10,8 @@
 
 namespace flexccl::rendezvous {
 namespace {
+
+constexpr std::uint64_t kLookMs = 20;
 
 struct Table {
   std::vector<std::optional<Address>> members;
@@ -39,8 +42,17 @@ std::vector<Address> meet_in_memory(const UniqueId& id, const Member& self, Dead
   const auto table = entry;
   enter(*table, self);
   changed.notify_all();
-  const bool all =
-      changed.wait_until(lock, deadline, [&] { return table->present == self.nranks; });
+  const auto complete = [&] { return table->present == self.nranks; };
+  bool all = false;
+  try {
+    while (!all && std::chrono::steady_clock::now() < deadline) {
+      all = changed.wait_until(lock, std::min(deadline, in_ms(kLookMs)), complete);
+      if (!all && self.look) self.look();
+    }
+  } catch (const Error&) {
+    tables.erase(id.comm);
+    throw;
+  }
   tables.erase(id.comm);
   if (!all)
     fail(ncclRemoteError, "flexccl: only [", table->present, "] of [", self.nranks,

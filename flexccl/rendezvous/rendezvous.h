@@ -37,6 +37,8 @@ struct Member {
   bool comes_again = false;  // its predecessor may have met the others
   // Asked while the others may have met without this rank; true: it has its place among them.
   std::function<bool()> has_place = nullptr;
+  // Called several times a second while others have not come; may throw.
+  std::function<void()> look = nullptr;
 };
 
 // Thrown by meet() when `has_place` has said so.

@@ -94,6 +94,7 @@ std::vector<Address> meet_over_tcp(const UniqueId& id, const Member& self, Deadl
       self.comes_again;  // a root has ended without an answer: it may have given one to the others
   Deadline next{};
   const auto look = [&] {
+    if (self.look) self.look();
     if (!lost || !self.has_place || std::chrono::steady_clock::now() < next) return;
     if (self.has_place()) throw HasPlace();
     next = in_ms(kAskMs);

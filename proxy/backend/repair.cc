@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "backend/collective_failure.h"
+
 namespace pyft::backend {
 
 namespace {
@@ -41,7 +43,8 @@ class Flexccl final : public Repair {
            get(&replace_, "flexcclReplaceLater") && get(&init_new_, "ncclInitNewNode") &&
            get(&replay_, "flexcclReplay") && get(&adopt_, "flexcclAdopt") &&
            get(&setup_, "ncclCommSetupNewRank") && get(&last_error_, "ncclGetLastError") &&
-           get(&set_diverged_, "flexcclSetDiverged") && get(&set_making_, "flexcclSetMaking");
+           get(&set_diverged_, "flexcclSetDiverged") && get(&set_making_, "flexcclSetMaking") &&
+           get(&left_, "flexcclRankLeft") && get(&number_of_, "flexcclNumberOf");
   }
 
   int set_patience(uint64_t ms) override { return set_repair_(ms); }
@@ -122,6 +125,13 @@ class Flexccl final : public Repair {
   void set_diverged(void (*report)(uint64_t, uint64_t, const char*)) override {
     set_diverged_(report);
   }
+  int left(uint64_t key, int rank) override { return left_(key, rank); }
+  bool number_of(std::span<const std::byte> id, uint64_t* key) override {
+    ncclUniqueId whole{};
+    if (id.size() < sizeof whole) return false;
+    std::memcpy(&whole, id.data(), sizeof whole);
+    return number_of_(&whole, key) == ncclSuccess;
+  }
   void set_making(int (*making)(uint64_t, int, int, int)) override { set_making_(making); }
 
  private:
@@ -141,6 +151,8 @@ class Flexccl final : public Repair {
   decltype(&ncclGetLastError) last_error_ = nullptr;
   decltype(&flexcclSetDiverged) set_diverged_ = nullptr;
   decltype(&flexcclSetMaking) set_making_ = nullptr;
+  decltype(&flexcclRankLeft) left_ = nullptr;
+  decltype(&flexcclNumberOf) number_of_ = nullptr;
 };
 
 }  // namespace
@@ -151,6 +163,13 @@ void collectives_are_flexccl(void* library) {
 
 bool collectives_are_flexccl() {
   return flexccl != nullptr;
+}
+
+void on_collective_failure(void (*told)()) {
+  if (!flexccl) return;
+  const auto set =
+      reinterpret_cast<decltype(&flexcclSetFailed)>(dlsym(flexccl, "flexcclSetFailed"));
+  if (set) set(told);
 }
 
 std::unique_ptr<Repair> Repair::load() {

@@ -65,6 +65,10 @@ class Repair {
   virtual const char* last_error() = 0;
   // Called when an operation is repeated with other inputs; any thread.
   virtual void set_diverged(void (*report)(uint64_t key, uint64_t operation, const char*)) = 0;
+  // Nobody takes this rank's place any more (flexcclRankLeft).
+  virtual int left(uint64_t key, int rank) = 0;
+  // The communicator that is made with this unique id; false: it is none.
+  virtual bool number_of(std::span<const std::byte> id, uint64_t* key) = 0;
   // flexcclSetMaking.
   virtual void set_making(int (*making)(uint64_t key, int rank, int size, int lost)) = 0;
 };

@@ -76,10 +76,12 @@ enum class MessageKind : uint32_t {
   kMaking = 19,   // a = key, b = rank, c = size: it goes to meet the others of a communicator
   // a: so many have been asked. A living replica's server, to copy from its GPU; answered by kPeer
   kWantPeer = 20,
+  // a = key, b = rank: the communicator has failed here for good: it takes no part any more
+  kBroken = 21,
+  kMinted = 22,  // a = key: the unique id of a communicator has been made here
   kPace = 24,  // a = K: what lies between two captures must not be more cuts, or finds no room
-  // The server's last words, before it ends: a = FaultKind, b = code of the API that reported it, c
-  // =
-  // entry being dispatched; payload: a sentence. What the control page says of it is for display:
+  // The server's last words, before it ends: a = FaultKind, b = code of the API that reported it,
+  // c = entry being dispatched; payload: a sentence. What the control page says of it is for display:
   // the client can write there
   kFault = 30,
   // agent to server
@@ -100,8 +102,11 @@ enum class MessageKind : uint32_t {
   kRoom = 112,    // a = number, b = 1: other servers have given memory back
   // a = number, b = step of a point: what it leaves to other ranks is to go to the store, for them
   kSpill = 113,
-  kPeer = 114,          // a as in kWantPeer; with a descriptor: a connection to that server
-  kLend = 115,          // with a descriptor: a connection to a new server, which asks for memory
+  kPeer = 114,  // a as in kWantPeer; with a descriptor: a connection to that server
+  kLend = 115,  // with a descriptor: a connection to a new server, which asks for memory
+  // a = key, b = rank of a communicator: its program has ended, and its server: nobody comes in its
+  // place. b = kMinter: who has made the unique id
+  kLeft = 116,
   kPaceOfOthers = 118,  // a = K of another rank that has to hold the same cuts
   // Between two servers (server/recovery/peer_memory.h). a = offset in the program's window
   kWantMemory = 201,
@@ -110,6 +115,7 @@ enum class MessageKind : uint32_t {
   kMemory = 202,
 };
 
+inline constexpr uint64_t kMinter = UINT64_MAX;                               // b of kLeft
 inline constexpr uint64_t kFromRecords = 0, kLostMeeting = 1, kDividing = 2;  // c of kWantExport
 
 struct ServerMessage {

@@ -192,8 +192,9 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
   LendingMemory lending(table, device_window(attachment.channel->device()),
                         [&] { session.enter_device(); });
   AgentLink agent(attachment.agent.get(), [&](const AgentMessage& message) {
-    return communicators.order(message) || inject(message) || spilling.spill(message, &agent) ||
-           lending.lend(message) || decide(*attachment.channel, message, &decided);
+    return (shared && shared->order(message)) || communicators.order(message) || inject(message) ||
+           spilling.spill(message, &agent) || lending.lend(message) ||
+           decide(*attachment.channel, message, &decided);
   });
   communicators.start(&agent);
   session.recovery().communicators = &communicators;

@@ -203,6 +203,8 @@ class Servers:
         self.peers.ended(member.id)
         self._follow_modules()
         self.perform(self._decide(events.ClientGone(member.id)))
+        if not member.server_alive:
+            self.event(events.Left(member.id))
 
     def end_server(self, member: Member) -> None:
         """Ask a server to end."""
@@ -232,7 +234,10 @@ class Servers:
             pass
         self._loop.forget(server.socket)
         rank = self.plan.ranks.get(member.id)
-        if self._ending or rank is None or member.client_gone or member.said_goodbye():
+        if self._ending or rank is None:
+            return
+        if member.client_gone or member.said_goodbye():
+            self.event(events.Left(member.id))
             return
         fault = self._fault_of(member, server)
         self.incidents.died(member, rank, fault)

@@ -111,7 +111,7 @@ class Communicators:
                 del group.members[event.rank]
         elif event.kind is Message.WANT_EXPORT:
             self._wanted(group, server, event)
-        elif group.repair:
+        elif group.repair and event.kind not in (Message.MINTED, Message.BROKEN):
             yield from self._step(group, group.repair, event, actions)
         self._go_on(event.key, group, actions)
 

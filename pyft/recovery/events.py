@@ -42,6 +42,8 @@ class Message(enum.IntEnum):
     SPILLED = 18
     MAKING = 19
     WANT_PEER = 20
+    BROKEN = 21
+    MINTED = 22
     PACE = 24
     FAULT = 30
     DO_EXPORT = 101
@@ -59,6 +61,7 @@ class Message(enum.IntEnum):
     SPILL = 113
     PEER = 114
     LEND = 115
+    LEFT = 116
     PACE_OF_OTHERS = 118
     WANT_MEMORY = 201  # these two between servers
     MEMORY = 202
@@ -66,6 +69,8 @@ class Message(enum.IntEnum):
 
 # Codes of WANT_EXPORT, proxy/ring/attach.h.
 FROM_RECORDS, LOST_MEETING, DIVIDING = 0, 1, 2
+# In the place of a rank, for LEFT: who has made the unique id.
+MINTER = (1 << 64) - 1
 # In the place of a result code, for EXPORT.
 NOBODY_LIVES = (1 << 64) - 1  # all others are dead as well, and will join who asks first
 OTHERS_ENDED = (1 << 64) - 2  # all others have ended it
@@ -120,6 +125,13 @@ class ClientGone:
 
 
 @dataclass(frozen=True)
+class Left:
+    """The client has ended, and so has its last server: nothing of this rank comes any more."""
+
+    id: int
+
+
+@dataclass(frozen=True)
 class Due:
     """A deadline that a Timer action has asked for has passed."""
 
@@ -148,7 +160,9 @@ class AddSpare:
     gpu: int
 
 
-Event = Attached | Exited | Suspected | Received | ClientGone | Due | Replace | Drain | AddSpare
+Event = (
+    Attached | Exited | Suspected | Received | ClientGone | Left | Due | Replace | Drain | AddSpare
+)
 
 
 # ---- actions -------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ def of_plan(plan: Plan) -> dict[str, Any]:
             [key, _members(group), sorted(group.making.items()), _placed(group)]
             for key, group in plan.communicators.groups.items()
         ],
+        "departures": plan.departures.note(),
         "rollback": plan.rollback.note() if plan.rollback else None,
     }
 
@@ -40,6 +41,7 @@ def restore(plan: Plan, facts: dict[str, Any]) -> None:
     plan.epoch = int(facts["epoch"])
     _restore_gpus(plan.gpus, facts)
     _restore_communicators(plan.communicators, facts)
+    plan.departures.restore(facts["departures"])
     if plan.rollback:
         plan.rollback.restore(facts["rollback"])
 

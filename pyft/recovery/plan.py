@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pyft.recovery.blame import History, Verdict
 from pyft.recovery.classify import Do, Fault, of_agent
 from pyft.recovery.communicators import Communicators
+from pyft.recovery.departures import HEARD, Departures, Told
 from pyft.recovery.events import (
     Action,
     AddSpare,
@@ -30,6 +31,7 @@ from pyft.recovery.events import (
     Exited,
     GiveUp,
     Kill,
+    Left,
     Live,
     Message,
     Mode,
@@ -94,6 +96,7 @@ class Plan:
         self.epoch = 0
         self.ranks: dict[int, Rank] = {}
         self.communicators = Communicators(self._lives)
+        self.departures = Departures()
         self.rollback = RollbackSets() if replay_all else None
 
     def handle(self, event: Event) -> list[Action]:
@@ -107,6 +110,8 @@ class Plan:
             return self._serve_waiting()
         if isinstance(event, Due):
             return self._due(event)
+        if isinstance(event, Left):
+            return self._tell(self.departures.leave(event.id))
         rank = self.ranks.get(event.id)
         if rank is None or rank.state is State.GONE:
             return []
@@ -144,7 +149,7 @@ class Plan:
             if self.rollback and self.rollback.line(id) and rank.state is State.RUNNING:
                 line = self.rollback.line(id)
                 actions.append(Send(id, rank.epoch, Message.SETTLED, key=line))  # once more
-        return actions
+        return [*actions, *self._tell(self.departures.all_told())]
 
     def in_use(self) -> set[int]:
         """Return the GPUs on which servers are."""
@@ -264,6 +269,7 @@ class Plan:
         # Who waits for it in a recovery would wait for ever; who works finds out by itself.
         peers = [self.ranks[id] for id in self.rollback.of(rank.id)] if self.rollback else []
         actions: list[Action] = [GiveUp(rank.id, sentence)]
+        actions += self._tell(self.departures.leave(rank.id))
         for peer in peers:
             if peer.state is State.RECOVERING:
                 actions += self._fence(peer, of_agent("peer", f"rank [{rank.rank}] is given up"))
@@ -330,10 +336,12 @@ class Plan:
             return [Live(rank.id, rank.epoch)] if was_recovering else []
         if event.kind is Message.SUSPECT:
             return self._suspected_member(event)
+        actions: list[Action] = []
+        if event.kind in HEARD:
+            actions += self._tell(self.departures.heard(event))
         if self.rollback:
             epochs = {id: r.epoch for id, r in self.ranks.items() if r.has_server}
-            return orders(heard(self.rollback, event), epochs)
-        actions: list[Action] = []
+            return [*actions, *orders(heard(self.rollback, event), epochs)]
         for silent, why in self.communicators.received(event, actions):
             actions += self._suspect(silent, why)
         return actions
@@ -344,6 +352,15 @@ class Plan:
             return
         if all(self.ranks[id].state is State.RUNNING for id in self.rollback.of(rank.id)):
             self.rollback.lived(rank.id)
+
+    def _tell(self, told: list[Told]) -> list[Action]:
+        """Who has no server that lives is told when the next one has its place."""
+        ranks = ((self.ranks.get(id), key, rank) for id, key, rank in told)
+        return [
+            Send(one.id, one.epoch, Message.LEFT, key, rank)
+            for one, key, rank in ranks
+            if one and one.state in (State.RUNNING, State.RECOVERING)
+        ]
 
     def _suspected_member(self, event: Received) -> list[Action]:
         member = self.communicators.server_of(event.key, event.rank)

@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <future>
+#include <thread>
+
+#include "backend/collective_failure.h"
 
 #include "server/nccl_config.h"
 
@@ -55,8 +58,10 @@ void publish_errors(Session& session, Communicators& all) {
       continue;
     // Found here before the dispatch thread has come to it: the device's error, not this one's.
     session.check_device(session.device_status(), "a communicator");
-    if (CommunicatorKeeper* const lasting = session.recovery().communicators)
+    if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
       lasting->lost_peer(error, session.backend().ncclGetLastError(one.comm));
+      lasting->failed(one.comm);
+    }
     if (session.recovery().repairs() && session.recovery().replaying())
       session.recovery().fail(ring::FaultKind::kUnrecoverable, error,
                               std::string("a collective cannot be repeated: ") +
@@ -65,9 +70,36 @@ void publish_errors(Session& session, Communicators& all) {
   }
 }
 
+// What a failed operation leaves in memory must not be taken for its result: the error is there
+// before its stream goes on, and stays alone for as long as PyTorch's watchdog, which looks ten
+// times a second, needs to see it. Errors of the device itself are the other watchdog's to judge.
+struct {
+  Session* session = nullptr;
+  Communicators* all = nullptr;
+} failing;
+constexpr std::chrono::milliseconds kSeenWithin(500);  // docs/deadlines.md
+
+void publish_failure() {
+  Session& session = *failing.session;
+  if (session.recovery().repairs() && session.recovery().replaying()) return;
+  {
+    const std::scoped_lock lock(failing.all->mutex);
+    for (const Communicators::Live& one : failing.all->live) {
+      ncclResult_t error = ncclSuccess;
+      session.backend().ncclCommGetAsyncError(one.comm, &error);
+      if (error == ncclRemoteError || error == ncclInvalidUsage)
+        session.publish(one.word, one.error_base + static_cast<uint64_t>(error));
+    }
+  }
+  std::this_thread::sleep_for(kSeenWithin);
+}
+
 Communicators& communicators(Session& session) {
   Communicators& all = session.state<Communicators>();
-  if (!session.has_sweep()) session.set_sweep([&session, &all] { publish_errors(session, all); });
+  if (session.has_sweep()) return all;
+  session.set_sweep([&session, &all] { publish_errors(session, all); });
+  failing = {&session, &all};
+  backend::on_collective_failure(publish_failure);
   return all;
 }
 
@@ -165,6 +197,8 @@ Status do_ncclGetUniqueId(Session& session, const EntryHeader& header, const cmd
   if (!function) return missing(session, header, "ncclGetUniqueId", kNoLibrary);
   const Outcome outcome = outcome_of(session, [&] { return function(&id); });
   if (outcome.code) return answer(session, header, outcome);
+  if (CommunicatorKeeper* const lasting = session.recovery().communicators)
+    lasting->minted(std::as_bytes(std::span(&id, 1)));
   return session.reply(header, 0, {}, std::as_bytes(std::span(&id, 1)));
 }
 

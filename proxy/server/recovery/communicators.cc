@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "pyft/fault.h"
 #include "ring/wait.h"
@@ -118,7 +119,7 @@ void LastingCommunicators::made(void* comm, uint64_t handle, uint64_t seq, int r
   if (repair_->set_records(comm, region(*entry), region_bytes()))
     std::fprintf(stderr, "pyft-server: device [%u]: %s is not recorded: %s\n", channel_.device(),
                  named(state.key).c_str(), repair_->last_error());
-  live_[handle] = {comm, {}};
+  live_[handle] = {comm, state.key, rank};
   fault_point("recorded", rank);
   link_->send(ring::MessageKind::kMade, state.key, static_cast<uint64_t>(rank),
               static_cast<uint64_t>(size));
@@ -133,6 +134,20 @@ void LastingCommunicators::ended(uint64_t handle, uint64_t seq) {
   if (!entry) return;
   entry->ended_seq = seq;
   link_->send(ring::MessageKind::kEnded, entry->key, static_cast<uint64_t>(entry->rank));
+}
+
+// In the watchdog's thread.
+void LastingCommunicators::failed(void* comm) {
+  if (!active()) return;
+  const std::lock_guard lock(mutex_);
+  for (auto& [handle, live] : live_)
+    if (live.comm == comm && !std::exchange(live.failed, true))
+      link_->send(ring::MessageKind::kBroken, live.key, static_cast<uint64_t>(live.rank));
+}
+
+void LastingCommunicators::minted(std::span<const std::byte> id) {
+  uint64_t key = 0;
+  if (active() && repair_->number_of(id, &key)) link_->send(ring::MessageKind::kMinted, key);
 }
 
 void LastingCommunicators::let_go(uint64_t handle) {
@@ -241,6 +256,10 @@ uint64_t LastingCommunicators::answer(const AgentMessage& message, int code) con
 bool LastingCommunicators::order(const AgentMessage& message) {
   if (!active()) return false;
   const auto rank = static_cast<int>(message.b);
+  if (message.kind == ring::MessageKind::kLeft) {
+    repair_->left(message.a, message.b == ring::kMinter ? -1 : rank);
+    return true;
+  }
   if (message.kind == ring::MessageKind::kDoExport) {
     backend::InfoBytes info;
     const int code = repair_->export_info(message.a, rank, &info);

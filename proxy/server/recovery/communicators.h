@@ -37,6 +37,8 @@ class LastingCommunicators : public CommunicatorKeeper {
   void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) override;
   void ended(uint64_t handle, uint64_t seq) override;
   void let_go(uint64_t handle) override;
+  void failed(void* comm) override;
+  void minted(std::span<const std::byte> id) override;
 
   // All streams have come to their ends at this cut, which may become the recovery point; `current`
   // is the cut that is it now, 0: none.
@@ -58,7 +60,10 @@ class LastingCommunicators : public CommunicatorKeeper {
   };
   struct Live {
     void* comm;
-    std::deque<Line> uncommitted;
+    uint64_t key;
+    int rank;
+    std::deque<Line> uncommitted = {};
+    bool failed = false;
     uint64_t ask_ns = 0, pause_ns = 0;  // when the others are asked next, and then again
   };
   ring::StoredCommunicator* table() const;

@@ -40,6 +40,10 @@ class CommunicatorKeeper {
   virtual void* made_before(uint64_t handle, uint64_t seq) = 0;
   virtual void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) = 0;
   virtual void ended(uint64_t handle, uint64_t seq) = 0;
+  // It has failed for good; said again and again.
+  virtual void failed(void*) {}
+  // A unique id was made here.
+  virtual void minted(std::span<const std::byte>) {}
   // Where the ranks make their communicators anew, all together, when one has died (the others
   // return what they are given): the unique id under which this rank makes it; what is made from
   // another one, the same at all ranks (`how`); what is about to be put into a stream; and the

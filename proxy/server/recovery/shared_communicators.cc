@@ -80,8 +80,14 @@ void SharedCommunicators::make_again(const ring::StoredCommunicator& entry) {
   const std::vector<std::byte> id = ask_for_id(entry.key, entry.rank);
   ncclUniqueId as{};
   std::memcpy(&as, id.data(), std::min(id.size(), sizeof as));
-  ncclComm_t comm = nullptr;
   const std::span settings(entry.settings, std::min(entry.settings_bytes, sizeof entry.settings));
+  {
+    const std::lock_guard lock(mutex_);
+    live_[entry.handle] = {nullptr, entry.key, entry.rank,
+                           0,       {},        {settings.begin(), settings.end()}};
+    number_from(id, &live_[entry.handle]);
+  }
+  ncclComm_t comm = nullptr;
   NcclConfig config;
   if (!config.read(settings)) recovery_.no_place(named(entry.key) + " has damaged settings");
   if (const int code =
@@ -89,7 +95,7 @@ void SharedCommunicators::make_again(const ring::StoredCommunicator& entry) {
     recovery_.no_place(named(entry.key) + " cannot be made again, code [" + std::to_string(code) +
                        "]: " + backend_.ncclGetLastError(nullptr));
   const std::lock_guard lock(mutex_);
-  live_[entry.handle] = {comm, entry.key, entry.rank, 0, {}, {settings.begin(), settings.end()}};
+  live_[entry.handle].comm = comm;
 }
 
 void* SharedCommunicators::made_before(uint64_t handle, uint64_t) {
@@ -107,7 +113,38 @@ std::vector<std::byte> SharedCommunicators::id_for(uint64_t handle, int rank,
     const std::lock_guard lock(mutex_);
     live_[handle] = {nullptr, key, rank, 0, {}, {}};
   }
-  return ask_for_id(key, rank);
+  std::vector<std::byte> made_as = ask_for_id(key, rank);
+  const std::lock_guard lock(mutex_);
+  number_from(made_as, &live_[handle]);
+  return made_as;
+}
+
+void SharedCommunicators::number_from(std::span<const std::byte> id, Live* live) {
+  if (flexccl_ && flexccl_->number_of(id, &live->number)) tell_who_left(*live);
+}
+
+void SharedCommunicators::tell_who_left(const Live& live) {
+  const auto found = left_.find(live.key);
+  if (!live.number || found == left_.end()) return;
+  for (const int rank : found->second) flexccl_->left(live.number, rank);
+}
+
+// Who has made the program's id does not matter: the ranks meet under another one.
+bool SharedCommunicators::order(const AgentMessage& message) {
+  if (message.kind != ring::MessageKind::kLeft) return false;
+  const std::lock_guard lock(mutex_);
+  left_[message.a].insert(static_cast<int>(message.b));
+  for (const auto& [handle, live] : live_)
+    if (live.key == message.a) tell_who_left(live);
+  return true;
+}
+
+// In the watchdog's thread.
+void SharedCommunicators::failed(void* comm) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [handle, live] : live_)
+    if (live.comm == comm && !std::exchange(live.failed, true))
+      link_->send(ring::MessageKind::kBroken, live.key, static_cast<uint64_t>(live.rank));
 }
 
 // All ranks of the parent divide it after the same number of collectives.
@@ -140,8 +177,13 @@ void SharedCommunicators::message(uint64_t handle, int peer, bool sends) {
   ++(sends ? messages.sent : messages.received);
 }
 
-// All ranks begin again; whether that was for want of one that has died is the agent's to know.
+// All ranks begin again; whether that was for want of one that has died is the agent's to know. For
+// want of one that never comes it would be in vain.
 void SharedCommunicators::lost_peer(int code, const std::string& sentence) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!left_.empty()) return;
+  }
   if (code == ncclRemoteError || code == ncclSystemError) recovery_.no_place(sentence);
 }
 
@@ -160,6 +202,8 @@ void SharedCommunicators::made(void* comm, uint64_t handle, uint64_t seq, int ra
   Live& live = live_[handle];
   live.comm = comm;
   live.rank = rank;
+  backend::CommunicatorState state;
+  if (flexccl_ && flexccl_->state(comm, &state)) live.number = state.key, tell_who_left(live);
   ring::StoredCommunicator* const entry = entry_for(handle, seq);
   if (!entry) {
     if (!std::exchange(full_, true))

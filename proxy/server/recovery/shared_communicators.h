@@ -5,11 +5,14 @@
 #define PYFT_SERVER_RECOVERY_SHARED_COMMUNICATORS_H_
 
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/repair.h"
 #include "ring/store_layout.h"
 #include "server/recovery/agent_link.h"
 #include "server/recovery/recovery.h"
@@ -35,6 +38,10 @@ class SharedCommunicators : public CommunicatorKeeper {
   void made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) override;
   void ended(uint64_t handle, uint64_t seq) override;
   void let_go(uint64_t) override {}
+  void failed(void* comm) override;
+
+  // What the agent says of ranks that nobody replaces any more; false: it is something else.
+  bool order(const AgentMessage& message);
 
   // Tells the agent how far each communicator is at a cut, and whether the cut, of entry
   // `seq`, waits in the store.
@@ -54,7 +61,12 @@ class SharedCommunicators : public CommunicatorKeeper {
     uint64_t collectives = 0;
     std::map<int, Messages> messages;  // by the other one's rank
     std::vector<std::byte> settings;
+    uint64_t number = 0;  // by which flexccl knows it; 0: not yet
+    bool failed = false;
   };
+  // Precondition: mutex_ is held.
+  void tell_who_left(const Live& live);
+  void number_from(std::span<const std::byte> id, Live* live);
   ring::StoredCommunicator* table() const;
   ring::StoredCommunicator* entry_for(uint64_t handle, uint64_t seq);
   std::vector<std::byte> ask_for_id(uint64_t key, int rank);
@@ -66,7 +78,9 @@ class SharedCommunicators : public CommunicatorKeeper {
   ring::StoreHeader* header_;
   AgentLink* link_ = nullptr;
   std::mutex mutex_;
-  std::map<uint64_t, Live> live_;  // by handle
+  std::map<uint64_t, Live> live_;           // by handle
+  std::map<uint64_t, std::set<int>> left_;  // by key: ranks that have left
+  const std::unique_ptr<backend::Repair> flexccl_ = backend::Repair::load();
   bool full_ = false;
 };
 

@@ -1,0 +1,107 @@
+"""Ranks that have left: who of the others still counts on them, in which communicators.
+
+Others wait for a dead rank, since a new server takes its place. Not so when its program has ended, or
+it was given up: then whoever needs more of it has to get an error. LEFT tells the other members,
+each server once, and a new one when it has its place (MADE).
+
+Who is still making a communicator (MAKING, WANT_ID) is told only when nobody is left who has it: from
+such a one it would get its place, and perhaps needs nothing of the rank that has left.
+
+A communicator that has failed for good (BROKEN) takes no part any more either. Without input or
+output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyft.recovery.events import MINTER, Message, Received
+
+HEARD = (
+    *(Message.MAKING, Message.WANT_ID, Message.MADE, Message.ENDED),
+    *(Message.MINTED, Message.BROKEN),
+)
+Told = tuple[int, int, int]  # who is told: its id; about whom: communicator and rank in it
+
+
+@dataclass
+class Known:
+    """One communicator, as far as ranks have spoken of it."""
+
+    ranks: dict[int, int] = field(default_factory=dict)  # rank -> id
+    made: set[int] = field(default_factory=set)  # ids that have it
+    minter: int = -1  # the id of who has made its unique id
+    gone: set[int] = field(default_factory=set)  # ranks that have left it for good
+
+
+class Departures:
+    """All communicators of a job, by key."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, Known] = {}
+        self.left: set[int] = set()  # ids
+
+    def heard(self, event: Received) -> list[Told]:
+        """Take what a server says of a communicator."""
+        group = self.groups.setdefault(event.key, Known())
+        if event.kind is Message.MINTED:
+            group.minter = event.id
+        elif event.kind is Message.BROKEN:
+            group.gone.add(event.rank)
+            return self._tell(event.key, self._waiting(group) - {event.id}, {event.rank})
+        elif event.kind in (Message.MAKING, Message.WANT_ID):
+            group.ranks[event.rank] = event.id
+        elif event.kind is Message.MADE:
+            group.ranks[event.rank] = event.id
+            group.made.add(event.id)
+        elif event.kind is Message.ENDED:
+            group.made.discard(event.id)
+            return []
+        return self._tell(event.key, self._waiting(group) & {event.id}, group.gone)
+
+    def leave(self, id: int) -> list[Told]:
+        """Note that a rank has left."""
+        self.left.add(id)
+        told: list[Told] = []
+        for key, group in self.groups.items():
+            new = {rank for rank, member in group.ranks.items() if member == id}
+            new |= {MINTER} if group.minter == id else set()
+            group.gone |= new
+            # Those who make it may only now have nobody left who has it: they hear of all.
+            ranks = new if group.made - self.left or not new else group.gone
+            told += self._tell(key, self._waiting(group), ranks)
+        return told
+
+    def all_told(self) -> list[Told]:
+        """Return everything once more, for those that an agent before this one has not told."""
+        return [
+            one
+            for key, group in self.groups.items()
+            for one in self._tell(key, self._waiting(group), group.gone)
+        ]
+
+    def _waiting(self, group: Known) -> set[int]:
+        """Return who may wait for ranks that have left."""
+        have_it = group.made - self.left
+        return have_it or set(group.ranks.values()) - self.left
+
+    def _tell(self, key: int, ids: Iterable[int], ranks: Iterable[int]) -> list[Told]:
+        return [(id, key, rank) for id in sorted(ids) for rank in sorted(ranks)]
+
+    # ---- for the next agent -------------------------------------------------------------------
+
+    def note(self) -> dict[str, Any]:
+        """Return all of it, in plain values."""
+        groups = [
+            [key, sorted(g.ranks.items()), sorted(g.made), g.minter, sorted(g.gone)]
+            for key, g in self.groups.items()
+        ]
+        return {"groups": groups, "left": sorted(self.left)}
+
+    def restore(self, note: dict[str, Any]) -> None:
+        """Go on from the note of an agent before this one."""
+        self.left = set(note["left"])
+        for key, ranks, made, minter, gone in note["groups"]:
+            self.groups[key] = Known(dict(ranks), set(made), minter, set(gone))

@@ -1,0 +1,166 @@
+"""Who is told that a rank has left, and when."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import model  # noqa: E402
+from model_leaving import LeavingWorld  # noqa: E402
+
+from pyft.recovery import events as ev  # noqa: E402
+from pyft.recovery import facts  # noqa: E402
+from pyft.recovery.classify import of_agent, of_exit  # noqa: E402
+from pyft.recovery.departures import Departures, Told  # noqa: E402
+from pyft.recovery.events import MINTER, Message  # noqa: E402
+from pyft.recovery.gpus import Gpus  # noqa: E402
+from pyft.recovery.plan import Plan, Rank, State  # noqa: E402
+
+KEY = 7
+KILLED = of_exit(9)
+
+
+def started(ranks: int, **options: bool) -> Plan:
+    plan = Plan(Gpus(ranks, 0), **options)
+    for id in range(ranks):
+        plan.handle(ev.Attached(id, id, id))
+    return plan
+
+
+def say(plan: Plan, id: int, kind: Message, rank: int = -1) -> list[tuple[int, int]]:
+    """Let a server say something; return who is told that which rank has left."""
+    rank = id if rank < 0 else rank
+    return told(plan.handle(ev.Received(id, plan.ranks[id].epoch, kind, KEY, rank)))
+
+
+def told(actions: list[ev.Action]) -> list[tuple[int, int]]:
+    left = [a for a in actions if isinstance(a, ev.Send) and a.kind is Message.LEFT]
+    assert all(action.key == KEY for action in left)
+    return [(action.id, action.rank) for action in left]
+
+
+def leave(plan: Plan, id: int) -> list[tuple[int, int]]:
+    assert told(plan.handle(ev.ClientGone(id))) == [], "its server may still send something"
+    return told(plan.handle(ev.Left(id)))
+
+
+def made(ranks: int, **options: bool) -> Plan:
+    plan = started(ranks, **options)
+    for id in range(ranks):
+        say(plan, id, Message.MADE)
+    return plan
+
+
+def next_agent(plan: Plan) -> tuple[Plan, list[ev.Action]]:
+    again = Plan(Gpus(1, 0))
+    facts.restore(again, json.loads(json.dumps(facts.of_plan(plan))))
+    for rank in plan.ranks.values():
+        if rank.state is not State.GONE:
+            again.adopt(Rank(rank.id, rank.rank, rank.device, rank.gpu, rank.epoch))
+    return again, again.adopted()
+
+
+def test_the_other_members_are_told_when_its_server_has_ended() -> None:
+    for options in ({}, {"replay_all": True}):
+        plan = made(3, **options)
+        assert leave(plan, 1) == [(0, 1), (2, 1)]
+        assert leave(plan, 2) == [(0, 2)]
+        assert leave(plan, 0) == []
+
+
+def test_a_rank_of_another_communicator_is_not() -> None:
+    plan = started(3)
+    for id in (0, 1):
+        say(plan, id, Message.MADE)
+    assert leave(plan, 2) == []
+
+
+def test_a_dead_server_is_no_departure_until_it_is_given_up() -> None:
+    plan = made(2)
+    actions = plan.handle(ev.Exited(1, plan.ranks[1].epoch, KILLED))
+    assert told(actions) == []
+    for _ in range(20):
+        actions = plan.handle(ev.Exited(1, plan.ranks[1].epoch, KILLED))
+        if plan.ranks[1].state is State.GIVEN_UP:
+            break
+    assert told(actions) == [(0, 1)]
+
+
+def test_a_server_that_is_replaced_hears_it_when_it_has_its_place() -> None:
+    plan = made(3)
+    fault = of_agent("heartbeat", "silent")
+    plan.handle(ev.Suspected(0, plan.ranks[0].epoch, fault))
+    assert leave(plan, 1) == [(2, 1)], "rank 0 is being ended"
+    plan.handle(ev.Exited(0, plan.ranks[0].epoch, KILLED))
+    assert say(plan, 0, Message.MADE) == [(0, 1)]
+
+
+def test_one_that_has_ended_its_communicator_leaves_it_all_the_same() -> None:
+    plan = made(2)
+    assert say(plan, 1, Message.ENDED) == []
+    assert leave(plan, 1) == [(0, 1)]
+
+
+def test_one_whose_communicator_has_failed_takes_no_part_any_more() -> None:
+    plan = made(3)
+    assert say(plan, 1, Message.BROKEN) == [(0, 1), (2, 1)]
+
+
+def test_who_makes_it_is_told_when_nobody_is_left_who_has_it() -> None:
+    plan = started(3)
+    for id in (0, 1, 2):
+        assert say(plan, id, Message.MAKING) == []
+    say(plan, 1, Message.MADE)
+    say(plan, 2, Message.MADE)
+    assert leave(plan, 1) == [(2, 1)], "rank 0 gets its place from rank 2"
+    assert leave(plan, 2) == [(0, 1), (0, 2)]
+
+
+def test_a_meeting_whose_maker_has_left() -> None:
+    plan = started(2)
+    assert say(plan, 1, Message.MINTED) == []
+    assert leave(plan, 1) == []
+    assert say(plan, 0, Message.MAKING) == [(0, MINTER)]
+
+
+def test_a_stale_id_is_of_no_use_to_the_next_attempt() -> None:
+    """All processes have ended, and new ones come with the id of before."""
+    plan = made(2)
+    leave(plan, 0)
+    leave(plan, 1)
+    plan.handle(ev.Attached(2, 1, 1))
+    assert say(plan, 2, Message.MAKING, 1) == [(2, 0), (2, 1)]
+
+
+def test_the_next_agent_knows_it() -> None:
+    plan = made(3)
+    leave(plan, 1)
+    again, actions = next_agent(plan)
+    assert told(actions) == [(0, 1), (2, 1)], "the one before may have died before it said so"
+    assert leave(again, 2) == [(0, 2)]
+    plan = made(2)
+    plan.handle(ev.ClientGone(1))
+    again, actions = next_agent(plan)  # its server has ended meanwhile
+    assert told(actions) == []
+    assert told(again.handle(ev.Left(1))) == [(0, 1)]
+
+
+@pytest.mark.parametrize(("leavers", "ranks", "faults"), [(1, 2, 2), (1, 3, 1), (2, 3, 1)])
+def test_all_orders(leavers: int, ranks: int, faults: int) -> None:
+    world = LeavingWorld(leavers, ranks, 0, faults, ("kill",))
+    assert model.explore(world, limit=200_000) > 100
+
+
+def test_the_model_finds_a_replacement_that_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_when_it_leaves(self: Departures, event: ev.Received) -> list[Told]:
+        heard(self, event)
+        return []
+
+    heard = Departures.heard
+    monkeypatch.setattr(Departures, "heard", only_when_it_leaves)
+    with pytest.raises(AssertionError):
+        model.explore(LeavingWorld(1, 2, 0, 1, ("kill",)), limit=10_000)
