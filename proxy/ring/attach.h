@@ -79,10 +79,10 @@ enum class MessageKind : uint32_t {
   // a = key, b = rank: the communicator has failed here for good: it takes no part any more
   kBroken = 21,
   kMinted = 22,  // a = key: the unique id of a communicator has been made here
-  kPace = 24,  // a = K: what lies between two captures must not be more cuts, or finds no room
+  kPace = 24,    // a = K: what lies between two captures must not be more cuts, or finds no room
   // The server's last words, before it ends: a = FaultKind, b = code of the API that reported it,
-  // c = entry being dispatched; payload: a sentence. What the control page says of it is for display:
-  // the client can write there
+  // c = entry being dispatched; payload: a sentence. What the control page says of it is for
+  // display: the client can write there
   kFault = 30,
   // agent to server
   kDoExport = 101,   // a = key, b = rank to be replaced

@@ -11,6 +11,7 @@
 
 #include "api/call_ids.h"
 #include "backend/backend.h"
+#include "backend/collective_failure.h"
 #include "backend/inject.h"
 #include "backend/repair.h"
 #include "pyft/fault.h"
@@ -180,6 +181,7 @@ int serve(const Attachment& attachment, const backend::Table& table, const backe
                   device_calls(table, extras, ordinal, words.get(), marks.get()));
   session.recovery().set_agent(attachment.agent.get());
   session.set_ordinals(ordinals());
+  session.set_ask_for_failures(backend::on_collective_failure);
   session.set_enter_device([&] { enter_thread(table, context); });
   const StreamWords::Watch watch(words.get(), [&] { session.enter_device(); });
   const Heartbeat heartbeat(session, [&] { session.enter_device(); });

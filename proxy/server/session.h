@@ -169,6 +169,13 @@ class Session {
   void set_sweep(std::function<void()> sweep);
   bool has_sweep() const { return has_sweep_.load(); }
   void sweep();
+  // How the backend's collectives are asked to tell of a failed communicator before the stream of
+  // its operation goes on (backend/collective_failure.h). Not set: they are not.
+  using FailureListener = void (*)();
+  void set_ask_for_failures(void (*ask)(FailureListener)) { ask_for_failures_ = ask; }
+  void ask_for_failures(FailureListener told) const {
+    if (ask_for_failures_) ask_for_failures_(told);
+  }
   // The dispatch thread lends itself to the device while the ring is empty: DeviceCalls::work.
   // When nothing is left although fences are outstanding, a failure may be the reason: it asks.
   bool work();
@@ -231,6 +238,7 @@ class Session {
   std::atomic<uint64_t> captures_{0};  // streams that capture
   std::mutex sweep_mutex_;
   std::function<void()> sweep_;
+  void (*ask_for_failures_)(FailureListener) = nullptr;
   std::atomic<bool> has_sweep_{false}, shares_communicator_{false};
   std::mutex fences_mutex_;
   std::list<Fence> fences_;       // handed to the device, not yet run

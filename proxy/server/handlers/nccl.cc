@@ -5,8 +5,6 @@
 #include <future>
 #include <thread>
 
-#include "backend/collective_failure.h"
-
 #include "server/nccl_config.h"
 
 namespace pyft::server {
@@ -99,7 +97,7 @@ Communicators& communicators(Session& session) {
   if (session.has_sweep()) return all;
   session.set_sweep([&session, &all] { publish_errors(session, all); });
   failing = {&session, &all};
-  backend::on_collective_failure(publish_failure);
+  session.ask_for_failures(publish_failure);
   return all;
 }
 
