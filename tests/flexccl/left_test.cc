@@ -91,8 +91,11 @@ TEST(who_is_replaced_gets_what_others_have) {
       struck = flexcclSynchronize(crew.at(3)) != ncclSuccess;
       must(flexcclSetFault(nullptr), "fault");
       const auto has_it = [&](int rank) { return state_of(crew.at(rank)).operation == 1; };
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // who can complete it has
-      if (struck && has_it(2) && (has_it(0) || has_it(1))) {
+      const auto enough = [&] { return has_it(2) && (has_it(0) || has_it(1)); };
+      const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+      while (struck && !enough() && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who can complete it does
+      if (struck && enough()) {
         ++seen;
         leave(crew, 2);
         crew.kill(3);

@@ -104,9 +104,9 @@ TEST(snapshots_come_as_often_as_the_journal_needs_it) {
   for (uint64_t cut = 2; cut <= 64; ++cut) {
     for (int i = 0; i < 10; ++i) CHECK(add(journal, (cut - 1) * 10 + 5, kArea / 64));  // a step's
     if (server.cut(cut)) captured = cut;
-    CHECK(cut - captured <= 5);
+    CHECK(cut - captured <= 2);  // a third of the journal, and what one more step reads
   }
-  CHECK_EQ(every.load(), 4u);
+  CHECK(every.load() <= 2u);
   CHECK_EQ(bench.header().journal_lost.load(), 0u);
   CHECK_EQ(bench.header().journal_losses.load(), 0u);
 }

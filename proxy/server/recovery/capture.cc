@@ -120,7 +120,7 @@ Status Capture::take(const ring::EntryHeader& header, std::span<const std::byte>
   const bool full = cut.forced == ring::kFull;  // the client waits
   const bool has_line = agrees() && full && waits_ && !await_line(&busy);
   if (has_line || !is_due(cut) || !gives_way(cut)) {
-    if (pace_.every() > 1 && is_crowded(cut)) {
+    if (pace_.every() > 1 && is_crowded()) {
       pace_.too_seldom();  // the client looks at K before the next cut
       show_pace();
     }
@@ -200,11 +200,9 @@ bool Capture::is_idle_before(uint64_t deadline) {
   return false;
 }
 
-// What is kept from one snapshot to the next would fill its room before the next one.
-bool Capture::is_crowded(const ring::CutMark& cut) const {
-  const Journal& journal = session_.recovery().journal();
-  return (calls_.crowded && calls_.crowded()) || journal.lacks() ||
-         journal.crowded(cut.number - last_captured_, pace_.every());
+// What is kept from one snapshot to the next fills its room, or has filled it.
+bool Capture::is_crowded() const {
+  return (calls_.crowded && calls_.crowded()) || session_.recovery().journal().lacks();
 }
 
 // A cut for want of space is not left out: the client waits for it. Of the others, multiples of K

@@ -138,7 +138,7 @@ class Capture {
     std::string problem;
   };
   bool is_due(const ring::CutMark& cut);
-  bool is_crowded(const ring::CutMark& cut) const;
+  bool is_crowded() const;
   void keep_pace(const Use& now);
   uint64_t cuts_that_fit(const Use& now) const;
   bool await_line(std::unique_lock<std::mutex>* busy);

@@ -18,7 +18,6 @@ namespace {
 constexpr uint64_t kAlign = 64;
 constexpr uint64_t kBackingStep = uint64_t{4} << 20;
 constexpr uint64_t kMaxKind = 4;
-constexpr double kMuch = 0.8;  // of the room
 constexpr uint64_t kAgainNs = 1'000'000'000;
 
 uint64_t align_up(uint64_t value) {
@@ -113,13 +112,6 @@ ring::JournalRecord* Journal::add(uint64_t seq, uint64_t index, ring::JournalKin
 uint64_t Journal::used() const {
   if (!header_) return 0;
   return header_->journal_end.load() - header_->journal_begin.load();
-}
-
-bool Journal::crowded(uint64_t cuts, uint64_t every) const {
-  if (!header_ || !cuts) return false;
-  const auto wanted =
-      static_cast<double>(used()) / static_cast<double>(cuts) * static_cast<double>(every);
-  return wanted > kMuch * static_cast<double>(header_->journal_bytes);
 }
 
 void Journal::lose(uint64_t seq) {

@@ -40,9 +40,6 @@ class Journal {
   // Whether the entry should have had a record and there was no room.
   bool lost(uint64_t seq) const;
   uint64_t used() const;
-  // A snapshot at each `every`-th cut, `cuts` after the last one, is too seldom for what is kept
-  // meanwhile.
-  bool crowded(uint64_t cuts, uint64_t every) const;
   // Something has been lost since the last snapshot.
   bool lacks() const { return header_ && header_->journal_lost.load(); }
 
