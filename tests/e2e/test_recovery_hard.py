@@ -23,7 +23,7 @@ def live(job: Job) -> dict[int, dict]:
 
 def test_deaths_from_the_optimizer_to_the_next_forward(tmp_path: Path) -> None:
     """An average of the weights, running statistics and gradients in buckets change meanwhile."""
-    places = ("step=2,call=131", "step=1,call=1,server=2", "step=1,call=137,server=3")
+    places = ("step=2,call=131", "step=1,call=1,server=2", "step=1,call=132,server=3")
     faults = tuple(f"server-kill,rank=1,{place}" for place in places)
     arguments = ("--case", "ema", "--steps", "6")
     check(tmp_path, faults, ranks=2, program=CASES, arguments=arguments, recovered=-1)
