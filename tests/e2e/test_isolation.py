@@ -27,7 +27,8 @@ UNAVAILABLE = 46  # cudaErrorDevicesUnavailable
 # How the server says that it has stopped reading, whatever it found.
 REFUSED = re.compile(r"pyft-server: device \[0\], client \[(\d+)\]: .*(?:entry|ring)")
 DAMAGED = re.compile(
-    r"^pyft: the server .* of client \[pid (\d+), rank \d+\].*: its memory is damaged: ", re.MULTILINE
+    r"^pyft: the server .* of client \[pid (\d+), rank \d+\].*: its memory is damaged: ",
+    re.MULTILINE,
 )
 
 
