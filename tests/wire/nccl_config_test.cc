@@ -1,5 +1,6 @@
 // What a program sets of a communicator's config is what the server's NCCL is given.
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "api/mock_table.h"
@@ -47,8 +48,9 @@ OneProcess& process() {
     t.ncclCommCount = two;
     return t;
   }();
-  static OneProcess one(&table);
-  return one;
+  // Its server's thread goes on until the process is gone.
+  static auto* const one = std::make_unique<OneProcess>(&table).release();
+  return *one;
 }
 
 ncclConfig_t config() {
