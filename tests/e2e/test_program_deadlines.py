@@ -60,7 +60,8 @@ def test_a_recovery_may_take_longer_than_the_deadline(jobs: list[Job], tmp_path:
     time.sleep(3 * float(LIMIT_S))
     order(job, "spare", "--gpu", "2")
     assert job.wait(120) == 0, job.errors()
-    assert sorted(job.output().splitlines())[1::2] == [f"rank 0 {SUM}", f"rank 1 {SUM}"]
+    # Lines of two processes may come to lie in one.
+    assert all(job.output().count(f"rank {rank} {SUM}") == 1 for rank in (0, 1)), job.output()
     assert CAUGHT not in job.errors()
     job.assert_nothing_left()
 
