@@ -34,12 +34,12 @@ def work(rank: int, file: str, plain: bool) -> None:
         loss = model(torch.randn(4, 8, device="cuda")).square().mean()
         loss.backward()
         optimizer.step()
-        print(f"rank {rank} step {step} loss={loss.item().hex()}", flush=True)
+        print(f"rank {rank} step {step} loss={loss.item().hex()}\n", end="", flush=True)
         time.sleep(0.03)  # the agent sees a place some 10 ms late
     digest = hashlib.sha256()
     for parameter in model.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())
-    print(f"rank {rank} sha256={digest.hexdigest()}", flush=True)
+    print(f"rank {rank} sha256={digest.hexdigest()}\n", end="", flush=True)
     dist.destroy_process_group()
 
 

@@ -23,13 +23,13 @@ def main() -> None:
     x = torch.arange(4, device="cuda", dtype=torch.float32) + rank
     dist.all_reduce(x)
     torch.cuda.synchronize()
-    print(f"rank {rank} has reduced once", flush=True)
+    print(f"rank {rank} has reduced once\n", end="", flush=True)
     if rank == 1:
         time.sleep(sleep)
     started = time.monotonic()
     dist.all_reduce(x)
     torch.cuda.synchronize()
-    print(f"rank {rank} sum={x.tolist()}", flush=True)
+    print(f"rank {rank} sum={x.tolist()}\n", end="", flush=True)
     print(f"rank {rank} waited {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
     dist.destroy_process_group()
 
