@@ -26,5 +26,5 @@ for _ in range(6):
     dist.all_reduce(weight.grad)
     dist.all_reduce(weight.grad, group=part)
     optimizer.step()
-print(f"rank {rank} loss={weight.sum().item().hex()}")
+print(f"rank {rank} loss={weight.sum().item().hex()}\n", end="", flush=True)
 dist.destroy_process_group()

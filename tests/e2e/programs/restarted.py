@@ -38,11 +38,15 @@ def main() -> None:
         loss = model(torch.randn(4, 8, device=device)).square().mean()
         loss.backward()
         optimizer.step()
-        print(f"attempt {attempt} rank {rank} step {step} loss={loss.item().hex()}", flush=True)
+        print(
+            f"attempt {attempt} rank {rank} step {step} loss={loss.item().hex()}\n",
+            end="",
+            flush=True,
+        )
     digest = hashlib.sha256()
     for parameter in model.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())
-    print(f"attempt {attempt} rank {rank} sha256={digest.hexdigest()}", flush=True)
+    print(f"attempt {attempt} rank {rank} sha256={digest.hexdigest()}\n", end="", flush=True)
     dist.destroy_process_group()
 
 
