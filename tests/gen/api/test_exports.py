@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,9 @@ def names_of(library: Path) -> set[str]:
 
 
 @pytest.fixture
-def libraries() -> dict[str, set[str]]:
-    if not shutil.which("nm") or not vendor_exports.installed("cudart"):
-        pytest.skip("nm or the vendor's libraries are not installed")
+def libraries(need: Callable[[str, bool, str], None]) -> dict[str, set[str]]:
+    found = bool(shutil.which("nm") and vendor_exports.installed("cudart"))
+    need("vendor libraries", found, "nm reads what they export")
     return {
         lib: vendor_exports.exported_names(lib, vendor_exports.installed(lib))
         for lib in vendor_exports.LIBRARIES
