@@ -1,4 +1,6 @@
-# make demo | test | bench | bench-ccl | bench-recovery | ccl-matrix | kill-sweep | ops | test-wheels | build | programs | lint | clean. Everything is installed into .venv/ only.
+# make demo | demo-hosts | test | test-nodes | test-wheels | test-wheel | test-endings | bench | bench-ccl | bench-recovery |
+# ccl-matrix | kill-sweep | lab | ops | fuzz | races | dmr-campaign | mutants | build | wheel | programs | docs | lint | clean.
+# Everything is installed into .venv/ only.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,23 +10,17 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYFT_MESON_OPTIONS := -Dtests=true $(PYFT_MESON_OPTIONS)
 NATIVE := $(BIN)/python tools/build/native_build.py
 
-UNIT_TESTS := tests/unit tests/gen
-SOURCES := $(shell find pyft proxy shim softgpu flexccl tools -type f \
+UNIT_TESTS := tests/unit tests/gen tests/hostile
+SOURCES := $(shell find pyft pyft_lab proxy shim softgpu flexccl tools -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo test bench bench-ccl bench-recovery ccl-matrix kill-sweep ops test-wheels build programs lint format clean
+.PHONY: demo races test bench bench-ccl bench-recovery ccl-matrix dmr-campaign kill-sweep demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings build programs docs lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
 
 test: programs
-	$(BIN)/meson test -C build/meson --print-errorlogs
-	@# Not `python -m pytest`, which would import the source tree. The unit tests compute, the others
-	@# wait for processes a third of their time: so those run in the time that these leave.
-	nice -n 19 $(BIN)/pytest -q -rs $(UNIT_TESTS) > build/unit-tests.log 2>&1 & unit=$$!; \
-	$(BIN)/pytest -q -rs tests $(UNIT_TESTS:%=--ignore=%); status=$$?; \
-	wait $$unit || status=$$?; cat build/unit-tests.log; exit $$status
-	$(MAKE) --no-print-directory lint
+	tools/build/run_tests.sh $(UNIT_TESTS)
 
 programs: build  # tests and benchmarks are compiled, not run
 	$(NATIVE) tests
@@ -47,8 +43,45 @@ ccl-matrix: build  # every collective in every way, half an hour; some of it: ma
 kill-sweep: build  # faults at many places; options: make kill-sweep SWEEP="--case gpt --rank 1 --stride 5"
 	$(BIN)/python tests/sweep/run.py $(SWEEP)
 
+dmr-campaign: build  # silent faults, 1 to 2 s each; options: make dmr-campaign DMR="--trials 3000 --dtype bf16"
+	$(BIN)/python bench/dmr_campaign.py $(DMR)
+
+lab: build  # options: make lab LAB=quick.toml; results in lab-out/
+	$(BIN)/pyft lab run $(or $(LAB),cpu.toml)
+
+demo-hosts: build  # two hosts and a spare of namespaces; needs root and CRIU (tools/get/criu)
+	$(BIN)/python bench/demo_hosts.py
+
+test-nodes: build  # images and several hosts: needs the same
+	PYFT_REQUIRE=nodes $(BIN)/pytest -q tests/nodes
+
 ops: build  # options: make ops OPS="--dtype float16 --ops '^conv'"
 	$(BIN)/python tests/ops/run.py $(OPS)
+
+# Tests of threads: client, server, snapshots. Some 5 minutes to compile, once.
+RACES := server stream_words pinned_ring peer_memory collective_marks messages standby_modules self_test job_clock \
+         window_memory mapping_threads library cudnn_graph nccl_config blas_wire tensor_map ring_hold ring_log ring_hostile \
+         recovery_beside recovery_background_copies recovery_share recovery_snapshot recovery_deferred
+races: $(VENV)/dependencies  # C++ under the thread sanitizer, in build/tsan
+	[ -f build/tsan/build.ninja ] || $(BIN)/python -m mesonbuild.mesonmain setup build/tsan --buildtype=release \
+	    -Doptimization=1 -Dtests=true -Dparts=proxy -Db_sanitize=thread -Dcpp_args=-Wno-tsan
+	$(BIN)/meson test -C build/tsan --timeout-multiplier 10 --print-errorlogs $(RACES)
+
+fuzz: build  # what comes to the agent from outside; the corpus stays in build/fuzz
+	$(BIN)/python tests/fuzz/run.py --minutes $(or $(MINUTES),60)
+
+mutants: build  # which changes of pyft/recovery no test notices; options: make mutants MUTANTS="--every 5"
+	$(BIN)/python tools/check/mutants.py $(MUTANTS)
+
+wheel: $(VENV)/dependencies  # a manylinux wheel for every Python, in build/wheel
+	$(BIN)/python -m pip install --quiet -r tools/build/wheel-requirements.txt
+	$(BIN)/python tools/build/wheel.py
+
+test-wheel: wheel  # installs it where there is nothing but PyTorch; other Pythons: PYTHONS="python3.10 ..."
+	$(BIN)/python tests/wheels/install.py $(PYTHONS)
+
+test-endings: build  # ways to end, with servers as without; options: ENDINGS="--only late"
+	$(BIN)/python tests/endings/run.py $(ENDINGS)
 
 test-wheels: build  # options: make test-wheels WHEELS="2.10.0 --delete"
 	$(BIN)/python tests/wheels/run.py $(WHEELS)
@@ -58,7 +91,18 @@ build: $(VENV)/installed
 lint: $(VENV)/dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check/terms.py
+	$(BIN)/python tools/check/links.py
+	$(BIN)/python tools/check/layering.py
+	$(BIN)/python tools/check/settings.py
+	$(BIN)/python tools/check/offsets.py
+	$(BIN)/python tools/check/unique_tests.py
 	git ls-files '*.cc' '*.h' '*.c' | xargs $(BIN)/clang-format --dry-run --Werror
+	$(MAKE) --no-print-directory docs
+
+# Of mkdocs-material: the banner about another program is left out.
+docs: $(VENV)/dependencies  # the site, in site/; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/dependencies
 	$(BIN)/ruff check --fix .
@@ -72,6 +116,8 @@ $(VENV)/installed: $(VENV)/dependencies $(SOURCES) setup.py pyproject.toml meson
 	@command -v c++ >/dev/null || { echo "make: no C++ compiler [c++]: install the package g++" >&2; exit 1; }
 	@# Before pip, which would keep silent for all of it.
 	$(NATIVE) product
+	@# setuptools would install what an earlier build has left there: modules that are gone since.
+	rm -rf build/lib.*/pyft build/lib.*/pyft_lab
 	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
 

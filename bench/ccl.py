@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from ccl_allreduce import all_reduce_table
 from ccl_repairs import repair_tables
+from result_file import write
 
 
 def main() -> int:
@@ -19,7 +21,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9, help="blocks per library and size")
     parser.add_argument("--repeats", type=int, default=11, help="samples per kind of repair")
     parser.add_argument("--only", choices=("all-reduce", "repair"), help="one half")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the figures there; for repairs also to FILE-shares and FILE-slopes",
+    )
     arguments = parser.parse_args()
+    if arguments.json and not arguments.only:
+        parser.error("--json is for one half: say which by --only")
     started = time.monotonic()
     failed = []
     halves = {
@@ -30,10 +40,13 @@ def main() -> int:
         if arguments.only not in (None, name):
             continue
         try:
-            run()
+            found = run()
         except RuntimeError as error:
             print(f"bench-ccl: [{name}] failed: {error}", file=sys.stderr)
             failed.append(name)
+            continue
+        for suffix, figures in found.items() if arguments.json else ():
+            write(arguments.json.with_stem(arguments.json.stem + suffix), figures)
     print(f"\nbench-ccl took {time.monotonic() - started:.0f} s")
     return 1 if failed else 0
 

@@ -6,6 +6,7 @@ import ccl_libraries
 import torch
 from ccl_figures import size_name, spread, table
 from ccl_pool import Meter, measure
+from figures import Figure
 
 from pyft import flexccl
 
@@ -50,8 +51,9 @@ def verdict(size_bytes: int, ratios: list[float]) -> str:
     return f">= {target}: {reached}"
 
 
-def all_reduce_table(rounds: int) -> None:
+def all_reduce_table(rounds: int) -> dict[str, list[Figure]]:
     """Measure and print; raises RuntimeError when a process fails or a sum is wrong."""
+    figures = []
     for processes in PROCESSES:
         libraries = [
             ccl_libraries.Flexccl(flexccl.Transport.SHM),
@@ -68,6 +70,13 @@ def all_reduce_table(rounds: int) -> None:
             speeds = [spread([volume / s for s in lib], 2) for lib in (shm, tcp, gloo)]
             shown = [spread(ratios, 2), verdict(size_bytes, ratios), spread(tcp_ratios, 2)]
             rows.append([size_name(size_bytes), *speeds, *shown])
+            target = 2 if size_bytes >= FAST_BYTES else 1
+            name, where = size_name(size_bytes), f"{processes} processes"
+            figures += [
+                Figure(name, ratios, at_least=target, column=f"{where}, shm / gloo"),
+                Figure(name, tcp_ratios, column=f"{where}, TCP / gloo"),
+            ]
         print(f"\nAll-reduce, {processes} processes, float32 sum in place, algbw in GB/s")
         head = ["size", "flexccl shm", "flexccl TCP", "gloo", "shm / gloo", "target", "TCP / gloo"]
         table(head, rows)
+    return {"": figures}

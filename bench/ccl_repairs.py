@@ -9,6 +9,7 @@ from statistics import median
 
 from ccl_figures import number, slope_us, spread, table
 from ccl_gloo import reinit_ms
+from figures import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
 PROCESSES = (4, 8, 16, 32, 64)
@@ -27,6 +28,7 @@ AFTER = {
 IDLE = {"replace": "wake neighbours", ALL: "wake all", "remove": "barrier", "add": "wake all"}
 
 Samples = dict[str, dict[str, list[float]]]
+Kept = list[Figure]
 
 
 def binary() -> Path:
@@ -90,18 +92,60 @@ class Figures:
         return 100 * median(part) / median(whole)
 
 
+PHASES = ("wake all", "init", "first exchange", "replace", ALL, "remove", "add")
+GLOO = ("gloo re-init", "gloo lazy re-init")
+
+
+def times(kind: str, all_figures: dict[int, Figures], gloo: dict[int, list[list[float]]]) -> Kept:
+    """Return milliseconds by ranks and phase."""
+    found = []
+    for ranks, figures in all_figures.items():
+        samples = {phase: figures.wall(phase) for phase in PHASES}
+        samples |= dict(zip(GLOO, gloo.get(ranks, []), strict=False))
+        name = f"{ranks} {kind}"
+        found += [Figure(name, ms, "ms", column=phase) for phase, ms in samples.items()]
+    return found
+
+
+def shares(kind: str, all_figures: dict[int, Figures]) -> Kept:
+    """Return per cent of a full re-init, of as many ranks as have targets."""
+    found = []
+    for ranks, figures in all_figures.items():
+        for repair, target in TARGETS.items() if ranks >= 64 else ():
+            name = f"{ranks} {kind}: {repair}"
+            raw = Figure(name, [figures.raw_share(repair)], "%", at_most=target, column="raw")
+            others = {
+                "floor": figures.raw_share(IDLE[repair]),
+                "net": figures.share(repair, "wall_ms"),
+                "processor": figures.share(repair, "cpu_ms"),
+            }
+            found += [raw, *(Figure(name, [x], "%", column=c) for c, x in others.items())]
+    return found
+
+
+def slopes(kind: str, all_figures: dict[int, Figures]) -> Kept:
+    """Return microseconds for each rank more."""
+    found = []
+    for repair in TARGETS:
+        phases = {"all": repair, "waking everybody": IDLE[repair], "init": "init"}
+        for column, phase in phases.items():
+            us = slope_us([(n, median(f.wall(phase))) for n, f in all_figures.items()])
+            found.append(Figure(f"{kind}: {repair}", [us], "us", column=column))
+    return found
+
+
 def print_times(
     kind: str, all_figures: dict[int, Figures], gloo: dict[int, list[list[float]]]
 ) -> None:
     print(
         f"\nRanks as {kind}: milliseconds from the release of a barrier to the last rank's return"
     )
-    head = ["ranks", "wake all", "init", "first exchange", "replace", ALL, "remove", "add"]
+    head = ["ranks", *PHASES]
     rows = []
     for ranks, figures in all_figures.items():
         cells = [spread(figures.wall(phase)) for phase in head[1:]]
         rows.append([str(ranks), *cells, *(spread(samples) for samples in gloo.get(ranks, []))])
-    table([*head, *(["gloo re-init", "gloo lazy re-init"] if gloo else [])], rows)
+    table([*head, *(GLOO if gloo else [])], rows)
 
 
 def print_shares(kind: str, all_figures: dict[int, Figures]) -> None:
@@ -109,7 +153,7 @@ def print_shares(kind: str, all_figures: dict[int, Figures]) -> None:
     rows = []
     for ranks, figures in all_figures.items():
         for repair, target in TARGETS.items():
-            shares = [
+            cells = [
                 figures.raw_share(repair),
                 figures.raw_share(IDLE[repair]),
                 figures.share(repair, "wall_ms"),
@@ -119,9 +163,9 @@ def print_shares(kind: str, all_figures: dict[int, Figures]) -> None:
             ]
             verdict = "from 64 ranks on" if target else ""
             if ranks >= 64 and target:
-                raw, net = ("yes" if share <= target else "NO" for share in (shares[0], shares[3]))
+                raw, net = ("yes" if share <= target else "NO" for share in (cells[0], cells[3]))
                 verdict = f"<= {target} %: raw {raw}, net {net}"
-            rows.append([str(ranks), repair, *(f"{number(s, 2)} %" for s in shares), verdict])
+            rows.append([str(ranks), repair, *(f"{number(s, 2)} %" for s in cells), verdict])
     head = ["ranks", "repair", "time, raw", "floor: only waking", "time, net", "processor, net"]
     head += ["calls alone: time", "calls alone: processor", "target (raw time; net processor)"]
     table(head, rows)
@@ -138,8 +182,9 @@ def print_slopes(kind: str, all_figures: dict[int, Figures]) -> None:
         )
 
 
-def repair_tables(repeats: int) -> None:
+def repair_tables(repeats: int) -> dict[str, Kept]:
     """Measure and print; raises RuntimeError when something fails."""
+    kept: dict[str, Kept] = {"": [], "-shares": [], "-slopes": []}
     program = binary()
     runs: dict[int, list[Samples]] = {n: [] for n in PROCESSES}
     gloo: dict[int, list[list[float]]] = {n: [[], []] for n in PROCESSES}
@@ -155,6 +200,9 @@ def repair_tables(repeats: int) -> None:
         print_shares(kind, figures)
         print()
         print_slopes(kind, figures)
+        kept[""] += times(kind, figures, beside)
+        kept["-shares"] += shares(kind, figures)
+        kept["-slopes"] += slopes(kind, figures)
     print(
         "\nfull re-init: every rank has ended its communicator; from the first call of ncclCommInitRank"
         "\nuntil every rank has heard from its neighbour, ending not counted. raw: from the release of a"
@@ -165,3 +213,4 @@ def repair_tables(repeats: int) -> None:
         "\nreplace: nothing but one look of each rank at a shared page in its next operation. In an add or"
         "\nremove every rank is woken once, takes one step and copies the numbers of the members."
     )
+    return kept

@@ -10,9 +10,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
+from recording import Recording
 from training import MODES, Training, largest_relative_difference, train
 
 RANKS = 2
@@ -33,27 +36,36 @@ def options_of(mode: str, steps: int) -> tuple[str, ...]:
     return ("--spares", "1", "--inject", f"gpu-lost,rank=1,step={max(1, steps // 2)}")
 
 
-def run(mode: str, steps: int) -> Training:
+def run(mode: str, steps: int, recording: Recording) -> Training:
+    """Train in one of the ways, and show how far it is and what pyft says of it."""
     started = time.monotonic()
 
     def progress(step: int) -> None:
         seconds = time.monotonic() - started
         line = f"{TITLES[mode]}: step {step}/{steps}, {seconds:.0f} s"
-        if sys.stdout.isatty():
-            print(f"\r{line}", end="", flush=True)
-        elif step in (1, steps):
-            print(line, flush=True)
+        if step == steps:
+            recording.say(line)
+        else:
+            recording.progress(line)
 
     way = "proxied" if mode == "faulty" else mode
-    options = options_of(mode, steps)
-    result = train(way, ["--steps", str(steps)], RANKS, progress, options=options)
-    if sys.stdout.isatty():
-        print()
+    with tempfile.TemporaryFile("w+") as errors:
+        result = train(
+            *(way, ["--steps", str(steps)], RANKS, progress),
+            options=options_of(mode, steps),
+            errors=errors,
+        )
+        errors.seek(0)
+        said = errors.read()
     if result.exit_code or len(result.losses) != steps:
+        print(said, file=sys.stderr, end="")
         raise SystemExit(
             f"demo: {TITLES[mode]} ended with [{result.exit_code}] after step "
             f"[{len(result.losses)}] of [{steps}]"
         )
+    for line in said.splitlines():
+        if line.startswith(("pyft: injects", "pyft: rank", "softgpu:")):
+            recording.say(line)
     return result
 
 
@@ -119,7 +131,8 @@ def counters(training: Training, steps: int) -> dict[str, float]:
     }
 
 
-def print_table(runs: dict[str, Training], steps: int) -> None:
+def table(runs: dict[str, Training], steps: int) -> list[str]:
+    """Return the lines that sum up all runs."""
     proxied, direct, cpu = (runs[mode] for mode in MODES)
     times = {mode: statistics.median(runs[mode].step_seconds() or [0.0]) for mode in MODES}
     difference = largest_relative_difference(proxied, cpu, COMPARED_STEPS)
@@ -138,19 +151,22 @@ def print_table(runs: dict[str, Training], steps: int) -> None:
         ratio = times["proxied"] / times[mode] if times[mode] else float("nan")
         rows.append((f"step time, {title}", f"{times[mode] * 1e3:.0f} ms (x {ratio:.2f})"))
     width = max(len(name) for name, _ in rows)
-    print()
-    for name, value in rows:
-        print(f"  {name:<{width}}  {value}")
-    print("\nLook at the recorded commands: .venv/bin/pyft trace --tail 20")
+    return ["", *(f"  {name:<{width}}  {value}" for name, value in rows)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20)
-    steps = parser.parse_args().steps
-    runs = {mode: run(mode, steps) for mode in TITLES}
-    print_table(runs, steps)
+    parser.add_argument("--record", type=Path, metavar="SVG", help="keep the output as a picture")
+    arguments = parser.parse_args()
+    recording = Recording()
+    runs = {mode: run(mode, arguments.steps, recording) for mode in TITLES}
+    for line in table(runs, arguments.steps):
+        recording.say(line)
     wrong = check(runs)
+    if arguments.record and not wrong:
+        recording.save(arguments.record, "make demo")
+    print("\nLook at the recorded commands: .venv/bin/pyft trace --tail 20")
     for sentence in wrong:
         print(f"demo: {sentence}", file=sys.stderr)
     sys.exit(1 if wrong else 0)

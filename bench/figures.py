@@ -17,6 +17,7 @@ class Figure:
     digits: int = 2
     at_most: float | None = None
     at_least: float | None = None
+    column: str = ""  # of figures that are shown side by side
 
     @property
     def value(self) -> float:

@@ -1,4 +1,4 @@
-"""Ten thousand steps of an MLP: what grows in client, server, agent, keeper and launcher."""
+"""Ten thousand steps of an MLP: what grows in client, server, agent, supervisor and launcher."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def run_model(
     script: str, mode: str, steps: int, processor_time: bool = False, **environment: str
 ) -> Training:
     """Train once; the environment is for this run only."""
-    # What captures cost is measured apart (capture.py).
+    # What snapshots cost is measured apart (snapshot.py).
     options = ("--protect", "none") if mode == "proxied" else ()
     arguments = ["--steps", str(steps)]
     run = train(

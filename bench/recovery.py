@@ -1,13 +1,14 @@
 """`make bench-recovery`: how long a fault keeps a job from its next step, and what a restart costs.
 
 A tiny GPT is trained on four ranks while their servers are killed one after the other, each in the
-middle of a step; the losses must equal those of a run without faults. Beside it the same training
-under plain torchrun, which after each fault restarts all processes from a checkpoint of the step
-before. And agents of a job are killed. BENCH_FAULTS (20), BENCH_RESTARTS (3) and BENCH_RANKS (4) change how much is done.
+middle of a step; the losses must equal those of a run without faults. Beside it a restart, as
+`pyft lab` measures it: on as many ranks one is killed, and a launcher without PyTorch starts all
+anew from a blocking checkpoint of the step before. And agents are killed. BENCH_FAULTS (20), BENCH_RESTARTS (3) and BENCH_RANKS (4) change how much is done.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import statistics
@@ -17,9 +18,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from training import BIN, spread, train
+from figures import Figure, print_table
+from result_file import write
+from training import BIN, train
 
-from pyft.agent import job_folder
+from pyft.agent.job import job_folder
+from pyft_lab.matrix import runner
+from pyft_lab.matrix.spec import Cell, Fault
+from pyft_lab.report import lost_of
 
 FAULTS = int(os.environ.get("BENCH_FAULTS", "20"))
 RESTARTS = int(os.environ.get("BENCH_RESTARTS", "3"))
@@ -28,7 +34,6 @@ GAP = 3  # steps between two faults
 FIRST = 3  # steps before the first one
 PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
 HOLD = "import torch; x = torch.ones(9, device='cuda'); print(x.sum().item(), flush=True); input()"
-RESTART_SCRIPT = str(Path(__file__).with_name("restart_gpt.py"))
 
 
 def injections() -> list[str]:
@@ -46,17 +51,11 @@ def offset() -> float:
     return time.time() - time.perf_counter()
 
 
-def print_row(what: str, value: str, target: str, met: bool | None) -> None:
-    """Print one line of the table."""
-    said = "" if met is None else "yes" if met else "NO"
-    print(f"{what:<44} {value:>34}  {target:<18} {said}", flush=True)
-
-
 def recoveries(ranks: int, faults: list[str], steps: int) -> list[dict]:
     """Train with the faults, compare with a run without, and return what each fault cost."""
     arguments = ("--steps", str(steps))
     plain = train("proxied", arguments, ranks=ranks, options=("--protect", "none"))
-    run = train("proxied", arguments, ranks=ranks, options=("--protect", "capture", *faults))
+    run = train("proxied", arguments, ranks=ranks, options=("--protect", "snapshot", *faults))
     if run.exit_code or run.losses != plain.losses or run.parameters != plain.parameters:
         sys.exit(f"bench-recovery: the run with faults differs (exit code [{run.exit_code}])")
     step_s = statistics.median(plain.step_seconds())
@@ -78,21 +77,17 @@ def rest_of_the_way(cost: dict) -> float:
 
 
 def restart_seconds() -> list[float]:
-    """Return the seconds from the death of a worker to the next completed step, under torchrun."""
+    """Return what the death of a rank costs with a checkpoint at each step: cells of `pyft lab`."""
     found = []
-    # Or restarted ranks find the unique id of the run before: PyTorch's issue 135712.
-    env = os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    for _ in range(RESTARTS):
-        with tempfile.TemporaryDirectory() as folder:
-            line = [str(BIN / "pyft"), "run", "--gpus", f"soft:{RANKS}", "--protect", "none", "--"]
-            line += [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(RANKS)]
-            line += ["--max-restarts", "1", RESTART_SCRIPT, "--folder", folder, "--die-at", "4"]
-            done = subprocess.run(line, capture_output=True, text=True, env=env)
-        if done.returncode:  # the restart has failed as well: it is said, and not counted
-            print(f"bench-recovery: a restarted job ended with [{done.returncode}]")
-            continue
-        stamps = dict(row.split("=", 1) for row in done.stdout.split() if "=" in row)
-        found.append(float(stamps["after"]) - float(stamps["died"]))
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(1, RESTARTS + 1):
+            fault = Fault(4, 1, "boundary", "rank-kill")
+            cell = Cell("soft", "gpt", "blocking", RANKS, 8, 1, seed, (fault,))
+            for result in runner.run(Path(folder), [cell.reference, cell], timeout_s=240):
+                if not result.data["good"]:  # it is said, and not counted
+                    print(f"bench-recovery: [{result.cell.name}]: {result.data['status']}")
+                else:
+                    found += lost_of(result)
     return found
 
 
@@ -120,34 +115,42 @@ def agent_ms() -> list[float]:
     return found
 
 
-def main() -> int:
-    """Print the table."""
+def measure() -> list[Figure]:
+    """Return all figures."""
     steps = FIRST + GAP * (FAULTS + 1)
     costs = recoveries(RANKS, injections(), steps)
     next_step = [cost["next_step_s"] for cost in costs]
     print(f"{FAULTS} faults on {RANKS} ranks, {steps} steps; losses and parameters are equal\n")
-    print_row("", "median (range)", "target", None)
-    median = statistics.median(next_step)
-    print_row("fault to next step, s", spread(next_step, digits=2), "<= 1.0", median <= 1.0)
+    figures = [Figure("fault to next step", next_step, "s", at_most=1.0)]
     for phase in PHASES:
         ms = [cost["phases_ms"][phase] for cost in costs]
-        limit = phase == "communicator"
-        met = statistics.median(ms) <= 20 if limit else None
-        print_row(f"  {phase}, ms", spread(ms), "<= 20" if limit else "", met)
+        limit = 20 if phase == "communicator" else None
+        figures.append(Figure(f"of which {phase}", ms, "ms", 1, at_most=limit))
     # The phase ends when all is handed to the device, which then goes on: counted are the entries
     # repeated, and the whole way to the next step without what came before the replay.
     replayed = [rest_of_the_way(cost) / cost["step_s"] for cost in costs]
-    met = statistics.median(replayed) <= 1.5
-    print_row("replay and rest of the step, steps", spread(replayed, digits=2), "<= 1.5", met)
+    figures.append(Figure("replay and rest of the step, in steps", replayed, at_most=1.5))
     half = len(next_step) // 2
-    growth = statistics.median(next_step[half:]) / statistics.median(next_step[:half])
-    print_row("second half of the faults / first half", f"{growth:.2f}", "no growth", None)
-    print_row("an agent's death until the next works, ms", spread(agent_ms()), "", None)
-    restart = restart_seconds()
-    if restart:
-        ratio = statistics.median(restart) / median
-        print_row("torchrun restart to next step, s", spread(restart, digits=2), "", None)
-        print_row("restart / recovery", f"{ratio:.1f}", ">= 10", ratio >= 10)
+    if half:
+        growth = statistics.median(next_step[half:]) / statistics.median(next_step[:half])
+        figures.append(Figure("second half of the faults / first half", [growth]))
+    figures.append(Figure("an agent's death until the next works", agent_ms(), "ms", 1))
+    if restart := restart_seconds():
+        ratio = statistics.median(restart) / statistics.median(next_step)
+        figures.append(Figure("restart from a checkpoint to the next new step", restart, "s"))
+        figures.append(Figure("restart / recovery", [ratio], digits=1, at_least=10))
+    return figures
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    arguments = parser.parse_args()
+    figures = measure()
+    print_table(figures)
+    if arguments.json:
+        write(arguments.json, figures)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 Runs that are compared take turns, round by round, so that what else happens on the machine meets
 all of them. Ends with a table of the figures that have targets; docs/figures.md says what they mean.
+With --json they are written to a file; what the C++ programs measure is only printed.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from capture import capture_cost
 from figures import Figure, print_table
 from kept_log import kept_log
 from leaks import leaks
 from programs import BenchError, built, calls, imports, models, starts, under_pyft
+from result_file import write
+from snapshot import snapshot_cost
 from training import PYFT, TRAIN, Training, spread, train
 
 NATIVE_BENCHES = ("ring_bench", "exec_bench")
@@ -30,16 +32,17 @@ def title(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 
-def native_benches() -> None:
-    """Run the C++ benchmarks that meson has built; they print their own spread."""
+def native_benches() -> list[Figure]:
+    """Run the C++ benchmarks that meson has built; what they measure is only printed."""
     for name in NATIVE_BENCHES:
         title(name)
         done = subprocess.run([built(name)], timeout=300)
         if done.returncode:
             raise BenchError(f"[{name}] ended with [{done.returncode}]")
+    return []
 
 
-def micro(rounds: int) -> None:
+def micro(rounds: int) -> list[Figure]:
     title("cost of a call to the script, microseconds")
     modes: dict[str, list[str]] = {"proxied": [], "direct": ["--direct"]}
     results: dict[str, dict[str, list[float]]] = {mode: {} for mode in modes}
@@ -53,22 +56,28 @@ def micro(rounds: int) -> None:
         print(f"  {name}")
         for mode in modes:
             print(f"    {mode:<8} {spread(results[mode][name])}")
+    found = [(mode, *item) for mode in modes for item in results[mode].items()]
+    return [Figure(name, values, "us", 1, column=mode) for mode, name, values in found]
 
 
-def cpu(steps: int, rounds: int) -> None:
+def cpu(steps: int, rounds: int) -> list[Figure]:
     """Compare the soft GPU with PyTorch on the CPU."""
     title(f"examples/train_gpt.py, {rounds} times {steps} steps, milliseconds per step")
     runs: dict[str, list[Training]] = {"direct": [], "cpu": []}
     for _ in range(rounds):
         for mode, done in runs.items():
             done.append(train(mode, ["--steps", str(steps)], ranks=0))
+    figures = []
     for mode, done in runs.items():
-        print(f"  {mode:<16} {spread([t for run in done for t in run.step_seconds()], 1e3)}")
+        times = [t * 1e3 for run in done for t in run.step_seconds()]
+        print(f"  {mode:<16} {spread(times)}")
+        figures.append(Figure(f"GPT step, {mode}", times, "ms", 1))
     pairs = zip(runs["direct"], runs["cpu"], strict=True)
     ratios = [
         a / b for x, y in pairs for a, b in zip(x.step_seconds(), y.step_seconds(), strict=False)
     ]
     print(f"  soft GPU/CPU     {spread(ratios, digits=2)}")
+    return [*figures, Figure("GPT step, soft GPU / CPU", ratios)]
 
 
 def kernel_rate(threads: int, steps: int) -> float:
@@ -87,11 +96,14 @@ def kernel_rate(threads: int, steps: int) -> float:
     return float(total.group(1))
 
 
-def kernels(steps: int, rounds: int) -> None:
+def kernels(steps: int, rounds: int) -> list[Figure]:
+    figures = []
     title("the GPT's kernels, million warp instructions per second of kernel time")
     for threads in sorted({1, min(len(os.sched_getaffinity(0)), 8)}):
         rates = [kernel_rate(threads, steps) for _ in range(rounds)]
         print(f"  SOFTGPU_THREADS={threads:<3} {spread(rates)}")
+        figures.append(Figure(f"warp instructions a second, {threads} threads", rates, "M", 0))
+    return figures
 
 
 def main() -> None:
@@ -102,6 +114,7 @@ def main() -> None:
         "--pairs", type=int, default=7, help="of proxied and direct runs, each model"
     )
     parser.add_argument("--leak-steps", type=int, default=10_000)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     parser.add_argument("--only", help="name of one part: " + ", ".join([*TARGETS, *OTHERS]))
     arguments = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
@@ -116,24 +129,26 @@ def main() -> None:
                 figures += part(arguments)
         for name, other in OTHERS.items():
             if arguments.only in (None, name):
-                other(arguments)
+                figures += other(arguments)
     except BenchError as error:
         sys.exit(f"bench: {error}")
     finally:
         title("figures with targets, and those beside them")
-        print_table(figures)
+        print_table([figure for figure in figures if not figure.column])
+    if arguments.json:
+        write(arguments.json, figures)
 
 
 TARGETS: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
     "calls": lambda a: calls(a.rounds),
     "models": lambda a: models(max(a.steps, 8), a.pairs),
-    "capture": lambda a: capture_cost(max(a.steps, 30), a.pairs),
+    "snapshot": lambda a: snapshot_cost(max(a.steps, 30), a.pairs),
     "log": lambda a: kept_log(max(a.steps, 24), a.pairs),
     "import": lambda a: imports(a.pairs),
     "starts": lambda a: starts(a.rounds),
     "leaks": lambda a: leaks(a.leak_steps),
 }
-OTHERS: dict[str, Callable[[argparse.Namespace], None]] = {
+OTHERS: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
     "native": lambda a: native_benches(),
     "micro": lambda a: micro(a.rounds),
     "cpu": lambda a: cpu(max(a.steps, 8), a.rounds),

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from processor_time import used
 
@@ -81,8 +81,12 @@ def train(
     environment: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
     processor_time: bool = False,
+    errors: IO[str] | None = None,
 ) -> Training:
-    """Run to the end; `on_step` is called as the steps are printed. `options`: of `pyft run`."""
+    """Run to the end; `on_step` is called as the steps are printed. `options`: of `pyft run`.
+
+    `errors`: a file that gets the standard error output, instead of this process's own.
+    """
     result = Training(mode)
     env = {**os.environ, **(environment or {})}
     env.setdefault("OMP_NUM_THREADS", "1")
@@ -96,6 +100,7 @@ def train(
             command(mode, str(EXAMPLES / script), arguments, str(report), ranks, options),
             env=env,
             stdout=subprocess.PIPE,
+            stderr=errors,
             text=True,
         )
         assert process.stdout is not None

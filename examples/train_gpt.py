@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from example_support import ALPHABET, TextWindows, add_text_arguments, make_parser, train
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 
 class Attention(nn.Module):
@@ -55,6 +56,7 @@ class Block(nn.Module):
 class GPT(nn.Module):
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__()
+        self.recompute = getattr(args, "recompute", False)
         self.tokens = nn.Embedding(len(ALPHABET), args.channels)
         self.positions = nn.Embedding(args.block, args.channels)
         self.dropout = nn.Dropout(args.dropout)
@@ -75,7 +77,11 @@ class GPT(nn.Module):
     def forward(self, indexes: Tensor) -> Tensor:
         positions = torch.arange(indexes.shape[1], device=indexes.device)
         x = self.dropout(self.tokens(indexes) + self.positions(positions))
-        return self.head(self.norm(self.blocks(x)))
+        if not self.recompute:
+            return self.head(self.norm(self.blocks(x)))
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return self.head(self.norm(x))
 
 
 def loss_of(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
@@ -88,6 +94,9 @@ def loss_of(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
 def main() -> None:
     parser = make_parser(__doc__.splitlines()[0], optimizer="adamw", lr=1e-3)
     add_text_arguments(parser)
+    parser.add_argument(
+        "--recompute", action="store_true", help="activation checkpointing of each block"
+    )
     args = parser.parse_args()
     train(args, GPT, TextWindows(args, args.block + 1), loss_of)
 

@@ -1,6 +1,6 @@
 // Three functions of libstdc++ and libc, in front of theirs: for PyTorch's CUDA library they show
-// the clock that stands still during recoveries (proxy/client/job_clock.h), for everybody else they
-// do what they always do.
+// the clock that stands still during recoveries (proxy/client/process/job_clock.h), for everybody
+// else they do what they always do.
 //
 // Where libstdc++ was built for an old C library, as PyTorch's wheels are, a wait with a deadline
 // asks steady_clock how long it still is and waits so long. Elsewhere it hands the deadline itself
@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <ctime>
 
-#include "client/job_clock.h"
+#include "client/process/job_clock.h"
 #include "ring/wait.h"
 
 #define PYFT_EXPORT extern "C" __attribute__((visibility("default"), noinline))

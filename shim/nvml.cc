@@ -2,24 +2,21 @@
 // GPUs what frameworks ask before they touch CUDA, such as how many devices there are. Needs no
 // device and no agent, so that it also answers in a forked child.
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "nvml_driver.h"
+#include "pyft/settings.h"
 
 using namespace pyft::nvml;  // NOLINT: exported functions live outside namespaces
+namespace settings = pyft::settings;
 
 namespace {
 
 constexpr int kCudaVersion = 13000, kP2pNotSupported = 5;
 
 unsigned device_count() {
-  const char* agent = std::getenv("PYFT_AGENT");
-  const char* off = std::getenv("PYFT_DISABLE");
-  if (!agent || !*agent || (off && std::strcmp(off, "1") == 0)) return 0;
-  const char* count = std::getenv("PYFT_DEVICES");
-  const int devices = count ? std::atoi(count) : 1;
-  return devices > 0 ? static_cast<unsigned>(devices) : 0;
+  if (!*settings::agent() || settings::disable()) return 0;
+  return static_cast<unsigned>(settings::devices());
 }
 
 nvmlReturn_t put(char* out, unsigned length, const char* text) {
@@ -31,8 +28,8 @@ nvmlReturn_t put(char* out, unsigned length, const char* text) {
 
 // Real GPUs are listed in PYFT_GPUS by their names; soft ones have numbers.
 void uuid_text(unsigned index, char* text, size_t bytes) {
-  const char* at = std::getenv("PYFT_GPUS");
-  if (!at || std::strncmp(at, "GPU-", 4) != 0) {
+  const char* at = settings::gpus();
+  if (std::strncmp(at, "GPU-", 4) != 0) {
     std::snprintf(text, bytes, "GPU-70796674-0000-0000-0000-%012x", index);
     return;
   }

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <string>
+
+#include "pyft/settings.h"
 
 namespace pyft::nvml {
 namespace {
@@ -19,13 +20,8 @@ constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu",
                                     "/usr/local/nvidia/lib64",
                                     "/usr/lib/x86_64-linux-gnu/nvidia/current"};
 
-const char* setting(const char* name) {
-  const char* text = std::getenv(name);
-  return text ? text : "";
-}
-
 bool real_gpus() {
-  return std::strncmp(setting("PYFT_GPUS"), "GPU-", 4) == 0;
+  return std::strncmp(settings::gpus(), "GPU-", 4) == 0;
 }
 
 // nvidia-smi wants the NVML of its own driver and nothing else.
@@ -40,9 +36,9 @@ void* open_in(const std::string& folder) {
 }
 
 void* find_library() {
-  if (const char* named = setting("PYFT_NVML"); *named)
+  if (const char* named = settings::nvml(); *named)
     return dlopen(named, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
-  std::string folders = setting("LD_LIBRARY_PATH");
+  std::string folders = settings::ld_library_path();
   for (size_t at = 0; at < folders.size();) {
     const size_t end = std::min(folders.find(':', at), folders.size());
     if (end > at)
@@ -72,7 +68,7 @@ std::string uuid_of(nvmlDevice_t device) {
 
 // Place of a GPU in PYFT_GPUS, the UUIDs of the job's GPUs; -1: not there.
 int place_of(const std::string& uuid) {
-  const std::string all = setting("PYFT_GPUS");
+  const std::string all = settings::gpus();
   int number = 0;
   for (size_t at = 0; !uuid.empty() && at < all.size(); ++number) {
     const size_t end = std::min(all.find(',', at), all.size());

@@ -14,6 +14,7 @@ from pyft._native import native_dir
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS))  # tests/job.py
+pytest_plugins = ["required"]
 
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and so what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -23,6 +24,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("SOFTGPU_LIBRARY", str(native_dir() / "libsoftgpu.so"))
 # `meson test` runs these, with the files it has built.
 collect_ignore = ["softgpu/exec", "softgpu/decode"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Pictures in the documents come from the tests, when they are asked for."""
+    parser.addoption("--pictures", metavar="DIR", help="write the pictures of docs/ into DIR")
 
 
 def pytest_report_header() -> str:
@@ -47,10 +53,12 @@ def _own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def need() -> object:
     """`need("torch", condition, why)` skips, or fails where PYFT_REQUIRE names the need."""
 
+    from required import refuses
+
     def check(name: str, condition: bool, why: str) -> None:
         if condition:
             return
-        if name in os.environ.get("PYFT_REQUIRE", "").split(","):
+        if refuses(f"[{name}]: "):
             pytest.fail(f"[{name}] is required: {why}")
         pytest.skip(f"[{name}]: {why}")
 

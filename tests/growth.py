@@ -48,7 +48,7 @@ def slope(samples: list[Sample], what: str) -> float:
 
 @dataclass
 class Growth:
-    """Samples of client, server, agent, keeper and launcher, and of the files of the job."""
+    """Samples of client, server, agent, supervisor and launcher, and of the files of the job."""
 
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     files: list[tuple[int, int]] = field(default_factory=list)  # step, files in the job's folder
@@ -78,7 +78,7 @@ def below(pid: int) -> set[int]:
 
 def roles(meta: Mapping, launcher: int) -> dict[str, int]:
     """Return the processes of a job by their names; those of further ranks have a number."""
-    pids = {"agent": meta["agent_pid"], "keeper": meta["keeper_pid"], "launcher": launcher}
+    pids = {"agent": meta["agent_pid"], "supervisor": meta["supervisor_pid"], "launcher": launcher}
     for live in meta["live"]:
         number = f" {live['rank']}" if live["rank"] else ""
         pids |= {f"client{number}": live["pid"], f"server{number}": live["server_pid"]}

@@ -17,21 +17,34 @@ ROOT = Path(__file__).resolve().parent.parent
 PYFT = os.environ.get("PYFT_TEST_COMMAND", str(Path(sys.executable).with_name("pyft")))
 TRAIN = str(ROOT / "examples" / "train_gpt.py")
 _MARK = "PYFT_TEST_MARK"
+# The seconds that tests name are generous on a quiet machine. A busy one gets more: these bounds
+# keep a test from standing still, they are no bars.
+_BUSY = 4
 
 
-def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
+def wait_for(
+    condition: Callable[[], object], seconds: float, what: str | Callable[[], str]
+) -> None:
     """Poll until the condition holds; fail with `what` when it does not in time."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * _BUSY
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        if time.monotonic() > deadline:
+            text = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {seconds * _BUSY} s: {text}")
         time.sleep(0.02)
 
 
+# What `pyft.run` and `pyft host` have while they run. Other tests run beside this one: those of
+# these two look after their own folders.
+_OF_OTHERS = ("pyft-run-", "pyft-host-")
+
+
 def leftovers() -> set[str]:
-    """Return files and folders of pyft in shared places."""
+    """Return files and folders of pyft in shared places that a job of `pyft run` may not leave."""
     found = set()
     for folder in ("/dev/shm", "/tmp"):
-        found |= {f"{folder}/{name}" for name in os.listdir(folder) if name.startswith("pyft")}
+        names = (name for name in os.listdir(folder) if not name.startswith(_OF_OTHERS))
+        found |= {f"{folder}/{name}" for name in names if name.startswith("pyft")}
     return found
 
 
@@ -45,14 +58,19 @@ class Job:
         *,
         options: Sequence[str] = ("--gpus", "soft:1"),
         environment: dict[str, str] | None = None,
+        wrapper: Sequence[str] = (),
     ) -> None:
+        """No command: one that is resumed has its own. `wrapper`: a command that starts `pyft`."""
+        folder.mkdir(exist_ok=True)
         self.log_dir = folder / "log"
         self.stdout = folder / "stdout.txt"
         self.stderr = folder / "stderr.txt"
         self._mark = uuid.uuid4().hex
         self._before = leftovers()
         env = os.environ | (environment or {}) | {_MARK: self._mark}
-        arguments = [PYFT, "run", "--log-dir", str(self.log_dir), *options, "--", *command]
+        arguments = [*wrapper, PYFT, "run", "--log-dir", str(self.log_dir), *options]
+        if command:
+            arguments += ["--", *command]
         with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
             self._process = subprocess.Popen(
                 arguments, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
@@ -73,7 +91,7 @@ class Job:
 
     def wait(self, seconds: float = 60) -> int:
         """Return the exit code of `pyft run` (negative: killed by that signal)."""
-        return self._process.wait(seconds)
+        return self._process.wait(seconds * _BUSY)
 
     def send(self, signal_number: int) -> None:
         """Signal the launcher."""
@@ -94,10 +112,10 @@ class Job:
         return found
 
     def victim(self, role: str) -> int:
-        """Return the process id of launcher, keeper, agent, or the first client or server."""
+        """Return the process id of launcher, supervisor, agent, or the first client or server."""
         if role == "launcher":
             return self.launcher
-        if role in ("keeper", "agent"):
+        if role in ("supervisor", "agent"):
             return self.meta()[f"{role}_pid"]
         live = self.meta()["live"][0]
         return live["pid"] if role == "client" else live["server_pid"]
@@ -105,11 +123,11 @@ class Job:
     @contextlib.contextmanager
     def without_agent(self) -> Iterator[None]:
         """Kill the agent, and let the next one begin only afterwards."""
-        keeper, agent = self.victim("keeper"), self.victim("agent")
-        os.kill(keeper, signal.SIGSTOP)
+        supervisor, agent = self.victim("supervisor"), self.victim("agent")
+        os.kill(supervisor, signal.SIGSTOP)
         os.kill(agent, signal.SIGKILL)
         yield
-        os.kill(keeper, signal.SIGCONT)
+        os.kill(supervisor, signal.SIGCONT)
 
     def kill_agent(self, seconds: float = 20) -> None:
         """Kill the agent and wait until the next one has taken over."""

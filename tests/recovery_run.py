@@ -77,7 +77,7 @@ def check(
     arguments: tuple[str, ...] = STEPS,
     recovered: int | None = None,
     dead: set[int] | None = None,
-    protect: str = "capture",
+    protect: str = "snapshot",
     torchrun: bool = False,
     meanwhile: Callable[[Job], None] = lambda job: None,
     **environment: str,

@@ -15,6 +15,8 @@ import pytest
 
 from pyft._native import native_dir
 
+# Beside them: what the soft GPU's library needs, which the loader looks for there.
+BESIDE = ("libsoftgpu_exec.so", "glibc-hwcaps")
 NAMES = ("libcuda.so.1", "libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13")
 
 
@@ -22,6 +24,7 @@ def environment(folder: Path, gpus: int = 1) -> dict[str, str]:
     """Return the environment in which a driver finds so many GPUs; makes the folder."""
     folder.mkdir(exist_ok=True)
     files = dict.fromkeys(NAMES, "libsoftgpu.so") | {"libnvidia-ml.so.1": "libsoftgpu_nvml.so"}
+    files |= dict(zip(BESIDE, BESIDE, strict=True))
     for name, file in files.items():
         if not (folder / name).exists():
             (folder / name).symlink_to(native_dir() / file)
@@ -39,8 +42,8 @@ def build_nccl(folder: Path) -> dict[str, str]:
     aborts leave partial results.
     """
     if platform.machine() != "x86_64":
-        pytest.skip("its functions are jumps of x86-64")
-    compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
+        pytest.skip("[x86-64]: its functions are jumps of that")
+    compiler = shutil.which("c++") or pytest.skip("[compiler]: no C++ compiler")
     (folder / "driver").mkdir(exist_ok=True)
     library = folder / "driver" / "libnccl.so.2"
     source = Path(__file__).with_name("vendor_nccl.cc")

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "algo/schedule.h"
-#include "core/error.h"
-#include "core/membership.h"
+#include "base/error.h"
+#include "membership/membership.h"
 #include "transport/endpoint.h"
 
 namespace flexccl {

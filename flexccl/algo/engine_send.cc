@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "algo/peer.h"
-#include "core/error.h"
+#include "base/error.h"
 
 namespace flexccl {
 namespace {

@@ -1,5 +1,5 @@
 #include "algo/schedule.h"
-#include "core/error.h"
+#include "base/error.h"
 
 namespace flexccl {
 namespace {

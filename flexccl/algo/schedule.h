@@ -8,8 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "algo/frame.h"
+#include "base/ring.h"
 #include "reduce/reduce.h"
+#include "transport/frame.h"
 
 namespace flexccl {
 
@@ -57,13 +58,6 @@ struct Schedule {
 struct Buffers {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-};
-
-struct Ring {
-  int rank = 0, size = 1;
-  int wrap(int slot) const { return ((slot % size) + size) % size; }
-  int next() const { return wrap(rank + 1); }
-  int previous() const { return wrap(rank - 1); }
 };
 
 // ring.cc. Chunk c of a reduction is summed in the order c+1, c+2, ..., c (slots, cyclic), rounded

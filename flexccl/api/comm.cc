@@ -46,7 +46,7 @@ void look_for_others(std::uint64_t comm, int rank) {
 void join(ncclComm_t* comm, int nranks, const ncclUniqueId& raw, int rank, int device) {
   const UniqueId id = parse_unique_id(raw);
   if ((*comm = claim(id.comm, rank))) return take_place(*comm);
-  const Settings now = settings();
+  const Settings now = current_settings();
   const Key key = job_key(id);
   Endpoint& endpoint = Endpoint::process();
   endpoint.learn_key(key);
@@ -117,7 +117,7 @@ Membership membership_of_child(const Membership& from, std::uint64_t comm,
     if (members[i] == from.slot) child.slot = static_cast<int>(i);
     addresses.push_back(from.address(members[i]));
   }
-  addresses.resize(members.size() + static_cast<std::size_t>(settings().reserved_slots));
+  addresses.resize(members.size() + static_cast<std::size_t>(current_settings().reserved_slots));
   child.addresses = std::move(addresses);
   child.members = first_slots(members.size());
   return child;
@@ -126,7 +126,7 @@ Membership membership_of_child(const Membership& from, std::uint64_t comm,
 // Others may have it already, with the address of a process that was here before. Who says too late
 // that it is about to make it finds the new address at the parent.
 void find_out_who_has(std::uint64_t number, int rank, int nranks) {
-  const Settings now = settings();
+  const Settings now = current_settings();
   if (!now.making || nranks == 1 || find(number, rank)) return;
   if (!now.making(number, rank, nranks, kFirst)) return;
   const Deadline deadline = in_ms(now.timeout_ms);
@@ -156,8 +156,8 @@ ncclComm_t make_child(Communicator& parent, const std::vector<int>& members,
     if ((handle = claim(comm, slot))) {
       made = live(handle);
     } else {
-      made = Communicator::create(membership_of_child(from, comm, members), settings().streams,
-                                  parent.device());
+      made = Communicator::create(membership_of_child(from, comm, members),
+                                  current_settings().streams, parent.device());
       handle = publish(made);
     }
     made->runner().set_parent(from.comm);
@@ -233,7 +233,7 @@ using flexccl::require;
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   return guarded([&] {
     require(uniqueId, "uniqueId");
-    const auto now = flexccl::settings();
+    const auto now = flexccl::current_settings();
     const auto kind = now.transport == flexcclLoopback ? flexccl::RendezvousKind::kMemory
                                                        : flexccl::RendezvousKind::kTcp;
     const auto id = flexccl::make_unique_id(kind, now.timeout_ms);
@@ -315,6 +315,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     communicator->finalize();
     communicator->runner().say_goodbye();
     communicator->runner().records().close();
+    communicator->release_streams();
   });
 }
 

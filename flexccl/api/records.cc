@@ -2,7 +2,8 @@
 #include <algorithm>
 
 #include "api/state.h"
-#include "core/contents.h"
+#include "base/log.h"
+#include "oplog/content_store.h"
 #include "rendezvous/rendezvous.h"
 #include "transport/endpoint.h"
 
@@ -23,7 +24,7 @@ std::span<std::byte> memory_at(void* base, std::size_t bytes) {
 
 // A rank whose peers are unknown: they have to be replaced, or are not needed any more.
 Membership lonely(const RecordOwner& owner) {
-  const Settings now = settings();
+  const Settings now = current_settings();
   Membership self{.comm = owner.comm,
                   .epoch = std::max(owner.epoch, 1u),
                   .slot = static_cast<int>(owner.slot),
@@ -39,10 +40,10 @@ Membership lonely(const RecordOwner& owner) {
 }
 
 void adopt(ncclComm_t* comm, std::span<std::byte> memory, std::uint64_t operation) {
-  const RecordOwner owner = Records::owner_of(memory);
+  const RecordOwner owner = OperationLog::owner_of(memory);
   Endpoint::process().learn_key(owner.key);
   const auto made =
-      Communicator::create(lonely(owner), settings().streams, current_device(), operation);
+      Communicator::create(lonely(owner), current_settings().streams, current_device(), operation);
   made->runner().set_parent(owner.parent);
   made->runner().replay_after(operation, memory);
   made->runner().place_alone();
@@ -80,7 +81,7 @@ ncclResult_t flexcclSetRecords(ncclComm_t comm, void* base, size_t bytes) {
 ncclResult_t flexcclSetContents(void* base, size_t bytes, int holder) {
   return guarded([&] {
     require(base, "base");
-    flexccl::Contents::process().attach(flexccl::memory_at(base, bytes), holder);
+    flexccl::ContentStore::process().attach(flexccl::memory_at(base, bytes), holder);
   });
 }
 
@@ -109,7 +110,7 @@ ncclResult_t flexcclAdopt(ncclComm_t* comm, void* base, size_t bytes, uint64_t o
 ncclResult_t flexcclForget(void* base, size_t bytes) {
   return guarded([&] {
     require(base, "base");
-    flexccl::Records::forget(flexccl::memory_at(base, bytes));
+    flexccl::OperationLog::forget(flexccl::memory_at(base, bytes));
   });
 }
 
@@ -156,15 +157,16 @@ ncclResult_t flexcclChildren(ncclComm_t comm, int slot, flexcclChild_t* list, in
   });
 }
 
-ncclResult_t flexcclSetDiverged(flexcclDiverged_t report) {
-  return guarded([&] {
-    flexccl::Records::set_report(report ? flexccl::Records::Report(report)
-                                        : flexccl::Records::Report());
-  });
+ncclResult_t flexcclSetLog(flexcclLog_t log) {
+  flexccl::log_function = log;
+  return ncclSuccess;
 }
 
-ncclResult_t flexcclSetFailed(flexcclFailed_t failed) {
-  return guarded([&] { flexccl::Communicator::set_failed(failed); });
+ncclResult_t flexcclSetDiverged(flexcclDiverged_t report) {
+  return guarded([&] {
+    flexccl::OperationLog::set_report(report ? flexccl::OperationLog::Report(report)
+                                             : flexccl::OperationLog::Report());
+  });
 }
 
 ncclResult_t flexcclSetMaking(flexcclMaking_t making) {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "api/state.h"
-#include "core/contents.h"
+#include "oplog/content_store.h"
 
 namespace flexccl {
 namespace {
@@ -31,7 +31,7 @@ Membership knowing_neighbours(Communicator& communicator, int slot) {
   const auto [before, after] = neighbours(self, slot);
   for (const int neighbour : {before, after}) try {
       self.addresses.set(static_cast<std::size_t>(neighbour),
-                         Runner::find_address(self, neighbour));
+                         OperationRunner::find_address(self, neighbour));
     } catch (const Error& error) {
       if (error.code != ncclRemoteError) throw;
     }
@@ -54,7 +54,7 @@ bool removes(const std::vector<Change>& steps, int slot) {
 
 void remove(ncclComm_t comm, int slot) {
   const auto communicator = repairable(comm);
-  Runner& runner = communicator->runner();
+  OperationRunner& runner = communicator->runner();
   const auto self = runner.view();
   if (self->position(slot) < 0 && removes(self->changes, slot)) return;
   // The first survivor decides, the others follow when they are called.
@@ -97,8 +97,8 @@ void fill(flexcclState_t* state, Communicator& communicator) {
   state->committed = records.committed, state->recorded = records.recorded;
   state->replaying = records.replaying, state->diverged = records.diverged;
   state->comm = self.comm;
-  state->content_bytes = Contents::process().used();
-  state->content_room = Contents::process().room();
+  state->content_bytes = ContentStore::process().used();
+  state->content_room = ContentStore::process().room();
 }
 
 }  // namespace
@@ -134,7 +134,7 @@ ncclResult_t ncclInitNewNode(ncclComm_t* comm, const flexcclInfo_t* exported, in
     const auto own = flexccl::new_node_info(self);
     *info = {};
     std::memcpy(info, &own, sizeof own);
-    const auto made = flexccl::Communicator::create(self, flexccl::settings().streams,
+    const auto made = flexccl::Communicator::create(self, flexccl::current_settings().streams,
                                                     flexccl::current_device(), position);
     made->make_claimable();
     *comm = flexccl::publish(made);

@@ -6,10 +6,10 @@
 #include <set>
 #include <string_view>
 
+#include "base/settings.h"
+
 namespace flexccl {
 namespace {
-
-constexpr std::uint64_t kTimeoutMs = 600000;  // as PyTorch's process groups
 
 std::mutex mutex;
 std::map<ncclComm_t, std::unique_ptr<ncclComm>>& comms() {
@@ -18,42 +18,25 @@ std::map<ncclComm_t, std::unique_ptr<ncclComm>>& comms() {
 }
 
 flexcclTransport_t transport_from_environment() {
-  const char* text = std::getenv("FLEXCCL_TRANSPORT");
-  const std::string_view name = text ? text : "auto";
-  if (name == "auto") return flexcclAuto;
-  if (name == "loopback") return flexcclLoopback;
-  if (name == "shm") return flexcclShm;
-  if (name == "tcp") return flexcclTcp;
-  fail(ncclInvalidArgument, "flexccl: FLEXCCL_TRANSPORT is [", name,
-       "], not auto, loopback, shm or tcp");
-}
-
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise,
-                                      std::uint64_t least, const char* unit) {
-  const char* text = std::getenv(name);
-  if (!text) return otherwise;
-  char* end;
-  const unsigned long long value = std::strtoull(text, &end, 10);
-  if (*end || end == text || value < least || value > INT_MAX)
-    fail(ncclInvalidArgument, "flexccl: ", name, " is [", text, "], not ", unit);
-  return value;
-}
-
-bool partial_from_environment() {
-  const char* text = std::getenv("FLEXCCL_ABORT");
-  const std::string_view name = text ? text : "";
-  if (name.empty() || name == "partial") return !name.empty();
-  fail(ncclInvalidArgument, "flexccl: FLEXCCL_ABORT is [", name, "], not partial");
+  switch (settings::transport()) {
+    case settings::Transport::kLoopback:
+      return flexcclLoopback;
+    case settings::Transport::kShm:
+      return flexcclShm;
+    case settings::Transport::kTcp:
+      return flexcclTcp;
+    default:
+      return flexcclAuto;
+  }
 }
 
 Settings& current() {
-  static Settings all{
-      transport_from_environment(),
-      number_from_environment("FLEXCCL_TIMEOUT_MS", kTimeoutMs, 1, "milliseconds"),
-      {},
-      static_cast<int>(number_from_environment("FLEXCCL_RESERVED_SLOTS", 0, 0, "a number")),
-      number_from_environment("FLEXCCL_REPAIR_MS", 0, 0, "milliseconds"),
-      partial_from_environment()};
+  static Settings all{transport_from_environment(),
+                      settings::timeout_ms(),
+                      {},
+                      static_cast<int>(settings::reserved_slots()),
+                      settings::repair_ms(),
+                      settings::abort().has_value()};
   return all;
 }
 
@@ -92,7 +75,7 @@ std::vector<Later>& later() {
 
 }  // namespace
 
-Settings settings() {
+Settings current_settings() {
   const std::scoped_lock lock(mutex);
   return current();
 }
@@ -211,7 +194,7 @@ ncclResult_t note(const Error& error) {
 }
 
 int current_device() {
-  const flexcclStreamTable streams = settings().streams;
+  const flexcclStreamTable streams = current_settings().streams;
   return streams.device ? streams.device() : 0;
 }
 

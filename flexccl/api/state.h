@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/communicator.h"
+#include "runner/communicator.h"
 
 struct ncclComm {
   std::shared_ptr<flexccl::Communicator> communicator;
@@ -26,7 +26,7 @@ struct Settings {
 };
 // Defaults: FLEXCCL_TRANSPORT, FLEXCCL_TIMEOUT_MS, FLEXCCL_RESERVED_SLOTS, FLEXCCL_REPAIR_MS,
 // FLEXCCL_ABORT.
-Settings settings();
+Settings current_settings();
 void change_settings(const std::function<void(Settings&)>& change);
 
 ncclComm_t publish(std::shared_ptr<Communicator> communicator);
@@ -52,7 +52,7 @@ void replace_now(ncclComm_t comm);
 struct Call {
   std::shared_ptr<Communicator> communicator;
   cudaStream_t stream = nullptr;
-  Runner::Make make;  // runs when the operation runs; null: `transfer`
+  OperationRunner::Make make;  // runs when the operation runs; null: `transfer`
   PointToPoint transfer;
 };
 // Now, or at the end of this thread's group.

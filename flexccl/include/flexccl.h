@@ -139,7 +139,8 @@ FLEXCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList,
 // Waits for the queued operations; at most the deadline of each.
 FLEXCCL_API ncclResult_t ncclCommFinalize(ncclComm_t comm);
 FLEXCCL_API ncclResult_t ncclCommDestroy(ncclComm_t comm);
-// Ends running operations at once. Peers that wait for this rank get ncclRemoteError.
+// Ends running operations at once. Peers that wait for this rank get ncclRemoteError. A stream with
+// an operation that has failed stands still until now, as NCCL's do: it has no result.
 FLEXCCL_API ncclResult_t ncclCommAbort(ncclComm_t comm);
 // Never waits. The first error of a communicator stays.
 FLEXCCL_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError);
@@ -386,6 +387,10 @@ typedef struct {
 } flexcclChild_t;
 FLEXCCL_API ncclResult_t flexcclChildren(ncclComm_t comm, int slot, flexcclChild_t* list,
                                          int* count);
+// What the library says by itself, a line without its end; NULL: on stderr, with "flexccl: " before
+// it. In any thread. Levels: 0 error, 1 warning, 2 info.
+typedef void (*flexcclLog_t)(int level, const char* sentence);
+FLEXCCL_API ncclResult_t flexcclSetLog(flexcclLog_t log);
 // Told about each operation whose repetition had other inputs, by the thread that repeats it. NULL:
 // nobody is.
 typedef void (*flexcclDiverged_t)(uint64_t comm, uint64_t operation, const char* sentence);
@@ -434,10 +439,6 @@ FLEXCCL_API ncclResult_t flexcclSetTimeout(uint64_t timeout_ms);
 // the rules say (flexccl/transport/fault.h has the syntax), and go on obeying later calls. NULL:
 // links made from now on are unharmed. FLEXCCL_FAULT holds the rules at the start.
 FLEXCCL_API ncclResult_t flexcclSetFault(const char* rules);
-// Told when a communicator has failed (ncclCommGetAsyncError says how), in the thread of the
-// operation and before what comes after it in its stream goes on. NULL: nobody is.
-typedef void (*flexcclFailed_t)(void);
-FLEXCCL_API ncclResult_t flexcclSetFailed(flexcclFailed_t failed);
 // Waits until everything queued on `comm` so far is done; returns its asynchronous error.
 FLEXCCL_API ncclResult_t flexcclSynchronize(ncclComm_t comm);
 

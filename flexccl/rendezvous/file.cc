@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "rendezvous/rendezvous.h"
 #include "transport/endpoint.h"
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <optional>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "rendezvous/rendezvous.h"
 
 namespace flexccl::rendezvous {

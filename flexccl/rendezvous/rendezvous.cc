@@ -1,18 +1,17 @@
 #include "rendezvous/rendezvous.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
-#include "core/error.h"
+#include "base/error.h"
+#include "base/settings.h"
 
 namespace flexccl {
 namespace {
 
 // Empty: the rendezvous is over TCP.
 std::string directory_asked_for() {
-  const char* text = std::getenv("FLEXCCL_RENDEZVOUS");
-  const std::string value = text ? text : "tcp";
+  const std::string value = settings::rendezvous();
   if (value == "tcp") return "";
   if (value.size() > 5 && value.starts_with("file:")) return value.substr(5);
   fail(ncclInvalidArgument, "flexccl: FLEXCCL_RENDEZVOUS is [", value,
@@ -53,7 +52,7 @@ UniqueId parse_unique_id(const ncclUniqueId& id) {
 }
 
 Key job_key(const UniqueId& id) {
-  const char* token = std::getenv("FLEXCCL_JOB_TOKEN");
+  const char* token = settings::job_token();
   if (!token) return {id.secret};
   const std::string text(token);
   return {keyed_hash({id.secret}, std::as_bytes(std::span(text)))};

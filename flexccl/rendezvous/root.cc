@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "transport/fault.h"
 
 namespace flexccl::rendezvous {

@@ -1,10 +1,10 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 
-#include "core/error.h"
+#include "base/error.h"
+#include "base/settings.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/root.h"
 #include "transport/fault.h"
@@ -21,8 +21,8 @@ void run_root(Fd listener, const Key& key, Deadline deadline, const Root::Flag& 
 }  // namespace
 
 void start_tcp_root(UniqueId* id, std::uint64_t timeout_ms) {
-  const char* text = std::getenv("FLEXCCL_ADDRESS");
-  if (inet_pton(AF_INET, text ? text : "127.0.0.1", &id->ipv4) != 1)
+  const char* text = settings::address();
+  if (inet_pton(AF_INET, text, &id->ipv4) != 1)
     fail(ncclInvalidArgument, "flexccl: FLEXCCL_ADDRESS is [", text, "], not an IPv4 address");
   run_root(listen_tcp(id->ipv4, &id->port), job_key(*id), in_ms(timeout_ms),
            std::make_shared<std::atomic<bool>>(false));

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/key.h"
+#include "base/key.h"
 
 namespace flexccl {
 

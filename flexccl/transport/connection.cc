@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "transport/fifo.h"
 #include "transport/tcp_link.h"
 

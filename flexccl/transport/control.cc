@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "transport/endpoint.h"
 #include "transport/join.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "core/key.h"
+#include "base/key.h"
 #include "flexccl.h"
 #include "transport/address.h"
 #include "transport/memory.h"

@@ -7,14 +7,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
+#include "base/settings.h"
 #include "transport/fault.h"
 #include "transport/fifo.h"
 #include "transport/tcp_link.h"
@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kLook(20);
 
 // Shared memory and the Unix socket work between processes of one boot and network namespace.
 std::uint64_t host_id() {
-  if (const char* name = std::getenv("FLEXCCL_HOST"))
+  if (const char* name = settings::host())
     return keyed_hash64(Key{}, std::as_bytes(std::span(name, std::strlen(name))));
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -43,9 +43,9 @@ std::uint64_t host_id() {
 }
 
 std::uint32_t own_ipv4() {
-  const char* text = std::getenv("FLEXCCL_ADDRESS");
+  const char* text = settings::address();
   in_addr address{};
-  if (inet_pton(AF_INET, text ? text : "127.0.0.1", &address) != 1)
+  if (inet_pton(AF_INET, text, &address) != 1)
     fail(ncclInvalidArgument, "flexccl: FLEXCCL_ADDRESS is [", text, "], not an IPv4 address");
   return address.s_addr;
 }

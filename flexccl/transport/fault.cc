@@ -7,10 +7,10 @@
 #include <cstring>
 #include <vector>
 
-#include "algo/frame.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "transport/address.h"
 #include "transport/fault_rules.h"
+#include "transport/frame.h"
 #include "transport/socket.h"
 
 namespace flexccl {

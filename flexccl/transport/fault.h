@@ -1,7 +1,8 @@
 // Faults on purpose: a wrapper around a link that loses, delays, damages or cuts what passes, or
 // kills its rank, at a frame of choice. For tests of everything that has to survive that.
 //
-// Rules are separated by `;`. A rule: an action, then `key=value` pairs:
+// Rules are separated by `;`. A rule: `ACTION[:N][,key=value]...`, where N is the same as frame=
+// (the spelling of before, `ACTION:key=value`, is still taken). Actions:
 //   kill      ends the process, by SIGKILL
 //   cut       ends only this rank's end of the communicator: all its links fail from then on
 //   drop      the frame is not sent
@@ -20,7 +21,7 @@
 //          on=answer: the process that answers is about to do so, for the how manieth
 //          rank; kill
 //   bytes= how much of a frame has passed; whole blocks for truncate, kill and cut (default 0)
-// Each rule acts once. For example: `delay:rank=0,frame=2,ms=100;kill:rank=1,frame=7,bytes=64`.
+// Each rule acts once. For example: `delay:2,rank=0,ms=100;kill:7,rank=1,bytes=64`.
 #ifndef FLEXCCL_TRANSPORT_FAULT_H_
 #define FLEXCCL_TRANSPORT_FAULT_H_
 

@@ -1,8 +1,9 @@
 #include "transport/fault_rules.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
-#include <cstdlib>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -11,7 +12,9 @@
 #include <string_view>
 #include <tuple>
 
-#include "core/error.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
 
 namespace flexccl {
 namespace {
@@ -79,18 +82,37 @@ void set_value(FaultRule* rule, std::string_view pair) {
     refuse(rule->text, pair, "is none of rank, peer, frame (from 1), on, bytes, ms");
 }
 
+// There was a colon behind the action, in place of a comma.
+void say_new_spelling(std::string text, std::size_t colon) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  const std::string old = text;
+  text[colon] = ',';
+  log_line(kWarning,
+           "the fault [%s] is spelled [%s] now: this version still takes the old "
+           "spelling",
+           old.c_str(), text.c_str());
+}
+
 FaultRule parse_rule(const std::string& text) {
   FaultRule rule;
   rule.text = text;
-  const std::size_t colon = std::min(text.find(':'), text.size());
-  const std::string_view action = std::string_view(text).substr(0, colon);
+  const std::size_t end = std::min(text.find_first_of(":,"), text.size());
+  const std::string_view action = std::string_view(text).substr(0, end);
   const auto* known = std::find_if(std::begin(kActions), std::end(kActions),
                                    [&](const auto& entry) { return entry.first == action; });
   if (known == std::end(kActions))
     refuse(text, action, "is none of kill, cut, drop, delay, corrupt, truncate");
   rule.action = known->second;
-  std::istringstream pairs(text.substr(std::min(colon + 1, text.size())));
-  for (std::string pair; std::getline(pairs, pair, ',');) set_value(&rule, pair);
+  std::istringstream pairs(text.substr(std::min(end + 1, text.size())));
+  bool counts = end < text.size() && text[end] == ':';
+  for (std::string pair; std::getline(pairs, pair, ','); counts = false) {
+    // `kill:3` is the third frame.
+    const bool number =
+        counts && !pair.empty() && pair.find_first_not_of("0123456789") == pair.npos;
+    if (counts && !number) say_new_spelling(text, end);
+    set_value(&rule, number ? "frame=" + pair : pair);
+  }
   const bool both_ways = rule.action == FaultAction::kKill || rule.action == FaultAction::kCut ||
                          rule.action == FaultAction::kDelay;
   if (rule.on == FaultPlace::kReceive && !both_ways) refuse(text, action, "works on=send only");
@@ -119,7 +141,7 @@ void set_faults(const char* text) {
 
 void read_faults_from_environment() {
   static const bool once = [] {
-    if (const char* text = std::getenv("FLEXCCL_FAULT")) set_faults(text);
+    if (const char* text = settings::fault()) set_faults(text);
     return true;
   }();
   static_cast<void>(once);

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "transport/endpoint.h"
 #include "transport/fault.h"
 
@@ -101,14 +101,14 @@ void JoinCall::wait_for_welcome() {
     fail(ncclRemoteError, "its welcome is not signed with the key of the job");
 }
 
-Answer JoinCall::wait_for_answer(Deadline deadline, Fd* board) {
+Answer JoinCall::wait_for_answer(Deadline deadline, Fd* log) {
   Answer answer;
   std::vector<Fd> fds;
   receive_all(socket_.get(), &answer, sizeof answer, deadline, "its agreement", &fds);
   fault_in_repair({whom_.comm, question_.epoch, question_.slot, whom_.slot});
   if (answer.mac != answer_mac(whom_.key, question_, answer))
     fail(ncclRemoteError, "its answer is not signed with the key of the job");
-  if (!fds.empty()) *board = std::move(fds[0]);
+  if (!fds.empty()) *log = std::move(fds[0]);
   return answer;
 }
 
@@ -131,10 +131,10 @@ bool JoinVisit::gone() const {
   return poll(&look, 1, 0) != 0;
 }
 
-void JoinVisit::answer(Answer answer, int board) {
+void JoinVisit::answer(Answer answer, int log) {
   may_fail();
   answer.mac = answer_mac(key_, question_, answer);
-  const std::span<const int> fds(&board, board >= 0 && carries_descriptors(socket_) ? 1 : 0);
+  const std::span<const int> fds(&log, log >= 0 && carries_descriptors(socket_) ? 1 : 0);
   send_all(socket_, &answer, sizeof answer, fds);
 }
 

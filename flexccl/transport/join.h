@@ -3,7 +3,8 @@
 //
 //   new rank   hello and question kJoin, with its step
 //   neighbour  answer, once it has been told to agree (or that another step was decided); where
-//              descriptors can travel, with that of the board (core/board.h)
+//              descriptors can travel, with that of the membership log
+//              (membership/membership_log.h)
 //   new rank   the decision, once both have agreed
 //   neighbour  receipt, when it has heard
 //
@@ -33,9 +34,9 @@ class JoinCall {
   void speak(std::span<const std::byte> step);
   // Until it is clear that a member of the job listens.
   void wait_for_welcome();
-  // kHere: it agrees; kGone: another step has that epoch there. `board`: its descriptor, if it
+  // kHere: it agrees; kGone: another step has that epoch there. `log`: its descriptor, if it
   // came.
-  Answer wait_for_answer(Deadline deadline, Fd* board);
+  Answer wait_for_answer(Deadline deadline, Fd* log);
   void decide();
   void wait_for_receipt(Deadline deadline);
 
@@ -56,8 +57,8 @@ class JoinVisit {
   std::span<const std::byte> step() const { return step_; }
   // The new rank has hung up.
   bool gone() const;
-  // `board`: -1, or a descriptor that is sent along if it can be.
-  void answer(Answer answer, int board);
+  // `log`: -1, or a descriptor that is sent along if it can be.
+  void answer(Answer answer, int log);
   // False: not within a short time; ask again. Throws when there will be none.
   bool comes_decision();
   void give_receipt();

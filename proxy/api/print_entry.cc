@@ -56,10 +56,6 @@ std::string print_mark(ring::Mark mark, std::span<const std::byte> body) {
       out.u64("value", m.value);
       return "FENCE(" + out.text() + ")";
     }
-    case ring::Mark::kCaptureBegin:
-      return "CAPTURE_BEGIN()";
-    case ring::Mark::kCaptureEnd:
-      return "CAPTURE_END()";
     case ring::Mark::kGoodbye:
       return "GOODBYE()";
   }

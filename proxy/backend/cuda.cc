@@ -6,11 +6,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "backend/cuda_libraries.h"
 #include "backend/repair.h"
+#include "pyft/settings.h"
 
 namespace pyft::backend {
 namespace {
@@ -112,8 +112,7 @@ bool load_cuda(Table* table, std::string* error) {
   if (*error = too_old(); !error->empty()) return false;
   *error = fill(table, Library::cudart);
   for (const Library library : {Library::cublas, Library::cublasLt}) fill(table, library);
-  const char* const engine = std::getenv("PYFT_COLLECTIVES");
-  if (!engine || std::strcmp(engine, "flexccl") != 0)
+  if (settings::collectives() != settings::Collectives::kFlexccl)
     fill(table, Library::nccl);
   else if (error->empty())
     *error = fill_flexccl(table);

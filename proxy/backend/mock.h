@@ -3,8 +3,9 @@
 #define PYFT_BACKEND_MOCK_H_
 
 #include <array>
+#include <mutex>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "api/backend_table.h"
 
@@ -15,10 +16,29 @@ inline std::array<const char*, 1024>& names() {
   return all;
 }
 
-// Names in the order of the calls. Not thread-safe: one dispatch thread per test.
-inline std::vector<std::string>& calls() {
-  static std::vector<std::string> all;
-  return all;
+// What was called, in order. A server calls from its copying thread too, so a lock guards it.
+class Calls {
+ public:
+  void add(const char* name) {
+    const std::scoped_lock lock(mutex_);
+    if (!names_.empty()) names_ += ' ';
+    names_ += name;
+  }
+  // Names since the last look, joined by blanks.
+  std::string take() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(names_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string names_;
+};
+
+// Never destroyed: a server's thread may call while the process exits.
+inline Calls& calls() {
+  static auto* const all = new Calls;
+  return *all;
 }
 
 template <size_t kIndex, class Pointer>
@@ -27,7 +47,7 @@ struct Function;
 template <size_t kIndex, class Result, class... Args>
 struct Function<kIndex, Result (*)(Args...)> {
   static Result call(Args...) {
-    calls().push_back(names()[kIndex]);
+    calls().add(names()[kIndex]);
     return Result{};
   }
 };

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "backend/collective_failure.h"
+#include "pyft/log.h"
 
 namespace pyft::backend {
 
@@ -159,17 +159,12 @@ class Flexccl final : public Repair {
 
 void collectives_are_flexccl(void* library) {
   flexccl = library;
+  if (auto* const set = reinterpret_cast<decltype(&flexcclSetLog)>(dlsym(library, "flexcclSetLog")))
+    set(log::write_line<log::Module::kFlexccl>);
 }
 
 bool collectives_are_flexccl() {
   return flexccl != nullptr;
-}
-
-void on_collective_failure(void (*told)()) {
-  if (!flexccl) return;
-  const auto set =
-      reinterpret_cast<decltype(&flexcclSetFailed)>(dlsym(flexccl, "flexcclSetFailed"));
-  if (set) set(told);
 }
 
 std::unique_ptr<Repair> Repair::load() {

@@ -5,13 +5,16 @@
 
 #include "backend/backend.h"
 #include "backend/repair.h"
+#include "pyft/log.h"
 #include "softgpu.h"
 
 namespace pyft::backend {
 
-bool load(const char* library, Table* table, Extras* extras, std::string* error) {
+bool load(const char* library, Backend* out, std::string* error) {
   const bool soft = library && *library && std::strcmp(library, "cuda") != 0;
-  return soft ? load_soft(library, table, extras, error) : load_cuda(table, error);
+  out->kind = soft ? Kind::kSoft : Kind::kVendor;
+  return soft ? load_soft(library, &out->table, &out->extras, error)
+              : load_cuda(&out->table, error);
 }
 
 namespace {
@@ -45,6 +48,11 @@ bool load_soft(const char* path, Table* table, Extras* extras, std::string* erro
     *error = std::string("the soft GPU does not load: ") + dlerror();
     return false;
   }
+  if (auto* const set =
+          reinterpret_cast<decltype(&softgpu_set_log)>(dlsym(handle, "softgpu_set_log")))
+    set([](softgpu_log_level level, const char* sentence) {
+      log::write_line<log::Module::kSoftgpu>(level, sentence);
+    });
   void* collectives = nullptr;
   if (!load_collectives(path, handle, &collectives, error)) return false;
   for_each_function(*table, [=](const char* name, Library library, void** slot) {

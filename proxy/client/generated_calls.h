@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "api/commands.h"
-#include "client/blas.h"
-#include "client/stream.h"
+#include "client/blas/blas.h"
+#include "client/device/stream.h"
 
 namespace pyft::client {
 

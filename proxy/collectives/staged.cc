@@ -3,12 +3,12 @@
 // meaning of NCCL's without the prefix; the server's table takes these instead.
 #include <flexccl.h>
 
-#include <cstdio>
 #include <utility>
 #include <vector>
 
 #include "api/wire_types.h"
 #include "collectives/holds.h"
+#include "pyft/log.h"
 
 namespace {
 
@@ -62,7 +62,7 @@ ncclResult_t finish(const Rest& rest, bool worked) {
 }
 
 ncclResult_t refused(const char* what) {
-  std::fprintf(stderr, "pyft-server: a staged collective: %s\n", what);
+  PYFT_LOG(kServer, kWarning, "a staged collective: %s", what);
   return ncclUnhandledCudaError;
 }
 

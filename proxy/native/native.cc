@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "api/printer.h"
+#include "checkpoint/digest/digest.h"
 #include "ring/attach.h"
 #include "ring/channel.h"
 #include "ring/log_file.h"
 #include "ring/object_log.h"
 #include "ring/reader.h"
-#include "ring/wait.h"
 
 namespace ring = pyft::ring;
 
@@ -88,8 +88,10 @@ void pyft_layout_sizes(uint64_t out[5]) {
   out[4] = ring::kControlBytes;
 }
 
-void pyft_futex_wake(const void* word) {
-  ring::futex_wake(*static_cast<const std::atomic<uint32_t>*>(word));
+void pyft_digest(const void* data, uint64_t bytes, uint64_t out[2]) {
+  const ring::Digest found = pyft::checkpoint::digest(data, bytes, pyft::checkpoint::DigestKey(0));
+  out[0] = found.low;
+  out[1] = found.high;
 }
 
 PyftTrace* pyft_trace_open(const char* path, char* error, size_t error_bytes) {

@@ -33,7 +33,9 @@ PYFT_NATIVE_EXPORT int pyft_channel_format(int log_fd, int control_fd, int bounc
                                            uint32_t client_pid, uint32_t device, uint32_t epoch);
 // sizeof AttachRequest, AttachReply, LogHeader's last known field, ControlPage, kControlBytes.
 PYFT_NATIVE_EXPORT void pyft_layout_sizes(uint64_t out[5]);
-PYFT_NATIVE_EXPORT void pyft_futex_wake(const void* word);
+
+// The digest of some bytes, as stores have it (checkpoint/digest/digest.h), without a secret seed.
+PYFT_NATIVE_EXPORT void pyft_digest(const void* data, uint64_t bytes, uint64_t out[2]);
 
 // A saved log file or a descriptor of a live log object. nullptr on failure.
 PYFT_NATIVE_EXPORT PyftTrace* pyft_trace_open(const char* path, char* error, size_t error_bytes);

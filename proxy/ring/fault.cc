@@ -9,6 +9,8 @@
 #include <mutex>
 #include <string>
 
+#include "pyft/settings.h"
+
 namespace pyft::fault {
 
 std::atomic<bool> armed{false};
@@ -26,8 +28,15 @@ Spec& spec() {
   return the_spec;
 }
 
+// Points of a rank are named after it: `communicator.made.3`.
+bool is_of_other(const std::string& name, uint32_t rank) {
+  const std::string last = name.substr(name.rfind('.') + 1);
+  return !last.empty() && std::ranges::all_of(last, [](char c) { return c >= '0' && c <= '9'; }) &&
+         last != std::to_string(rank);
+}
+
 // Runs when the library is loaded, before any thread can reach a point.
-const bool armed_from_environment = (arm(std::getenv("PYFT_FAULT")), true);
+const bool armed_from_environment = (arm(settings::fault()), true);
 
 }  // namespace
 
@@ -50,11 +59,12 @@ void reached(const char* name) {
   std::raise(SIGKILL);
 }
 
-std::string missed(std::initializer_list<std::string_view> owned) {
+std::string missed(std::initializer_list<std::string_view> owned, uint32_t rank) {
   std::lock_guard lock(spec().mutex);
   const std::string& name = spec().name;
   const auto begins = [&](std::string_view with) { return name.starts_with(with); };
-  if (!armed || std::none_of(owned.begin(), owned.end(), begins)) return "";
+  if (!armed || std::none_of(owned.begin(), owned.end(), begins) || is_of_other(name, rank))
+    return "";
   return "pyft: the fault [PYFT_FAULT=" + name + ":" +
          std::to_string(spec().left + spec().reached) + "] did not happen in [pid " +
          std::to_string(getpid()) + "]: this point was reached [" + std::to_string(spec().reached) +

@@ -1,7 +1,7 @@
 // Every byte shared between client, server, agent and trace reader.
 //
 // CHANGE RULES. Fields may be appended into reserved space; never move, never change a meaning.
-// Any other change bumps kLayoutVersion, and a log of the old version goes to tests/golden/logs/.
+// Any other change bumps kLayoutVersion: logs of another version are refused.
 // Only shm-safe types: trivially copyable, fixed widths, no pointers, explicit padding.
 //
 // A channel joins one client process and one device. The agent creates its memory objects
@@ -12,10 +12,10 @@
 //   control  both read-write: cursors of the server, reply slots, completion words, status
 //   bounce   server writes, client reads: device-to-host bytes for pageable destinations
 //   pinned   both read-write, mapped at the same address in both: cudaHostAlloc memory
-//   store    server only, owned by the agent: captures, journal, records (store_layout.h)
+//   store    server only, owned by the agent: snapshots, journal, records (store_layout.h)
 //
 // "Position" is a 64-bit byte count that only grows; it lies at `position % size` in its area
-// (ring, object log, arena, bounce). Entries and payloads are contiguous: what does not fit before
+// (ring, object log, arena). Entries and payloads are contiguous: what does not fit before
 // the end of its area starts at the next multiple of the size, and a kPad entry fills the gap. A
 // pad may be shorter than an EntryHeader: only its size, call, flags and seq (16 bytes) are there.
 #ifndef PYFT_RING_LAYOUT_H_
@@ -39,7 +39,7 @@ inline constexpr uint32_t kReplyValues = 5;
 inline constexpr uint32_t kCompletionWords = 65536;
 inline constexpr uint32_t kNoSlot = 0xffffffff;
 
-// Fixed addresses (design-cuda.md H1, C1): device d has [kDeviceWindowBase + d TiB, +1 TiB).
+// Fixed addresses (H1, C1): device d has [kDeviceWindowBase + d TiB, +1 TiB).
 inline constexpr uint64_t kDeviceWindowBase = 0x7000'0000'0000;
 inline constexpr uint64_t kDeviceWindowBytes = uint64_t{1} << 40;
 inline constexpr uint64_t kPinnedWindowBase = 0x6f00'0000'0000;  // device d: + d * kPinnedStride
@@ -78,15 +78,13 @@ static_assert(sizeof(LogHeader) <= kPageBytes);
 
 enum class Mark : uint16_t {  // EntryHeader::call below kFirstCall
   kPad = 0,                   // skip to the start of the ring
-  kAlloc = 1,                 // payload struct AllocMark
-  kFree = 2,
-  kObserved = 3,  // a query or sync succeeded here: replay blocks here until it holds
+  kAlloc = 1,                 // for readers of traces; payload struct AllocMark
+  kFree = 2,                  // likewise
+  kObserved = 3,              // a query or sync succeeded here: replay blocks here until it holds
   kGate = 4,
   kCut = 5,
-  kFence = 6,  // publish (word, value) when the stream reaches this point
-  kCaptureBegin = 7,
-  kCaptureEnd = 8,
-  kGoodbye = 9,  // the client ends in good order
+  kFence = 6,    // publish (word, value) when the stream reaches this point
+  kGoodbye = 9,  // the client ends in good order; 7 and 8 were never written
 };
 inline constexpr uint16_t kFirstCall = 64;  // ids of API calls (proxy/api/*.toml: id)
 
@@ -145,10 +143,10 @@ enum class ChannelStatus : uint32_t {
   kRecovering = 5,  // the server is dead, another one takes over: the client only waits
 };
 
-// What is kept outside the fault domain of the device (design-recovery.md, section 5e).
+// What is kept outside the fault domain of the device (pyft run --protect).
 enum class Protect : uint32_t {
-  kNone = 0,     // a cut commits at once; a dead server is the client's error
-  kCapture = 1,  // a cut commits when its capture is in the store
+  kNone = 0,      // a cut commits at once; a dead server is the client's error
+  kSnapshot = 1,  // a cut commits when its snapshot is in the store
 };
 
 // Start of `control`. Cache lines are separated by writer.
@@ -161,26 +159,21 @@ struct ControlPage {
   char status_text[256];                       // why, one sentence, NUL-terminated
   alignas(64) std::atomic<uint64_t> consumed;  // server: ring position dispatched up to
   std::atomic<uint32_t> consumed_futex;
-  std::atomic<int32_t> sticky_error;      // cudaError_t, 0 = none; set by the server
-  std::atomic<uint64_t> heartbeat_ns;     // server's heartbeat thread
-  std::atomic<uint64_t> dispatching_seq;  // entry being executed by the dispatch thread
-  std::atomic<uint64_t> bounce_written;   // server: position after the last bounce byte
-  std::atomic<uint32_t> bounce_written_futex;
-  alignas(64) std::atomic<uint32_t> doorbell;     // client bumps when the server may sleep
-  std::atomic<uint32_t> server_sleeping;          // ServerSleep (wait.h)
-  alignas(64) std::atomic<uint64_t> bounce_read;  // client: bounce bytes read so far
-  std::atomic<uint32_t> bounce_futex;
-  std::atomic<uint32_t> bounce_writer_waiting;  // server: asleep on bounce_futex
-  std::atomic<uint32_t> bounce_reader_waiting;  // client: threads asleep on bounce_written_futex
-  std::atomic<uint32_t> consumed_waiters;       // client: threads asleep on consumed_futex
-  // ---- recovery (docs/recovery.md) -----------------------------------------------------------
+  std::atomic<int32_t> sticky_error;           // cudaError_t, 0 = none; set by the server
+  std::atomic<uint64_t> heartbeat_ns;          // server's heartbeat thread
+  std::atomic<uint64_t> dispatching_seq;       // entry being executed by the dispatch thread
+  alignas(64) std::atomic<uint32_t> doorbell;  // client bumps when the server may sleep
+  std::atomic<uint32_t> server_sleeping;       // ServerSleep (wait.h)
+  alignas(64) uint8_t reserved_bounce[20];
+  std::atomic<uint32_t> consumed_waiters;  // client: threads asleep on consumed_futex
+  // ---- recovery (docs/concepts/) -------------------------------------------------------------
   alignas(64) std::atomic<uint32_t> protect;  // agent: Protect, before anyone attaches
   std::atomic<uint32_t> decided_futex;        // server: changes with every decided cut
-  std::atomic<uint64_t> captured_cut;         // server: number of the last cut in the store
-  std::atomic<uint64_t> decided_cut;          // server: captured or cancelled up to this number
+  std::atomic<uint64_t> snapshot_cut;         // server: number of the last cut in the store
+  std::atomic<uint64_t> decided_cut;          // server: snapshotted or cancelled up to this number
   std::atomic<uint32_t> decided_waiters;      // client: threads asleep on decided_futex
   // The server's last words when the device fails; it ends with exit code kFaultExit after them.
-  // The agent goes by those that it has got by its socket (attach.h, kFault).
+  // The agent goes by those that it has got by its socket (api/wire/messages.toml).
   std::atomic<uint32_t> fault_kind;  // FaultKind
   std::atomic<int32_t> fault_code;   // of the API that reported it
   uint32_t reserved0;
@@ -194,8 +187,8 @@ struct ControlPage {
   std::atomic<uint64_t> compared;          // values compared with what was handed out before
   std::atomic<uint64_t> differed;          // of these, how many were not equal
   std::atomic<uint64_t> differed_seq;      // first entry that differed, 0 = none
-  std::atomic<uint64_t> unprotected;       // cuts that freed the log without a capture
-  // ---- host functions in streams: the client runs them, one at a time (server/callbacks.h) ------
+  std::atomic<uint64_t> unprotected;       // cuts that freed the log without a snapshot
+  // ---- host functions in streams (server/session/callbacks.h): the client runs one at a time ----
   alignas(64) std::atomic<uint64_t> callback_asked;  // server: counts what it has asked for
   std::atomic<uint64_t> callback_id;                 // server, before it counts: which function
   std::atomic<uint64_t> callback_run;  // the how manieth run of it: more than one only in graphs
@@ -208,15 +201,16 @@ struct ControlPage {
   alignas(64) std::atomic<uint64_t> device_progress;  // changes when a piece of work is finished
   std::atomic<uint32_t> fences_open;                  // given to the device, not reached yet
   std::atomic<uint32_t> collectives_waiting;          // operations that stand still for other ranks
-  // ---- captures ---------------------------------------------------------------------------------
-  std::atomic<uint64_t> cut_every;  // server: each K-th cut is captured; 0: not known
+  // ---- snapshots
+  // ---------------------------------------------------------------------------------
+  std::atomic<uint64_t> cut_every;  // server: each K-th cut is snapshotted; 0: not known
   // Server: a command that nobody waits for has failed, and the device works on; 0 = none. The
   // client takes it away and returns it once.
   std::atomic<int32_t> late_error;
   // Server: modules it had loaded before it took over, and has not loaded again.
   std::atomic<uint32_t> ready_modules;
   std::atomic<uint64_t> peer_bytes;  // server: of restored_bytes, what other GPUs had
-  // Server's heartbeat: changes while captures and restores copy or hash.
+  // Server's heartbeat: changes while snapshots and restores copy or hash.
   std::atomic<uint64_t> passed_bytes;
   // ---- agent: recoveries of any rank of the job, for the program's own deadlines ----------------
   std::atomic<uint64_t> paused_ns;       // what those have taken that are over
@@ -243,6 +237,24 @@ struct ControlPage {
   // Server: values of which two replays agree that the program was told something else; the first.
   std::atomic<uint64_t> corrected;
   char corrected_text[208];
+  // ---- holds: the program stands still behind a cut (docs/concepts/recovery-line.md) -----------
+  // Agent: the step behind whose cut the client waits, 0: none; at most until then
+  // (CLOCK_MONOTONIC); and a word that changes with either.
+  alignas(64) std::atomic<uint64_t> hold_step;
+  std::atomic<uint64_t> hold_until_ns;
+  std::atomic<uint32_t> hold_futex;
+  uint32_t reserved2;
+  // Client: its steps so far; the step behind whose cut it waits now, 0: it does not; the number of
+  // that cut, the ring position after it, since when it waits, and when it last went on.
+  alignas(64) std::atomic<uint64_t> steps;
+  std::atomic<uint64_t> held_step, held_cut, held_position, held_ns, went_on_ns;
+  // ---- dual modular redundancy (docs/concepts/redundancy.md), server ---------------------------
+  // Products executed and looked at, pairs of equal inputs among them, pairs that differ; their
+  // operations; products that are not looked at since their sets are not known, since a stream
+  // captures, or since too many were remembered; what the digests took.
+  alignas(64) std::atomic<uint64_t> dmr_products, dmr_pairs, dmr_mismatches;
+  std::atomic<uint64_t> dmr_flops, dmr_pair_flops;
+  std::atomic<uint64_t> dmr_opaque, dmr_captured, dmr_forgotten, dmr_digest_ns;
 };
 static_assert(std::atomic<uint8_t>::is_always_lock_free && sizeof(std::atomic<uint8_t>) == 1);
 static_assert(sizeof(ControlPage) <= kPageBytes);
@@ -252,16 +264,29 @@ enum Shared : uint32_t {
   kExports = 2,  // it has given handles of its own memory to others
 };
 
+// Exit codes of a server.
+inline constexpr int kAttachExit = 70;         // its own memory, or that of the client
+inline constexpr int kBackendExit = 71;        // the device, or the library for it
+inline constexpr int kProtocolExit = 72;       // the client has written what no client writes
+inline constexpr int kStoreExit = 73;          // the store is not usable
 inline constexpr int kFaultExit = 75;          // the device failed: fault_* says how
 inline constexpr int kUnrecoverableExit = 76;  // fault_text says what is missing
 inline constexpr int kDivergedExit = 77;       // replay differed from what was handed out
+inline constexpr int kSelfTestExit = 78;       // the GPU of a new server failed its test
+// The others have not let a new server into a communicator: they have changed meanwhile, or another
+// one has died, so the next attempt may go better.
+inline constexpr int kNoPlaceExit = 79;
+inline constexpr int kMismatchExit = 80;        // two executions differ, and nobody else knows
+inline constexpr int kMismatchSpreadExit = 81;  // likewise, and others may have what is wrong
 
 enum class FaultKind : uint32_t {
   kNone = 0,
   kDevice = 1,         // sticky error: the context is lost
   kUnrecoverable = 2,  // nothing to restore from
   kDiverged = 3,
-  kUndecided = 4,  // likewise, and another replay entry by entry has to tell who is right
+  kUndecided = 4,       // likewise, and another replay entry by entry has to tell who is right
+  kMismatch = 5,        // two executions with the same inputs have given different bits
+  kMismatchSpread = 6,  // likewise, and other ranks may have been given what is wrong
 };
 
 enum class Phase : uint32_t {
@@ -308,7 +333,7 @@ struct CutMark {
   uint64_t arena_head;
   uint64_t object_log_used;
   uint8_t forced;       // made because the log was full
-  uint8_t passed_over;  // not to be captured: the client has not found out what is live
+  uint8_t passed_over;  // not to be snapshotted: the client has not found out what is live
   uint16_t scope_us;    // processor time that this took the client, no more than fits
   uint32_t step;        // cuts that are not forced so far: the same in all ranks of a program
 };

@@ -43,7 +43,7 @@ EntryHeader* ObjectLog::at(uint64_t position) const {
 
 bool ObjectLog::fold(const EntryHeader& header, std::span<const std::byte> body,
                      std::span<const std::byte> payload) {
-  if (header.flags & kCaptured) return fold_captured(header, body, payload);
+  if (header.flags & kStreamCaptured) return fold_captured(header, body, payload);
   const uint64_t key = object_key(body);
   if (header.flags & kDestroys) {
     end(key, header, body);
@@ -216,10 +216,11 @@ bool ObjectLog::append(const EntryHeader& header, std::span<const std::byte> bod
   return true;
 }
 
-bool for_each_object(const LogView& log,
-                     const std::function<void(const EntryHeader&, std::span<const std::byte>,
-                                              std::span<const std::byte>)>& each,
-                     std::string* error) {
+bool for_each_object(
+    const LogView& log,
+    FunctionRef<void(const EntryHeader&, std::span<const std::byte>, std::span<const std::byte>)>
+        each,
+    std::string* error) {
   const uint64_t begin = log.header->object_log_begin.load(std::memory_order_acquire);
   const uint64_t end = log.header->object_log_used.load(std::memory_order_acquire);
   uint64_t position = begin;

@@ -14,26 +14,26 @@
 // users name it by its handle in their bodies. Its entries stay, followed by that of its end, until
 // the last user is gone. Kernels end with their module, unless a graph uses them.
 //
-// Entries with kCaptured are what a stream has captured, from the beginning of the capture to its
-// end. The last one creates the graph, and all of them are the graph's from then on.
+// Entries with kStreamCaptured are what a stream has captured, from the beginning of the capture to
+// its end. The last one creates the graph, and all of them are the graph's from then on.
 #ifndef PYFT_RING_OBJECT_LOG_H_
 #define PYFT_RING_OBJECT_LOG_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "pyft/function_ref.h"
 #include "ring/channel.h"
 
 namespace pyft::ring {
 
 // Continues EntryFlags: part of a stream capture.
-inline constexpr uint16_t kCaptured = 32;
+inline constexpr uint16_t kStreamCaptured = 32;
 
 uint64_t object_key(std::span<const std::byte> body);
 
@@ -53,7 +53,6 @@ class ObjectLog {
   uint64_t missing() const { return missing_.size(); }
 
   uint64_t live_bytes() const { return live_bytes_; }
-  uint64_t dead_bytes() const { return dead_bytes_; }
   uint64_t compactions() const { return compactions_; }
 
  private:
@@ -100,8 +99,9 @@ class ObjectLog {
 
 // Calls `each` for every live entry in order; false with a sentence when the log is damaged.
 bool for_each_object(const LogView& log,
-                     const std::function<void(const EntryHeader&, std::span<const std::byte> body,
-                                              std::span<const std::byte> payload)>& each,
+                     FunctionRef<void(const EntryHeader&, std::span<const std::byte> body,
+                                      std::span<const std::byte> payload)>
+                         each,
                      std::string* error);
 
 }  // namespace pyft::ring

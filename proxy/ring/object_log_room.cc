@@ -2,11 +2,11 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "pyft/fault.h"
+#include "pyft/log.h"
 #include "ring/object_log.h"
 
 namespace pyft::ring {
@@ -21,13 +21,12 @@ void ObjectLog::miss(uint64_t key, uint64_t seq) {
   missing_[key] = seq;
   show_missing();
   if (std::exchange(said_missing_, true)) return;
-  std::fprintf(stderr,
-               "pyft: the object log of device [%u] is full, [%llu] KB: the job is not protected, "
-               "and a fault ends it, for as long as the object of entry [%llu] lives; "
-               "PYFT_OBJECT_LOG_MB makes the log larger\n",
-               channel_.device(),
-               static_cast<unsigned long long>(channel_.object_log_bytes() >> 10),
-               static_cast<unsigned long long>(seq));
+  PYFT_LOG(kRing, kWarning,
+           "the object log of device [%u] is full, [%llu] KB: the job is not protected, "
+           "and a fault ends it, for as long as the object of entry [%llu] lives; "
+           "PYFT_OBJECT_LOG_MB makes the log larger",
+           channel_.device(), static_cast<unsigned long long>(channel_.object_log_bytes() >> 10),
+           static_cast<unsigned long long>(seq));
 }
 
 void ObjectLog::miss_no_more(uint64_t key) {
@@ -35,10 +34,10 @@ void ObjectLog::miss_no_more(uint64_t key) {
   show_missing();
   if (!missing_.empty()) return;
   said_missing_ = false;
-  std::fprintf(stderr,
-               "pyft: all objects of device [%u] are in the object log again: the job is protected "
-               "as before\n",
-               channel_.device());
+  PYFT_LOG(kRing, kInfo,
+           "all objects of device [%u] are in the object log again: the job is protected "
+           "as before",
+           channel_.device());
 }
 
 void ObjectLog::show_missing() {
@@ -49,13 +48,12 @@ void ObjectLog::show_missing() {
 void ObjectLog::watch_room() {
   if (said_high_ || live_bytes_ < channel_.object_log_bytes() / 5 * 2) return;
   said_high_ = true;
-  std::fprintf(
-      stderr,
-      "pyft: the objects of device [%u] take [%llu] of the [%llu] KB of the object log, of "
-      "which half is sure to be of use; when it is full the job is no longer protected: "
-      "PYFT_OBJECT_LOG_MB makes it larger\n",
-      channel_.device(), static_cast<unsigned long long>(live_bytes_ >> 10),
-      static_cast<unsigned long long>(channel_.object_log_bytes() >> 10));
+  PYFT_LOG(kRing, kWarning,
+           "the objects of device [%u] take [%llu] of the [%llu] KB of the object log, of "
+           "which half is sure to be of use; when it is full the job is no longer protected: "
+           "PYFT_OBJECT_LOG_MB makes it larger",
+           channel_.device(), static_cast<unsigned long long>(live_bytes_ >> 10),
+           static_cast<unsigned long long>(channel_.object_log_bytes() >> 10));
 }
 
 // When much is dead; and when it would be too late later, because what lives needs as much room

@@ -32,7 +32,7 @@ inline constexpr uint64_t kRecordsBytes = uint64_t{256} << 30;
 // Which digest contents are known by; other digests in a store are XXH3 at any time.
 enum class DigestKind : uint32_t {
   kXxh3 = 0,
-  kNh = 1,  // server/digest/nh.h
+  kNh = 1,  // checkpoint/digest/nh.h
 };
 
 struct StoreHeader {
@@ -43,26 +43,26 @@ struct StoreHeader {
   uint64_t journal_offset, journal_bytes;
   uint64_t records_offset, records_bytes;
   uint64_t heap_offset, heap_bytes;
-  std::atomic<uint32_t> current;  // 0: no capture yet; 1, 2: the manifest that counts
+  std::atomic<uint32_t> current;  // 0: no snapshot yet; 1, 2: the manifest that counts
   uint32_t reserved;
   alignas(64) std::atomic<uint64_t> journal_begin;  // position of the first record that counts
   std::atomic<uint64_t> journal_end;                // after the last record
-  std::atomic<uint64_t> journal_lost;  // first entry since the last capture without room, or 0
+  std::atomic<uint64_t> journal_lost;  // first entry since the last snapshot without room, or 0
   // Figures for status and report.
-  alignas(64) std::atomic<uint64_t> captures, cancelled;
+  alignas(64) std::atomic<uint64_t> snapshots, cancelled;
   std::atomic<uint64_t> live_blocks, live_bytes;     // of the last cut
   std::atomic<uint64_t> hashed_bytes, copied_bytes;  // sums
   // Sums, at cuts: waiting for the streams; looking at what is not copied then; copying, with
   // digests.
-  std::atomic<uint64_t> join_ns, hash_ns, copy_ns;
+  std::atomic<uint64_t> drain_ns, hash_ns, copy_ns;
   std::atomic<uint64_t> heap_used, heap_backed;
-  // What the first captured cut protects, by size: blocks that an allocator has handed out, other
+  // What the first snapshot protects, by size: blocks that an allocator has handed out, other
   // memory of the program, variables and heaps of kernels, and what is left out as scratch.
   std::atomic<uint64_t> block_bytes, mapped_bytes, hidden_bytes, scratch_bytes;
-  std::atomic<uint64_t> cut_every;        // each K-th cut is captured, for the cost
-  std::atomic<uint64_t> skipped;          // cuts that were not captured because of that
+  std::atomic<uint64_t> cut_every;        // each K-th cut is snapshotted, for the cost
+  std::atomic<uint64_t> skipped;          // cuts that were not snapshotted because of that
   std::atomic<uint64_t> unchanged_bytes;  // sum: hashed and found in the store
-  std::atomic<uint64_t> cut_ns;           // sum: all of the work at captured cuts
+  std::atomic<uint64_t> cut_ns;           // sum: all of the work at snapshots
   // Of the digests; the agent sets it before the first server comes, the same for all of a job.
   uint64_t seed;
   // Sums: what was copied behind cuts, also part of copied_bytes; the time that took, in any
@@ -72,15 +72,15 @@ struct StoreHeader {
   // 2: they go back together, and all have to hold it.
   std::atomic<uint32_t> compares;
   uint32_t reserved1;
-  std::atomic<uint64_t> compared_cuts;   // captured cuts that the agent has compared
+  std::atomic<uint64_t> compared_cuts;   // snapshots that the agent has compared
   std::atomic<uint64_t> unchecked_cuts;  // published without waiting any longer
   // Agent: the step of the last cut that it knows of, since when (CLOCK_MONOTONIC), and the step of
   // the cut about which replays decide, 0 for none.
   std::atomic<uint64_t> taken_step, taken_ns, disputed_step;
-  // Sum: how long commands were kept waiting for captures, gate_ns included. Not cut_ns: what is
+  // Sum: how long commands were kept waiting for snapshots, gate_ns included. Not cut_ns: what is
   // done while the client has nothing for the server keeps nobody waiting.
   std::atomic<uint64_t> kept_ns;
-  // Captures that ranks share: what this rank leaves to others, by the agent. Changed by writing
+  // Snapshots that ranks share: what this rank leaves to others, by the agent. Changed by writing
   // an odd version, the rows, their number, and the next even one.
   uint64_t shares_offset, shares_bytes;  // SharedBlock
   std::atomic<uint64_t> shares_version, shares_rows;
@@ -92,7 +92,7 @@ struct StoreHeader {
   std::atomic<uint64_t> elsewhere_bytes;  // of the last cut: in other ranks' stores
   // Sum, at cuts: what was read from the device, to be hashed or copied.
   std::atomic<uint64_t> fetched_bytes;
-  // Of the blocks' digests: the server sets it before the first capture.
+  // Of the blocks' digests: the server sets it before the first snapshot.
   std::atomic<DigestKind> digest_kind;
   uint32_t reserved2;
   // With --protect jit: copies in the GPU's memory now; sums: what was written into the store for
@@ -108,7 +108,7 @@ struct Digest {  // 128-bit keyed hash
   bool operator==(const Digest&) const = default;
 };
 
-// A recovery point: device memory after all entries before the CUT at `position`.
+// A committed snapshot: device memory after all entries before the CUT at `position`.
 struct Manifest {
   uint64_t cut;       // number
   uint64_t seq;       // of the CUT entry
@@ -126,7 +126,7 @@ struct ManifestBlock {
   uint64_t heap_offset;  // in the heap, or kElsewhere + the id of the member whose store has it
 };
 inline constexpr uint64_t kElsewhere = uint64_t{1} << 63;
-inline bool is_elsewhere(const ManifestBlock& block) {
+inline bool is_remote(const ManifestBlock& block) {
   return block.heap_offset >= kElsewhere;
 }
 inline uint64_t owner_of(const ManifestBlock& block) {
@@ -149,7 +149,6 @@ struct ManifestPlace {
 enum class JournalKind : uint16_t {
   kSource = 1,  // bytes that a copy read from pinned memory
   kResult = 2,  // digest and sample of the bytes that a copy put into client memory
-  kCall = 3,    // digest of an answer
 };
 
 // Precedes every journal record; the next one follows at + size (a multiple of 64). A record with

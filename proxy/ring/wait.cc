@@ -10,8 +10,9 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdlib>
 #include <cstring>
+
+#include "pyft/settings.h"
 
 namespace pyft::ring {
 
@@ -28,8 +29,7 @@ constexpr uint64_t kCrowdedNs = 1'000'000, kMostCrowdedNs = 1'000'000'000;
 std::atomic<uint64_t> crowded_until{0}, crowded_ns{0};  // CLOCK_MONOTONIC; how long the last time
 
 uint64_t spin_budget_of_this_machine() {
-  if (const char* text = std::getenv("PYFT_SPIN_US"))
-    return std::strtoull(text, nullptr, 10) * 1000;
+  if (const auto us = settings::spin_us()) return *us * 1000;
   cpu_set_t cpus;
   const int cores = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
   // A spinner gives up its core between looks, so even on one core it does not keep the process it
@@ -38,9 +38,7 @@ uint64_t spin_budget_of_this_machine() {
 }
 
 uint64_t heartbeat_timeout_ns() {
-  const char* text = std::getenv("PYFT_HEARTBEAT_TIMEOUT_S");
-  const double seconds = text ? std::strtod(text, nullptr) : 30.0;
-  return static_cast<uint64_t>((seconds > 0 ? seconds : 30.0) * 1e9);
+  return static_cast<uint64_t>(settings::heartbeat_timeout_s() * 1e9);
 }
 
 bool hung_up(int fd) {

@@ -82,7 +82,7 @@ uint64_t Writer::publish(Entry entry) {
   EntryHeader& header = *entry.header_;
   header.time_ns = now_ns();
   const uint64_t seq = header.seq;
-  if (header.flags & (kCreates | kDestroys | kCaptured))
+  if (header.flags & (kCreates | kDestroys | kStreamCaptured))
     folds_.push_back({entry.end_ - header.size, seq});
   next_seq_ = seq + 1;
   if (header.call != static_cast<uint16_t>(Mark::kObserved)) last_effect_ = seq;
@@ -152,9 +152,9 @@ Appended Writer::cut(std::span<const std::byte> scope, uint64_t expected_seq) {
   passes_over_ |= overtaken;  // and counts: other ranks have this cut as well
   if (!scope.empty()) std::memcpy(entry.payload().data(), scope.data(), scope.size());
   fill_cut(entry.body().data(), false);
-  if (captures()) {
+  if (takes_snapshots()) {
     open_cut(entry.end_);
-    commit_captured();
+    commit_snapshots();
   } else {
     // Committed before the mark is visible: both only ever claim what is already true of the
     // entries before it, and the mutex is held only once.
@@ -170,13 +170,6 @@ Appended Writer::cut(std::span<const std::byte> scope, uint64_t expected_seq) {
 uint64_t Writer::next_seq() {
   std::lock_guard lock(mutex_);
   return next_seq_;
-}
-
-uint64_t Writer::reserve_bounce(const Entry& entry, uint64_t bytes) {
-  (void)entry;  // holds mutex_, which guards bounce_head_
-  const uint64_t position = bounce_head_;
-  bounce_head_ += bytes;
-  return position;
 }
 
 void Writer::count_local_calls(uint64_t calls) {

@@ -6,12 +6,12 @@
 // `appended` moves last and `oldest` moves before anything is written over.
 //
 // Space is free again when it is committed (a cut passed it) and consumed (the server passed it).
-// With Protect::kCapture a cut commits when the server has captured it, which is seen at the next
-// cut or when space is missing; with kNone at once. When half of the ring or of the arena holds
-// uncommitted entries, or when the server asks for it because what it keeps from one snapshot to
-// the next fills its room, a cut is made here, wherever the program is: a forced cut. When space is
-// missing the writer waits for the server's decision about that cut; if it could not be captured
-// the space is freed all the same, and the job goes on unprotected until the next cut.
+// With Protect::kSnapshot a cut commits when the server has snapshotted it, which is seen at the
+// next cut or when space is missing; with kNone at once. When half of the ring or of the arena
+// holds uncommitted entries, or when the server asks for it because what it keeps from one snapshot
+// to the next fills its room, a cut is made here, wherever the program is: a forced cut. When space
+// is missing the writer waits for the server's decision about that cut; if it could not be
+// snapshotted the space is freed all the same, and the job goes on unprotected until the next cut.
 #ifndef PYFT_RING_WRITER_H_
 #define PYFT_RING_WRITER_H_
 
@@ -110,15 +110,14 @@ class Writer {
   static constexpr int kCutTries = 4;
   Appended cut(std::span<const std::byte> scope = {}, uint64_t expected_seq = 0);
   uint64_t next_seq();
-  // Whether the next cut may be captured, by the number of cuts that the server leaves out between
-  // two of them. If not, the next cut says so, and nobody needs to know what is live there.
+  // Whether the next cut may be snapshotted, by the number of cuts that the server leaves out
+  // between two of them. If not, the next cut says so, and nobody needs to know what is live there.
   bool next_cut_counts();
-  // Whether cuts commit only when they have been captured.
-  bool captures() const;
+  // Behind the cut of a step: whether the agent wants the program to stand still there (hold.h).
+  bool begin_hold();
+  // Whether cuts commit only when they have been snapshotted.
+  bool takes_snapshots() const;
 
-  // Reserves `bytes` of the bounce area for the entry in hand (bounce.h). Call between begin()
-  // and publish(): positions then follow the order in which the server fills them.
-  uint64_t reserve_bounce(const Entry& entry, uint64_t bytes);
   // A confirmed creation failed on the server: it must not be re-created by a later one.
   void forget_creation(uint64_t seq);
 
@@ -147,7 +146,7 @@ class Writer {
   void fill_cut(std::byte* body, uint8_t forced);
   uint16_t scope_us() const;
   void open_cut(uint64_t ring_position);
-  void commit_captured();
+  void commit_snapshots();
   void cut_when_needed();
   void append_forced_cut(uint8_t forced);
   template <class Fits>
@@ -168,10 +167,11 @@ class Writer {
   std::mutex mutex_;
   ObjectLog object_log_;
   // Below: guarded by mutex_. Private copies of what only this writer changes in LogHeader.
-  uint64_t appended_ = 0, arena_head_ = 0, next_seq_ = 1, oldest_ = 0, bounce_head_ = 0;
+  uint64_t appended_ = 0, arena_head_ = 0, next_seq_ = 1, oldest_ = 0;
   uint64_t arena_free_before_ = 0;
   uint64_t cuts_ = 0;                                // appended
   uint32_t steps_ = 0;                               // of these, not forced
+  uint64_t last_step_cut_ = 0;                       // the number of the last one of those
   uint64_t last_effect_ = 0;                         // the last entry that is no kObserved
   int overtaken_ = 0;                                // so often, since the last cut
   bool ended_ = false;                               // by goodbye()

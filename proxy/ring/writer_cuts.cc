@@ -1,4 +1,4 @@
-// The part of Writer that makes cuts, and frees what is before them once they are captured.
+// The part of Writer that makes cuts, and frees what is before them once they are snapshotted.
 #include <time.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "pyft/fault.h"
 #include "ring/align.h"
 #include "ring/forced_cut.h"
+#include "ring/hold.h"
 #include "ring/writer.h"
 
 namespace pyft::ring {
@@ -21,9 +22,9 @@ uint64_t thread_ns() {
 
 }  // namespace
 
-bool Writer::captures() const {
+bool Writer::takes_snapshots() const {
   return channel_.control().protect.load(std::memory_order_relaxed) ==
-         static_cast<uint32_t>(Protect::kCapture);
+         static_cast<uint32_t>(Protect::kSnapshot);
 }
 
 // A cut ahead of need: the server decides about it while the program goes on.
@@ -34,7 +35,7 @@ void Writer::cut_when_needed() {
   if (!asked && appended_ - last_cut_ring_ < channel_.ring_bytes() / 2 &&
       arena_head_ - last_cut_arena_ < channel_.arena_bytes() / 2)
     return;
-  if (captures()) append_forced_cut(kHalfFull);
+  if (takes_snapshots()) append_forced_cut(kHalfFull);
 }
 
 // Room for this mark is always kept: kCutReserve.
@@ -88,7 +89,9 @@ void Writer::fill_cut(std::byte* body, uint8_t forced) {
   mark.object_log_used = log.object_log_used.load(std::memory_order_relaxed);
   mark.forced = forced;
   mark.step = steps_;
+  channel_.control().steps.store(steps_, std::memory_order_release);
   if (!forced) {
+    last_step_cut_ = mark.number;
     mark.passed_over = std::exchange(passes_over_, false);
     mark.scope_us = scope_us();
     scope_began_ns_ = 0;
@@ -96,18 +99,24 @@ void Writer::fill_cut(std::byte* body, uint8_t forced) {
   std::memcpy(body, &mark, sizeof mark);
 }
 
-// The first captured cut is that from which everything else follows.
+// The first snapshot is that from which everything else follows.
 bool Writer::next_cut_counts() {
   std::lock_guard lock(mutex_);
   const ControlPage& page = channel_.control();
   const uint64_t every = page.cut_every.load(std::memory_order_relaxed);
-  passes_over_ =
-      every && page.captured_cut.load(std::memory_order_relaxed) && (steps_ + 1) % every != 0;
+  passes_over_ = every && page.snapshot_cut.load(std::memory_order_relaxed) &&
+                 (steps_ + 1) % every != 0 && !is_hold_wanted(page, steps_ + 1);
   if (passes_over_)
     scope_began_ns_ = 0;
   else if (!overtaken_)
     scope_began_ns_ = thread_ns();
   return !passes_over_;
+}
+
+bool Writer::begin_hold() {
+  std::lock_guard lock(mutex_);
+  if (!takes_snapshots() || cuts_ != last_step_cut_) return false;  // a forced one came behind it
+  return ring::begin_hold(channel_.control(), steps_, cuts_, last_cut_ring_);
 }
 
 uint16_t Writer::scope_us() const {
@@ -124,11 +133,12 @@ void Writer::open_cut(uint64_t ring_position) {
 }
 
 // All open cuts up to the last one in the store, in one step.
-void Writer::commit_captured() {
-  const uint64_t captured = channel_.control().captured_cut.load(std::memory_order_acquire);
-  if (open_.empty() || open_.front().cut > captured) return;
+void Writer::commit_snapshots() {
+  const uint64_t snapshotted = channel_.control().snapshot_cut.load(std::memory_order_acquire);
+  if (open_.empty() || open_.front().cut > snapshotted) return;
   CommitPoint last{};
-  for (; !open_.empty() && open_.front().cut <= captured; open_.pop_front()) last = open_.front();
+  for (; !open_.empty() && open_.front().cut <= snapshotted; open_.pop_front())
+    last = open_.front();
   commit(last);
 }
 
@@ -156,7 +166,7 @@ void Writer::forget_creation(uint64_t seq) {
   std::lock_guard lock(mutex_);
   for (size_t i = folds_.size(); i-- > 0;)
     if (folds_[i].seq == seq) {
-      const bool captured = header_at(folds_[i].position).flags & kCaptured;
+      const bool captured = header_at(folds_[i].position).flags & kStreamCaptured;
       folds_.erase(folds_.begin() + static_cast<ptrdiff_t>(i));
       if (captured) forget_capture(i);
       return;
@@ -171,7 +181,7 @@ void Writer::forget_capture(size_t before) {
   const auto end = folds_.begin() + static_cast<ptrdiff_t>(before);
   const auto left = std::remove_if(folds_.begin(), end, [&](const Fold& fold) {
     const uint16_t flags = header_at(fold.position).flags;
-    return flags & kCaptured && !(flags & kCreates);
+    return flags & kStreamCaptured && !(flags & kCreates);
   });
   folds_.erase(left, end);
 }

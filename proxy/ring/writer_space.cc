@@ -1,8 +1,8 @@
 // The part of Writer that finds room in ring and arena, and waits for it.
-#include <cstdio>
 #include <cstdlib>
 
 #include "pyft/fault.h"
+#include "pyft/log.h"
 #include "ring/align.h"
 #include "ring/forced_cut.h"
 #include "ring/writer.h"
@@ -17,10 +17,10 @@ constexpr uint64_t kCutReserve = 512;
 constexpr int kForcedCuts = 3;  // at most so many of these, one after the other
 
 [[noreturn]] void damaged(uint64_t position, uint32_t size) {
-  std::fprintf(stderr,
-               "pyft: the command ring is damaged: entry at position [%llu] has size [%u]; this "
-               "process wrote over it\n",
-               static_cast<unsigned long long>(position), size);
+  PYFT_LOG(kRing, kError,
+           "the command ring is damaged: entry at position [%llu] has size [%u]; this "
+           "process wrote over it",
+           static_cast<unsigned long long>(position), size);
   std::abort();
 }
 
@@ -34,12 +34,12 @@ uint64_t Writer::ring_free_limit() const {
 
 // Waits until the server has decided about a cut at the end, then frees what is before it, or
 // before an earlier one that other ranks had to come to. What is freed although nothing was
-// captured is lost: only if there is no other way to go on.
+// snapshotted is lost: only if there is no other way to go on.
 template <class Fits>
 WaitStatus Writer::free_space(Fits&& fits) {
   LogHeader& log = channel_.log();
   log.space_waits.fetch_add(1, std::memory_order_relaxed);
-  if (!captures()) {
+  if (!takes_snapshots()) {
     if (const WaitStatus status = wait_consumed(appended_); status != WaitStatus::kOk)
       return status;
     log.forced_cuts.fetch_add(1, std::memory_order_relaxed);
@@ -47,25 +47,25 @@ WaitStatus Writer::free_space(Fits&& fits) {
     pass_commit_points();
     return WaitStatus::kOk;
   }
-  const std::atomic<uint64_t>& captured = channel_.control().captured_cut;
+  const std::atomic<uint64_t>& snapshotted = channel_.control().snapshot_cut;
   bool goes_on = true;
   for (int cut = 0; goes_on && cut < kForcedCuts && !fits(); ++cut) {
-    const uint64_t before = captured.load(std::memory_order_acquire);
+    const uint64_t before = snapshotted.load(std::memory_order_acquire);
     append_forced_cut(kFull);
     WaitStatus status = wait_decided(cuts_);
     if (status == WaitStatus::kOk) status = wait_consumed(appended_);  // it is decided before that
     if (status != WaitStatus::kOk) return status;
-    goes_on = captured.load(std::memory_order_acquire) > before;
-    commit_captured();
+    goes_on = snapshotted.load(std::memory_order_acquire) > before;
+    commit_snapshots();
     pass_commit_points();
   }
-  // Not captured: nothing is lost unless the device fails before the next cut.
+  // Not snapshotted: nothing is lost unless the device fails before the next cut.
   if (!fits() && !open_.empty()) {
     if (channel_.control().unprotected.fetch_add(1) == 0)
-      std::fprintf(stderr,
-                   "pyft: the log of device [%u] is full and the state of the device could not be "
-                   "captured: the job goes on unprotected until the next cut\n",
-                   channel_.device());
+      PYFT_LOG(kRing, kWarning,
+               "the log of device [%u] is full and the state of the device could not be "
+               "snapshotted: the job goes on unprotected until the next cut",
+               channel_.device());
     const CommitPoint last = open_.back();
     open_.clear();
     commit(last);
@@ -84,7 +84,7 @@ WaitStatus Writer::reserve_ring(uint64_t bytes, uint64_t* begin, uint64_t* end) 
   place();
   // `oldest` is never behind committed work, so room below it needs no look at the cursors.
   if (*end + kCutReserve > oldest_ + ring_bytes) {
-    if (*end + kCutReserve > ring_free_limit() + ring_bytes) commit_captured();
+    if (*end + kCutReserve > ring_free_limit() + ring_bytes) commit_snapshots();
     if (*end + kCutReserve > ring_free_limit() + ring_bytes) {
       const auto fits = [&] {
         place();  // a cut may have been appended
@@ -137,7 +137,7 @@ WaitStatus Writer::make_arena_room(uint64_t bytes) {
            arena_free_before_ + channel_.arena_bytes();
   };
   if (fits()) return WaitStatus::kOk;
-  commit_captured();
+  commit_snapshots();
   pass_commit_points();
   return fits() ? WaitStatus::kOk : free_space(fits);
 }

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "pyft/log.h"
+#include "pyft/settings.h"
 #include "ring/attach_client.h"
 
 namespace pyft::server {
@@ -32,19 +34,22 @@ void change_environment(const ring::AttachReply& reply) {
 
 }  // namespace
 
-bool attach(Attachment* out, std::string* error, const std::function<void(int socket)>& before) {
-  const char* text = std::getenv("PYFT_SERVER_FD");
+bool connect_agent(Attachment* out, std::string* error) {
+  const char* text = settings::server_fd();
   char* end = nullptr;
-  const long fd = text ? std::strtol(text, &end, 10) : -1;
-  if (!text || end == text || *end || fd < 0 || fcntl(static_cast<int>(fd), F_GETFD) < 0) {
-    *error = std::string("PYFT_SERVER_FD is [") + (text ? text : "") +
+  const long fd = std::strtol(text, &end, 10);
+  if (end == text || *end || fd < 0 || fcntl(static_cast<int>(fd), F_GETFD) < 0) {
+    *error = std::string("PYFT_SERVER_FD is [") + text +
              "], not an open descriptor: this program is started by the pyft agent";
     return false;
   }
   out->agent.reset(static_cast<int>(fd));
   fcntl(out->agent.get(), F_SETFD, FD_CLOEXEC);
   unsetenv("PYFT_SERVER_FD");
-  if (before) before(out->agent.get());
+  return true;
+}
+
+bool receive_channel(Attachment* out, std::string* error) {
   ring::AttachReply reply{};
   ring::ChannelFds fds;
   if (!ring::receive_attach_reply(out->agent.get(), kNoTimeout, &reply, &fds, error)) return false;
@@ -55,6 +60,12 @@ bool attach(Attachment* out, std::string* error, const std::function<void(int so
   out->channel =
       ring::Channel::map(ring::Role::kServer, reply.device, std::move(fds), sizes, error);
   return out->channel != nullptr;
+}
+
+void say(const Attachment& attachment, const std::string& sentence) {
+  const long long device = attachment.channel ? int64_t{attachment.channel->device()} : -1;
+  PYFT_LOG(kServer, kWarning, "device [%lld], client [%u]: %s", device, attachment.client_pid,
+           sentence.c_str());
 }
 
 ring::WaitStatus ServerLiveness::check() const {

@@ -2,7 +2,6 @@
 #ifndef PYFT_SERVER_ATTACH_H_
 #define PYFT_SERVER_ATTACH_H_
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,10 +17,14 @@ struct Attachment {
   uint32_t client_pid = 0;
 };
 
-// Receives the channel on the socket named by PYFT_SERVER_FD, after `before` has returned, which
-// may take other messages first. False with a sentence.
-bool attach(Attachment* out, std::string* error,
-            const std::function<void(int socket)>& before = {});
+// Two steps, since a server that stands by takes other messages in between. False with a sentence.
+// First: the connection to the agent, which is the descriptor that PYFT_SERVER_FD names.
+bool connect_agent(Attachment* out, std::string* error);
+// Then: the agent says whose server this is, and gives it the channel.
+bool receive_channel(Attachment* out, std::string* error);
+
+// To the server's log.
+void say(const Attachment& attachment, const std::string& sentence);
 
 // The session is worth going on with as long as the agent's connection is open: the agent closes it
 // when the client is gone.

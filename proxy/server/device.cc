@@ -1,113 +1,136 @@
 #include "server/device.h"
 
 #include <dlfcn.h>
-#include <time.h>
 
 #include <cstdlib>
 
 #include "backend/repair.h"
-#include "ring/layout.h"
-#include "ring/wait.h"
+#include "pyft/settings.h"
 
 namespace pyft::server {
 
 namespace {
 
-std::string failed(const char* call, int code) {
-  return std::string("[") + call + "] of the backend fails with code [" + std::to_string(code) +
-         "]";
-}
-
 // A function of the soft GPU or of the library of collectives beside it; nullptr: another backend.
 void* find_beside(const char* name, const char* file) {
-  const char* const backend = std::getenv("PYFT_BACKEND_LIBRARY");
-  if (!backend) return nullptr;
-  const std::string path(backend);
+  const std::string path = settings::backend_library();
+  if (path.empty()) return nullptr;
   const std::string library = file ? path.substr(0, path.find_last_of('/') + 1) + file : path;
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   return handle ? dlsym(handle, name) : nullptr;
 }
 
+constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+
+// Publishing a word never blocks, so it may run where the device's work runs.
+class BackendCalls : public DeviceCalls {
+ public:
+  BackendCalls(const backend::Backend& backend, int ordinal, CUcontext context, StreamWords* words,
+               CollectiveMarks* marks)
+      : table_(backend.table),
+        extras_(backend.extras),
+        ordinal_(ordinal),
+        context_(context),
+        words_(words),
+        marks_(words ? marks : nullptr) {
+    if (!backend.is_soft()) make_probe();
+    find_soft_gpu();
+  }
+  int publish(void* stream, void (*function)(void*), void* data) override {
+    if (extras_.publish) return extras_.publish(stream, function, data);
+    return table_.cuLaunchHostFunc(static_cast<CUstream>(stream), function, data);
+  }
+  int signal(void* stream, void (*function)(void*), void* data) override {
+    return words_ ? words_->signal(stream, function, data) : publish(stream, function, data);
+  }
+  int status() override;
+  int status_in_capture() override { return has_probe_ ? probe() : status(); }
+  bool works() const override { return extras_.work; }
+  bool work() override { return extras_.work(ordinal_) != 0; }
+  std::optional<uint64_t> progress() override;
+  std::optional<uint64_t> waiting() override;
+  bool sees_collectives() override {
+    return collectives_waiting_ || !words_ || (marks_ && marks_->sees());
+  }
+  CollectiveMarks* marks() override { return marks_; }
+  void enter() override { enter_thread(table_, context_); }
+
+ private:
+  void make_probe();
+  int probe();
+  void find_soft_gpu();
+
+  const backend::Table& table_;
+  const backend::Extras& extras_;
+  const int ordinal_;
+  const CUcontext context_;
+  StreamWords* const words_;
+  CollectiveMarks* const marks_;
+  CUstream probe_stream_ = nullptr;
+  CUevent probe_event_ = nullptr;
+  bool has_probe_ = false;
+  unsigned long long (*kernel_time_)(int) = nullptr;
+  unsigned long long (*collectives_waiting_)() = nullptr;
+};
+
 // How a context is asked whether it has failed. A stream that has nothing to do may not know of it:
 // so it is given something. It is no stream of the program's, and waits for none: the default
 // stream must not even be looked at while a blocking stream captures, which would break the
 // capture.
-void ask_context(const backend::Table& table, DeviceCalls* calls) {
-  calls->status = [&table] { return static_cast<int>(table.cuStreamQuery(nullptr)); };
-  CUstream stream = nullptr;
-  CUevent event = nullptr;
-  if (!table.cuStreamCreateWithPriority || !table.cuEventCreate || !table.cuEventRecord ||
-      table.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) ||
-      table.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING))
-    return;
-  calls->status_in_capture = [&table, stream, event] {
-    const int code = table.cuEventRecord(event, stream);
-    return code ? code : static_cast<int>(table.cuStreamQuery(stream));
-  };
-  calls->status = [first = calls->status_in_capture, second = calls->status] {
-    constexpr int kNotReady = 600;
-    const int code = first();
-    return code == 0 || code == kNotReady ? second() : code;
-  };
+void BackendCalls::make_probe() {
+  has_probe_ = table_.cuStreamQuery && table_.cuStreamCreateWithPriority && table_.cuEventCreate &&
+               table_.cuEventRecord &&
+               !table_.cuStreamCreateWithPriority(&probe_stream_, CU_STREAM_NON_BLOCKING, 0) &&
+               !table_.cuEventCreate(&probe_event_, CU_EVENT_DISABLE_TIMING);
 }
 
-void show_soft_gpu(int device, DeviceCalls* calls) {
-  const auto time =
+int BackendCalls::probe() {
+  const int code = table_.cuEventRecord(probe_event_, probe_stream_);
+  return code ? code : static_cast<int>(table_.cuStreamQuery(probe_stream_));
+}
+
+int BackendCalls::status() {
+  if (!table_.cuStreamQuery) return 0;
+  const int code = has_probe_ ? probe() : 0;
+  return code == 0 || code == kNotReady ? static_cast<int>(table_.cuStreamQuery(nullptr)) : code;
+}
+
+void BackendCalls::find_soft_gpu() {
+  kernel_time_ =
       reinterpret_cast<unsigned long long (*)(int)>(find_beside("softgpu_kernel_time_ns", nullptr));
-  const auto waiting = reinterpret_cast<unsigned long long (*)()>(
-      find_beside("pyft_collectives_waiting", "libpyft_collectives.so"));
-  if (waiting && backend::collectives_are_flexccl())
-    calls->waiting = waiting, calls->sees_collectives = {};
-  if (time) calls->progress = [time, device] { return time(device); };
+  if (backend::collectives_are_flexccl())
+    collectives_waiting_ = reinterpret_cast<unsigned long long (*)()>(
+        find_beside("pyft_collectives_waiting", "libpyft_collectives.so"));
 }
 
-// The server before this one may have died so recently that the GPU is not free again.
-CUresult retain(const backend::Table& table, CUdevice device, CUcontext* context) {
-  constexpr uint64_t kMostNs = 10'000'000'000;
-  const bool replaces = std::getenv("PYFT_SELF_TEST");
-  const uint64_t until = ring::now_ns() + (replaces ? kMostNs : 0);
-  for (;;) {
-    const CUresult code = table.cuDevicePrimaryCtxRetain(context, device);
-    const bool may_pass = code == CUDA_ERROR_OUT_OF_MEMORY || code == CUDA_ERROR_DEVICE_UNAVAILABLE;
-    if (!may_pass || ring::now_ns() >= until) return code;
-    const timespec moment{0, 10'000'000};
-    nanosleep(&moment, nullptr);
-  }
+std::optional<uint64_t> BackendCalls::progress() {
+  if (kernel_time_) return kernel_time_(ordinal_);
+  if (words_) return words_->progress() + (marks_ ? marks_->passed() : 0);
+  return {};
+}
+
+// flexccl's say themselves when they wait.
+std::optional<uint64_t> BackendCalls::waiting() {
+  if (collectives_waiting_) return collectives_waiting_();
+  if (words_) return marks_ ? marks_->waiting() : 0;
+  return {};
 }
 
 }  // namespace
 
 std::vector<int> ordinals() {
   std::vector<int> found;
-  const char* at = std::getenv("PYFT_ORDINALS");
-  for (char* end = nullptr; at && *at; at = *end ? end + 1 : end) {
+  const char* at = settings::ordinals();
+  for (char* end = nullptr; *at; at = *end ? end + 1 : end) {
     found.push_back(static_cast<int>(std::strtol(at, &end, 10)));
     if (end == at) return {};
   }
   return found;
 }
 
-std::string enter_context(const backend::Table& table, int ordinal, CUcontext* context) {
-  if (!table.cuInit || !table.cuDeviceGet || !table.cuDevicePrimaryCtxRetain ||
-      !table.cuCtxSetCurrent || !table.cuMemAddressReserve || !table.cuLaunchHostFunc)
-    return "the backend lacks a driver function that the server itself needs";
-  CUdevice device = 0;
-  if (const CUresult code = table.cuInit(0)) return failed("cuInit", code);
-  if (const CUresult code = table.cuDeviceGet(&device, ordinal)) return failed("cuDeviceGet", code);
-  if (const CUresult code = retain(table, device, context))
-    return failed("cuDevicePrimaryCtxRetain", code);
-  if (const CUresult code = table.cuCtxSetCurrent(*context)) return failed("cuCtxSetCurrent", code);
-  return {};
-}
-
-std::string reserve_window(const backend::Table& table, uint32_t device) {
-  const uint64_t wanted = ring::kDeviceWindowBase + device * ring::kDeviceWindowBytes;
-  CUdeviceptr got = 0;
-  const CUresult code = table.cuMemAddressReserve(&got, ring::kDeviceWindowBytes, 0, wanted, 0);
-  if (code) return failed("cuMemAddressReserve", code);
-  if (got == wanted) return {};
-  return "the address window of device [" + std::to_string(device) + "] is at [" +
-         std::to_string(got) + "] instead of [" + std::to_string(wanted) + "]";
+int ordinal_of(uint32_t device) {
+  const std::vector<int> all = ordinals();
+  return device < all.size() ? all[device] : static_cast<int>(device);
 }
 
 // MPS ends all of its clients when one fails, and admits no new ones until all have ended: nobody
@@ -128,32 +151,10 @@ void enter_thread(const backend::Table& table, CUcontext context) {
   if (table.cuThreadExchangeStreamCaptureMode) table.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-DeviceCalls device_calls(const backend::Table& table, const backend::Extras& extras, int ordinal,
-                         StreamWords* words, CollectiveMarks* marks) {
-  DeviceCalls calls;
-  // Publishing a word never blocks, so it may run where the device's work runs.
-  calls.publish = extras.publish;
-  if (!calls.publish)
-    calls.publish = [&table](void* stream, void (*function)(void*), void* data) {
-      return static_cast<int>(
-          table.cuLaunchHostFunc(static_cast<CUstream>(stream), function, data));
-    };
-  if (extras.work) calls.work = [work = extras.work, ordinal] { return work(ordinal) != 0; };
-  if (table.cuStreamQuery && extras.publish)
-    calls.status = [&table] { return static_cast<int>(table.cuStreamQuery(nullptr)); };
-  else if (table.cuStreamQuery)
-    ask_context(table, &calls);
-  if (words) {
-    calls.signal = [words](void* stream, void (*function)(void*), void* data) {
-      return words->signal(stream, function, data);
-    };
-    calls.progress = [=] { return words->progress() + (marks ? marks->passed() : 0); };
-    calls.waiting = [=] { return marks ? marks->waiting() : 0; };  // unless they are flexccl's
-    calls.sees_collectives = [=] { return marks && marks->sees(); };
-    calls.marks = marks;
-  }
-  show_soft_gpu(ordinal, &calls);
-  return calls;
+std::unique_ptr<DeviceCalls> device_calls(const backend::Backend& backend, int ordinal,
+                                          CUcontext context, StreamWords* words,
+                                          CollectiveMarks* marks) {
+  return std::make_unique<BackendCalls>(backend, ordinal, context, words, marks);
 }
 
 }  // namespace pyft::server

@@ -5,12 +5,13 @@
 
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <vector>
 
 #include "pyft/fault.h"
+#include "pyft/log.h"
+#include "pyft/settings.h"
 
 namespace pyft::server {
 
@@ -34,9 +35,8 @@ Loop::Loop(Session& session, Dispatch dispatch)
 Loop::End Loop::run() {
   prctl(PR_SET_TIMERSLACK, 1000);  // of this thread: a nap is as long as said, not twice that
   ring::ControlPage& page = session_.channel().control();
-  session_.recovery().set_replaying(session_.recovery().until() > reader_.position());
-  if (!session_.recovery().replaying()) go_live();
-  consumed();  // the recovery point may lie after what an earlier server has told of
+  session_.recovery().begin_replay(reader_.position());
+  consumed();  // the committed snapshot may lie after what an earlier server has told of
   ring::EntryView entry;
   for (;;) {
     switch (reader_.next(&entry)) {
@@ -44,22 +44,25 @@ Loop::End Loop::run() {
         page.dispatching_seq.store(entry.header.seq, std::memory_order_relaxed);
         last_[count_++ % last_.size()] = entry.header;
         kill_if_asked(entry);
-        if (before_) before_(entry);
+        PYFT_LOG(kServer, kTrace, "entry [%llu]: call [%u], thread [%u]",
+                 static_cast<unsigned long long>(entry.header.seq), unsigned{entry.header.call},
+                 unsigned{entry.header.thread});
+        if (hooks_) hooks_->before(entry);
         const Status status = execute(entry);
         if (!status.ok()) {
           error_ = "entry [" + std::to_string(entry.header.seq) + "]: " + status.text;
           return End::kProtocolError;
         }
-        if (!live_) replayed();
+        if (session_.recovery().replaying()) replayed();
         consumed();
-        if (on_turn_) on_turn_();
+        if (hooks_) hooks_->turn();
         if (count_ % kEntriesPerPieceOfWork == 0) session_.work();
         break;
       }
       case ring::Reader::Next::kEmpty:
         if (goodbye_) return End::kGoodbye;
         if (session_.work()) break;  // one piece, then the ring again
-        if (on_turn_) on_turn_();
+        if (hooks_) hooks_->turn();
         if (!wait_for_entries()) return End::kAgentGone;
         break;
       case ring::Reader::Next::kDamaged:
@@ -69,33 +72,18 @@ Loop::End Loop::run() {
   }
 }
 
-void Loop::go_live() {
-  live_ = true;
-  session_.recovery().set_replaying(false);
-  session_.recovery().enter(ring::Phase::kLive);
-  ring::ControlPage& page = session_.channel().control();
-  for (const auto from : {ring::ChannelStatus::kStarting, ring::ChannelStatus::kRecovering}) {
-    auto expected = static_cast<uint32_t>(from);
-    page.status.compare_exchange_strong(expected,
-                                        static_cast<uint32_t>(ring::ChannelStatus::kServing));
-  }
-  if (on_live_) on_live_();
-}
-
 // After each entry of a replay. In serial mode an error of the device belongs to its entry.
 void Loop::replayed() {
-  Recovery& recovery = session_.recovery();
-  session_.channel().control().replayed_entries.fetch_add(1, std::memory_order_relaxed);
+  checkpoint::Recovery& recovery = session_.recovery();
   if (recovery.mode() == ring::ReplayMode::kSerial) {
     finish_entry();
     session_.check_device(session_.device_status(), "the device");
   }
-  if (reader_.position() < recovery.until()) return;
+  if (!recovery.replayed(reader_.position())) return;
   // A copy that the dead server had finished needs no more than the entries before it: so the
   // device comes to it. Nothing new is handed out before all is compared.
   work_until([&] { return !recovery.comparing(); });
-  recovery.settle();
-  go_live();
+  recovery.go_live(reader_.position());
 }
 
 template <class Done>
@@ -111,8 +99,8 @@ void Loop::work_until(Done done) {
 // An operation that waits for other ranks is not waited for: they may need what comes next.
 void Loop::finish_entry() {
   while (session_.work()) continue;
-  if (!idle_ || session_.works()) return;
-  work_until([&] { return session_.device_waits() || idle_() != kNotReady; });
+  if (!hooks_ || session_.works()) return;
+  work_until([&] { return session_.device_waits() || hooks_->device() != kNotReady; });
 }
 
 namespace {
@@ -127,10 +115,9 @@ std::vector<KillPlace> kill_places(const char* text) {
   std::vector<KillPlace> places;
   while (text) {
     KillPlace place{.rank = -1, .cut = 0, .entry = 0, .note = ~0u};
-    if (std::sscanf(text, "cut:%llu,entry:%llu,note:%u", &place.cut, &place.entry, &place.note) >=
-            2 ||
-        std::sscanf(text, "rank:%lld,cut:%llu,entry:%llu,note:%u", &place.rank, &place.cut,
-                    &place.entry, &place.note) >= 3)
+    if (std::sscanf(text, "kill:%llu,cut=%llu,rank=%lld,note=%u", &place.entry, &place.cut,
+                    &place.rank, &place.note) >= 3 ||
+        std::sscanf(text, "kill:%llu,cut=%llu,note=%u", &place.entry, &place.cut, &place.note) >= 2)
       places.push_back(place);
     text = std::strchr(text, ';');
     if (text) ++text;
@@ -140,11 +127,11 @@ std::vector<KillPlace> kill_places(const char* text) {
 
 }  // namespace
 
-// PYFT_KILL_AT=[rank:R,]cut:S,entry:C[,note:N][;...]: a test ends this process before the C-th
+// PYFT_KILL_AT=kill:C,cut=S[,rank=R][,note=N][;...]: a test ends this process before the C-th
 // entry after the S-th cut, if it is this rank's. How far it came is in the page, should it never
 // come there.
 void Loop::kill_if_asked(const ring::EntryView& entry) {
-  static const std::vector<KillPlace> places = kill_places(std::getenv("PYFT_KILL_AT"));
+  static const std::vector<KillPlace> places = kill_places(settings::kill_at());
   if (places.empty()) [[likely]]
     return;
   ring::ControlPage& page = session_.channel().control();
@@ -173,12 +160,6 @@ Status Loop::execute(const ring::EntryView& entry) {
 
 Status Loop::mark(const ring::EntryView& entry) {
   switch (static_cast<ring::Mark>(entry.header.call)) {
-    case ring::Mark::kAlloc:
-      ++session_.allocations;
-      break;
-    case ring::Mark::kFree:
-      ++session_.frees;
-      break;
     case ring::Mark::kFence:
       return fence(entry);
     case ring::Mark::kGoodbye:
@@ -187,12 +168,13 @@ Status Loop::mark(const ring::EntryView& entry) {
     case ring::Mark::kObserved:
       return observed(entry);
     case ring::Mark::kGate:
-      return on_gate_ ? on_gate_(entry) : Status::good();
+      if (hooks_) hooks_->gate();
+      break;
     case ring::Mark::kCut:
       return cut(entry);
     case ring::Mark::kPad:
-    case ring::Mark::kCaptureBegin:
-    case ring::Mark::kCaptureEnd:
+    case ring::Mark::kAlloc:
+    case ring::Mark::kFree:
       break;
   }
   return Status::good();
@@ -210,10 +192,9 @@ Status Loop::fence(const ring::EntryView& entry) {
 }
 
 // What the client has seen when it appended the next entries must hold again before they run
-// (design-recovery.md, A4). It did hold, with nothing but the entries before: so it will.
+// (A4). It did hold, with nothing but the entries before: so it will.
 Status Loop::observed(const ring::EntryView& entry) {
-  static const bool ignored = std::getenv("PYFT_IGNORE_OBSERVED");  // a test of the marks' use
-  if (live_ || ignored) return Status::good();
+  if (!session_.recovery().replaying() || settings::ignore_observed()) return Status::good();
   ring::ObservedMark body;
   if (entry.body.size() < sizeof body) return Status::broken("an observation is too short");
   std::memcpy(&body, entry.body.data(), sizeof body);
@@ -226,13 +207,17 @@ Status Loop::cut(const ring::EntryView& entry) {
   ring::CutMark body;
   if (entry.body.size() < sizeof body) return Status::broken("a cut is too short");
   std::memcpy(&body, entry.body.data(), sizeof body);
-  if (!on_cut_ || body.number <= page.decided_cut.load()) return Status::good();
-  if (!live_) {
+  PYFT_LOG(kSnapshot, kDebug, "cut [%llu] at entry [%llu]%s",
+           static_cast<unsigned long long>(body.number),
+           static_cast<unsigned long long>(entry.header.seq), body.forced ? ", forced" : "");
+  if (!hooks_ || body.number <= page.decided_cut.load()) return Status::good();
+  if (session_.recovery().replaying()) {
     // What another replay has to tell of must not become the point that this one would start from.
     work_until([&] { return !session_.recovery().comparing(); });
     session_.recovery().settle();
   }
-  return on_cut_(entry);
+  hooks_->cut(entry, body);
+  return Status::good();
 }
 
 void Loop::consumed() {
@@ -251,7 +236,7 @@ bool Loop::wait_for_entries() {
   const uint64_t position = reader_.position();
   const auto more = [&] { return log.appended.load(std::memory_order_seq_cst) != position; };
   if (ring::spin_until(more)) return true;
-  if (on_idle_) on_idle_();
+  if (hooks_) hooks_->idle();
   for (int naps = 0; !more(); ++naps) {
     const bool nap = naps < kNaps;
     const uint32_t seen = page.doorbell.load(std::memory_order_seq_cst);
@@ -260,7 +245,7 @@ bool Loop::wait_for_entries() {
     page.server_sleeping.store(static_cast<uint32_t>(how), std::memory_order_seq_cst);
     if (more()) break;
     ring::futex_wait(page.doorbell, seen, nap ? kNapNs : ring::kWaitSliceNs);
-    if (on_turn_) on_turn_();
+    if (hooks_) hooks_->turn();
     if (!nap && !more() && session_.liveness().check() != ring::WaitStatus::kOk) return false;
   }
   page.server_sleeping.store(0, std::memory_order_relaxed);

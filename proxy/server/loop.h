@@ -3,41 +3,40 @@
 #define PYFT_SERVER_LOOP_H_
 
 #include <array>
-#include <functional>
 #include <string>
 
 #include "ring/reader.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 namespace pyft::server {
-
-using Dispatch = Status (*)(Session&, const ring::EntryHeader&, std::span<const std::byte> body,
-                            std::span<const std::byte> payload);
 
 class Loop {
  public:
   enum class End { kGoodbye, kAgentGone, kProtocolError };
 
+  // What is done beside the entries where there is a store. In the loop's thread.
+  class Hooks {
+   public:
+    virtual ~Hooks() = default;
+    // Before each entry is executed.
+    virtual void before(const ring::EntryView&) {}
+    // After each entry, and when the doorbell of an empty ring has been rung.
+    virtual void turn() {}
+    // The ring is empty and the device has nothing to do: the time is the server's own.
+    virtual void idle() {}
+    // CUT and GATE marks.
+    virtual void cut(const ring::EntryView&, const ring::CutMark&) {}
+    virtual void gate() {}
+    // Of a device that works by itself: 0 when it has done all it was given, 600, or its error.
+    virtual int device() { return 0; }
+  };
+
   // Starts at ring position `start`; what an earlier server has dispatched is replayed.
   Loop(Session& session, Dispatch dispatch, uint64_t start);
   // Starts where an earlier server has stopped.
   Loop(Session& session, Dispatch dispatch);
-  // Called for CUT and GATE marks where there is a store.
-  using OnMark = std::function<Status(const ring::EntryView&)>;
-  void set_on_cut(OnMark on_cut) { on_cut_ = std::move(on_cut); }
-  void set_on_gate(OnMark on_gate) { on_gate_ = std::move(on_gate); }
-  // Called after each entry, and when the doorbell of an empty ring has been rung.
-  void set_on_turn(std::function<void()> on_turn) { on_turn_ = std::move(on_turn); }
-  // Called before each entry is executed.
-  void set_before(std::function<void(const ring::EntryView&)> before) {
-    before_ = std::move(before);
-  }
-  // Called when the ring is empty and the device has nothing to do: the time is the server's own.
-  void set_on_idle(std::function<void()> on_idle) { on_idle_ = std::move(on_idle); }
-  // Of a device that works by itself: 0 when it has done all it was given, 600, or its error.
-  void set_idle(std::function<int()> idle) { idle_ = std::move(idle); }
-  // Called once, when there is nothing (more) to replay.
-  void set_on_live(std::function<void()> on_live) { on_live_ = std::move(on_live); }
+  // Outlive the loop; nullptr, as at first: there are none.
+  void set_hooks(Hooks* hooks) { hooks_ = hooks; }
   // Until the client says goodbye and everything before it is dispatched, the agent's connection
   // ends, or the client breaks the protocol.
   End run();
@@ -57,7 +56,6 @@ class Loop {
   Status cut(const ring::EntryView& entry);
   void replayed();
   void finish_entry();
-  void go_live();
   void kill_if_asked(const ring::EntryView& entry);
   void consumed();
   bool wait_for_entries();  // false: the session is ending
@@ -65,11 +63,8 @@ class Loop {
   Session& session_;
   Dispatch dispatch_;
   ring::Reader reader_;
-  OnMark on_cut_, on_gate_;
-  std::function<void()> on_live_, on_turn_, on_idle_;
-  std::function<int()> idle_;
-  std::function<void(const ring::EntryView&)> before_;
-  bool live_ = false, goodbye_ = false;
+  Hooks* hooks_ = nullptr;
+  bool goodbye_ = false;
   uint64_t cuts_seen_ = 0, entries_since_cut_ = 0;  // for PYFT_KILL_AT
   std::string error_;
   std::array<ring::EntryHeader, 8> last_{};

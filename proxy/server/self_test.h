@@ -1,5 +1,5 @@
 // Whether a GPU that has just failed somebody can be trusted with his memory again: it must keep
-// patterns and multiply matrices right (design-cuda.md, H6). Some 50 ms on a real GPU.
+// patterns and multiply matrices right (H6). Some 50 ms on a real GPU.
 #ifndef PYFT_SERVER_SELF_TEST_H_
 #define PYFT_SERVER_SELF_TEST_H_
 
@@ -9,8 +9,6 @@
 #include "backend/backend.h"
 
 namespace pyft::server {
-
-inline constexpr int kSelfTestExit = 78;  // of a server whose GPU has failed it
 
 // Needs a current context. Empty, or what is wrong with the device. It waits so long for memory; a
 // device that has none left is not tested.

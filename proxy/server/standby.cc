@@ -2,21 +2,70 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <utility>
 
+#include "pyft/settings.h"
+#include "ring/layout.h"
+#include "ring/wait.h"
 #include "server/device.h"
 #include "server/recovery/agent_link.h"
-#include "server/recovery/device_memory.h"
+#include "server/recovery/session_device.h"
 
 namespace pyft::server {
 
+namespace {
+
+std::string failed(const char* call, int code) {
+  return std::string("[") + call + "] of the backend fails with code [" + std::to_string(code) +
+         "]";
+}
+
+// The server before this one may have died so recently that the GPU is not free again.
+CUresult retain(const backend::Table& table, CUdevice device, CUcontext* context) {
+  constexpr uint64_t kMostNs = 10'000'000'000;
+  const bool replaces = settings::self_test();
+  const uint64_t until = ring::now_ns() + (replaces ? kMostNs : 0);
+  for (;;) {
+    const CUresult code = table.cuDevicePrimaryCtxRetain(context, device);
+    const bool may_pass = code == CUDA_ERROR_OUT_OF_MEMORY || code == CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (!may_pass || ring::now_ns() >= until) return code;
+    const timespec moment{0, 10'000'000};
+    nanosleep(&moment, nullptr);
+  }
+}
+
+}  // namespace
+
+std::string enter_context(const backend::Table& table, int ordinal, CUcontext* context) {
+  if (!table.cuInit || !table.cuDeviceGet || !table.cuDevicePrimaryCtxRetain ||
+      !table.cuCtxSetCurrent || !table.cuMemAddressReserve || !table.cuLaunchHostFunc)
+    return "the backend lacks a driver function that the server itself needs";
+  CUdevice device = 0;
+  if (const CUresult code = table.cuInit(0)) return failed("cuInit", code);
+  if (const CUresult code = table.cuDeviceGet(&device, ordinal)) return failed("cuDeviceGet", code);
+  if (const CUresult code = retain(table, device, context))
+    return failed("cuDevicePrimaryCtxRetain", code);
+  if (const CUresult code = table.cuCtxSetCurrent(*context)) return failed("cuCtxSetCurrent", code);
+  return {};
+}
+
+std::string reserve_window(const backend::Table& table, uint32_t device) {
+  const uint64_t wanted = ring::kDeviceWindowBase + device * ring::kDeviceWindowBytes;
+  CUdeviceptr got = 0;
+  const CUresult code = table.cuMemAddressReserve(&got, ring::kDeviceWindowBytes, 0, wanted, 0);
+  if (code) return failed("cuMemAddressReserve", code);
+  if (got == wanted) return {};
+  return "the address window of device [" + std::to_string(device) + "] is at [" +
+         std::to_string(got) + "] instead of [" + std::to_string(wanted) + "]";
+}
+
 void Standby::get_ready() {
-  const char* const text = std::getenv("PYFT_STANDBY");
-  if (!text || !*text) return;
-  const int ordinal = std::atoi(text);
+  const auto wanted = settings::standby();
+  if (!wanted) return;
+  const int ordinal = static_cast<int>(*wanted);
   if (!enter_context(table_, ordinal, &ready_).empty()) return;
   ready_ordinal_ = ordinal;
   cublasHandle_t blas = nullptr;  // loads the library's kernels
@@ -36,11 +85,11 @@ bool Standby::obey(int agent) {
   AgentMessage message{};
   if (!receive_message(agent, &message)) return false;
   UniqueFd fd(message.fd);
-  if (message.kind == ring::MessageKind::kModules) {
-    fd.valid() ? modules_.follow(message.a, std::move(fd)) : modules_.forget(message.a);
-  } else if (message.kind == ring::MessageKind::kGiveUp) {
+  if (const auto modules = message.as<msg::Modules>()) {
+    fd.valid() ? modules_.follow(modules->member, std::move(fd)) : modules_.forget(modules->member);
+  } else if (message.as<msg::GiveUp>()) {
     modules_.give_up();
-    send_message(agent, ring::MessageKind::kGivenUp);
+    send_message(agent, msg::GivenUp{});
   }
   return true;
 }
@@ -55,16 +104,22 @@ void Standby::wait(int agent) {
   modules_.end();
 }
 
-std::string Standby::enter(int ordinal, CUcontext* context) {
-  // A GPU that has failed since takes the contexts of all processes with it.
-  constexpr int kNotReady = 600;
-  const int state = ordinal == ready_ordinal_ ? table_.cuStreamQuery(nullptr) : -1;
-  if (state == 0 || state == kNotReady) {
+std::string Standby::enter(uint32_t device, CUcontext* context) {
+  const int ordinal = ordinal_of(device);
+  if (is_sound(ordinal)) {
     *context = ready_;
     entered_ready_ = true;
-    return {};
+  } else if (std::string problem = enter_context(table_, ordinal, context); !problem.empty()) {
+    return problem;
   }
-  return enter_context(table_, ordinal, context);
+  return reserve_window(table_, device);
+}
+
+// A GPU that has failed since takes the contexts of all processes with it.
+bool Standby::is_sound(int ordinal) const {
+  constexpr int kNotReady = 600;
+  const int state = ordinal == ready_ordinal_ ? table_.cuStreamQuery(nullptr) : -1;
+  return state == 0 || state == kNotReady;
 }
 
 }  // namespace pyft::server

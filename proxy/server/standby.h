@@ -1,4 +1,6 @@
-// A server that stands by: it has a context on the GPU it will probably get, the library of linear
+// How a server comes to its device, before the first command: the context and the address window.
+//
+// A server that stands by has a context on the GPU it will probably get, the library of linear
 // algebra ready there, and the modules of clients whose place it may take, before it knows which.
 #ifndef PYFT_SERVER_STANDBY_H_
 #define PYFT_SERVER_STANDBY_H_
@@ -12,10 +14,21 @@
 
 namespace pyft::server {
 
+// Creates the primary context of a device and makes it current in this thread. Empty string, or a
+// sentence that names the call and its code.
+std::string enter_context(const backend::Table& table, int ordinal, CUcontext* context);
+// Reserves the window of the program's device at its fixed address (the address that comes back is
+// compared: the driver takes it as a hint). As above.
+std::string reserve_window(const backend::Table& table, uint32_t device);
+
 class Standby {
  public:
-  Standby(const backend::Table& table, const backend::Extras& extras)
-      : table_(table), extras_(extras), ready_modules_(table), modules_(ready_modules_) {}
+  // The backend must outlive this.
+  explicit Standby(const backend::Backend& backend)
+      : table_(backend.table),
+        extras_(backend.extras),
+        ready_modules_(backend.table),
+        modules_(ready_modules_) {}
   // Where PYFT_STANDBY names a GPU: gets everything ready there. What goes wrong is no error yet.
   void get_ready();
   // Keeps up with the modules of clients until the agent has something else to say.
@@ -24,12 +37,13 @@ class Standby {
   // loaded before them. nullptr if there is nothing.
   ReadyModules* modules() { return entered_ready_ ? &ready_modules_ : nullptr; }
   std::shared_ptr<DeviceDigests> digests() { return entered_ready_ ? digests_ : nullptr; }
-  // Makes the context of a GPU current in this thread, a ready one if there is one. Empty, or the
-  // call that fails.
-  std::string enter(int ordinal, CUcontext* context);
+  // Makes a context on the GPU of the program's device current in this thread, a ready one if there
+  // is one, and reserves the device's window. Empty, or the call that fails.
+  std::string enter(uint32_t device, CUcontext* context);
 
  private:
   bool obey(int agent);
+  bool is_sound(int ordinal) const;
 
   const backend::Table& table_;
   const backend::Extras& extras_;

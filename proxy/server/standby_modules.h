@@ -13,7 +13,7 @@
 
 #include "pyft/unique_fd.h"
 #include "ring/channel.h"
-#include "server/recovery/ready_modules.h"
+#include "server/handlers/ready_modules.h"
 
 namespace pyft::server {
 

@@ -130,10 +130,10 @@ void StreamWords::watch(const std::stop_token& stop) {
   }
 }
 
-StreamWords::Watch::Watch(StreamWords* words, std::function<void()> enter) {
+StreamWords::Watch::Watch(StreamWords* words, DeviceThreads& threads) {
   if (!words) return;
-  thread_ = std::jthread([words, enter = std::move(enter)](const std::stop_token& stop) {
-    enter();
+  thread_ = std::jthread([words, &threads](const std::stop_token& stop) {
+    threads.enter();
     words->watch(stop);
   });
 }

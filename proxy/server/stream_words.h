@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "server/session/device_calls.h"
 
 namespace pyft::server {
 
@@ -41,10 +41,10 @@ class StreamWords {
   // Functions called so far, and 1: a number that changes while the device works.
   uint64_t progress() const { return called_.load(std::memory_order_relaxed) + 1; }
 
-  // Lets the thread run, which first calls `enter`, until the object ends.
+  // Lets the thread run, which enters the device first, until the object ends.
   class Watch {
    public:
-    Watch(StreamWords* words, std::function<void()> enter);
+    Watch(StreamWords* words, DeviceThreads& threads);
 
    private:
     std::jthread thread_;

@@ -31,9 +31,9 @@ void beat(const std::stop_token& stop, Session& session) {
   });
 }
 
-void watch(const std::stop_token& stop, Session& session, const std::function<void()>& enter) {
+void watch(const std::stop_token& stop, Session& session) {
   pthread_setname_np(pthread_self(), "pyft-watchdog");
-  if (enter) enter();
+  session.enter_device();
   every_period(stop, [&] {
     session.sweep_fences();
     session.sweep();
@@ -42,10 +42,8 @@ void watch(const std::stop_token& stop, Session& session, const std::function<vo
 
 }  // namespace
 
-Heartbeat::Heartbeat(Session& session, std::function<void()> enter)
+Heartbeat::Heartbeat(Session& session)
     : beat_([&session](const std::stop_token& stop) { beat(stop, session); }),
-      watch_([&session, enter = std::move(enter)](const std::stop_token& stop) {
-        watch(stop, session, enter);
-      }) {}
+      watch_([&session](const std::stop_token& stop) { watch(stop, session); }) {}
 
 }  // namespace pyft::server

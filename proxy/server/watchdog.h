@@ -4,18 +4,16 @@
 #ifndef PYFT_SERVER_WATCHDOG_H_
 #define PYFT_SERVER_WATCHDOG_H_
 
-#include <functional>
 #include <thread>
 
-#include "server/session.h"
+#include "server/session/session.h"
 
 namespace pyft::server {
 
 class Heartbeat {
  public:
-  // `enter` runs first in the watchdog (to make the device's context current there). Both end with
-  // the destructor.
-  Heartbeat(Session& session, std::function<void()> enter);
+  // Both end with the destructor.
+  explicit Heartbeat(Session& session);
 
  private:
   std::jthread beat_, watch_;

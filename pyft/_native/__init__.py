@@ -6,7 +6,9 @@ import ctypes
 import functools
 import os
 from pathlib import Path
+from typing import Any
 
+from pyft import config
 from pyft.errors import PyftError
 
 
@@ -63,7 +65,7 @@ class TraceInfo(ctypes.Structure):
 
 def native_dir() -> Path:
     """Return the folder of the native files; PYFT_NATIVE_DIR names another one (a build tree)."""
-    override = os.environ.get("PYFT_NATIVE_DIR")
+    override = config.get_str("PYFT_NATIVE_DIR")
     return Path(override) if override else Path(__file__).resolve().parent / "lib"
 
 
@@ -72,7 +74,7 @@ _TRACE, _TEXT, _ENTRY = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(TraceEn
 _FUNCTIONS = {
     "pyft_channel_format": (_INT, [_INT] * 3 + [_U64] * 4 + [_U32] * 3),
     "pyft_layout_sizes": (None, [ctypes.POINTER(_U64)]),
-    "pyft_futex_wake": (None, [ctypes.c_void_p]),
+    "pyft_digest": (None, [ctypes.c_void_p, _U64, ctypes.POINTER(_U64)]),
     "pyft_trace_open": (_TRACE, [_TEXT, ctypes.c_char_p, _SIZE]),
     "pyft_trace_open_fd": (_TRACE, [_INT, ctypes.c_char_p, _SIZE]),
     "pyft_trace_close": (None, [_TRACE]),
@@ -135,9 +137,17 @@ def layout_sizes() -> dict[str, int]:
     return dict(zip(names, values, strict=True))
 
 
-def futex_wake(address: int) -> None:
-    """Wake everybody who sleeps on the 32-bit word at `address`, in whatever process."""
-    library().pyft_futex_wake(address)
+def digest(data: bytes | memoryview) -> str:
+    """Return the digest of contents, as stores have it; XXH3 of 128 bits, in hexadecimal.
+
+    A view has to be of memory that can be written.
+    """
+    # ctypes takes the address of bytes, and of what can be written.
+    is_bytes = isinstance(data, bytes)
+    start: Any = data if is_bytes else (ctypes.c_char * len(data)).from_buffer(data)
+    out = (_U64 * 2)()
+    library().pyft_digest(start, len(data), out)
+    return f"{out[1]:016x}{out[0]:016x}"
 
 
 class NativeTrace:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import platform
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+_PR_SET_NO_NEW_PRIVS = 38
+_NO_IO_URING = (  # classic BPF: operation, jumps if true and false, value
+    (0x20, 0, 0, 0),  # load the system call's number
+    (0x35, 0, 2, 425),  # io_uring_setup, from which
+    (0x25, 1, 0, 427),  # to io_uring_register
+    (0x06, 0, 0, 0x00050000 | 38),  # ENOSYS
+    (0x06, 0, 0, 0x7FFF0000),  # all others are allowed
+)
+
+_CLONE_NEWTIME = 0x80
+_CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "boottime": time.CLOCK_BOOTTIME}
+_OFFSETS = Path("/proc/self/timens_offsets")
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98}
 _FUTEX_WAKE = 1
 _EVERYBODY = 1 << 30
@@ -24,6 +43,7 @@ _ADDR_NO_RANDOMIZE = 0x0040000
 # are, with 32, as some distributions have it, one in 16.
 _MOST_RANDOM_BITS = 28
 RANDOM_BITS = Path("/proc/sys/vm/mmap_rnd_bits")
+PID_MAX, LAST_PID = Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/ns_last_pid")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -37,6 +57,80 @@ def prctl(option: int, value: int | bytes) -> None:
     argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
     if _libc.prctl(option, argument, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl [{option}] failed")
+
+
+def refuse_io_uring() -> None:
+    """Have the kernel answer that it has no io_uring, to this process and what it becomes.
+
+    CRIU cannot dump one, and libuv, in torchrun's store, does without. For use before exec.
+    """
+    if platform.machine() != "x86_64":
+        return
+    filters = b"".join(struct.pack("=HBBI", *row) for row in _NO_IO_URING)
+    code = ctypes.create_string_buffer(filters, len(filters))
+    program = struct.pack("@HP", len(_NO_IO_URING), ctypes.addressof(code))
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    if _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl [PR_SET_SECCOMP] failed")
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return process and user at the other end of a Unix socket.
+
+    If this end has connected, those of the process that listens.
+    """
+    credentials = struct.Struct("3i")  # of pid_t, uid_t, gid_t
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    pid, uid, _ = credentials.unpack(raw)
+    return pid, uid
+
+
+def receive_with_user(channel: socket.socket, most: int) -> tuple[bytes, int | None]:
+    """Take a datagram, and the user that has sent it: from a socket with SO_PASSCRED."""
+    credentials = struct.Struct("3i")
+    data, parts, _, _ = channel.recvmsg(most, socket.CMSG_SPACE(credentials.size))
+    for level, kind, raw in parts:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            return data, credentials.unpack(raw[: credentials.size])[1]
+    return data, None
+
+
+def clocks() -> dict[str, int]:
+    """Return what the clocks say that begin with the host, in nanoseconds."""
+    return {name: time.clock_gettime_ns(clock) for name, clock in _CLOCKS.items()}
+
+
+def set_clocks(wanted: Mapping[str, int]) -> None:
+    """Give this process, and all that it starts, clocks that go on from there; raise OSError.
+
+    Works in a process of one thread, with CAP_SYS_ADMIN.
+    """
+    offsets = dict(line.split(maxsplit=1) for line in _OFFSETS.read_text().splitlines())
+    if _libc.unshare(_CLONE_NEWTIME) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    lines = []
+    for name, now in clocks().items():
+        seconds, nanoseconds = map(int, offsets[name].split())
+        offset = seconds * 10**9 + nanoseconds + wanted[name] - now
+        lines.append(f"{name} {offset // 10**9} {offset % 10**9}\n")
+    _OFFSETS.write_text("".join(lines))
+    fd = os.open("/proc/self/ns/time_for_children", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.setns(fd, _CLONE_NEWTIME) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(fd)
+
+
+def spread_pids() -> None:
+    """Let the next processes have numbers from anywhere: their images need the same ones elsewhere.
+
+    The first ones after the start of a host or a container are taken on each. Nothing happens where
+    that is not allowed.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        most = int(PID_MAX.read_text())
+        LAST_PID.write_text(str(most // 8 + secrets.randbelow(most // 4 * 3)))
 
 
 def same_addresses() -> bool:

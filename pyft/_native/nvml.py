@@ -1,56 +1,26 @@
-"""Asks the driver about its GPUs, by NVML, which needs no context. Errors are NvmlError."""
+"""Asks the driver about its GPUs, by NVML, which needs no context. Errors are NvmlError.
+
+The binding is NVIDIA's own (nvidia-ml-py): the numbers of its enumerations change between drivers.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_char_p, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
+from collections.abc import Callable
+from ctypes import c_char_p, c_void_p
+from functools import cache
+from types import ModuleType
+from typing import Any
 
-GPU_IS_LOST, RESET_REQUIRED, TIMEOUT = 15, 16, 10
-XID_EVENTS = 0x8  # nvmlEventTypeXidCriticalError
-RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-# nvmlDeviceGpuRecoveryAction_t
-ACTIONS = ("none", "reset", "reboot", "drain P2P", "drain and reset", "reset of the bus")
+ACTION_PREFIX = "NVML_GPU_RECOVERY_ACTION_"
 
 
 class NvmlError(Exception):
-    """A call has failed; `code` is its nvmlReturn_t."""
+    """A call has failed; `name` is that of its nvmlReturn_t, without NVML_ERROR_."""
 
-    def __init__(self, call: str, code: int) -> None:
-        super().__init__(f"[{call}] fails with code [{code}]")
-        self.code = code
-
-
-class _Event(ctypes.Structure):
-    """nvmlEventData_t."""
-
-    _fields_ = (
-        ("device", c_void_p),
-        ("type", c_ulonglong),
-        ("data", c_ulonglong),
-        ("gpu_instance", c_uint),
-        ("compute_instance", c_uint),
-    )
-
-
-class _FieldValue(ctypes.Structure):
-    """nvmlFieldValue_t; of its value only the unsigned int."""
-
-    _fields_ = (
-        ("field", c_uint),
-        ("scope", c_uint),
-        ("timestamp", c_longlong),
-        ("latency", c_longlong),
-        ("type", c_int),
-        ("code", c_int),
-        ("value", c_uint),
-        ("padding", c_uint),
-    )
-
-
-class _Memory(ctypes.Structure):
-    """nvmlMemory_t."""
-
-    _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
+    def __init__(self, call: str, name: str, code: int) -> None:
+        super().__init__(f"[{call}] fails with code [{code}], {name}")
+        self.name = name
 
 
 class _Place(ctypes.Structure):
@@ -66,8 +36,33 @@ def library_path() -> str:
         init = ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2
     except (OSError, AttributeError):
         return ""
-    found = ctypes.CDLL(None).dladdr(ctypes.cast(init, c_void_p), byref(place))
+    found = ctypes.CDLL(None).dladdr(ctypes.cast(init, c_void_p), ctypes.byref(place))
     return place.file.decode() if found and place.file else ""
+
+
+@cache
+def binding() -> ModuleType:
+    """Return nvidia-ml-py's module, imported late: a job of soft GPUs need not wait for it."""
+    import pynvml
+
+    return pynvml
+
+
+@cache
+def actions() -> dict[int, str]:
+    """Return the words for each nvmlDeviceGpuRecoveryAction_t, such as `gpu reset`."""
+    return {
+        value: name.removeprefix(ACTION_PREFIX).lower().replace("_", " ")
+        for name, value in vars(binding()).items()
+        if name.startswith(ACTION_PREFIX)
+    }
+
+
+def error_name(code: int) -> str:
+    """Return the name of an nvmlReturn_t, without NVML_ERROR_."""
+    prefix = "NVML_ERROR_"
+    names = (n for n, v in vars(binding()).items() if n.startswith(prefix) and v == code)
+    return next(names, f"NVML_ERROR_{code}").removeprefix(prefix)
 
 
 class Library:
@@ -75,25 +70,22 @@ class Library:
 
     def __init__(self) -> None:
         """Raise OSError where there is no NVML, NvmlError where it does not work."""
-        self._library = ctypes.CDLL("libnvidia-ml.so.1")
-        self._call("nvmlInit_v2")
-        count = c_uint()
-        self._call("nvmlDeviceGetCount_v2", byref(count))
-        self._handles: dict[str, c_void_p] = {}
-        for index in range(count.value):
-            handle, text = c_void_p(), ctypes.create_string_buffer(96)
-            self._call("nvmlDeviceGetHandleByIndex_v2", index, byref(handle))
-            self._call("nvmlDeviceGetUUID", handle, text, len(text))
-            self._handles[text.value.decode()] = handle
-        self._events: c_void_p | None = None
+        ctypes.CDLL("libnvidia-ml.so.1")  # whose error says why it cannot be loaded
+        nvml = self._nvml = binding()
+        self._call(nvml.nvmlInit)
+        handles = [
+            self._call(nvml.nvmlDeviceGetHandleByIndex, index)
+            for index in range(self._call(nvml.nvmlDeviceGetCount))
+        ]
+        self._handles = {self._call(nvml.nvmlDeviceGetUUID, handle): handle for handle in handles}
+        self._events: Any = None
 
-    def _call(self, name: str, *arguments: object) -> None:
+    def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         try:
-            code = getattr(self._library, name)(*arguments)
-        except AttributeError:
-            raise NvmlError(name, 13) from None  # NVML_ERROR_FUNCTION_NOT_FOUND
-        if code:
-            raise NvmlError(name, code)
+            return function(*arguments)
+        except self._nvml.NVMLError as error:
+            name = error_name(error.value)
+            raise NvmlError(function.__name__, name, error.value) from None
 
     @property
     def gpus(self) -> list[str]:
@@ -102,41 +94,41 @@ class Library:
 
     def touch(self, uuid: str) -> None:
         """Ask a GPU for something only it knows; raise NvmlError when it does not answer."""
-        self._call("nvmlDeviceGetMemoryInfo", self._handles[uuid], byref(_Memory()))
+        self._call(self._nvml.nvmlDeviceGetMemoryInfo, self._handles[uuid])
 
     def recovery_action(self, uuid: str) -> str | None:
         """Return what must happen before the GPU works again; None where NVML does not know."""
-        value = _FieldValue(field=RECOVERY_ACTION)
+        field = self._nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
         try:
-            self._call("nvmlDeviceGetFieldValues", self._handles[uuid], 1, byref(value))
+            (value,) = self._call(self._nvml.nvmlDeviceGetFieldValues, self._handles[uuid], [field])
         except NvmlError:
             return None
-        if value.code:
+        if value.nvmlReturn:
             return None
-        return ACTIONS[value.value] if value.value < len(ACTIONS) else f"action {value.value}"
+        action = value.value.uiVal
+        return actions().get(action, f"action {action}")
 
     def watch(self, uuid: str) -> None:
         """Have Xids of a GPU reported by next_xid()."""
+        nvml = self._nvml
         if self._events is None:
-            events = c_void_p()
-            self._call("nvmlEventSetCreate", byref(events))
-            self._events = events
-        handle, kind = self._handles[uuid], c_ulonglong(XID_EVENTS)
-        self._call("nvmlDeviceRegisterEvents", handle, kind, self._events)
+            self._events = self._call(nvml.nvmlEventSetCreate)
+        kind = nvml.nvmlEventTypeXidCriticalError
+        self._call(nvml.nvmlDeviceRegisterEvents, self._handles[uuid], kind, self._events)
 
     def next_xid(self) -> tuple[str, int] | None:
         """Return the UUID and the number of the next Xid; None when there is none now."""
-        event = _Event()
         if self._events is None:
             return None
         try:
-            self._call("nvmlEventSetWait_v2", self._events, byref(event), 0)
+            event = self._call(self._nvml.nvmlEventSetWait_v2, self._events, 0)
         except NvmlError:
             return None
+        address = ctypes.cast(event.device, c_void_p).value
         for uuid, handle in self._handles.items():
-            if handle.value == event.device:
-                return uuid, event.data
-        return "", event.data
+            if ctypes.cast(handle, c_void_p).value == address:
+                return uuid, event.eventData
+        return "", event.eventData
 
 
 def recovery_action(uuid: str) -> str:

@@ -1,168 +1,178 @@
-"""The agent's event loop.
+"""The agent: one job, from its command's start to its end.
 
-    launcher (`pyft run`) --- keeper --+-- agent
+    launcher (`pyft run`) --- supervisor --+-- agent
                                        +-- the user's command and all it starts
                                        +-- one server per client and device
 
-The keeper holds whatever must outlive this process, and starts another one when it dies, which adopts
+The supervisor holds whatever must outlive this process, and starts another one when it dies, which adopts
 what it finds (adoption.py). When the launcher dies, the agent ends the command's whole process tree,
 saves the traces and says why.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pyft.agent import adoption, channel, job_folder, messages, metrics, process_tree
-from pyft.agent.clients import DRAIN_S, SERVER_END_S, Clients
-from pyft.agent.door import Door, Listener, Refusals
-from pyft.agent.keeper import COMMAND
-from pyft.agent.keeper_link import KeeperLink, Legacy
-from pyft.agent.member import Member
-from pyft.agent.options import JobOptions, link_for_triton, program_environment
-from pyft.agent.orders import ANSWER_S, Orders, socket_name
-from pyft.agent.servers import Servers
+from pyft import config, log
+from pyft.agent import leaving, restoring
+from pyft.agent.channel import channel
+from pyft.agent.clients import Clients
+from pyft.agent.command import Command
+from pyft.agent.going_back import GoingBack
+from pyft.agent.host_images import images_of
+from pyft.agent.job import job_folder
+from pyft.agent.job.environment import link_for_triton, program_environment
+from pyft.agent.job.job_meta import JobMeta
+from pyft.agent.job.options import JobOptions
+from pyft.agent.lifecycle import adoption
+from pyft.agent.lifecycle.servers import DRAIN_S, Servers
+from pyft.agent.members.member import Member
+from pyft.agent.operators.sockets import Sockets
+from pyft.agent.operators.timeline import Timeline
+from pyft.agent.process import messages, process_tree
+from pyft.agent.process.loop import EventLoop
+from pyft.agent.supervisor.link import Handover, SupervisorLink, orders_name
 from pyft.errors import NOT_INJECTED, CommandError, UsageError
 from pyft.recovery import report
 
 # Everything must be gone 5 s after a kill: the sum of the waits below stays under that.
 QUIET_S = 0.5  # helpers of the command (a resource tracker) end by themselves in this time
 GRACE_S = 1.5  # between SIGTERM and SIGKILL
-MOST_ORDERS = 16  # connections that have not said theirs
-META_S = 0.05  # several clients that come or go in this time are written down together
 WORKED_S = 1.0  # an agent that does not crash so long after it has taken over is no failure
 
 
 class Agent:
     """State of one job. Single-threaded; callbacks run from `run`."""
 
-    def __init__(self, options: JobOptions, keeper: KeeperLink) -> None:
+    def __init__(self, options: JobOptions, supervisor: SupervisorLink) -> None:
         self._options = options
-        self._keeper = keeper
-        self._selector = selectors.DefaultSelector()
-        self._timers: list[tuple[float, Callable[[], None]]] = []
-        self._meta_due = False
-        self._ended: dict[int, int] = {}  # pid -> status of the keeper's children
-        self._command_pid = 0
-        self._stop_reason = ""
-        self._signalled = False  # the user wants the command to end
-        self._servers = Servers(options, self, keeper, self._write_meta)
-        self._orders = Orders(self._servers)
-        self._refusals = Refusals("the socket for orders")
-        self._metrics: socket.socket | None = None
-        self._meta: dict[str, Any] = {
-            "job": options.job,
-            "command": list(options.command),
-            "devices": options.devices,
-            "gpus": options.gpus,
-            "spares": options.spares,
-            "protect": options.protect,
-            "direct": options.direct,
-            "started": time.time(),
-            "state": "running",
-            "channels": [],
-        }
+        self._supervisor = supervisor
+        self._loop = EventLoop()
+        self._meta = JobMeta(options, self._loop, self._live)
+        self._command = Command(supervisor, self._meta.values)
+        self._servers = Servers(options, self._loop, supervisor, self._meta.write)
+        self._operators = Sockets(self._servers)
+        self._images = images = images_of(self._servers)
+        self._timeline: Timeline | None = None  # if this agent has adopted what there was
+        self._back = GoingBack(images, self._command, self._servers, self._meta, supervisor)
 
     # ---- life of the job ----------------------------------------------------------------------
 
     def run(self) -> int:
         """Run the command to its end, or what is left of that; return the agent's exit code."""
         self._watch_signals()
-        legacy = self._keeper.take_over()
-        assert legacy.launcher is not None
-        self._launcher = legacy.launcher
+        handover = self._supervisor.take_over()
+        assert handover.launcher is not None
+        self._launcher = handover.launcher
         job_folder.create(self._options.log_dir)
         link_for_triton(self._options)
-        self._adopt(legacy)
-        self.watch(self._launcher, self._from_launcher)
-        self.watch(self._keeper.socket, self._from_keeper)
-        if legacy.orders:
-            self._take_orders_from(legacy.orders)
+        if record := handover.notes.get(restoring.NOTE):
+            self._back.go_again(record, handover)
+            return self._end()
+        self._adopt(handover)
+        self._loop.watch(self._launcher, self._from_launcher)
+        self._loop.watch(self._supervisor.socket, self._from_supervisor)
+        if handover.orders:
+            self._operators.take_orders(handover.orders)
         try:
-            if self._options.metrics_port and not self._options.direct:
-                self._serve_metrics()
-            if not self._command_pid:
-                self._start_command(legacy.clients_name)
+            self._serve_metrics()
+            if not self._command.pid:
+                self._start_command(handover.clients_name)
         except (CommandError, UsageError) as failure:
             text, code = str(failure), failure.exit_code
             messages.send(self._launcher, "failed", text=text, exit_code=code)
             self._finish("not started")
             return code
-        self.after(WORKED_S, self._keeper.working)
+        if self._images:
+            self._images.begin(self._command.pid)
+        self._loop.after(WORKED_S, self._supervisor.working)
         if not self._options.direct:
-            self.after(0.0, channel.get_ready)  # while the command starts
-        while not self._stop_reason and self._command_pid not in self._ended:
+            self._loop.after(0.0, channel.get_ready)  # while the command starts
+        while not self._command.stop_reason and not self._goes_away and not self._back.is_over():
             self._turn()
+        if self._images and self._images.leaves and not self._command.stop_reason:
+            self._leave(self._images.leaves)
+        if self._back.image and not self._command.stop_reason:
+            self._back.go(self._back.image)
         return self._end()
 
-    def _adopt(self, legacy: Legacy) -> None:
+    @property
+    def _goes_away(self) -> bool:
+        """Say whether the processes of now are not to go on."""
+        return bool(self._back.image or (self._images and self._images.leaves))
+
+    def _leave(self, image: leaving.Image) -> None:
+        """The place goes on at another host: end all of it here. On failure the job ends."""
+        self._servers.ending = True
+        try:
+            leaving.leave(image, self._launcher, self._back.reaped)
+        except (restoring.RestoreError, OSError) as error:
+            self._command.stop_reason = f"this host cannot leave its place: {error}"
+            return
+        self._finish(image.about["why"], 0)
+        messages.flush_and_exit(0)
+
+    def _adopt(self, handover: Handover) -> None:
         """Go on where the agent before has stopped; for the first one: at the beginning."""
-        kept = legacy.notes.get("job", {})
-        self._meta |= kept.get("meta", {})
-        self._meta |= {"agent_pid": os.getpid(), "keeper_pid": os.getppid()}
-        self._stop_reason = self._stop_reason or kept.get("stop_reason", "")
-        self._signalled = kept.get("signalled", False)
-        if legacy.orders:
-            self._meta["orders"] = socket_name(legacy.clients_name)
-        self._keep()
-        for process in legacy.processes.values():
-            if process.name == COMMAND:
-                self._command_pid = process.pid
-            if process.status is not None:
-                self._ended[process.pid] = process.status
+        self._command.adopt(handover)
+        meta = self._meta.values
+        meta |= {"agent_pid": os.getpid(), "supervisor_pid": os.getppid()}
+        if handover.orders:
+            meta["orders"] = orders_name(handover.clients_name)
+        self._command.keep()
         self._clients = Clients(
-            *(self._options, self, self._keeper, self._servers, self._launcher),
-            *(self._write_meta_soon, self._client_saved),
+            *(self._options, self._loop, self._supervisor, self._servers, self._launcher),
+            *(self._meta.write_soon, self._client_saved, self._back.because_of),
         )
-        members = adoption.adopt_members(legacy, self._options, self._keeper)
-        adoption.adopt_plan(self._servers, members, legacy)
+        members = adoption.adopt_members(handover, self._options, self._supervisor)
+        adoption.adopt_plan(self._servers, members, handover)
+        if self._images:  # before a client is found to have been killed meanwhile
+            self._images.adopt(self._command.pid, handover)
         self._clients.adopt(members)
         adoption.see_deaths(self._servers, members)
         if members:
             self._servers.work(members[0])
-        for name, connection in legacy.clients.items():
+        for name, connection in handover.clients.items():
             self._clients.accept(name, connection)
-        self._keeper.took_over()
-        self._write_meta()
-        if legacy.restarts:
+        self._supervisor.took_over()
+        self._meta.write()
+        start = self._servers.incidents.start
+        self._timeline = Timeline(self._options.log_dir, self._loop, start, self._members)
+        if not self._options.direct:
+            self._timeline.begin()
+        if handover.restarts:
             messages.say(
                 f"a new agent [pid {os.getpid()}] has taken over: [{len(members)}] clients, "
-                f"restart [{legacy.restarts}]"
+                f"restart [{handover.restarts}]"
             )
 
-    def _keep(self) -> None:
-        note = {"meta": self._meta, "stop_reason": self._stop_reason, "signalled": self._signalled}
-        self._keeper.keep("job", note)
-
     def _turn(self) -> None:
-        now = time.monotonic()
-        due = [timer for timer in self._timers if timer[0] <= now]
-        self._timers = [timer for timer in self._timers if timer[0] > now]
-        for _, action in due:
-            action()
-        next_due = now if due else min((at for at, _ in self._timers), default=now + 60.0)
-        for key, _ in self._selector.select(max(0.0, next_due - now)):
-            if key.fd in self._selector.get_map():  # an earlier callback may have closed it
-                key.data()
-        self._from_keeper()  # also what came while we waited for another answer
+        self._loop.turn()
+        self._from_supervisor()  # also what came while we waited for another answer
         self._clients.save_finished()
+        if self._images:
+            self._images.turn()
+            self._command.stop_reason = self._command.stop_reason or self._images.failed
 
     def _end(self) -> int:
-        self._keep()
+        self._command.keep()
+        if self._images:
+            self._meta.values["images"] = self._images.figures
+            self._images.end()
+            if self._images.flushes:
+                self._meta.values["flushes"] = self._images.flushes.figures
         self._servers.end()
-        self._refusals.sum_up()
-        stopped = bool(self._stop_reason)
+        self._operators.sum_up()
+        stopped = bool(self._command.stop_reason)
         signalled, gone = process_tree.end_descendants(
             os.getppid(),
             spared=lambda: {os.getpid(), *self._servers.pids()},
-            reap=self._from_keeper,
+            reap=self._from_supervisor,
             quiet_s=0.0 if stopped else QUIET_S,
             grace_s=GRACE_S,
         )
@@ -170,85 +180,48 @@ class Agent:
             messages.say(f"the command has ended; ended what it left running: pids {signalled}")
         if not gone:
             messages.say("some processes of the command could not be ended, even by SIGKILL")
-        self._end_servers()
+        self._servers.end_all(0.0 if stopped else DRAIN_S, self._from_supervisor)
+        if self._timeline:
+            self._timeline.look()
         for member in self._members():
             self._clients.save(member)
         self._servers.missed = self._servers.requests.missed()
-        self._show_report()
+        for sentence in report.at_end(self._servers.report()):
+            messages.say(sentence)
         if stopped:
-            messages.say(f"{self._stop_reason}: ended the command and its servers")
-        status = self._ended.get(self._command_pid, signal.SIGKILL)
-        code = messages.exit_code(status)
+            messages.say(f"{self._command.stop_reason}: ended the command and its servers")
+        code = self._command.exit_code
         if self._servers.missed and not code:
             code = NOT_INJECTED
-        self._finish(self._stop_reason or "ended", code)
+        self._finish(self._command.stop_reason or "ended", code)
         messages.send(self._launcher, "ended", exit_code=code)
         return 0
 
-    def _end_servers(self) -> None:
-        def alive() -> list[Member]:
-            self._from_keeper()
-            return [m for m in self._members() if m.server_alive and not m.saved]
-
-        drain = 0.0 if self._stop_reason else DRAIN_S
-        deadline = time.monotonic() + drain
-        while any(m.said_goodbye() for m in alive()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        for member in alive():
-            self._servers.end_server(member)
-        deadline = time.monotonic() + SERVER_END_S
-        while alive() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        for member in alive():
-            member.kill_server()
-        deadline = time.monotonic() + SERVER_END_S
-        while alive() and time.monotonic() < deadline:
-            time.sleep(0.01)
-
-    def _show_report(self) -> None:
-        found = self._servers.report()
-        if found["faults"]:
-            messages.say("\n".join(["faults of this job:", *report.table(found)]))
-        elif found["agent_restarts"]:
-            messages.say(report.table(found)[-1])
-        for sentence in report.not_injected(found):
-            messages.say(sentence)
-
     def _finish(self, state: str, exit_code: int | None = None) -> None:
-        self._meta |= {"state": state, "exit_code": exit_code, "ended": time.time()}
-        self._write_meta()
-        self._keeper.over()
+        ended = {"state": state, "exit_code": exit_code, "ended": time.time()}
+        self._meta.values |= ended
+        self._meta.write()
+        self._supervisor.over()
 
     def _members(self) -> list[Member]:
         return list(self._servers.members.values())
 
-    def _write_meta_soon(self) -> None:
-        """Not at once: replacing a file takes up to 8 ms, for which all other clients would wait."""
-        if not self._meta_due:
-            self._meta_due = True
-            self.after(META_S, self._write_meta)
-
-    def _write_meta(self) -> None:
-        self._meta_due = False
+    def _live(self) -> dict[str, Any]:
+        """Return what changes all the time, for meta.json."""
         live = [m.describe() for m in self._members() if not m.saved]
-        now = {"live": live, "recovery": self._servers.report()}
-        try:
-            job_folder.write_meta(self._options.log_dir, self._meta | now)
-        except OSError as error:
-            messages.say(f"[{self._options.log_dir}] cannot be written: {error.strerror}")
+        return {"live": live, "recovery": self._servers.report()}
 
     # ---- processes ----------------------------------------------------------------------------
 
     def _start_command(self, clients_name: str) -> None:
-        arguments = self._options.command
+        arguments: Sequence[str] = self._options.command
         environment = program_environment(self._options, os.environ, clients_name)
-        try:
-            self._command_pid, _ = self._keeper.start(COMMAND, arguments, environment)
-        except OSError as error:
-            raise _start_failure(arguments[0], error) from None
+        if self._images:
+            arguments, environment = self._images.started(arguments, environment, clients_name)
+        self._command.start(arguments, environment)
 
-    def _from_keeper(self) -> None:
-        while got := self._keeper.received():
+    def _from_supervisor(self) -> None:
+        while got := self._supervisor.received():
             message, fds = got
             if message["kind"] == "ended":
                 self._process_ended(message["pid"], message["status"])
@@ -256,15 +229,17 @@ class Agent:
                 self._clients.accept(message["name"], socket.socket(fileno=fds[0]))
 
     def _process_ended(self, pid: int, status: int) -> None:
-        self._ended[pid] = status
+        self._command.ended[pid] = status
+        if self._images and self._images.ended(pid, status):
+            return
         self._servers.reaped(pid)
         owners = [m for m in self._members() if m.server and m.server.pid == pid]
         for member in owners:
             if member.server and member.server_alive:
                 member.server.status = status
-                self._servers.exited(member)
-        if not owners and pid != self._command_pid:
-            self._keeper.forget(pid)
+                self._servers.deaths.exited(member)
+        if not owners and pid != self._command.pid:
+            self._supervisor.forget(pid)
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -272,62 +247,40 @@ class Agent:
         signal.signal(signal.SIGTERM, self._on_terminate)
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU):
             signal.signal(number, signal.SIG_IGN)
-        self.watch(reader, lambda: os.read(reader, 4096))
+        self._loop.watch(reader, lambda: os.read(reader, 4096))
 
     def _on_terminate(self, *_: Any) -> None:
-        self._stop_reason = f"the agent [pid {os.getpid()}] got SIGTERM"
-
-    # ---- what the loop offers (pyft.agent.servers.Loop) ---------------------------------------
-
-    def watch(self, source: Any, action: Callable[[], Any]) -> None:
-        """Call `action` whenever `source` can be read."""
-        self._selector.register(source, selectors.EVENT_READ, action)
-
-    def forget(self, source: Any) -> None:
-        """Stop that."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(source)
-
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Call `action` once, later."""
-        self._timers.append((time.monotonic() + seconds, action))
+        self._command.stop_reason = f"the agent [pid {os.getpid()}] got SIGTERM"
 
     # ---- launcher, operators, clients ---------------------------------------------------------
 
     def _from_launcher(self) -> None:
         got = messages.receive(self._launcher)
         if got is None:
-            self._stop_reason = "the launcher was killed"
+            self._command.stop_reason = "the launcher was killed"
             return
         message, _ = got
         if message["kind"] == "signal":
-            self._signalled = True
-            self._keep()
-            self._keeper.kill(self._command_pid, int(message["number"]))
-
-    def _take_orders_from(self, listener: socket.socket) -> None:
-        door = Listener(listener, self._refusals)
-        Door(self, door, self._orders.answer, most=MOST_ORDERS, seconds=ANSWER_S)
+            self._command.signal(int(message["number"]))
 
     def _serve_metrics(self) -> None:
-        port = self._options.metrics_port
+        """A command that works is not ended because the port is taken now."""
         try:
-            self._metrics = metrics.serve(port, self, lambda: metrics.text(self._servers))
-        except OSError as error:
-            why = f"--metrics-port [{port}] cannot be used: {error.strerror}"
-            if not self._command_pid:
-                raise UsageError(why) from None
-            messages.say(why)
+            self._operators.serve_metrics()
+        except UsageError as error:
+            if not self._command.pid:
+                raise
+            messages.say(str(error))
 
     def _client_saved(self, member: Member, entry: dict[str, Any]) -> None:
-        self._meta["channels"].append(entry)
-        self._keep()
-        self._write_meta_soon()
-        if not entry["goodbye"] and not self._stop_reason and not self._signalled:
+        self._meta.values["channels"].append(entry)
+        self._command.keep()
+        self._meta.write_soon()
+        if not entry["goodbye"] and not self._command.stop_reason and not self._command.signalled:
             self._report_lost_client(member)
 
     def _report_lost_client(self, member: Member) -> None:
-        status = self._ended.get(member.channel.client_pid)
+        status = self._command.ended.get(member.channel.client_pid)
         if status is not None and os.WIFEXITED(status):
             return  # it chose to end, by os._exit or after its server's death
         how = messages.status_text(status) if status is not None else "ended without a goodbye"
@@ -337,16 +290,12 @@ class Agent:
         )
 
 
-def _start_failure(program: str, error: OSError) -> CommandError:
-    code = 127 if isinstance(error, FileNotFoundError) else 126
-    return CommandError(f"cannot start [{program}]: {os.strerror(error.errno or 5)}", code)
-
-
 def main(arguments: Sequence[str]) -> int:
-    """Entry of the agent process; the keeper passes everything on the command line."""
+    """Entry of the agent process; the supervisor passes everything on the command line."""
     process_tree.set_name("pyft-agent")
-    options, keeper_fd = JobOptions.from_arguments(arguments)
-    keeper = socket.socket(fileno=keeper_fd)
-    keeper.set_inheritable(False)
-    code = Agent(options, KeeperLink(keeper)).run()
+    log.set_up(config.get_str("PYFT_LOG"))
+    options, supervisor_fd = JobOptions.from_arguments(arguments)
+    supervisor = socket.socket(fileno=supervisor_fd)
+    supervisor.set_inheritable(False)
+    code = Agent(options, SupervisorLink(supervisor)).run()
     messages.flush_and_exit(code)

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
-import struct
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from pyft.agent import messages
-from pyft.agent.keeper_link import KeeperLink
-from pyft.agent.member import Member
-from pyft.agent.options import JobOptions
-from pyft.agent.protocol import (
-    MAX_ENVIRONMENT_BYTES,
-    REQUEST,
-    AttachRequest,
-    ChannelStatus,
-    pack_refusal,
-)
-from pyft.agent.servers import Loop, Servers
+from pyft._native import linux
+from pyft.agent.channel.protocol import AttachRequest, pack_refusal
+from pyft.agent.job.options import JobOptions
+from pyft.agent.lifecycle.servers import DRAIN_S, SERVER_END_S, Servers
+from pyft.agent.members.member import Member
+from pyft.agent.process import descriptors, messages
+from pyft.agent.process.loop import Loop
+from pyft.agent.supervisor.link import SupervisorLink
 from pyft.errors import AttachError, PyftError
+from pyft.wire.layout import ATTACH_REQUEST, MAX_ENVIRONMENT_BYTES, ChannelStatus
 
-DRAIN_S = 5.0  # a server finishes what a client that said goodbye has left it
 REQUEST_S = 10.0  # from a connection to its attach request
-SERVER_END_S = 1.0  # a server whose socket is closed
+LARGEST_REQUEST = ATTACH_REQUEST.size + MAX_ENVIRONMENT_BYTES
 
 
 class Clients:
@@ -36,27 +32,27 @@ class Clients:
         self,
         options: JobOptions,
         loop: Loop,
-        keeper: KeeperLink,
+        supervisor: SupervisorLink,
         servers: Servers,
         launcher: socket.socket,
         changed: Callable[[], None],
         saved: Callable[[Member, dict[str, Any]], None],
+        lost: Callable[[Member], bool] = lambda member: False,
     ) -> None:
         self._options = options
         self._loop = loop
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._servers = servers
         self._launcher = launcher
         self._changed = changed
         self._saved = saved
+        self._lost = lost  # says whether the job goes back to an image because of it
         self._silent: set[str] = set()  # connections that have not asked for a server yet
 
     def accept(self, name: str, connection: socket.socket) -> None:
-        """Answer a new client, whose connection the keeper holds under this name."""
-        pid, uid, _ = struct.unpack(
-            "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        )
-        if uid != os.geteuid():  # the keeper has looked already
+        """Answer a new client, whose connection the supervisor holds under this name."""
+        pid, uid = linux.peer_of(connection)
+        if uid != os.geteuid():  # the supervisor has looked already
             self._close(name, connection)
             return
 
@@ -92,11 +88,11 @@ class Clients:
         self._loop.forget(member.connection)
         self._loop.forget(member.pidfd)
         self._servers.incidents.recount(member)
-        self._servers.count(member)
+        self._servers.injector.count(member)
         self._saved(member, member.save(self._options.log_dir))
         self._servers.keep()
-        self._keeper.drop(f"client-{member.id}")
-        self._keeper.forget(member.server_pid)
+        self._supervisor.drop(f"client-{member.id}")
+        self._supervisor.forget(member.server_pid)
         messages.send(self._launcher, "saved", name=member.channel.name)
 
     # ---- attach -------------------------------------------------------------------------------
@@ -105,24 +101,25 @@ class Clients:
         """The request stays in the socket until it is answered: the next agent would find it."""
         self._loop.forget(connection)
         self._silent.discard(name)
+        message = b""
+        with contextlib.suppress(OSError):  # it has gone
+            message = connection.recv(LARGEST_REQUEST + 1, socket.MSG_PEEK)
+        if not message:
+            self._close(name, connection)
+            return
         try:
-            message = connection.recv(REQUEST.size + MAX_ENVIRONMENT_BYTES + 1, socket.MSG_PEEK)
-            if not message:
-                self._close(name, connection)
-                return
             member = self._make_member(message, connection, peer_pid)
-        except PyftError as error:  # also a missing native file or a bad PYFT_* variable
-            messages.say(f"{error}, asked for by [pid {peer_pid}]")
+        except (PyftError, OSError) as error:  # also a native file, a variable, a descriptor
+            is_ours = isinstance(error, PyftError)
+            text = str(error) if is_ours else f"a client has no channel: {error.strerror}"
+            messages.say(f"{text}, asked for by [pid {peer_pid}]")
             with contextlib.suppress(OSError):
-                connection.send(pack_refusal(getattr(error, "errno", 22), str(error)))
+                connection.send(pack_refusal(getattr(error, "errno", 0) or errno.EINVAL, text))
                 connection.recv(1)  # or the peer would get a reset instead of the answer
             self._close(name, connection)
             return
-        except OSError:
-            self._close(name, connection)
-            return
-        self._keeper.keep(f"client-{member.id}", member.note(), member.fds())
-        self._keeper.drop(name)
+        self._supervisor.keep(f"client-{member.id}", member.note(), member.fds())
+        self._supervisor.drop(name)
         member.answer()
         connection.recv(1)
         self._watch(member)
@@ -133,6 +130,9 @@ class Clients:
         request = AttachRequest.parse(message)
         if request.pid != peer_pid:
             raise AttachError(f"[pid {peer_pid}] claims to be [pid {request.pid}]", 1)
+        present = sum(not member.saved for member in self._servers.members.values())
+        if why := descriptors.why_too_few(present):
+            raise AttachError(why, errno.EMFILE)
         pidfd = _pidfd(peer_pid)
         try:
             id = self._servers.next_id
@@ -150,7 +150,7 @@ class Clients:
     def _close(self, name: str, connection: socket.socket) -> None:
         self._silent.discard(name)
         self._loop.forget(connection)
-        self._keeper.drop(name)
+        self._supervisor.drop(name)
         connection.close()
 
     # ---- while it lives, and its end ----------------------------------------------------------
@@ -183,7 +183,7 @@ class Clients:
 
     def _ended(self, member: Member) -> None:
         self._loop.forget(member.connection)
-        if member.client_gone:
+        if member.client_gone or self._lost(member):
             return
         member.client_gone = True
         if not member.client_dead:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pyft import _native
-from pyft.agent import job_folder
+from pyft.agent.job import job_folder
 from pyft.errors import NativeMissingError, TraceError
 
 FILE = "coverage.json"
@@ -60,7 +60,7 @@ def known_calls() -> list[dict[str, Any]]:
 def counts_of(target: str | None) -> dict[str, int]:
     """Return calls of all clients of a job together."""
     folder = folder_of(target)
-    meta = job_folder.read_meta(folder)
+    meta = job_folder.load_meta(folder)
     counts: dict[str, int] = {}
     processes = set()
     for channel in meta.get("channels", []):

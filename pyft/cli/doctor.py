@@ -19,7 +19,7 @@ from pyft import _native
 from pyft._native import linux
 from pyft._native.driver import DriverError
 from pyft._native.driver import gpus as driver_gpus
-from pyft.agent.options import PROXY_LIBRARIES, SERVER_FILES, SOFT_GPU
+from pyft.agent.job.options import PROXY_LIBRARIES, SERVER_FILES, SOFT_GPU
 
 TORCH_VERSION = "2.11.0"
 DEVICE_WINDOW = 0x7000_0000_0000
@@ -94,19 +94,27 @@ def check_native_loadable() -> Finding:
         remedy = "install scipy-openblas32 and pyft again for --gpus soft:N"
         return warn("soft GPU", "pyft was built without it", remedy)
     library = _native.native_dir() / SOFT_GPU
+    asked = (
+        f"import ctypes; of = ctypes.CDLL({str(library)!r}).softgpu_instruction_set; "
+        "of.restype = ctypes.c_char_p; print(of().decode())"
+    )
     # In a process of its own: a GPU library leaves threads and reserved addresses behind.
     result = subprocess.run(
-        [sys.executable, "-I", "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"],
+        [sys.executable, "-I", "-c", asked],
         capture_output=True,
         text=True,
     )
     if result.returncode:
         cause = (result.stderr.strip().splitlines() or ["no message"])[-1]
         return fail("soft GPU", f"cannot be loaded: {cause}", "install pyft again")
-    return ok("soft GPU", "libsoftgpu.so loads (with its BLAS and zstd)")
+    level = result.stdout.strip()
+    return ok("soft GPU", f"libsoftgpu.so loads (with its BLAS and zstd), for {level}")
 
 
 def check_zstd() -> Finding:
+    ours = Path(_native.__file__).parents[2] / "pyft.libs"  # what `make wheel` puts there
+    if list(ours.glob("libzstd*")):
+        return ok("zstd", f"in [{ours}]")
     if not linux.loads("libzstd.so.1"):
         return fail("zstd", "no libzstd.so.1", "install the package libzstd1")
     return ok("zstd", "libzstd.so.1 loads (kernels in wheels are compressed)")

@@ -2,33 +2,79 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from typing import Annotated
 
 import typer
 
 import pyft
-from pyft.agent import messages
-from pyft.cli import coverage, doctor, env, orders, run, status, trace
+from pyft.agent.process import messages
+from pyft.cli import (
+    coverage,
+    demo,
+    doctor,
+    env,
+    lab,
+    orders,
+    plan,
+    report,
+    run,
+    several,
+    status,
+    top,
+    trace,
+)
+from pyft.cli.help import Grouped, examples
 from pyft.errors import PyftError
 
 app = typer.Typer(
-    add_completion=False,
+    cls=Grouped,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Run an unmodified PyTorch CUDA script against a server process that owns the GPU.",
+    epilog=examples(""),
 )
+COMMANDS = {
+    "demo": demo.demo,
+    "run": run.run,
+    "status": status.status,
+    "top": top.top,
+    "report": report.report,
+    "plan": plan.plan,
+    "head": several.head,
+    "host": several.host,
+    "replace": orders.replace,
+    "drain": orders.drain,
+    "spare": orders.spare,
+    "inject": orders.inject,
+    "trace": trace.trace,
+    "coverage": coverage.coverage,
+    "doctor": doctor.doctor,
+    "env": env.env,
+    "lab": lab.lab,
+}
 # Everything behind the first word that is not an option belongs to the user's command.
-app.command(name="run", context_settings={"allow_interspersed_args": False})(run.run)
-app.command(name="replace")(orders.replace)
-app.command(name="drain")(orders.drain)
-app.command(name="spare")(orders.spare)
-app.command(name="inject")(orders.inject)
-app.command(name="trace")(trace.trace)
-app.command(name="status")(status.status)
-app.command(name="coverage")(coverage.coverage)
-app.command(name="doctor")(doctor.doctor)
-app.command(name="env")(env.env)
+SETTINGS = {"run": {"allow_interspersed_args": False}, "lab": lab.SETTINGS}
+for _name, _function in COMMANDS.items():
+    _settings = SETTINGS.get(_name)
+    app.command(name=_name, context_settings=_settings, epilog=examples(_name))(_function)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(pyft.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version."),
+    ] = False,
+) -> None:
+    """Run an unmodified PyTorch CUDA script so that it survives the loss of a GPU."""
 
 
 @app.command()
@@ -39,6 +85,9 @@ def version() -> None:
 
 def main() -> None:
     """Run a sub-command; errors meant for the user become one sentence on stderr."""
+    # A job's command may have any bytes, and a terminal few letters.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except PyftError as error:

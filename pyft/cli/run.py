@@ -2,142 +2,71 @@
 
 from __future__ import annotations
 
-import enum
 import json
+import os
+import shutil
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from pyft import _native, config
-from pyft.agent import job_folder, messages
-from pyft.agent.gpus import choose
-from pyft.agent.launcher import Launcher
-from pyft.agent.options import DEFAULT_PROTECT, JobOptions, check_protection
-from pyft.errors import NOT_INJECTED, UsageError
+from pyft.agent.job import job_folder
+from pyft.agent.job.gpus import choose
+from pyft.agent.job.options import JobOptions, check_protection
+from pyft.agent.process import messages
+from pyft.agent.supervisor.launcher import Launcher
+from pyft.cli import flushed, run_options, several
+from pyft.cli.run_options import Dmr, OnNoSpare, Protect, StandBy, Unsupported
+from pyft.errors import CommandError, UsageError
+from pyft.hosts.spare import leaving
 from pyft.recovery import requests
-from pyft.recovery.inject import KINDS, parse
-
-
-class Protect(str, enum.Enum):
-    """What is kept outside the GPU, so that a fault can be repaired."""
-
-    capture = "capture"
-    jit = "jit"
-    none = "none"
-
-
-_DEFAULT_PROTECT = Protect(DEFAULT_PROTECT)
-
-
-class OnNoSpare(str, enum.Enum):
-    """What happens when a GPU is lost and there is no other one."""
-
-    wait = "wait"
-    fail = "fail"
-
-
-class StandBy(str, enum.Enum):
-    """For which GPUs a server stands by."""
-
-    spares = "spares"
-    all = "all"
-    none = "none"
-
-
-class Divergence(str, enum.Enum):
-    """What a replay does that differs from what the program has been told."""
-
-    strict = "strict"
-    report = "report"
-
-
-class Unsupported(str, enum.Enum):
-    """What an unsupported call does."""
-
-    warn = "warn"
-    error = "error"
+from pyft.recovery.inject import check_point, parse
 
 
 def run(
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="The command, left untouched.")
-    ],
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            help="soft:N: N software GPUs; auto: all GPUs of the driver; 0,1: those of nvidia-smi."
-        ),
-    ] = None,
-    direct: Annotated[
-        bool, typer.Option("--direct", help="Software GPUs inside the command: no servers.")
-    ] = False,
-    spares: Annotated[
-        int, typer.Option(min=0, help="Further GPUs the command does not see, for replacements.")
-    ] = 0,
-    protect: Annotated[
-        Protect,
-        typer.Option(
-            help="capture: faults are repaired; jit: as long as another rank has the same contents; "
-            "none: they are the command's errors."
-        ),
-    ] = _DEFAULT_PROTECT,
-    on_no_spare: Annotated[
-        OnNoSpare,
-        typer.Option(help="A GPU is lost and no spare is left: wait for one, or fail."),
-    ] = OnNoSpare.wait,
-    standby: Annotated[
-        StandBy,
-        typer.Option(
-            help="Servers that wait for a fault, started and on their GPU: one for each spare, "
-            "for all GPUs (a context on each more), or none."
-        ),
-    ] = StandBy.spares,
-    divergence: Annotated[
-        Divergence | None,
-        typer.Option(
-            help="A replay differs from what the program was told: its calls return an error "
-            "(strict, for software GPUs), or it is reported (for GPUs)."
-        ),
-    ] = None,
-    inject: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND,rank=R[,step=S][,call=C][,server=K]",
-            help=f"Let a fault happen, for tests: {', '.join(KINDS)}. After step S (a cut, which "
-            "follows each step of an optimizer; 0: the start), before its C-th call; without both: as "
-            "soon as the server works. server=K: to the K-th server of the rank, which counts from "
-            "where it starts (1: the first; 2: the one that replaces it after another fault). "
-            f"Repeatable. One that does not happen is named at the end, with the reason, and makes "
-            f"the exit code [{NOT_INJECTED}] when the command's is 0.",
-        ),
-    ] = None,
-    metrics_port: Annotated[
-        int,
-        typer.Option(min=0, max=65535, help="Port of /metrics on 127.0.0.1; 0: none."),
-    ] = 0,
-    unsupported: Annotated[
-        Unsupported,
-        typer.Option(help="A call pyft does not support: name it and go on, or stop the process."),
-    ] = Unsupported.warn,
-    log_dir: Annotated[
-        Path | None, typer.Option(help="Folder for traces and meta.json of this job.")
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a summary of the job to this JSON file.")
-    ] = None,
+    context: typer.Context,
+    command: run_options.Command = None,
+    gpus: run_options.Gpus = None,
+    direct: run_options.Direct = False,
+    spares: run_options.Spares = 0,
+    protect: run_options.ProtectOption = run_options.DEFAULT,
+    movable: run_options.Movable = False,
+    flush: run_options.Flush = None,
+    parity: run_options.Parity = None,
+    flush_every: run_options.FlushEvery = None,
+    resume: run_options.Resume = None,
+    head: run_options.Head = "",
+    place: run_options.Place = 0,
+    address: run_options.Address = "",
+    host: run_options.HostName = "",
+    on_no_spare: run_options.OnNoSpareOption = OnNoSpare.wait,
+    standby: run_options.StandByOption = StandBy.spares,
+    divergence: run_options.DivergenceOption = None,
+    dmr: run_options.DmrOption = Dmr.off,
+    inject: run_options.Inject = None,
+    metrics_port: run_options.MetricsPort = 0,
+    unsupported: run_options.UnsupportedOption = Unsupported.warn,
+    log_dir: run_options.LogDir = None,
+    report: run_options.Report = None,
 ) -> None:
     """Run a command with its CUDA calls going to pyft's GPUs; exit as the command does."""
-    for sentence in config.warnings():
+    for sentence in (*config.take_old_names(), *config.warnings()):
         messages.say(sentence)
     config.check()
+    check_point(config.get_str("PYFT_FAULT"))
     injections = [parse(text) for text in inject or ()]
     injected = tuple(str(injection) for injection in injections)
     _check_protection(protect, direct, injected, spares)
     requests.check(injections, protect.value)
+    if resume:
+        flushed.check_given(context, command)
+        _finish(flushed.resume(resume, flush_every, log_dir, metrics_port), report)
+    if not command:
+        raise UsageError("there is no command: say `pyft run ... -- COMMAND`")
+    _check_command(command)
     job = job_folder.new_job_name()
-    chosen = choose(gpus, spares)
+    chosen = choose(gpus or _usual_gpus(), spares)
     options = JobOptions(
         job=job,
         log_dir=(log_dir or job_folder.state_folder() / job).resolve(),
@@ -147,24 +76,39 @@ def run(
         direct=direct,
         spares=spares,
         strict=unsupported is Unsupported.error,
+        movable=movable or bool(head or flush),
+        **flushed.options_of(flush or [], parity, flush_every, bool(chosen.real), head),
+        **(several.place_of(head, place, host, address) if head else {}),
         protect="none" if direct else protect.value,
         on_no_spare=on_no_spare.value,
         standby=standby.value,
         divergence=divergence.value if divergence else "",
+        dmr=dmr.value,
         inject=injected,
         metrics_port=metrics_port,
         command=tuple(command),
     )
+    _run(options, report)
+
+
+def _run(options: JobOptions, report: Path | None) -> None:
+    """Start the job; this process ends with its exit code."""
     check_protection(options)
     options.check_native_files()
     job_folder.create(options.log_dir)
+    _finish(Launcher(options), report)
+
+
+def _finish(launcher: Launcher, report: Path | None) -> None:
+    """Run the job to its end."""
+    log_dir = launcher.options.log_dir
     if report:
         _check_report(report)
     started = time.monotonic()
-    code = Launcher(options).run()
+    code = leaving.run(launcher)
     if report:
-        summary = job_folder.read_meta(options.log_dir)
-        summary |= {"log_dir": str(options.log_dir), "seconds": time.monotonic() - started}
+        summary = job_folder.read_meta(log_dir)
+        summary |= {"log_dir": str(log_dir), "seconds": time.monotonic() - started}
         try:
             report.write_text(json.dumps(summary, indent=1) + "\n")
         except OSError as error:  # the command has run: its exit code counts
@@ -176,12 +120,27 @@ def _check_protection(protect: Protect, direct: bool, inject: tuple[str, ...], s
     if protect is Protect.jit and config.get_str("PYFT_REPLAY") == "all":
         raise UsageError(
             "--protect jit needs ranks that are replaced alone: PYFT_REPLAY=all goes with "
-            "--protect capture only"
+            "--protect snapshot only"
         )
     if direct and inject:
         raise UsageError("--inject needs servers: leave --direct away, or set SOFTGPU_FAULT")
     if direct and spares:
         raise UsageError("--spares needs servers: leave --direct away")
+
+
+def _usual_gpus() -> str | None:
+    """Return what PYFT_GPUS says, unless it comes from a job in which this process runs."""
+    return None if config.get_str("PYFT_JOB") else config.get_str("PYFT_GPUS") or None
+
+
+def _check_command(command: list[str]) -> None:
+    """Tell how a script is run that is no command."""
+    script = Path(command[0])
+    if script.suffix == ".py" and script.is_file() and not os.access(script, os.X_OK):
+        words = " ".join(["python", *command])
+        raise CommandError(f"[{script}] cannot be executed: say `pyft run ... -- {words}`", 126)
+    if script.suffix == ".py" and not shutil.which(str(script)) and not script.exists():
+        raise CommandError(f"there is no script [{script}] in [{Path.cwd()}]", 127)
 
 
 def _check_report(report: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pyft.agent import job_folder
+from pyft.api.jobs import live_jobs
+from pyft.cli import hosts
 from pyft.errors import TraceError
 from pyft.trace import live
 
@@ -22,11 +22,19 @@ def status(
         typer.Argument(metavar="[JOB]", help="One job: its name, folder, or the agent's pid."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    head: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where `pyft head` of a job of several is.")
+    ] = "",
 ) -> None:
     """Show live jobs: per rank the device, ring position, lag, log bytes, and who waits for what.
 
-    All numbers are read from the agent's memory; the job does not notice.
+    All numbers are read from the agent's memory; the job does not notice. With --head: what each host
+    of that job holds, and what the last faults have cost.
     """
+    if head:
+        said = hosts.ask(head, "status")
+        print(json.dumps(said, indent=1) if as_json else "\n".join(hosts.lines(said)))
+        return
     jobs = [describe(folder, meta) for folder, meta in live_jobs(target)]
     if as_json:
         print(json.dumps(jobs, indent=1))
@@ -35,26 +43,6 @@ def status(
         print("no job is running")
     for job in jobs:
         print("\n".join(lines(job)))
-
-
-def live_jobs(target: str | None) -> list[tuple[Path, dict[str, Any]]]:
-    """Return folder and meta of the live jobs; TraceError when the named one is not among them."""
-    folders = job_folder.jobs()
-    if target and (Path(target) / job_folder.META).is_file():
-        folders.append(Path(target))
-    found = [(folder, job_folder.read_meta(folder)) for folder in folders]
-    alive = [(folder, meta) for folder, meta in found if job_folder.is_live(meta)]
-    if target is None:
-        return alive
-    names = {target, os.path.basename(target.rstrip("/"))}
-    mine = [
-        (folder, meta)
-        for folder, meta in alive
-        if folder.name in names or str(meta.get("agent_pid")) == target
-    ]
-    if not mine:
-        raise TraceError(f"[{target}] is no running job")
-    return mine
 
 
 def describe(folder: Path, meta: dict[str, Any]) -> dict[str, Any]:
@@ -72,6 +60,7 @@ def describe(folder: Path, meta: dict[str, Any]) -> dict[str, Any]:
         "seconds": time.time() - float(meta.get("started", time.time())),
         "gpus": meta.get("gpus", "?"),
         "spares": meta.get("spares", 0),
+        "strikes": (meta.get("recovery") or {}).get("strikes", []),
         "direct": bool(meta.get("direct")),
         "command": meta.get("command", []),
         "channels": channels,
@@ -88,6 +77,9 @@ def lines(job: dict[str, Any]) -> list[str]:
     ]
     if job["direct"]:
         text.append("  --direct: no servers and no ring")
+    for one in job["strikes"]:
+        left = ", and is not used again" if one["left"] else ""
+        text.append(f"  GPU {one['gpu']} has computed wrongly {len(one['steps'])} times{left}")
     for one in job["channels"]:
         text += channel_lines(one)
     return text
@@ -105,6 +97,8 @@ def channel_lines(one: dict[str, Any]) -> list[str]:
         f"    ring position {one['position']}, lag {one['lag']} bytes, log {one['log_bytes']} bytes",
     ]
     text.append(f"    protection: {one['protection']}")
+    if one["redundancy"]:
+        text.append(f"    redundancy: {one['redundancy']}")
     if one["working_on"]:
         text.append(f"    server works on {one['working_on']}")
     for wait in one["waits"]:

@@ -6,7 +6,6 @@ flexccl/README.md ("Records and replay across processes") has the calls in their
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,11 @@ from pyft._native import flexccl as native
 from pyft.flexccl.buffers import describe
 from pyft.flexccl.settings import check
 from pyft.flexccl.types import DataType, refuse
+from pyft.wire.layout import FLEXCCL_REGION, FLEXCCL_REGION_MAGIC
 
 if TYPE_CHECKING:
     from pyft.flexccl.communicator import Communicator
 
-REGION_MAGIC = 0x32736472656C6663
-_REGION = struct.Struct("<4Q4I10Q16s")
 _KEPT: list[Any] = []  # content stores stay mapped as long as this process
 
 
@@ -49,8 +47,8 @@ class Region:
 
 def read_region(memory: Any) -> Region | None:
     """Read what records say of themselves, at any time, from any process; None: nothing yet."""
-    magic, *fields = _REGION.unpack_from(memory)
-    if magic not in (0, REGION_MAGIC):
+    magic, *fields = FLEXCCL_REGION.unpack(memory)
+    if magic not in (0, FLEXCCL_REGION_MAGIC):
         raise refuse(f"magic [{magic:#x}] is not that of records of this version of flexccl")
     return Region(*fields) if magic else None
 

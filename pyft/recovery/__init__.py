@@ -1,1 +1,1 @@
-"""Decisions of recovery, without input or output: pyft/agent/recovery.py acts on them."""
+"""Decisions of recovery, without input or output: pyft/agent/lifecycle acts on them."""

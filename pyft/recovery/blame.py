@@ -33,13 +33,13 @@ class Place:
     times: int = 1
 
     def is_here(self, fault: Fault) -> bool:
-        """Say whether a fault has come back: no new recovery point, not further on."""
+        """Say whether a fault has come back: no new committed snapshot, not further on."""
         return fault.cut == self.cut and fault.seq <= self.seq + NOTICED_WITHIN
 
 
 @dataclass
 class History:
-    """The faults of one rank since its last recovery point."""
+    """The faults of one rank since its last committed snapshot."""
 
     places: dict[str, Place] = field(default_factory=dict)
     attempts: int = 0  # since a server of this rank was alive
@@ -68,7 +68,7 @@ class History:
             return Verdict(give_up=self._repeated(fault, times))
         if fault.row.blame is Blame.REPLICA:
             return Verdict(leave=True)
-        if fault.row.blame is Blame.NOBODY or times == 1:
+        if fault.row.blame in (Blame.NOBODY, Blame.STRIKES) or times == 1:
             return Verdict()
         if times == 2:
             return Verdict(Mode.SERIAL, leave=True)

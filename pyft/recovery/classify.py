@@ -1,6 +1,6 @@
 """What a sign of trouble means, and what is done about it: one table.
 
-docs/recovery.md shows it (`python -m pyft.recovery.classify`); a test compares the two.
+docs/operate/faults.md shows it (`python tools/gen/gen_faults.py --root .`); lint compares the two.
 """
 
 from __future__ import annotations
@@ -10,12 +10,20 @@ import os
 import signal
 from dataclasses import dataclass
 
-FAULT_EXIT = 75
-UNRECOVERABLE_EXIT = 76
-DIVERGED_EXIT = 77
-SELF_TEST_EXIT = 78
-NO_PLACE_EXIT = 79
-KIND_DEVICE, KIND_UNRECOVERABLE, KIND_DIVERGED, KIND_UNDECIDED = 1, 2, 3, 4
+from pyft.wire.layout import (
+    ATTACH_EXIT,
+    BACKEND_EXIT,
+    DIVERGED_EXIT,
+    FAULT_EXIT,
+    MISMATCH_EXIT,
+    MISMATCH_SPREAD_EXIT,
+    NO_PLACE_EXIT,
+    PROTOCOL_EXIT,
+    SELF_TEST_EXIT,
+    STORE_EXIT,
+    UNRECOVERABLE_EXIT,
+    FaultKind,
+)
 
 
 class Do(enum.Enum):
@@ -35,6 +43,7 @@ class Blame(enum.Enum):
     REPLAY = "again: the client's calls return an error"  # the first time: entry by entry
     ORDER = "entry by entry, on a spare; again: the client's calls return an error"
     REPLICA = "the same, 16 times at one cut"
+    STRIKES = "again: on a spare if there is one; this GPU is not used again"
     PROGRAM = "again: entry by entry, on a spare; again: the program gets its own error"
 
 
@@ -52,25 +61,29 @@ class Row:
 
 TABLE = (
     Row("server-killed", Do.SAME, Blame.NOBODY, "signal", ("SIGKILL", "SIGTERM"),
-        "somebody, or the kernel for want of memory, ended the server"),
+        "another process, or the kernel for want of memory, ended the server"),
     Row("server-crash", Do.SAME, Blame.SERVER, "signal", ("any other",),
         "the server or the driver library in it failed"),
     Row("server-crash", Do.SAME, Blame.SERVER, "exit", ("any other",),
         "the server ended without a reason that it knows"),
-    Row("server-start", Do.SAME, Blame.SERVER, "exit", (70, 71, 73),
+    Row("server-start", Do.SAME, Blame.SERVER, "exit", (ATTACH_EXIT, BACKEND_EXIT, STORE_EXIT),
         "the server could not use its memory or its device"),
     Row("self-test", Do.OTHER, Blame.NOBODY, "exit", (SELF_TEST_EXIT,),
         "a new server has found that its GPU forgets, or multiplies wrongly"),
     Row("communicator", Do.SAME, Blame.NOBODY, "exit", (NO_PLACE_EXIT,),
         "a new server did not get its place in a communicator"),
-    Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "exit", (72,),
+    Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "exit", (PROTOCOL_EXIT,),
         "the client has written what no client writes: a replay would meet it again"),
     Row("ring-broken", Do.GIVE_UP, Blame.NOBODY, "agent", ("damage",),
         "the client has overwritten what says where its ring is, or its control page"),
     Row("unrecoverable", Do.SAME, Blame.REPLAY, "exit", (UNRECOVERABLE_EXIT,),
-        "the recovery point cannot be restored, or the device failed while it was"),
+        "the committed snapshot cannot be restored, or the device failed while it was"),
     Row("diverged", Do.SAME, Blame.ORDER, "exit", (DIVERGED_EXIT,),
         "the replay differs from what the program has been told"),
+    Row("mismatch", Do.SAME, Blame.STRIKES, "exit", (MISMATCH_EXIT,),
+        "two executions of a product with the same inputs differ: a replay executes both again"),
+    Row("mismatch-spread", Do.GIVE_UP, Blame.NOBODY, "exit", (MISMATCH_SPREAD_EXIT,),
+        "likewise, and other ranks may have what is wrong: a replay of one rank would not undo that"),
     Row("context-lost", Do.SAME, Blame.PROGRAM, "api",
         (700, 702, 708, 709, 710, 714, 715, 716, 717, 718, 719, 720),
         "a kernel failed: the context is gone, the GPU is not"),
@@ -99,7 +112,7 @@ TABLE = (
     Row("gpu-lost", Do.OTHER, Blame.NOBODY, "agent", ("gpu",),
         "another rank's server has lost the GPU that both use"),
     Row("replica", Do.SAME, Blame.REPLICA, "agent", ("replica",),
-        "its memory is no longer that of its replicas: its replay, on a spare if there is one, says who is right"),
+        "its memory is no longer that of its replicas: its replay, on a spare if there is one, says which is right"),
     Row("peer-failed", Do.SAME, Blame.NOBODY, "agent", ("peer",),
         "another rank of communicators that cannot be repaired has failed: all of them replay"),
     Row("memory-contained", Do.SAME, Blame.NOBODY, "xid", (94,), "contained memory error"),
@@ -113,8 +126,8 @@ TABLE = (
     Row("notice", Do.WAIT, Blame.NOBODY, "xid", (45, 63, 68, 92, "any other"),
         "a consequence or a warning: nothing to repair"),
     Row("gpu-lost", Do.OTHER, Blame.NOBODY, "nvml",
-        ("GPU_IS_LOST", "RESET_REQUIRED", "reset", "reboot", "drain P2P", "drain and reset",
-         "reset of the bus", "any other"),
+        ("GPU_IS_LOST", "RESET_REQUIRED", "gpu reset", "node reboot", "drain p2p",
+         "drain and reset", "bus reset", "any other"),
         "NVML says so, by its error or its recovery action, when a server has died or at Xid 154"),
     Row("device-error", Do.SAME, Blame.SERVER, "nvml", ("none",),
         "the API says that the GPU is lost, NVML that a new process can use it: after a self-test"),
@@ -128,7 +141,7 @@ class Fault:
     row: Row
     evidence: str  # for people: what was seen
     seq: int = 0  # entry being dispatched
-    cut: int = 0  # last captured cut
+    cut: int = 0  # last snapshot
     lasted: float = 0.0  # seconds, when it was noticed, if the agent knows
     undecided: bool = False  # only one replay has come there yet, entry by entry
 
@@ -164,15 +177,26 @@ def of_exit(
         name = signal.Signals(-ended).name if -ended in list(signal.Signals) else str(-ended)
         return Fault(row_of("signal", name), f"killed by signal [{-ended} {name}]", seq, cut)
     evidence = f"exit [{ended}]" + (f", {text}" if text else "")
-    if ended == FAULT_EXIT and kind == KIND_DEVICE:
+    if ended == FAULT_EXIT and kind == FaultKind.DEVICE:
         return Fault(row_of("api", code), f"API code [{code}], {evidence}", seq, cut)
-    undecided = ended == DIVERGED_EXIT and kind == KIND_UNDECIDED
+    undecided = ended == DIVERGED_EXIT and kind == FaultKind.UNDECIDED
     return Fault(row_of("exit", ended), evidence, seq, cut, undecided=undecided)
 
 
 def of_agent(sign: str, evidence: str, seq: int = 0, cut: int = 0, lasted: float = 0.0) -> Fault:
     """Classify what the agent itself has noticed or was asked to do."""
     return Fault(row_of("agent", sign), evidence, seq, cut, lasted)
+
+
+def weighed(fault: Fault, from_nvml: Fault | None, replays_imports: bool) -> Fault:
+    """Return which explanation of a death counts, of all that is known.
+
+    `replays_imports`: the rank replays, and has opened memory of other processes.
+    """
+    fault = worse(fault, from_nvml)
+    if replays_imports and fault.row.blame is Blame.PROGRAM:
+        return of_shared_memory(fault)
+    return fault
 
 
 def of_shared_memory(fault: Fault) -> Fault:
@@ -189,7 +213,7 @@ def of_shared_memory(fault: Fault) -> Fault:
 def worse(first: Fault, second: Fault | None) -> Fault:
     """Return which of two explanations of one death counts: a lost GPU before all others.
 
-    Of a GPU that the API alone calls lost, NVML knows better (design-cuda.md, H6).
+    Of a GPU that the API alone calls lost, NVML knows better (H6).
     """
     if second is None:
         return first
@@ -202,7 +226,7 @@ def worse(first: Fault, second: Fault | None) -> Fault:
 
 
 def markdown() -> str:
-    """Return the table as docs/recovery.md shows it."""
+    """Return the table as docs/operate/faults.md shows it."""
     lines = ["| class | sign | meaning | what is done | the same again |", "|---|---|---|---|---|"]
     for row in TABLE:
         signs = ", ".join(str(sign) for sign in row.signs)

@@ -37,19 +37,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from pyft.recovery.events import (
-    DIVIDING,
-    LOST_MEETING,
-    NOBODY_LIVES,
-    OTHERS_ENDED,
-    Action,
-    Message,
-    Received,
-    Send,
-    Timer,
-)
+from pyft.recovery.events import Action, Received, Send, Timer
+from pyft.wire import messages as wire
+from pyft.wire.messages import ExportAnswer, ExportReason
 
 Server = tuple[int, int]  # id, epoch
+Step = wire.Exported | wire.Fresh | wire.Replaced  # of a repair
+HEARD = (
+    *(wire.Made, wire.Making, wire.Ended, wire.WantExport),
+    *(wire.Exported, wire.Fresh, wire.Replaced, wire.Minted, wire.Broken),
+)
 Silent = Iterator[tuple[Server, str]]  # who did not do its part, and what that was
 
 
@@ -99,21 +96,24 @@ class Communicators:
     def received(self, event: Received, actions: list[Action]) -> Silent:
         """Take a message of a living server; append what follows, yield who failed."""
         server = (event.id, event.epoch)
-        group = self.groups.setdefault(event.key, Group())
-        if event.kind is Message.MADE:
-            yield from self._made(group, server, event.rank, event.key)
-        elif event.kind is Message.MAKING:
-            group.making[event.rank] = server
+        said = event.message
+        if not isinstance(said, HEARD):
+            return
+        group = self.groups.setdefault(said.key, Group())
+        if isinstance(said, wire.Made):
+            yield from self._made(group, server, said.rank, said.key)
+        elif isinstance(said, wire.Making):
+            group.making[said.rank] = server
             if group.repair and group.repair.new == server and group.repair.stage == "alone":
                 group.repair = None  # its predecessor had left no records
-        elif event.kind is Message.ENDED:
-            if group.members.get(event.rank) == server:
-                del group.members[event.rank]
-        elif event.kind is Message.WANT_EXPORT:
-            self._wanted(group, server, event)
-        elif group.repair and event.kind not in (Message.MINTED, Message.BROKEN):
-            yield from self._step(group, group.repair, event, actions)
-        self._go_on(event.key, group, actions)
+        elif isinstance(said, wire.Ended):
+            if group.members.get(said.rank) == server:
+                del group.members[said.rank]
+        elif isinstance(said, wire.WantExport):
+            self._wanted(group, server, said)
+        elif group.repair and isinstance(said, Step):
+            yield from self._step(group, group.repair, server, said, actions)
+        self._go_on(said.key, group, actions)
 
     def died(self, id: int, actions: list[Action]) -> None:
         """Note that the server of a rank is dead, or will be."""
@@ -167,13 +167,13 @@ class Communicators:
             )
         group.lost.discard(server)
 
-    def _wanted(self, group: Group, server: Server, event: Received) -> None:
-        if event.code in (LOST_MEETING, DIVIDING):
+    def _wanted(self, group: Group, server: Server, said: wire.WantExport) -> None:
+        if said.reason is not ExportReason.FROM_RECORDS:
             group.lost.add(server)
         repair = group.repair
         asked = any(entry[0] == server for entry in group.queue)
         if not asked and not (repair and repair.new == server):
-            group.queue.append((server, event.rank, event.code == LOST_MEETING))
+            group.queue.append((server, said.rank, said.reason is ExportReason.LOST_MEETING))
 
     def _go_on(self, key: int, group: Group, actions: list[Action]) -> None:
         if group.repair and group.repair.stage == "wait":
@@ -208,7 +208,7 @@ class Communicators:
         if left:
             repair.exporter = left[0]
             repair.refused = [server for server in repair.refused if server != left[0]]
-            actions.append(Send(*left[0], Message.DO_EXPORT, key, repair.rank, repair.number))
+            actions.append(Send(*left[0], wire.DoExport(key, repair.rank, repair.number)))
             repair.stage = "export"
             actions.append(Timer(("repair", key, repair.number, "export")))
             return
@@ -223,51 +223,55 @@ class Communicators:
         if self._on_the_way(group, repair.rank):
             return
         others = [r for r in group.members if r != repair.rank]
-        code = NOBODY_LIVES if others else OTHERS_ENDED
-        actions.append(Send(*repair.new, Message.EXPORT, key, repair.rank, code))
+        answer = ExportAnswer.NOBODY_LIVES if others else ExportAnswer.OTHERS_ENDED
+        actions.append(Send(*repair.new, wire.Export(key, repair.rank, answer)))
         repair.stage = "alone"
         actions.append(Timer(("repair", key, repair.number, "alone")))
 
-    def _step(self, group: Group, repair: Repair, event: Received, actions: list[Action]) -> Silent:
-        server = (event.id, event.epoch)
-        number, code = event.code >> 32, event.code & 0xFFFFFFFF
-        mine = number == repair.number
-        if event.kind is Message.EXPORTED and repair.stage == "export" and mine:
-            if server == repair.exporter and code:
-                yield from self._refused(group, repair, event, actions)
-            elif server == repair.exporter:
-                self._exported(repair, event, actions)
-        elif event.kind is Message.FRESH and repair.stage == "fresh" and server == repair.new:
-            self._replace(group, repair, event, actions)
-        elif event.kind is Message.REPLACED and server in repair.pending and mine:
+    def _step(
+        self, group: Group, repair: Repair, server: Server, said: Step, actions: list[Action]
+    ) -> Silent:
+        if isinstance(said, wire.Fresh):
+            if repair.stage == "fresh" and server == repair.new:
+                self._replace(group, repair, said, actions)
+        elif said.repair != repair.number:
+            return
+        elif isinstance(said, wire.Exported):
+            if repair.stage != "export" or server != repair.exporter:
+                return
+            if said.result:
+                yield from self._refused(group, repair, said, actions)
+            else:
+                self._exported(repair, said, actions)
+        elif server in repair.pending:
             repair.pending.remove(server)
-            if code:
+            if said.result:
                 # The new server knows less than this member, or is not there any more: it is begun
                 # again with one that is. A member that is healthy is not to pay for that.
-                yield repair.new, f"a repair of communicator [{event.key:#x}] failed [{code}]"
-            self._join_if_ready(event.key, group, actions)
+                why = f"a repair of communicator [{said.key:#x}] failed [{said.result}]"
+                yield repair.new, why
+            self._join_if_ready(said.key, group, actions)
 
     def _refused(
-        self, group: Group, repair: Repair, event: Received, actions: list[Action]
+        self, group: Group, repair: Repair, said: wire.Exported, actions: list[Action]
     ) -> Silent:
         """Ask the next one. When all have refused, it is theirs to begin again, with the new one."""
         repair.refused.append(repair.exporter)
         living = self._candidates(group, repair.rank)
         if any(server not in repair.refused for server in living):
-            self._ask_for_export(event.key, group, repair, actions)
+            self._ask_for_export(said.key, group, repair, actions)
             return
-        code = event.code & 0xFFFFFFFF
         for server in living:
-            yield server, f"cannot export communicator [{event.key:#x}]: [{code}]"
+            yield server, f"cannot export communicator [{said.key:#x}]: [{said.result}]"
 
-    def _exported(self, repair: Repair, event: Received, actions: list[Action]) -> None:
+    def _exported(self, repair: Repair, said: wire.Exported, actions: list[Action]) -> None:
         repair.stage = "fresh"
-        info = event.payload
-        actions.append(Send(*repair.new, Message.EXPORT, event.key, repair.rank, 0, info))
-        actions.append(Timer(("repair", event.key, repair.number, "fresh")))
+        answer = wire.Export(said.key, repair.rank, ExportAnswer.HAVE_IT, said.payload)
+        actions.append(Send(*repair.new, answer))
+        actions.append(Timer(("repair", said.key, repair.number, "fresh")))
 
     def _replace(
-        self, group: Group, repair: Repair, event: Received, actions: list[Action]
+        self, group: Group, repair: Repair, said: wire.Fresh, actions: list[Action]
     ) -> None:
         repair.stage = "replace"
         repair.pending = self._candidates(group, repair.rank)
@@ -275,20 +279,15 @@ class Communicators:
         # Asked later for an export, they have done this before: a server works in order.
         asked = set(repair.pending)
         group.repaired |= {r: repair.number for r, s in group.members.items() if s in asked}
-        for server in repair.pending:
-            actions.append(
-                Send(
-                    *server,
-                    *(Message.DO_REPLACE, event.key, repair.rank, repair.number, event.payload),
-                )
-            )
-        actions.append(Timer(("repair", event.key, repair.number, "replace")))
-        self._join_if_ready(event.key, group, actions)
+        order = wire.DoReplace(said.key, repair.rank, repair.number, said.payload)
+        actions += [Send(*server, order) for server in repair.pending]
+        actions.append(Timer(("repair", said.key, repair.number, "replace")))
+        self._join_if_ready(said.key, group, actions)
 
     def _join_if_ready(self, key: int, group: Group, actions: list[Action]) -> None:
         repair = group.repair
         if repair is None or repair.stage != "replace" or repair.pending:
             return
         repair.stage = "join"
-        actions.append(Send(*repair.new, Message.JOIN, key, repair.rank))
+        actions.append(Send(*repair.new, wire.Join(key, repair.rank)))
         actions.append(Timer(("repair", key, repair.number, "join")))

@@ -17,12 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyft.recovery.events import MINTER, Message, Received
+from pyft.recovery.events import Received
+from pyft.wire import messages as wire
 
-HEARD = (
-    *(Message.MAKING, Message.WANT_ID, Message.MADE, Message.ENDED),
-    *(Message.MINTED, Message.BROKEN),
-)
+Heard = wire.Making | wire.WantId | wire.Made | wire.Ended | wire.Minted | wire.Broken
 Told = tuple[int, int, int]  # who is told: its id; about whom: communicator and rank in it
 
 
@@ -45,21 +43,24 @@ class Departures:
 
     def heard(self, event: Received) -> list[Told]:
         """Take what a server says of a communicator."""
-        group = self.groups.setdefault(event.key, Known())
-        if event.kind is Message.MINTED:
+        said = event.message
+        if not isinstance(said, Heard):
+            return []
+        group = self.groups.setdefault(said.key, Known())
+        if isinstance(said, wire.Minted):
             group.minter = event.id
-        elif event.kind is Message.BROKEN:
-            group.gone.add(event.rank)
-            return self._tell(event.key, self._waiting(group) - {event.id}, {event.rank})
-        elif event.kind in (Message.MAKING, Message.WANT_ID):
-            group.ranks[event.rank] = event.id
-        elif event.kind is Message.MADE:
-            group.ranks[event.rank] = event.id
+        elif isinstance(said, wire.Broken):
+            group.gone.add(said.rank)
+            return self._tell(said.key, self._waiting(group) - {event.id}, {said.rank})
+        elif isinstance(said, (wire.Making, wire.WantId)):
+            group.ranks[said.rank] = event.id
+        elif isinstance(said, wire.Made):
+            group.ranks[said.rank] = event.id
             group.made.add(event.id)
-        elif event.kind is Message.ENDED:
+        else:
             group.made.discard(event.id)
             return []
-        return self._tell(event.key, self._waiting(group) & {event.id}, group.gone)
+        return self._tell(said.key, self._waiting(group) & {event.id}, group.gone)
 
     def leave(self, id: int) -> list[Told]:
         """Note that a rank has left."""
@@ -67,7 +68,7 @@ class Departures:
         told: list[Told] = []
         for key, group in self.groups.items():
             new = {rank for rank, member in group.ranks.items() if member == id}
-            new |= {MINTER} if group.minter == id else set()
+            new |= {wire.MINTER} if group.minter == id else set()
             group.gone |= new
             # Those who make it may only now have nobody left who has it: they hear of all.
             ranks = new if group.made - self.left or not new else group.gone

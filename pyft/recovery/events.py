@@ -6,74 +6,11 @@ server that was replaced meanwhile names nobody and has no effect.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from pyft.recovery.classify import Fault
-
-
-class Mode(enum.IntEnum):
-    """Mirror of pyft::ring::ReplayMode."""
-
-    NORMAL = 0
-    SERIAL = 1
-    DELIVER = 2
-
-
-class Message(enum.IntEnum):
-    """Mirror of pyft::ring::MessageKind."""
-
-    LIVE = 1
-    WANT_EXPORT = 2
-    FRESH = 3
-    EXPORTED = 4
-    REPLACED = 5
-    MADE = 6
-    ENDED = 7
-    SUSPECT = 8
-    CAPTURED = 9
-    WANT_ID = 11
-    LINE = 12
-    HELD = 13
-    WANT_STORE = 14
-    WITHDRAW = 15
-    SHORT = 16
-    GIVEN_UP = 17
-    SPILLED = 18
-    MAKING = 19
-    WANT_PEER = 20
-    BROKEN = 21
-    MINTED = 22
-    PACE = 24
-    FAULT = 30
-    DO_EXPORT = 101
-    DO_REPLACE = 102
-    EXPORT = 103
-    JOIN = 104
-    INJECT = 105
-    SETTLED = 106
-    MADE_AS = 107
-    DROPPED = 108
-    STORE = 109
-    MODULES = 110
-    GIVE_UP = 111
-    ROOM = 112
-    SPILL = 113
-    PEER = 114
-    LEND = 115
-    LEFT = 116
-    PACE_OF_OTHERS = 118
-    WANT_MEMORY = 201  # these two between servers
-    MEMORY = 202
-
-
-# Codes of WANT_EXPORT, proxy/ring/attach.h.
-FROM_RECORDS, LOST_MEETING, DIVIDING = 0, 1, 2
-# In the place of a rank, for LEFT: who has made the unique id.
-MINTER = (1 << 64) - 1
-# In the place of a result code, for EXPORT.
-NOBODY_LIVES = (1 << 64) - 1  # all others are dead as well, and will join who asks first
-OTHERS_ENDED = (1 << 64) - 2  # all others have ended it
+from pyft.wire.layout import ReplayMode as Mode
+from pyft.wire.message import Message
 
 
 # ---- events --------------------------------------------------------------------------------------
@@ -110,11 +47,7 @@ class Received:
 
     id: int
     epoch: int
-    kind: Message
-    key: int = 0
-    rank: int = 0
-    code: int = 0
-    payload: bytes = b""
+    message: Message
 
 
 @dataclass(frozen=True)
@@ -168,12 +101,19 @@ Event = (
 # ---- actions -------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Start:
-    """Start a server; its predecessor is dead."""
+    """Start a server; its predecessor is dead.
+
+    `entry`: of the cut from which it has to start; 0: of any that it finds. `arbitrates`: the cut
+    about whose contents its replay decides; 0: none. `together`: how many ranks go back.
+    """
 
     id: int
     epoch: int
     gpu: int
     mode: Mode
+    entry: int = 0
+    arbitrates: int = 0
+    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -214,11 +154,7 @@ class Send:
 
     id: int
     epoch: int
-    kind: Message
-    key: int = 0
-    rank: int = 0
-    code: int = 0
-    payload: bytes = b""
+    message: Message
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ def of_plan(plan: Plan) -> dict[str, Any]:
     """Return what has to be kept before the actions of a decision are carried out."""
     gpus = plan.gpus
     return {
-        "epoch": plan.epoch,
+        "epoch": plan.starting.epoch,
         "behind": sorted(gpus.behind.items()),
         "known": sorted(gpus.known),
         "lost": sorted(gpus.lost.items()),
         "drained": sorted(gpus.drained),
+        "strikes": gpus.strikes.note(),
         "communicators": [
             [key, _members(group), sorted(group.making.items()), _placed(group)]
             for key, group in plan.communicators.groups.items()
@@ -38,7 +39,7 @@ def of_plan(plan: Plan) -> dict[str, Any]:
 
 def restore(plan: Plan, facts: dict[str, Any]) -> None:
     """Give a new plan what the one before has left."""
-    plan.epoch = int(facts["epoch"])
+    plan.starting.epoch = int(facts["epoch"])
     _restore_gpus(plan.gpus, facts)
     _restore_communicators(plan.communicators, facts)
     plan.departures.restore(facts["departures"])
@@ -80,6 +81,7 @@ def _restore_gpus(gpus: Gpus, facts: dict[str, Any]) -> None:
     gpus.known = set(facts["known"])
     gpus.lost = dict(facts["lost"])
     gpus.drained = set(facts["drained"])
+    gpus.strikes.restore(facts["strikes"])
 
 
 def _restore_communicators(communicators: Communicators, facts: dict[str, Any]) -> None:

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Strikes:
+    """GPUs that have computed wrongly, and when: by the steps of those ranks."""
+
+    most: int = 2
+    within: int = 10000
+    of: dict[int, list[int]] = field(default_factory=dict)
+
+    def add(self, gpu: int, step: int) -> bool:
+        """Note one more; say whether the GPU has had enough."""
+        counted = [at for at in self.of.get(gpu, []) if step - at < self.within]
+        self.of[gpu] = [*counted, step]
+        return len(self.of[gpu]) >= self.most
+
+    def clear(self, gpu: int) -> None:
+        """Forget what a GPU has done, which an operator takes for well again."""
+        self.of.pop(gpu, None)
+
+    def note(self) -> list[Any]:
+        """Return all of it, for the next agent."""
+        return sorted(self.of.items())
+
+    def restore(self, note: Iterable[Any]) -> None:
+        """Go on from the note of an agent before this one."""
+        self.of = {int(gpu): list(steps) for gpu, steps in note}
+
 
 class Gpus:
     """`devices` devices on GPUs 0, 1, 2 …, and `spares` further GPUs."""
 
-    def __init__(self, devices: int, spares: int) -> None:
+    def __init__(self, devices: int, spares: int, strikes: Strikes | None = None) -> None:
         self.behind = {device: device for device in range(devices)}  # device -> GPU
         self.known = set(range(devices + spares))
         self.lost: dict[int, str] = {}  # GPU -> why it is never used again
         self.drained: set[int] = set()
+        self.strikes = strikes or Strikes()
 
     def usable(self, gpu: int) -> bool:
         """Say whether work may be put on a GPU."""
@@ -51,8 +83,16 @@ class Gpus:
         """Never use a GPU again, unless an operator says that it is well."""
         self.lost.setdefault(gpu, why)
 
+    def struck(self, gpu: int, step: int, in_use: set[int]) -> str:
+        """Note what a GPU has computed wrongly; return why it is left now, if another one is free."""
+        enough = self.strikes.add(gpu, step)
+        if not enough or not self.free(in_use):
+            return ""
+        return f"it has computed wrongly [{len(self.strikes.of[gpu])}] times"
+
     def add(self, gpu: int) -> None:
         """Take a GPU into use, a new one or one that was lost or drained."""
         self.known.add(gpu)
         self.lost.pop(gpu, None)
         self.drained.discard(gpu)
+        self.strikes.clear(gpu)

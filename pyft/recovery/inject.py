@@ -1,25 +1,19 @@
-"""Faults on request: `KIND,rank=R[,step=S][,call=C]`, for `pyft run --inject` and `pyft inject`."""
+"""Faults on request: `KIND,rank=R[,step=S][,call=C][,seed=N]`, for `pyft run --inject` and `pyft inject`.
+
+Kinds, and the points of PYFT_FAULT, are those of faults.toml.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass
 
-from pyft.errors import UsageError
+from pyft.errors import ConfigError, UsageError
+from pyft.recovery.fault_table import KINDS as WORDS
+from pyft.recovery.fault_table import POINTS, SEEDED
 
-# What the soft GPU or the server is told (softgpu/README.md, "Faults on request").
-WORDS = {
-    "server-kill": "kill",
-    "sticky": "error code=700",
-    "gpu-lost": "lost",
-    "ecc": "ecc",
-    "hang": "hang",
-    "comm-drop": "comm-drop",
-    "slow": "slow factor=10",
-    "bitflip": "flip result=changed",
-}
 KINDS = tuple(WORDS)
-# Faults that the job's environment asks for: of the first server of a rank only.
-ONCE = ("PYFT_FAULT", "FLEXCCL_FAULT", "SOFTGPU_FAULT", "SOFTGPU_CONTROL")
 
 
 @dataclass(frozen=True)
@@ -31,6 +25,7 @@ class Injection:
     step: int = -1  # after this cut; -1: not asked for
     call: int = 0  # before this entry after the cut, or at this launch, from 1; 0: not asked for
     server: int = 1  # of the rank: 1 is the first, 2 the first replacement
+    seed: int = -1  # of the place that is drawn; -1: not asked for
 
     @property
     def has_place(self) -> bool:
@@ -39,7 +34,7 @@ class Injection:
 
     def place(self) -> str:
         """Return where, as the server reads it."""
-        return f"cut:{max(self.step, 0)},entry:{max(self.call, 1)}"
+        return f"kill:{max(self.call, 1)},cut={max(self.step, 0)}"
 
     @property
     def by_server(self) -> bool:
@@ -54,8 +49,9 @@ class Injection:
         words = WORDS[self.kind]
         if self.kind in ("server-kill", "comm-drop"):
             return words
-        place = f" in={self.call}" if self.call else ""
-        return f"{words} device={device}{place} note={number}"
+        place = f",in={self.call}" if self.call else ""
+        seed = f",seed={self.seed}" if self.seed >= 0 else ""
+        return f"{words},device={device}{place}{seed},note={number}"
 
     def __str__(self) -> str:
         """Return the text that `parse` reads."""
@@ -63,6 +59,7 @@ class Injection:
         parts += [f"step={self.step}"] if self.step >= 0 else []
         parts += [f"call={self.call}"] if self.call else []
         parts += [f"server={self.server}"] if self.server != 1 else []
+        parts += [f"seed={self.seed}"] if self.seed >= 0 else []
         return ",".join(parts)
 
 
@@ -74,8 +71,10 @@ def parse(text: str, rank: int | None = None) -> Injection:
     values = {} if rank is None else {"rank": rank}
     for setting in settings:
         name, equals, value = setting.partition("=")
-        if not equals or name not in ("rank", "step", "call", "server"):
-            raise UsageError(f"[{setting}] in fault [{text}] is not rank=, step=, call= or server=")
+        if not equals or name not in ("rank", "step", "call", "server", "seed"):
+            raise UsageError(
+                f"[{setting}] in fault [{text}] is not rank=, step=, call=, server= or seed="
+            )
         if not value.isdecimal() or len(value) > 9:
             raise UsageError(f"[{setting}] in fault [{text}] is no number")
         values[name] = int(value)
@@ -83,9 +82,22 @@ def parse(text: str, rank: int | None = None) -> Injection:
         raise UsageError(f"fault [{text}] does not say which rank: add rank=R")
     if values.get("call") == 0 or values.get("server") == 0:
         raise UsageError(f"fault [{text}]: call= and server= count from 1")
+    if "seed" in values and kind not in SEEDED:
+        raise UsageError(f"fault [{text}]: seed= is for {', '.join(SEEDED)}")
     return Injection(kind, **values)
 
 
-def lost_gpus(device: int, gpu: int, lost: dict[int, str]) -> dict[str, str]:
-    """Return the environment in which a lost soft GPU stays lost, for whoever uses it again."""
-    return {"SOFTGPU_FAULT": f"lost device={device}"} if gpu in lost else {}
+def check_point(text: str) -> None:
+    """Raise ConfigError for what is no value of PYFT_FAULT: `NAME[:N]`, or nothing."""
+    name, colon, number = text.partition(":")
+    if not text:
+        return
+    if colon and not (number.isdecimal() and int(number) > 0):
+        raise ConfigError(f"PYFT_FAULT is [{text}]: [{number}] is no number from 1")
+    if re.sub(r"\.\d+$", ".R", name) not in POINTS:
+        near = difflib.get_close_matches(name, POINTS, n=1)
+        hint = f"; did you mean [{near[0]}]?" if near else ""
+        raise ConfigError(
+            f"PYFT_FAULT is [{text}]: there is no fault point [{name}] "
+            f"(docs/fault-points.md lists them){hint}"
+        )

@@ -13,13 +13,10 @@ of facts the agent can see; `adopt` makes it anew after the agent itself was rep
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass, field
-
-from pyft.recovery.blame import History, Verdict
-from pyft.recovery.classify import Do, Fault, of_agent
+from pyft.recovery.blame import Verdict
+from pyft.recovery.classify import Blame, Do, Fault, of_agent
 from pyft.recovery.communicators import Communicators
-from pyft.recovery.departures import HEARD, Departures, Told
+from pyft.recovery.departures import Departures, Told
 from pyft.recovery.events import (
     Action,
     AddSpare,
@@ -33,51 +30,21 @@ from pyft.recovery.events import (
     Kill,
     Left,
     Live,
-    Message,
     Mode,
     Received,
     Refuse,
     Replace,
     Send,
-    Start,
     Suspected,
     Timer,
     Wait,
 )
 from pyft.recovery.gpus import Gpus
+from pyft.recovery.rank import Rank, State
 from pyft.recovery.rollback import RollbackSets
-from pyft.recovery.together import heard, orders
-
-
-class State(enum.Enum):
-    """Where a rank is."""
-
-    RUNNING = "running"
-    FENCING = "fencing"  # its server is being ended
-    RECOVERING = "recovering"  # a new server restores and replays
-    WAITING = "waiting"  # for a GPU
-    GIVEN_UP = "given up"
-    GONE = "gone"  # the client has ended
-
-
-@dataclass
-class Rank:
-    """One client and device."""
-
-    id: int
-    rank: int
-    device: int
-    gpu: int
-    epoch: int
-    state: State = State.RUNNING
-    mode: Mode = Mode.NORMAL
-    fault: Fault | None = None  # why it is being ended
-    history: History = field(default_factory=History)
-
-    @property
-    def has_server(self) -> bool:
-        """Say whether a server of this epoch may exist."""
-        return self.state in (State.RUNNING, State.FENCING, State.RECOVERING)
+from pyft.recovery.starting import Starting
+from pyft.recovery.together import Together
+from pyft.wire import messages as wire
 
 
 class Plan:
@@ -93,21 +60,22 @@ class Plan:
         self.gpus = gpus
         self.protect = protect
         self.wait_for_spare = wait_for_spare
-        self.epoch = 0
         self.ranks: dict[int, Rank] = {}
         self.communicators = Communicators(self._lives)
         self.departures = Departures()
         self.rollback = RollbackSets() if replay_all else None
+        self.together = Together(self.rollback, self.ranks)
+        self.starting = Starting(self.ranks, gpus, self.together)
 
     def handle(self, event: Event) -> list[Action]:
         """Return what is to be done."""
         if isinstance(event, Attached):
-            return self._attach(event)
+            return self.starting.first(event)
         if isinstance(event, Drain):
             return self._drain(event.gpu)
         if isinstance(event, AddSpare):
             self.gpus.add(event.gpu)
-            return self._serve_waiting()
+            return self.starting.waiting()
         if isinstance(event, Due):
             return self._due(event)
         if isinstance(event, Left):
@@ -117,7 +85,7 @@ class Plan:
             return []
         if isinstance(event, ClientGone):
             rank.state = State.GONE
-            return [*self._died(rank), *self._serve_waiting()]
+            return [*self._died(rank), *self.starting.waiting()]
         if isinstance(event, Replace):
             return self._replace(rank, event.gpu)
         if event.epoch != rank.epoch:
@@ -134,7 +102,7 @@ class Plan:
         FENCING: its server lives and shall not. The death of one that has died comes next, as ever.
         """
         self.ranks[rank.id] = rank
-        self.epoch = max(self.epoch, rank.epoch)
+        self.starting.epoch = max(self.starting.epoch, rank.epoch)
         return self._end_server(rank) if rank.state is State.FENCING else []
 
     def adopted(self) -> list[Action]:
@@ -145,25 +113,8 @@ class Plan:
                 actions += self._end_peers(rank)
         for server in self.communicators.interrupted:
             actions += self._suspect(server, "the agent has died while it got its place")
-        for id, rank in self.ranks.items():
-            if self.rollback and self.rollback.line(id) and rank.state is State.RUNNING:
-                line = self.rollback.line(id)
-                actions.append(Send(id, rank.epoch, Message.SETTLED, key=line))  # once more
+        actions += self.together.adopted()
         return [*actions, *self._tell(self.departures.all_told())]
-
-    def in_use(self) -> set[int]:
-        """Return the GPUs on which servers are."""
-        return {rank.gpu for rank in self.ranks.values() if rank.has_server}
-
-    # ---- clients ------------------------------------------------------------------------------
-
-    def _attach(self, event: Attached) -> list[Action]:
-        gpu = self.gpus.place(event.device, leave=False, in_use=self.in_use())
-        if gpu is None:
-            return [Refuse(f"no GPU is left for device [{event.device}]")]
-        self.epoch += 1
-        self.ranks[event.id] = Rank(event.id, event.rank, event.device, gpu, self.epoch)
-        return [Start(event.id, self.epoch, gpu, Mode.NORMAL)]
 
     # ---- deaths -------------------------------------------------------------------------------
 
@@ -177,10 +128,11 @@ class Plan:
         died = [*self._died(rank), *([] if fenced else self._end_peers(rank))]
         if not self.protect or fault.row.do is Do.GIVE_UP:
             return [*died, *self._give_up(rank, fault.evidence)]
-        others = self._lose_gpu(rank, fault) if fault.row.do is Do.OTHER else []
+        others = self._lose_gpu(rank, fault.evidence) if fault.row.do is Do.OTHER else []
+        others += self._strike(rank, fault) if fault.row.blame is Blame.STRIKES else []
         interrupted = fault.name == "interrupted"  # no new fault: the same recovery, again
         verdict = Verdict(rank.mode) if interrupted else rank.history.judge(fault, rank.mode)
-        if why := verdict.give_up or self._lacks_peers(rank):
+        if why := verdict.give_up or self.together.lacking(rank):
             return [*died, *others, *self._give_up(rank, why)]
         return [*died, *others, *self._restart(rank, verdict)]
 
@@ -192,15 +144,10 @@ class Plan:
 
     def _end_peers(self, rank: Rank) -> list[Action]:
         """All that have to go back when this rank does begin at the same line again."""
-        if self.rollback is None:
-            return []
-        peers = self.rollback.of(rank.id)
-        self.rollback.go_back(peers)
         why = f"rank [{rank.rank}] has failed: all ranks of its communicators replay"
         actions: list[Action] = []
-        for peer in (self.ranks[id] for id in sorted(peers - {rank.id})):
-            if peer.state in (State.RUNNING, State.RECOVERING):
-                actions += self._end_peer(peer, why)
+        for peer in self.together.go_back(rank):
+            actions += self._end_peer(peer, why)
         return actions
 
     def _end_peer(self, peer: Rank, why: str) -> list[Action]:
@@ -210,83 +157,50 @@ class Plan:
 
     def _replay_alike(self, rank: Rank) -> list[Action]:
         """End who has begun to replay otherwise: all of a set do it alike."""
-        if self.rollback is None or rank.mode is Mode.NORMAL:
+        if rank.mode is Mode.NORMAL:
             return []
-        self.rollback.replay_serially(rank.id)
         why = f"rank [{rank.rank}] replays entry by entry: all ranks of its communicators do"
         actions: list[Action] = []
-        for peer in (self.ranks[id] for id in sorted(self.rollback.of(rank.id) - {rank.id})):
-            if peer.state is State.RECOVERING and peer.mode is Mode.NORMAL:
-                actions += [*self._end_peer(peer, why), *self._died(peer)]
-        if actions:
-            self.rollback.go_back(self.rollback.of(rank.id))
+        for peer in self.together.replay_serially(rank):
+            actions += [*self._end_peer(peer, why), *self._died(peer)]
         return actions
-
-    def _lacks_peers(self, rank: Rank) -> str:
-        """Say why there is nobody to repeat collectives with."""
-        for id in self.rollback.of(rank.id) if self.rollback else ():
-            other = self.ranks[id]
-            if other.state in (State.GIVEN_UP, State.GONE):
-                words = "has ended" if other.state is State.GONE else "has been given up"
-                return f"rank [{other.rank}] {words}, with which this one would have to replay"
-        return ""
 
     def _restart(self, rank: Rank, verdict: Verdict) -> list[Action]:
         rank.mode = verdict.mode
         peers = self._replay_alike(rank)
-        gpu = self.gpus.place(rank.device, verdict.leave, self.in_use())
-        if gpu is not None:
-            rank.gpu = gpu
-            return [*peers, *self._start(rank)]
-        why = self.gpus.why_not(rank.gpu, self.in_use())
+        if started := self.starting.next(rank, verdict.leave):
+            return [*peers, *started]
+        why = self.gpus.why_not(rank.gpu, self.starting.in_use())
         sentence = f"no GPU is left for rank [{rank.rank}]: {why}"
         if not self.wait_for_spare:
             return [*peers, *self._give_up(rank, f"{sentence} (--on-no-spare fail)")]
         return [*peers, Wait(rank.id, f"{sentence}: waiting for `pyft spare --gpu G`")]
 
-    def _start(self, rank: Rank) -> list[Action]:
-        self.epoch += 1
-        rank.epoch = self.epoch
-        rank.state = State.RECOVERING
-        if rank.mode is Mode.NORMAL and self.rollback and self.rollback.is_serial(rank.id):
-            rank.mode = Mode.SERIAL
-        return [
-            Wait(rank.id, f"rank [{rank.rank}] is moved to a new server on GPU [{rank.gpu}]"),
-            Start(rank.id, rank.epoch, rank.gpu, rank.mode),
-        ]
+    def _strike(self, rank: Rank, fault: Fault) -> list[Action]:
+        why = self.gpus.struck(rank.gpu, fault.cut, self.starting.in_use())
+        return self._lose_gpu(rank, f"{why}: {fault.evidence}") if why else []
 
-    def _lose_gpu(self, rank: Rank, fault: Fault) -> list[Action]:
-        self.gpus.lose(rank.gpu, fault.evidence)
+    def _lose_gpu(self, rank: Rank, evidence: str) -> list[Action]:
+        self.gpus.lose(rank.gpu, evidence)
         sharing = [r for r in self.ranks.values() if r is not rank and r.gpu == rank.gpu]
         actions: list[Action] = []
         for other in sharing:
-            why = f"GPU [{rank.gpu}] is lost for rank [{rank.rank}]: {fault.evidence}"
+            why = f"GPU [{rank.gpu}] is lost for rank [{rank.rank}]: {evidence}"
             actions += self._fence(other, of_agent("gpu", why))
         return actions
 
     def _give_up(self, rank: Rank, sentence: str) -> list[Action]:
         rank.state = State.GIVEN_UP
         # Who waits for it in a recovery would wait for ever; who works finds out by itself.
-        peers = [self.ranks[id] for id in self.rollback.of(rank.id)] if self.rollback else []
+        peers = self.together.others(rank)
         actions: list[Action] = [GiveUp(rank.id, sentence)]
         actions += self._tell(self.departures.leave(rank.id))
         for peer in peers:
             if peer.state is State.RECOVERING:
                 actions += self._fence(peer, of_agent("peer", f"rank [{rank.rank}] is given up"))
             elif peer.state is State.WAITING:
-                actions += self._give_up(peer, self._lacks_peers(peer))
-        return [*actions, *self._serve_waiting()]
-
-    def _serve_waiting(self) -> list[Action]:
-        actions: list[Action] = []
-        for rank in self.ranks.values():
-            if rank.state is not State.WAITING:
-                continue
-            gpu = self.gpus.place(rank.device, leave=False, in_use=self.in_use())
-            if gpu is not None:
-                rank.gpu = gpu
-                actions += self._start(rank)
-        return actions
+                actions += self._give_up(peer, self.together.lacking(peer))
+        return [*actions, *self.starting.waiting()]
 
     # ---- suspicions ---------------------------------------------------------------------------
 
@@ -328,45 +242,36 @@ class Plan:
     def _received(self, rank: Rank, event: Received) -> list[Action]:
         if rank.state not in (State.RUNNING, State.RECOVERING):
             return []
-        if event.kind is Message.LIVE:
+        if isinstance(event.message, wire.Live):
             was_recovering = rank.state is State.RECOVERING
             rank.state = State.RUNNING
             rank.history.lived()
-            self._set_lived(rank)
+            self.together.lived(rank)
             return [Live(rank.id, rank.epoch)] if was_recovering else []
-        if event.kind is Message.SUSPECT:
-            return self._suspected_member(event)
+        if isinstance(event.message, wire.Suspect):
+            return self._suspected_member(event.message)
         actions: list[Action] = []
-        if event.kind in HEARD:
-            actions += self._tell(self.departures.heard(event))
+        actions += self._tell(self.departures.heard(event))
         if self.rollback:
-            epochs = {id: r.epoch for id, r in self.ranks.items() if r.has_server}
-            return [*actions, *orders(heard(self.rollback, event), epochs)]
+            return [*actions, *self.together.received(event)]
         for silent, why in self.communicators.received(event, actions):
             actions += self._suspect(silent, why)
         return actions
-
-    def _set_lived(self, rank: Rank) -> None:
-        """When all work that go back together, what happens next is another fault."""
-        if self.rollback is None:
-            return
-        if all(self.ranks[id].state is State.RUNNING for id in self.rollback.of(rank.id)):
-            self.rollback.lived(rank.id)
 
     def _tell(self, told: list[Told]) -> list[Action]:
         """Who has no server that lives is told when the next one has its place."""
         ranks = ((self.ranks.get(id), key, rank) for id, key, rank in told)
         return [
-            Send(one.id, one.epoch, Message.LEFT, key, rank)
+            Send(one.id, one.epoch, wire.Left(key, rank))
             for one, key, rank in ranks
             if one and one.state in (State.RUNNING, State.RECOVERING)
         ]
 
-    def _suspected_member(self, event: Received) -> list[Action]:
-        member = self.communicators.server_of(event.key, event.rank)
+    def _suspected_member(self, said: wire.Suspect) -> list[Action]:
+        member = self.communicators.server_of(said.key, said.rank)
         if member is None:
             return []
-        return self._suspect(member, f"the links of member [{event.rank}] are broken")
+        return self._suspect(member, f"the links of member [{said.rank}] are broken")
 
     def _lives(self, id: int, epoch: int) -> bool:
         rank = self.ranks.get(id)
@@ -381,21 +286,21 @@ class Plan:
         if rank.state is State.GIVEN_UP:
             return [Refuse(f"rank [{rank.rank}] has been given up")]
         if gpu >= 0 and (gpu != rank.gpu or not self.gpus.usable(gpu)):
-            if why := self.gpus.why_not(gpu, self.in_use()):
+            if why := self.gpus.why_not(gpu, self.starting.in_use()):
                 return [Refuse(why)]
             self.gpus.behind[rank.device] = gpu
         if rank.state is State.WAITING:
-            return self._serve_waiting() or [Refuse("no GPU is left: `pyft spare` brings one")]
+            return self.starting.waiting() or [Refuse("no GPU is left: `pyft spare` brings one")]
         return self._fence(rank, of_agent("replace", "pyft replace"))
 
     def _drain(self, gpu: int) -> list[Action]:
         on_it = [r for r in self.ranks.values() if r.gpu == gpu and r.has_server]
         if gpu not in self.gpus.known:
-            return [Refuse(self.gpus.why_not(gpu, self.in_use()))]
+            return [Refuse(self.gpus.why_not(gpu, self.starting.in_use()))]
         if on_it and not self.protect:
             return [Refuse("the job runs with --protect none: nothing could be restored")]
         needed = {device for device, behind in self.gpus.behind.items() if behind == gpu}
-        spares = [g for g in self.gpus.free(self.in_use()) if g != gpu]
+        spares = [g for g in self.gpus.free(self.starting.in_use()) if g != gpu]
         if on_it and len(spares) < len(needed):
             return [Refuse(f"GPU [{gpu}] is in use and no spare is left to take over")]
         self.gpus.drained.add(gpu)

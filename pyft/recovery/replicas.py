@@ -1,36 +1,33 @@
 """Do ranks whose device memory was equal still agree? Compares the digests of their cuts.
 
-    captured (all partners) --equal--> settled: the cut may become the recovery point
+    snapshotted (all partners) --equal--> agreed: the cut may become the committed snapshot
                             --differ-> suspects are replaced; their replays say who was right
 
 Blocks are known by their place in the device's window and their size. Two ranks are partners when
 they have a block whose contents were the same at the last two cuts or more (eight, if it is small) that
-both have captured, and at each one since both have it. Only cuts of the same number are compared: those for want of
+both have snapshotted, and at each one since both have it. Only cuts of the same number are compared: those for want of
 space are not counted.
-Without input or output; pyft/agent/comparison.py acts on the outcomes.
+Without input or output; pyft/agent/replicas/comparison.py acts on the outcomes.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from pyft.recovery.case import Case, Key, Table, keys_of
 
 STREAK = 2  # cuts with the same contents make a replica
 SMALL_BYTES, SMALL_STREAK = 64, 8  # a flag or a sum is the same by chance for a while
 RECENT = 4  # tables that are remembered of a rank whose messages are read before another one's
 UNEQUAL = -1
-UNDECIDED = (
-    3  # so many cases in which no replay says anything, and blocks are not compared any more
-)
-Key = tuple[int, int]  # offset in the window, bytes
-Table = dict[Key, bytes]  # digests
+UNDECIDED = 3  # cases in which no replay says anything; then their blocks are not compared
 
 
 @dataclass(frozen=True)
-class Settled:
-    """The cut of a rank may become its recovery point."""
+class Agreed:
+    """The cut of a rank may become its committed snapshot."""
 
     id: int
     cut: int
@@ -59,40 +56,27 @@ class Judged:
     told: bool = True
 
 
-Outcome = Settled | Disagree | Judged
+Outcome = Agreed | Disagree | Judged
 
 
 @dataclass
 class Standing:
     """What is known of a rank's cuts."""
 
-    cut: int = 0  # the last that was settled
+    cut: int = 0  # the last that was agreed
     recent: dict[int, Table] = field(default_factory=dict)  # of it and of some before it
     passed: int = 0  # it has come to this cut, with a table or not
-    held: int = 0  # waits to be settled
-    held_table: Table = field(default_factory=dict)
+    prepared: int = 0  # waits to be agreed
+    prepared_table: Table = field(default_factory=dict)
     # By other rank: at how many cuts in a row a block was the same. UNEQUAL: not at each one.
     equal: dict[int, dict[Key, int]] = field(default_factory=dict)
     replicas: dict[int, set[Key]] = field(default_factory=dict)  # of these, what is compared
 
     def table_at(self, cut: int) -> Table | None:
         """Return the table of a cut if there is one."""
-        if cut == self.held:
-            return self.held_table
+        if cut == self.prepared:
+            return self.prepared_table
         return self.recent.get(cut)
-
-
-@dataclass
-class Case:
-    """A disagreement that replays decide."""
-
-    cut: int
-    key: Key
-    suspects: tuple[int, ...]
-    keys: set[Key]  # all that differ
-    first: dict[int, Table]  # what each suspect had there
-    replaying: set[int] = field(default_factory=set)  # by a server started for this
-    answers: dict[int, bool | None] = field(default_factory=dict)  # True: it had other contents
 
 
 class Replicas:
@@ -126,17 +110,17 @@ class Replicas:
         }
         return sorted((one for one in sizes if sizes[one]), key=lambda one: (-sizes[one], one))
 
-    def captured(self, id: int, cut: int, table: Table | None) -> list[Outcome]:
+    def staged(self, id: int, cut: int, table: Table | None) -> list[Outcome]:
         """Take note of a cut; None: the rank has passed it over.
 
         One that waits although nothing is held here, since an agent has died, may wait no longer.
         """
         rank = self.ranks.setdefault(id, Standing())
         rank.passed = max(rank.passed, cut)
-        known = rank.held or table is not None or self._is_suspect(id)
-        forgotten = [] if known else [Settled(id, cut)]
+        known = rank.prepared or table is not None or self._is_suspect(id)
+        forgotten = [] if known else [Agreed(id, cut)]
         if table is not None:
-            rank.held, rank.held_table = cut, table
+            rank.prepared, rank.prepared_table = cut, table
         answered: list[Outcome] = []
         if self.case and id in self.case.replaying and cut >= self.case.cut:
             answered = self._answer(id, (table if cut == self.case.cut else None) or {})
@@ -145,7 +129,7 @@ class Replicas:
     def restarted(self, id: int) -> list[Outcome]:
         """Note that a rank's server has ended: what it held comes again."""
         rank = self.ranks.setdefault(id, Standing())
-        rank.passed, rank.held, rank.held_table = rank.cut, 0, {}
+        rank.passed, rank.prepared, rank.prepared_table = rank.cut, 0, {}
         if self.case and id in self.case.suspects:
             self.case.replaying.add(id)
         return self._go_on()
@@ -161,25 +145,17 @@ class Replicas:
 
     def arbitrates(self, id: int) -> int:
         """Return the cut about which the replay of a rank decides; 0: none."""
-        open_case = self.case and id in self.case.suspects and id not in self.case.answers
-        return self.case.cut if self.case and open_case else 0
+        return self.case.cut if self.case and self.case.waits_for(id) else 0
 
     def _answer(self, id: int, table: Table) -> list[Outcome]:
-        """Take what a suspect's replay gives; blocks that are not in the table say nothing."""
+        """Take what a suspect's replay gives; when all have answered it is decided."""
         case = self.case
-        if case is None or id not in case.suspects or id in case.answers:
-            return []
-        differs = [table[key] != was for key, was in case.first[id].items() if key in table]
-        case.answers[id] = any(differs) if differs else None
-        if len(case.answers) < len(case.suspects):
+        if case is None or not case.waits_for(id) or not case.take(id, table):
             return []
         return [self._decide(case), *self._go_on()]
 
     def _decide(self, case: Case) -> Judged:
-        culprits = tuple(one for one in case.suspects if case.answers[one])
-        told = bool(culprits) or None not in case.answers.values()
-        if len(culprits) == len(case.suspects) > 1:
-            culprits = ()  # where no replay gives what was there, kernels are not deterministic
+        culprits, told = case.verdict()
         self.case = None
         self.judged.add(case.cut)
         self.undecided += not told
@@ -192,54 +168,27 @@ class Replicas:
 
     def note(self) -> dict[str, Any]:
         """Return what is decided or about to be. What ranks have in common is learned again."""
-        case = self.case
         return {
             "own": sorted(self.own),
             "judged": sorted(self.judged),
             "undecided": self.undecided,
-            "case": case
-            and {
-                "cut": case.cut,
-                "key": case.key,
-                "suspects": case.suspects,
-                "keys": sorted(case.keys),
-                "first": [
-                    [id, [[*key, digest.hex()] for key, digest in sorted(table.items())]]
-                    for id, table in sorted(case.first.items())
-                ],
-                "replaying": sorted(case.replaying),
-                "answers": sorted(case.answers.items()),
-            },
+            "case": self.case and self.case.note(),
         }
 
     def restore(self, note: dict[str, Any]) -> None:
         """Go on from the note of an agent before this one."""
-        self.own = _keys(note["own"])
+        self.own = keys_of(note["own"])
         self.judged = set(note["judged"])
         self.undecided = note["undecided"]
         if case := note["case"]:
-            (key,) = _keys([case["key"]])
-            self.case = Case(
-                case["cut"],
-                key,
-                tuple(case["suspects"]),
-                _keys(case["keys"]),
-                {
-                    id: {(offset, size): bytes.fromhex(text) for offset, size, text in rows}
-                    for id, rows in case["first"]
-                },
-                set(case["replaying"]),
-                dict(case["answers"]),
-            )
+            self.case = Case.restored(case)
 
     def _is_suspect(self, id: int) -> bool:
         return self.case is not None and id in self.case.suspects
 
     def unheeded(self) -> tuple[int, ...]:
         """Return the suspects whose servers nobody has ended yet."""
-        case = self.case
-        done = case.replaying | set(case.answers) if case else set()
-        return tuple(id for id in case.suspects if id not in done) if case else ()
+        return self.case.unheeded() if self.case else ()
 
     # ---- comparing ----------------------------------------------------------------------------
 
@@ -251,68 +200,58 @@ class Replicas:
 
     def _look(self, id: int) -> Iterator[Outcome]:
         rank = self.ranks[id]
-        if not rank.held:
+        if not rank.prepared:
             return
-        # A suspect's cut is not settled before replays have decided, also where an agent that goes on
+        # A suspect's cut is not agreed before replays have decided, also where an agent that goes on
         # for another one does not know yet what the rank has in common with whom.
-        if self.case and rank.held == self.case.cut and self._is_suspect(id):
+        if self.case and rank.prepared == self.case.cut and self._is_suspect(id):
             return
-        if rank.held > rank.cut:  # otherwise its server has died before it heard of that
+        if rank.prepared > rank.cut:  # otherwise its server has died before it heard of that
             partners = [other for other, keys in rank.replicas.items() if keys - self.own]
-            if any(self.ranks[other].passed < rank.held for other in partners):
+            if any(self.ranks[other].passed < rank.prepared for other in partners):
                 return
             if differing := self._differing(id, partners):
-                if rank.held in self.judged:
+                if rank.prepared in self.judged:
                     self.own |= set(differing)  # decided, and it differs again: not by accident
                     self.version += 1
                 elif self.case is None:
-                    yield self._open(rank.held, differing)
-                if rank.held not in self.judged:
+                    yield self._open(rank.prepared, differing)
+                if rank.prepared not in self.judged:
                     return
-        cut = rank.held
+        cut = rank.prepared
         self._settle(id, rank)
-        yield Settled(id, cut)
+        yield Agreed(id, cut)
 
     def _differing(self, id: int, partners: list[int]) -> dict[Key, dict[int, bytes]]:
         """Return who has what in the blocks about which a rank and its partners disagree."""
         rank, found = self.ranks[id], {}
         for other in partners:
-            theirs = self.ranks[other].table_at(rank.held)
+            theirs = self.ranks[other].table_at(rank.prepared)
             for key in rank.replicas[other] - self.own if theirs is not None else ():
-                mine, other_one = rank.held_table.get(key), (theirs or {}).get(key)
+                mine, other_one = rank.prepared_table.get(key), (theirs or {}).get(key)
                 if mine and other_one and mine != other_one:
                     found.setdefault(key, {id: mine})
         for key, contents in found.items():
             for other in partners:
-                theirs = self.ranks[other].table_at(rank.held) or {}
+                theirs = self.ranks[other].table_at(rank.prepared) or {}
                 if key in rank.replicas[other] and key in theirs:
                     contents[other] = theirs[key]
         return found
 
     def _open(self, cut: int, differing: dict[Key, dict[int, bytes]]) -> Disagree | Judged:
-        """Suspect whoever is not in the majority: everybody where there is none.
+        """Have replays decide.
 
-        A replay of one that had this cut settled before it had replicas would begin behind it.
+        A replay of one that had this cut agreed before it had replicas would begin behind it.
         """
-        suspects: set[int] = set()
-        for contents in differing.values():
-            digest, votes = Counter(contents.values()).most_common(1)[0]
-            majority = votes * 2 > len(contents)
-            suspects |= {one for one in contents if not majority or contents[one] != digest}
-        key = min(differing)
-        first = {
-            one: {key: contents[one] for key, contents in differing.items() if one in contents}
-            for one in suspects
-        }
-        self.case = Case(cut, key, tuple(sorted(suspects)), set(differing), first)
-        late = [one for one in suspects if self.ranks[one].held != cut]
-        self.case.answers = dict.fromkeys(late)
-        able = tuple(one for one in self.case.suspects if one not in late)
-        return Disagree(cut, key, able) if able else self._decide(self.case)
+        self.case = case = Case.of(cut, differing)
+        late = [one for one in case.suspects if self.ranks[one].prepared != cut]
+        case.answers = dict.fromkeys(late)
+        able = tuple(one for one in case.suspects if one not in late)
+        return Disagree(cut, case.key, able) if able else self._decide(case)
 
     def _settle(self, id: int, rank: Standing) -> None:
-        cut, table = rank.held, rank.held_table
-        rank.held, rank.held_table = 0, {}
+        cut, table = rank.prepared, rank.prepared_table
+        rank.prepared, rank.prepared_table = 0, {}
         if cut <= rank.cut:
             return
         rank.cut = cut
@@ -328,10 +267,6 @@ class Replicas:
             replicas = {key for key, times in equal.items() if times >= _streak(key)}
             self.version += replicas != rank.replicas.get(other, set())
             rank.replicas[other] = standing.replicas[id] = replicas
-
-
-def _keys(pairs: Iterable[Sequence[int]]) -> set[Key]:
-    return {(offset, size) for offset, size in pairs}
 
 
 def _streak(key: Key) -> int:

@@ -38,9 +38,11 @@ class Incident:
     compared: int = 0
     differed: int = 0
     differed_seq: int = 0
-    corrected: int = 0  # of those, of which two replays agree that the program was told wrong
+    corrected: int = 0  # of those, told wrong: two replays agree on it, or a mismatch explains it
     corrected_text: str = ""  # the first of them
     verdict: str = ""  # exact, equivalent, corrected, unknown, diverged
+    # Of a mismatch: which execution was wrong, says a third: first, second, both, unknown.
+    culprit: str = ""
 
     def finish(self, outcome: str, now: float) -> None:
         """Close the entry."""
@@ -101,7 +103,7 @@ def in_words(incident: Incident) -> str:
         return (
             f"{incident.verdict}: the program was told [{incident.corrected}] wrong {values} "
             f"before the fault, by silent corruption or from memory that it had not written, and "
-            f"goes on with what two replays agree on: "
+            f"goes on with what is right: "
             f"{incident.corrected_text}{more}"
         )
     return (
@@ -158,6 +160,16 @@ def table(found: dict[str, Any]) -> list[str]:
     restarts = found["agent_restarts"]
     agent = f", agent restarted [{restarts}] times" if restarts else ""
     return [*lines, f"{found['recovered']} of {len(found['faults'])} recovered, {goodput}{agent}"]
+
+
+def at_end(found: dict[str, Any]) -> list[str]:
+    """Return what is said when a job ends."""
+    said: list[str] = []
+    if found["faults"]:
+        said.append("\n".join(["faults of this job:", *table(found)]))
+    elif found["agent_restarts"]:
+        said.append(table(found)[-1])
+    return [*said, *not_injected(found)]
 
 
 def not_injected(found: dict[str, Any]) -> list[str]:

@@ -15,7 +15,9 @@ from pyft.recovery.inject import Injection, parse
 
 NUMBERS = 64  # bytes of a control page that note what has happened
 BY_AGENT = ("server-kill", "comm-drop")  # unless a server finds the place
-SURVIVED = ("slow", "bitflip")  # the server goes on
+FATAL = ("sticky", "gpu-lost", "ecc", "hang")  # the GPU notes it; it has happened if a server ended
+# Of all others (slow, silent faults) the server goes on, and more may follow.
+ENDS_SERVER = (*BY_AGENT, *FATAL)
 
 
 @dataclass
@@ -27,6 +29,7 @@ class Request:
     by_agent: bool  # it looks for the place
     told: list[tuple[int, int]] = field(default_factory=list)  # member and epoch of servers
     done: bool = False
+    noted: bool = False  # by who let it happen
 
     def note(self) -> dict[str, Any]:
         """Return what the next agent needs."""
@@ -36,7 +39,8 @@ class Request:
     def of(cls, note: Mapping[str, Any]) -> Request:
         """Return what an agent before has written down."""
         told = [(member, epoch) for member, epoch in note["told"]]
-        return cls(parse(note["injection"]), note["number"], note["by_agent"], told, note["done"])
+        known = (note["number"], note["by_agent"], told, note["done"], note["noted"])
+        return cls(parse(note["injection"]), *known)
 
 
 @dataclass
@@ -87,10 +91,9 @@ class Requests:
         """Take what a member's page notes, and the epochs of its servers that had a fault."""
         ended = set(ended)
         for one in self.all:
-            epochs = {epoch for id, epoch in one.told if id == member}
-            by_agent = one.by_agent and one.injection.kind in BY_AGENT
-            if epochs and (epochs & ended if by_agent else notes[one.number]):
-                one.done = True
+            if epochs := {epoch for id, epoch in one.told if id == member}:
+                one.noted = bool(notes[one.number])
+                one.done |= _has_happened(one, bool(epochs & ended))
 
     def saw(self, member: int, now: Seen) -> None:
         """Take what a member has come to."""
@@ -146,6 +149,8 @@ class Requests:
         who = f"server [{wanted.server}] of rank [{wanted.rank}]"
         if one.by_agent and wanted.kind in BY_AGENT:
             return f"the agent died as it was to do that to {who}"
+        if one.noted:
+            return f"it came to the GPU of {who} after the last work there: no call met it"
         if one.by_agent:
             count = f"its [{wanted.call}]th launch after that" if wanted.call else "a launch"
             which = ", or one that changes anything," if wanted.kind == "bitflip" else ""
@@ -156,6 +161,12 @@ class Requests:
         if cuts < max(wanted.step, 0):
             return f"{who} {_made(cuts)}, and came to [{last}] entries after that{_HINT}"
         return f"{who} {_made(cuts)}: only [{step}] entries follow cut [{max(wanted.step, 0)}]"
+
+
+def _has_happened(one: Request, server_ended: bool) -> bool:
+    if one.by_agent and one.injection.kind in BY_AGENT:
+        return server_ended
+    return one.noted and (server_ended or one.injection.kind not in FATAL)
 
 
 _HINT = " (a cut follows each step of an optimizer of torch.optim)"
@@ -180,7 +191,7 @@ def check(injections: Iterable[Injection], protect: str) -> None:
             raise UsageError(
                 f"fault [{one}] never happens: with --protect none only server-kill has a step"
             )
-        if one.kind in SURVIVED:
+        if one.kind not in ENDS_SERVER:
             continue
         before = servers.setdefault((one.rank, one.server), one)
         if before is not one:

@@ -4,9 +4,9 @@ Where an abort leaves partial results (stock NCCL) nobody can take a dead rank's
 that share communicators, directly or by way of others, are a *rollback set*: when one fails all are
 ended, restored at the same line, make their communicators anew, and repeat what came after it.
 
-    server     HELD: a cut waits in its store, whole; LINE: how far each communicator was there
-    agent      when all of the set hold a cut, and their lines fit: SETTLED, it is the line of all
-               when another rank is past it: DROPPED, there can be no such line
+    server     PREPARED: a cut waits in its store, whole; LINE: how far each communicator was there
+    agent      when all of the set hold a cut, and their lines fit: COMMIT, it is the line of all
+               when another rank is past it: ABORT, there can be no such line
     new server WANT_ID: under which id is the communicator made now? The first that asks makes one
 
 A line is decided here before anybody is told. Who dies before it has heard so hears it at its next
@@ -19,28 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-NOT_MADE, ENDED = -1, 1 << 62  # in the place of a number of collectives
-
-
-@dataclass
-class Line:
-    """How far a rank was in a communicator: collectives, and messages by the other one's rank."""
-
-    rank: int
-    collectives: int
-    sent: dict[int, int] = field(default_factory=dict)
-    received: dict[int, int] = field(default_factory=dict)
-
-    def is_behind(self, other: Line) -> bool:
-        """Say whether the other one is past something that needs this one."""
-        return (
-            self.collectives < other.collectives
-            or self.received.get(other.rank, 0) < other.sent.get(self.rank, 0)
-            or self.sent.get(other.rank, 0) < other.received.get(self.rank, 0)
-        )
-
-
-Lines = dict[int, Line]  # by communicator
+from pyft.recovery.line import ENDED, NOT_MADE, Line, Lines, lines_of, note_of
 
 
 @dataclass
@@ -60,16 +39,16 @@ class Standing:
 
     line: int = 0  # the step of the last cut that was decided,
     entry: int = 0  # and its entry
-    held: int = 0  # the step whose cut waits to be decided
-    held_entry: int = 0
+    prepared: int = 0  # the step whose cut waits to be decided
+    prepared_entry: int = 0
     at: Lines = field(default_factory=dict)  # of the one that is held
-    last: Lines | None = None  # of the last cut, held or passed over
+    last: Lines | None = None  # of the last cut, held or passed over; None: more may come there
     coming: Lines = field(default_factory=dict)  # of the cut that is being told
     serial: bool = False  # replays entry by entry, until all of the set work again
 
 
 @dataclass(frozen=True)
-class Settled:
+class Commit:
     """The cut of a rank is its line."""
 
     id: int
@@ -77,7 +56,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Dropped:
+class Abort:
     """The cut of a rank cannot be a line."""
 
     id: int
@@ -95,13 +74,13 @@ class MadeAs:
 
 @dataclass(frozen=True)
 class Paced:
-    """Another rank finds no room for what lies between captures if that is more than so many cuts."""
+    """Another rank finds no room for what lies between snapshots if that is more than so many cuts."""
 
     id: int
     cuts: int
 
 
-Outcome = Settled | Dropped | MadeAs | Paced
+Outcome = Commit | Abort | MadeAs | Paced
 
 
 class RollbackSets:
@@ -201,16 +180,16 @@ class RollbackSets:
         rank = self.ranks.setdefault(id, Standing())
         rank.last, rank.coming = rank.coming | self._untold(id, rank.coming), {}
         if entry:
-            rank.held, rank.held_entry, rank.at = step, entry, rank.last
+            rank.prepared, rank.prepared_entry, rank.at = step, entry, rank.last
         return self._judge(id)
 
     def withdraw(self, id: int, step: int) -> list[Outcome]:
         """Decide at once about a cut that a rank holds and cannot wait for any longer."""
         rank = self.ranks.setdefault(id, Standing())
         if rank.line >= step:
-            return [Settled(id, rank.line)]
-        rank.held = 0
-        return [Dropped(id, step), *self._judge(id)]
+            return [Commit(id, rank.line)]
+        rank.prepared, rank.last = 0, None  # it may hold a better one of the same place
+        return [Abort(id, step), *self._judge(id)]
 
     def paced(self, id: int, cuts: int) -> list[Outcome]:
         """Tell the others of a set how many cuts may lie between two that all hold."""
@@ -232,35 +211,36 @@ class RollbackSets:
         while late := [one for one in ids if self._is_late(one, ids)]:
             for one in late:
                 rank = self.ranks[one]
-                outcomes.append(Dropped(one, rank.held))
-                rank.held = 0
-        if all(one in self.ranks and self.ranks[one].held for one in ids):
-            outcomes += [self._settle(one) for one in sorted(ids)]
+                outcomes.append(Abort(one, rank.prepared))
+                rank.prepared = 0
+        if all(one in self.ranks and self.ranks[one].prepared for one in ids):
+            outcomes += [self._commit(one) for one in sorted(ids)]
         return outcomes
 
     def _is_late(self, id: int, ids: set[int]) -> bool:
         """Say whether another rank will have no cut any more that fits the one of this rank."""
         rank = self.ranks.get(id)
-        if rank is None or not rank.held:
+        if rank is None or not rank.prepared:
             return False
         for one in ids - {id}:
             other = self.ranks.get(one, Standing())
-            lines = other.at if other.held else other.last or {}
+            lines = other.at if other.prepared else other.last or {}
             shared = rank.at.keys() & lines.keys()
             if any(rank.at[key].is_behind(lines[key]) for key in shared):
                 return True
             waits = any(lines[key].is_behind(rank.at[key]) for key in shared)
-            if shared and not other.held and not waits:
+            if shared and not other.prepared and not waits:
                 return True  # it has passed over this very place
         return False
 
-    def _settle(self, id: int) -> Outcome:
+    def _commit(self, id: int) -> Outcome:
         rank = self.ranks[id]
-        rank.line, rank.entry, rank.held = rank.held, rank.held_entry, 0
+        rank.line, rank.entry, rank.prepared = rank.prepared, rank.prepared_entry, 0
         for key, line in rank.at.items():
             if line.collectives == ENDED and key in self.groups:
                 self._forget(key, id)
-        return Settled(id, rank.line)
+        rank.last = None  # an optimizer's step calls nobody: its cut may be of the same place
+        return Commit(id, rank.line)
 
     def _forget(self, key: int, id: int) -> None:
         group = self.groups[key]
@@ -282,9 +262,9 @@ class RollbackSets:
                 id,
                 r.line,
                 r.entry,
-                r.held,
-                r.held_entry,
-                *(_note(lines) for lines in (r.at, r.last, r.coming)),
+                r.prepared,
+                r.prepared_entry,
+                *(note_of(lines) for lines in (r.at, r.last, r.coming)),
                 r.serial,
             ]
             for id, r in self.ranks.items()
@@ -295,21 +275,6 @@ class RollbackSets:
         """Go on from the note of an agent before this one."""
         for key, members, ended, made_as, maker, waiting in note["groups"]:
             self.groups[key] = Shared(dict(members), set(ended), made_as, maker, list(waiting))
-        for id, line, entry, held, held_entry, at, last, coming, serial in note["ranks"]:
-            told = (_lines(at) or {}, _lines(last), _lines(coming) or {})
-            self.ranks[id] = Standing(line, entry, held, held_entry, *told, serial)
-
-
-def _note(lines: Lines | None) -> list[Any] | None:
-    if lines is None:
-        return None
-    return [
-        [key, line.rank, line.collectives, sorted(line.sent.items()), sorted(line.received.items())]
-        for key, line in lines.items()
-    ]
-
-
-def _lines(note: list[Any] | None) -> Lines | None:
-    if note is None:
-        return None
-    return {key: Line(rank, n, dict(sent), dict(got)) for key, rank, n, sent, got in note}
+        for id, line, entry, prepared, prepared_entry, at, last, coming, serial in note["ranks"]:
+            told = (lines_of(at) or {}, lines_of(last), lines_of(coming) or {})
+            self.ranks[id] = Standing(line, entry, prepared, prepared_entry, *told, serial)

@@ -1,52 +1,50 @@
 """Ranks with the same contents keep them once: who keeps what, and when that counts.
 
-A block in which several ranks have had the same contents is captured by one of them, its *owner*; the
-points of the others name it (design-recovery.md, "Cut": the share of replicated blocks). Such ranks,
+A block in which several ranks have had the same contents is snapshotted by one of them, its *owner*; the
+points of the others name it (docs/concepts/sharing.md). Such ranks,
 directly or by way of others, are a *group*, and their points move together:
 
-    server     CAPTURED: digests of a cut, and who keeps what of it; HELD: its own part is whole
+    server     STAGED: digests of a cut, and who keeps what of it; PREPARED: its own part is whole
     agent      when all of the group hold the cut, and owners have what the others need of them:
-               SETTLED for good, it is the recovery point of all
-               when one of them has passed it over, or an owner has something else: DROPPED for all
+               COMMIT for good, it is the committed snapshot of all
+               when one of them has passed it over, or an owner has something else: ABORT for all
 
 So the contents that a point names stay where they are for as long as it counts. What is settled is
 kept before anybody is told; who dies before it has heard is told at its next start, and has what it
 needs in its store. Who makes a cut alone, for want of space, keeps what it has lent (store.h).
 
-With `jit` nobody keeps such a block in a store: all who have it keep it in their GPUs, and each
-point names the next one of them (shadows.h).
+Which rank owns what is decided by assignment.py. With `jit` no store keeps such a block: all ranks
+that have it keep it in their GPUs, and each point names the next one of them (pre_images.h).
 Without input or output.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyft.recovery.replicas import Key, Table
-
-Rows = dict[Key, int]  # of a rank: which blocks others keep for it, and who
+from pyft.recovery.assignment import Assignment, Rows
+from pyft.recovery.case import Key, Table
 
 
 @dataclass(frozen=True)
 class Commit:
-    """The cut of a rank becomes its recovery point."""
+    """The cut of a rank becomes its committed snapshot."""
 
     id: int
     step: int
 
 
 @dataclass(frozen=True)
-class Drop:
-    """The cut of a rank cannot become its recovery point; nothing of another rank's needs it."""
+class Abort:
+    """The cut of a rank cannot become its committed snapshot; nothing of another rank's needs it."""
 
     id: int
     step: int
 
 
-Outcome = Commit | Drop
+Outcome = Commit | Abort
 
 
 @dataclass
@@ -83,10 +81,8 @@ class Shares:
         self.least_bytes = least_bytes
         self.jit = jit
         self.ranks: dict[int, Standing] = {}
-        self.rows: dict[int, Rows] = {}
+        self.assignment = Assignment(least_bytes, jit)
         self.apart: set[Key] = set()  # blocks that have turned out not to be the same
-        self._stale: set[int] = set()  # ranks of which nobody knows what they go by
-        self._owner: dict[tuple[Key, int], int] = {}  # by block and who has it
 
     def _of(self, id: int) -> Standing:
         return self.ranks.setdefault(id, Standing({id}))
@@ -113,39 +109,19 @@ class Shares:
         waiting = {owner for rank in living for owner, _ in rank.needs.values()}
         return waiting.union(*(rank.names for rank in living))
 
-    # ---- who keeps what -----------------------------------------------------------------------
+    # ---- groups -------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> dict[int, Rows]:
+        """Return the rows that ranks go by."""
+        return self.assignment.rows
 
     def plan(self, holders: Iterable[tuple[Key, set[int]]]) -> dict[int, Rows]:
-        """Divide the blocks among those who have them; return the rows of ranks that have others.
-
-        An owner stays one while it has the block, so that few cuts meet another plan at another rank.
-        """
-        load: Counter[int] = Counter()
-        rows: dict[int, Rows] = {}
-        owners: dict[tuple[Key, int], int] = {}
-        for key, ids in sorted(holders, key=lambda one: (-one[0][1], one[0][0], min(one[1]))):
-            if len(ids) < 2 or key[1] < self.least_bytes or key in self.apart:
-                continue
-            if self.jit:
-                ring = sorted(ids)
-                for id, other in zip(ring, ring[1:] + ring[:1], strict=True):
-                    rows.setdefault(id, {})[key] = other
-            else:
-                before = {self._owner.get((key, id)) for id in ids} & ids
-                owner = min(before or ids, key=lambda id: (load[id], id))
-                load[owner] += key[1]
-                for id in ids:
-                    owners[key, id] = owner
-                    if id != owner:
-                        rows.setdefault(id, {})[key] = owner
+        """Divide the blocks among their holders, which become groups; return the rows that change."""
+        shared = self.assignment.shared(holders, self.apart)
+        for _, ids in shared:
             self._join(ids)
-        changed = {
-            id: rows.get(id, {})
-            for id in self.rows.keys() | rows.keys() | self._stale
-            if id in self._stale or rows.get(id, {}) != self.rows.get(id, {})
-        }
-        self.rows, self._owner, self._stale = rows, owners, set()
-        return changed
+        return self.assignment.divide(shared)
 
     def _join(self, ids: set[int]) -> None:
         group = set().union(*(self._of(id).group for id in ids))
@@ -155,7 +131,7 @@ class Shares:
 
     # ---- cuts ---------------------------------------------------------------------------------
 
-    def captured(
+    def staged(
         self,
         id: int,
         step: int,
@@ -188,7 +164,7 @@ class Shares:
         # It waits, and an agent before this one was told of it.
         return [self._forgotten(id, step)] if not rank.step else []
 
-    def held(self, id: int, step: int) -> list[Outcome]:
+    def prepared(self, id: int, step: int) -> list[Outcome]:
         """Note that all that a rank itself keeps of a cut is in its store."""
         rank = self._of(id)
         if rank.step == step:
@@ -200,19 +176,19 @@ class Shares:
         rank = self._of(id)
         if not self.is_grouped(id) or rank.line == step:
             return Commit(id, step)
-        return Drop(id, step)
+        return Abort(id, step)
 
-    def withdraw(self, id: int, step: int) -> list[Outcome]:
+    def decide_now(self, id: int, step: int) -> list[Outcome]:
         """Decide about a cut now: its rank needs room."""
         rank = self._of(id)
         if rank.line == step:
             return [Commit(id, step)]
         if rank.step == step:
             rank.forget()
-        return [Drop(id, step), *self._judge(id)]
+        return [Abort(id, step), *self._judge(id)]
 
     def restarted(self, id: int) -> list[Outcome]:
-        """Note that a rank's server has ended: the next one begins at its recovery point."""
+        """Note that a rank's server has ended: the next one begins at its committed snapshot."""
         rank = self._of(id)
         rank.forget()
         rank.passed = rank.line
@@ -271,7 +247,7 @@ class Shares:
     def _drop(self, holding: list[int]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for one in holding:
-            outcomes.append(Drop(one, self._of(one).step))
+            outcomes.append(Abort(one, self._of(one).step))
             self._of(one).forget()
         return outcomes
 
@@ -300,5 +276,5 @@ class Shares:
             rank = Standing(shared, line, line=line, line_entry=entry, names=set(names), gone=gone)
             self.ranks[id] = rank
         self.apart = {(offset, size) for offset, size in note["apart"]}
-        self._stale = {id for id, rank in self.ranks.items() if len(rank.group) > 1}
+        self.assignment.stale = {id for id, one in self.ranks.items() if len(one.group) > 1}
         return [Commit(id, r.line) for id, r in self.ranks.items() if r.line and not r.gone]

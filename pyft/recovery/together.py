@@ -1,63 +1,123 @@
-"""What servers and agent say to each other about rollback sets (rollback.py), as messages.
+"""Ranks that go back together (rollback.py), in a plan's terms: its ranks, and messages.
 
-WANT_ID, MADE_AS: the id under which a communicator is made, as the library has it. LINE: the numbers
-of one communicator, each followed by HELD for the cut itself. WITHDRAW: that cut cannot wait. PACE,
-PACE_OF_OTHERS: how many cuts may lie between two that are captured.
+WantId, MadeAs: the id under which a communicator is made, as the library has it. Line: the numbers
+of one communicator, each followed by Prepared for the cut itself. DecisionRequest: that cut cannot
+wait. Pace, PaceOfOthers: how many cuts may lie between two that are snapshotted.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping
+from pyft.recovery.events import Action, Mode, Received, Send
+from pyft.recovery.line import Line
+from pyft.recovery.rank import Rank, State
+from pyft.recovery.rollback import Abort, Commit, MadeAs, Outcome, RollbackSets
+from pyft.wire import messages as wire
+from pyft.wire.layout import PAIR_COUNTERS
 
-from pyft.recovery.events import Action, Message, Received, Send
-from pyft.recovery.rollback import Dropped, Line, MadeAs, Outcome, Paced, RollbackSets, Settled
 
-PAIR = struct.Struct("<QQQ")  # rank in the communicator, messages sent to it, received from it
-
-
-def line_of(event: Received) -> Line:
-    """Return what a LINE says; what is no whole pair at its end is left out."""
-    line = Line(event.rank, event.code)
-    whole = len(event.payload) // PAIR.size * PAIR.size
-    for rank, sent, received in PAIR.iter_unpack(event.payload[:whole]):
-        line.sent[rank], line.received[rank] = sent, received
+def line_of(said: wire.Line) -> Line:
+    """Return what a Line says; what is no whole pair at its end is left out."""
+    line = Line(said.rank, said.collectives)
+    whole = len(said.payload) // PAIR_COUNTERS.size * PAIR_COUNTERS.size
+    for pair in PAIR_COUNTERS.each(said.payload[:whole]):
+        line.sent[pair.rank], line.received[pair.rank] = pair.sent, pair.received
     return line
 
 
 def heard(sets: RollbackSets, event: Received) -> list[Outcome]:
     """Take a message of a server that works or recovers."""
-    if event.kind is Message.WANT_ID:
-        return sets.want_id(event.id, event.key, event.rank, event.payload.hex())
-    if event.kind is Message.MADE:
-        sets.made(event.id, event.key, event.rank)
-    elif event.kind is Message.ENDED:
-        sets.ended(event.id, event.key)
-    elif event.kind is Message.LINE:
-        sets.told(event.id, event.key, line_of(event))
-    elif event.kind is Message.HELD:
-        return sets.came_to(event.id, event.key, event.code if event.rank else 0)
-    elif event.kind is Message.WITHDRAW:
-        return sets.withdraw(event.id, event.key)
-    elif event.kind is Message.PACE:
-        return sets.paced(event.id, event.key)
+    id, said = event.id, event.message
+    if isinstance(said, wire.WantId):
+        return sets.want_id(id, said.key, said.rank, said.payload.hex())
+    if isinstance(said, wire.Made):
+        sets.made(id, said.key, said.rank)
+    elif isinstance(said, wire.Ended):
+        sets.ended(id, said.key)
+    elif isinstance(said, wire.Line):
+        sets.told(id, said.key, line_of(said))
+    elif isinstance(said, wire.Prepared):
+        return sets.came_to(id, said.step, said.entry if said.whole else 0)
+    elif isinstance(said, wire.DecisionRequest):
+        return sets.withdraw(id, said.step)
+    elif isinstance(said, wire.Pace):
+        return sets.paced(id, said.cuts)
     return []
 
 
-def orders(outcomes: Iterable[Outcome], epochs: Mapping[int, int]) -> list[Action]:
-    """Return what servers are told; one that is gone hears of its line when it is started anew."""
-    actions: list[Action] = []
-    for outcome in outcomes:
-        epoch = epochs.get(outcome.id)
-        if epoch is None:
-            continue
-        if isinstance(outcome, MadeAs):
-            id = bytes.fromhex(outcome.made_as)
-            actions.append(Send(outcome.id, epoch, Message.MADE_AS, outcome.key, payload=id))
-        elif isinstance(outcome, Settled):
-            actions.append(Send(outcome.id, epoch, Message.SETTLED, outcome.step, 1))
-        elif isinstance(outcome, Dropped):
-            actions.append(Send(outcome.id, epoch, Message.DROPPED, outcome.step))
-        elif isinstance(outcome, Paced):
-            actions.append(Send(outcome.id, epoch, Message.PACE_OF_OTHERS, outcome.cuts))
-    return actions
+def order_of(outcome: Outcome) -> wire.Message:
+    """Return what an outcome is in a message."""
+    if isinstance(outcome, MadeAs):
+        return wire.MadeAs(outcome.key, bytes.fromhex(outcome.made_as))
+    if isinstance(outcome, Commit):
+        return wire.Commit(outcome.step, final=True)
+    if isinstance(outcome, Abort):
+        return wire.Abort(outcome.step)
+    return wire.PaceOfOthers(outcome.cuts)
+
+
+class Together:
+    """Which ranks of a plan go back together. Without sets each goes back alone."""
+
+    def __init__(self, sets: RollbackSets | None, ranks: dict[int, Rank]) -> None:
+        self.sets = sets
+        self._ranks = ranks
+
+    def others(self, rank: Rank) -> list[Rank]:
+        """Return who goes back with a rank."""
+        ids = self.sets.of(rank.id) - {rank.id} if self.sets else set()
+        return [self._ranks[id] for id in sorted(ids)]
+
+    def lacking(self, rank: Rank) -> str:
+        """Say why there is nobody to repeat collectives with."""
+        for other in self.others(rank):
+            if other.state in (State.GIVEN_UP, State.GONE):
+                words = "has ended" if other.state is State.GONE else "has been given up"
+                return f"rank [{other.rank}] {words}, with which this one would have to replay"
+        return ""
+
+    def go_back(self, rank: Rank) -> list[Rank]:
+        """Note that a rank has failed; return whose servers have to be ended because of it."""
+        if self.sets is None:
+            return []
+        self.sets.go_back(self.sets.of(rank.id))
+        ended = (State.RUNNING, State.RECOVERING)
+        return [other for other in self.others(rank) if other.state in ended]
+
+    def replay_serially(self, rank: Rank) -> list[Rank]:
+        """Note that a rank replays entry by entry; return who has begun to replay otherwise."""
+        if self.sets is None:
+            return []
+        self.sets.replay_serially(rank.id)
+        recovering = [one for one in self.others(rank) if one.state is State.RECOVERING]
+        if otherwise := [one for one in recovering if one.mode is Mode.NORMAL]:
+            self.sets.go_back(self.sets.of(rank.id))
+        return otherwise
+
+    def is_serial(self, rank: Rank) -> bool:
+        """Say whether a rank replays entry by entry with the others."""
+        return self.sets is not None and self.sets.is_serial(rank.id)
+
+    def lived(self, rank: Rank) -> None:
+        """When all work that go back together, what happens next is another fault."""
+        if self.sets and all(one.state is State.RUNNING for one in (rank, *self.others(rank))):
+            self.sets.lived(rank.id)
+
+    def received(self, event: Received) -> list[Action]:
+        """Return what servers are told; one that is gone hears of its line when it is started anew."""
+        if self.sets is None:
+            return []
+        told = ((self._ranks.get(one.id), one) for one in heard(self.sets, event))
+        return [
+            Send(rank.id, rank.epoch, order_of(one))
+            for rank, one in told
+            if rank and rank.has_server
+        ]
+
+    def adopted(self) -> list[Action]:
+        """Return the lines once more, for servers that an agent before this one has not told."""
+        lines = ((rank, self.sets.line(id)) for id, rank in self._ranks.items() if self.sets)
+        return [
+            Send(rank.id, rank.epoch, wire.Commit(line))
+            for rank, line in lines
+            if line and rank.state is State.RUNNING
+        ]

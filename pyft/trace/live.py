@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyft._native import NativeError
-from pyft.agent import page, protocol, untrusted
+from pyft.agent.channel import page, untrusted
 from pyft.errors import TraceError
+from pyft.recovery import redundancy
 from pyft.trace.reader import Entry, EntryFlags, TraceReader
 from pyft.trace.targets import live_descriptor
+from pyft.wire.layout import (
+    COMPLETION_WORD,
+    COMPLETION_WORDS,
+    COMPLETION_WORDS_OFFSET,
+    CONTROL_PAGE,
+    ChannelStatus,
+    Protect,
+)
 
 # A stream's word is the index of its handle, but for the streams that have always been there
 # (proxy/ring/completion.h).
@@ -22,7 +30,7 @@ _STREAM = re.compile(r"\bstream=(?:stream#(\d+)|(\d+))")
 _DEFAULT_STREAM_WORDS = {"0": 0, "1": 0, "2": 1}
 _WORD = re.compile(r"\bword=(\d+)")
 
-_STATUS = {int(one): one.name.lower().replace("_", " ") for one in protocol.ChannelStatus}
+_STATUS = {int(one): one.name.lower().replace("_", " ") for one in ChannelStatus}
 
 LOOK_BACK = 20_000  # entries searched for what a thread waits for
 MOST_WAITS = 256  # shown of a client
@@ -54,27 +62,31 @@ class ChannelState:
     sticky_error: int
     working_on: str  # the entry being executed
     protection: str  # what a fault would find
+    redundancy: str  # what --dmr has covered; nothing without it
     waits: list[Wait]
 
 
-def look(meta: dict[str, Any], entry: dict[str, Any]) -> ChannelState:
-    """Return the state of one channel of a live job; TraceError when it has just ended."""
+def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> ChannelState:
+    """Return the state of one channel of a live job; TraceError when it has just ended.
+
+    `waits`: with what is worked on and waited for, which takes a look at many entries.
+    """
     log = live_descriptor(meta, entry, "log")
     control_path = live_descriptor(meta, entry, "control")
     try:
-        control = control_path.read_bytes()
         fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            header = untrusted.log_header(fd)
+        finally:
+            os.close(fd)
+        control = control_path.read_bytes()
+        position = _snapshot_position(meta, entry)
     except OSError as error:
         raise TraceError(f"the channel [{entry['name']}] has just ended: {error}") from None
-    try:
-        header = untrusted.log_header(fd)
-    finally:
-        os.close(fd)
-    (consumed,) = struct.unpack_from("<Q", control, protocol.CONTROL_CONSUMED)
-    (sticky,) = struct.unpack_from("<i", control, protocol.CONTROL_STICKY_ERROR)
-    (beat,) = struct.unpack_from("<Q", control, protocol.CONTROL_HEARTBEAT_NS)
-    (status,) = struct.unpack_from("<I", control, protocol.CONTROL_STATUS)
-    entries = recent_entries(log)
+    consumed = CONTROL_PAGE["consumed"].read(control)
+    beat = CONTROL_PAGE["heartbeat_ns"].read(control)
+    status = CONTROL_PAGE["status"].read(control)
+    entries = recent_entries(log) if waits else []
     now = time.monotonic_ns()  # the client goes on meanwhile: not before its last entry is read
     pending = [e for e in entries if e.position >= consumed]
     return ChannelState(
@@ -88,31 +100,61 @@ def look(meta: dict[str, Any], entry: dict[str, Any]) -> ChannelState:
         lag=max(0, header["appended"] - consumed),
         log_bytes=max(0, header["appended"] - header["oldest"]),
         heartbeat_age=(now - beat) / 1e9 if beat else -1.0,
-        sticky_error=sticky,
-        protection=protection(control, header),
+        sticky_error=CONTROL_PAGE["sticky_error"].read(control),
+        protection=protection(control, header, position),
+        redundancy=redundancy_of(control),
         working_on=f"[{pending[0].seq}] {pending[0].text}" if pending else "",
-        waits=[*reply_waits(pending, now), *word_waits(control, entries, now)],
+        waits=[*reply_waits(pending, now), *word_waits(control, entries, now)] if waits else [],
     )
 
 
-def protection(control: bytes, header: dict[str, int]) -> str:
-    """Say from where a rank would go on after a fault, or why it would not."""
+def _snapshot_position(meta: dict[str, Any], entry: dict[str, Any]) -> int:
+    """Return where a replay would begin. A rank without protection has no store."""
+    if entry["store_fd"] < 0:
+        return 0
+    store = os.open(live_descriptor(meta, entry, "store"), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return page.snapshot_position(store)
+    finally:
+        os.close(store)
+
+
+def redundancy_of(control: bytes) -> str:
+    """Say what dual modular redundancy has covered, empty without it."""
+    found = redundancy.figures(lambda name: CONTROL_PAGE[name].read(control))
+    return redundancy.sentence(found) if found else ""
+
+
+def protection(control: bytes, header: dict[str, int], position: int) -> str:
+    """Say from where a rank would go on after a fault, or why it would not.
+
+    `position`: where in the ring a replay would begin. The header was read before it.
+    """
 
     def field(name: str) -> int:
-        offset, form = page.FIELDS[name]
-        return struct.unpack_from(form, control, offset)[0]
+        return CONTROL_PAGE[name].read(control)
 
-    if field("protect") == page.Protect.NONE:
+    if field("protect") == Protect.NONE:
         return "none (--protect none)"
+    if why := why_unprotected(field("journal_lost"), position, header):
+        return f"NONE at present: {why}"
+    cut = field("snapshot_cut")
+    return f"last snapshot at cut {cut}" if cut else "the log from the beginning"
+
+
+def why_unprotected(journal_lost: int, position: int, header: dict[str, int]) -> str:
+    """Say what a replay would lack, empty if nothing: see protection()."""
     why = []
-    if lost := field("journal_lost"):
-        why.append(f"the journal was full at entry {lost} (PYFT_JOURNAL_MB)")
+    if header["committed"] > position:
+        why.append(
+            "the log behind the last snapshot found no room, and is gone "
+            "(PYFT_RING_MB, PYFT_ARENA_MB)"
+        )
+    if journal_lost:
+        why.append(f"the journal was full at entry {journal_lost} (PYFT_JOURNAL_MB)")
     if missing := header["objects_missing"]:
         why.append(f"{missing} objects found no room in the object log (PYFT_OBJECT_LOG_MB)")
-    if why:
-        return f"NONE at present: {'; '.join(why)}"
-    cut = field("captured_cut")
-    return f"last snapshot at cut {cut}" if cut else "the log from the beginning"
+    return "; ".join(why)
 
 
 def recent_entries(log: Path) -> list[Entry]:
@@ -135,11 +177,11 @@ def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
 
 def word_waits(control: bytes, entries: list[Entry], now: int) -> list[Wait]:
     """Return who sleeps until a stream or event completes, by the mark it has put into the stream."""
-    begin, size = protocol.COMPLETION_WORDS_OFFSET, protocol.COMPLETION_WORD.size
-    words = control[begin : begin + protocol.COMPLETION_WORDS * size]
+    begin = COMPLETION_WORDS_OFFSET
+    words = control[begin : begin + COMPLETION_WORDS * COMPLETION_WORD.size]
     waits = []
-    for word, (_, _, _, waiters) in enumerate(protocol.COMPLETION_WORD.iter_unpack(words)):
-        if waiters and len(waits) < MOST_WAITS:
+    for word, state in enumerate(COMPLETION_WORD.each(words)):
+        if state.waiters and len(waits) < MOST_WAITS:
             waits.append(word_wait(word, entries, now))
     return waits
 

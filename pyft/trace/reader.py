@@ -7,7 +7,6 @@ with TraceReader(path) as trace:
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,16 +14,8 @@ from pathlib import Path
 from types import TracebackType
 
 from pyft._native import NativeTrace, TraceInfo
-
-
-class EntryFlags(enum.IntFlag):
-    """Mirror of pyft::ring::EntryFlags (proxy/ring/layout.h)."""
-
-    WANTS_REPLY = 1
-    HAS_PAYLOAD = 2
-    CREATES = 4
-    DESTROYS = 8
-    FOLDED_DEAD = 16
+from pyft.wire.layout import EntryFlags as EntryFlags
+from pyft.wire.layout import Mark
 
 
 @dataclass(frozen=True)
@@ -126,6 +117,13 @@ class TraceReader:
             return
         kept = list(self._matching(call, thread, handle, objects))
         yield from kept[max(0, len(kept) - tail) :]
+
+    def times_of(self, mark: Mark) -> Iterator[int]:
+        """Yield when each mark of a kind was made that the ring still has, in nanoseconds."""
+        self._trace.rewind()
+        while (raw := self._trace.next(False)) is not None:
+            if raw.call == mark:
+                yield raw.time_ns
 
     def stats(self) -> TraceStats:
         """Count the entries in the ring by call."""

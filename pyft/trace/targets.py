@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyft.agent import job_folder
+from pyft.agent.job import job_folder
 from pyft.errors import TraceError
 
 
@@ -46,7 +46,7 @@ def has_rings(meta: dict[str, Any]) -> bool:
 
 def of_job(folder: Path) -> list[Ring]:
     """Return the rings of a job, saved and live ones."""
-    meta = job_folder.read_meta(folder)
+    meta = job_folder.load_meta(folder)
     rings = []
     for entry in meta.get("channels", []):
         if entry.get("file"):

@@ -4,7 +4,7 @@
 
 #include "api/support.h"
 #include "core/config.h"
-#include "core/launch.h"
+#include "work/launch.h"
 
 namespace softgpu::api {
 namespace {

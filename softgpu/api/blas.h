@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/stream.h"
+#include "stream/stream.h"
 
 namespace softgpu::api {
 

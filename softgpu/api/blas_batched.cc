@@ -9,8 +9,8 @@
 
 #include "api/blas.h"
 #include "api/support.h"
-#include "core/pointers.h"
-#include "core/written.h"
+#include "fault/written.h"
+#include "memory/pointers.h"
 
 namespace softgpu::api {
 namespace {

@@ -2,9 +2,10 @@
 #include <cstring>
 
 #include "api/blas_operands.h"
+#include "api/blas_upset.h"
 #include "api/support.h"
 #include "core/config.h"
-#include "core/written.h"
+#include "fault/written.h"
 
 namespace softgpu::api {
 namespace {
@@ -48,6 +49,7 @@ void gemm_converted(const Gemm& g, const Addresses& at, const Epilogue& epilogue
   const float alpha = by_row ? 1 : static_cast<float>(g.alpha.real);
   const float beta = keep ? static_cast<float>(g.beta.real) : 0;
   sgemm(g, alpha, pa, lda, pb, ldb, beta, product.data(), g.m);
+  upset_product(g, at, index, product.data(), g.m);
   if (by_row) combine(g, at, product.data());
   if (!epilogue.none) epilogue.apply(product.data(), g.m, index);
   store_matrix(g.d, sd, product.data(), at.d);
@@ -64,7 +66,7 @@ void copy_c_to_d(const Gemm& g, const Addresses& at) {
   }
 }
 
-void gemm_direct(const Gemm& g, const Addresses& at) {
+void gemm_direct(const Gemm& g, const Addresses& at, int64_t index) {
   copy_c_to_d(g, at);
   const auto ta = cblas_op(g.transa), tb = cblas_op(g.transb);
   const auto m = static_cast<blasint>(g.m), n = static_cast<blasint>(g.n),
@@ -79,6 +81,7 @@ void gemm_direct(const Gemm& g, const Addresses& at) {
     case CUDA_R_32F:
       sgemm(g, falpha[0], floats(at.a), g.a.ld, floats(at.b), g.b.ld, fbeta[0],
             static_cast<float*>(d), g.d.ld);
+      upset_product(g, at, index, static_cast<float*>(d), g.d.ld);
       break;
     case CUDA_R_64F:
       scipy_cblas_dgemm(
@@ -100,7 +103,7 @@ void multiply(const Gemm& g, const Addresses& at, const Epilogue& epilogue, int6
   const bool half =
       is_half(g.a.type) || is_half(g.b.type) || is_half(g.c.type) || is_half(g.d.type);
   if (half || !epilogue.none || g.alphas || g.betas) return gemm_converted(g, at, epilogue, index);
-  gemm_direct(g, at);
+  gemm_direct(g, at, index);
 }
 
 }  // namespace

@@ -4,8 +4,9 @@
 
 #include "api/blas.h"
 #include "api/support.h"
-#include "core/fault_injection.h"
-#include "core/operation.h"
+#include "device/fault_injection.h"
+#include "stream/operation.h"
+#include "work/perform.h"
 
 namespace softgpu::api {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "api/support.h"
-#include "core/pointers.h"
+#include "memory/pointers.h"
 
 namespace softgpu::api {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "api/support.h"
 #include "core/config.h"
-#include "core/pointers.h"
+#include "memory/pointers.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;

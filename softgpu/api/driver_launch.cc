@@ -3,7 +3,7 @@
 
 #include "api/graph_support.h"
 #include "api/support.h"
-#include "core/launch.h"
+#include "work/launch.h"
 
 namespace softgpu::api {
 

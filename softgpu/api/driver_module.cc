@@ -3,8 +3,9 @@
 #include <set>
 
 #include "api/support.h"
-#include "core/launch.h"
+#include "core/log.h"
 #include "softgpu.h"
+#include "work/launch.h"
 
 namespace softgpu::api {
 namespace {
@@ -40,7 +41,7 @@ CUresult load_code(void** out, const void* image, bool per_device) {
     // A module exists on its device at once, so that a bad image fails here.
     if (error.empty()) code->library.module(d.index(), &error);
     if (!error.empty()) {
-      std::fprintf(stderr, "softgpu: a module cannot be loaded: %s\n", error.c_str());
+      log_line(SOFTGPU_LOG_WARNING, "a module cannot be loaded: %s", error.c_str());
       return cudaErrorInvalidKernelImage;
     }
     *out = code.get();

@@ -1,7 +1,7 @@
 // The driver's virtual memory calls.
 #include "api/support.h"
-#include "core/memory_export.h"
-#include "core/memory_virtual.h"
+#include "device/memory_export.h"
+#include "device/memory_virtual.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;

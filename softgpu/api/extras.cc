@@ -5,8 +5,9 @@
 #include <mutex>
 
 #include "api/support.h"
-#include "core/capture.h"
-#include "core/operation.h"
+#include "graph/capture.h"
+#include "stream/operation.h"
+#include "work/perform.h"
 
 namespace api = softgpu::api;
 

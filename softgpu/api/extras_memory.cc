@@ -1,8 +1,8 @@
-// softgpu.h: memory as another program's captures and restores want it.
+// softgpu.h: memory as another program's snapshots and restores want it.
 #include "api/support.h"
-#include "core/limits.h"
-#include "core/memory_virtual.h"
-#include "core/pointers.h"
+#include "device/limits.h"
+#include "device/memory_virtual.h"
+#include "memory/pointers.h"
 #include "softgpu.h"
 
 namespace {

@@ -2,9 +2,10 @@
 #include <cstdio>
 
 #include "api/support.h"
-#include "core/control_file.h"
-#include "core/fault_injection.h"
-#include "core/fault_request.h"
+#include "core/log.h"
+#include "device/fault_injection.h"
+#include "fault/control_file.h"
+#include "fault/fault_request.h"
 #include "softgpu.h"
 
 namespace api = softgpu::api;
@@ -21,6 +22,15 @@ int answer(const std::string& sentence, char* problem, unsigned long long bytes)
 }
 
 }  // namespace
+
+SOFTGPU_API void softgpu_set_log(softgpu_log_t log) {
+  softgpu::log_function = log;
+  softgpu::log_from_executor(log);
+}
+
+SOFTGPU_API const char* softgpu_instruction_set() {
+  return softgpu::instruction_set();
+}
 
 SOFTGPU_API int softgpu_fail(int index, int cuda_error) {
   const softgpu::FaultKind kind = softgpu::fault_kind(cuda_error);

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "api/graph_support.h"
-#include "core/launch.h"
-#include "core/transfer.h"
+#include "work/launch.h"
+#include "work/transfer.h"
 
 namespace softgpu::api {
 namespace {

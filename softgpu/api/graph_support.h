@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "api/support.h"
-#include "core/graph.h"
+#include "graph/graph.h"
 
 namespace softgpu::api {
 

@@ -6,8 +6,8 @@
 
 #include "api/blas_operands.h"
 #include "api/support.h"
-#include "core/pointers.h"
-#include "core/written.h"
+#include "fault/written.h"
+#include "memory/pointers.h"
 
 namespace softgpu::api {
 namespace {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "api/support.h"
-#include "core/transfer.h"
+#include "work/transfer.h"
 
 namespace softgpu::api {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "api/graph_support.h"
 #include "api/support.h"
-#include "core/capture.h"
+#include "graph/capture.h"
 
 namespace api = softgpu::api;
 using softgpu::GraphNode;

@@ -1,5 +1,5 @@
 #include "api/support.h"
-#include "core/transfer.h"
+#include "work/transfer.h"
 
 namespace api = softgpu::api;
 using softgpu::CopyShape;

@@ -1,7 +1,7 @@
 // Copies of boxes, between linear memory only: the device has no arrays.
 #include "api/graph_support.h"
 #include "api/support.h"
-#include "core/transfer.h"
+#include "work/transfer.h"
 
 namespace api = softgpu::api;
 

@@ -1,10 +1,10 @@
 #include <cstdio>
 
 #include "api/support.h"
-#include "core/capture.h"
 #include "core/config.h"
-#include "core/limits.h"
-#include "core/memory_pool.h"
+#include "device/limits.h"
+#include "device/memory_pool.h"
+#include "graph/capture.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;

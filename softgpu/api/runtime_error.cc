@@ -1,7 +1,7 @@
 #include <array>
 
 #include "api/support.h"
-#include "core/device.h"
+#include "device/device.h"
 
 namespace softgpu::api {
 namespace {

@@ -2,9 +2,9 @@
 #include <thread>
 
 #include "api/support.h"
-#include "core/capture.h"
-#include "core/ipc_event.h"
-#include "core/memory_pool.h"
+#include "device/memory_pool.h"
+#include "graph/capture.h"
+#include "stream/ipc_event.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;

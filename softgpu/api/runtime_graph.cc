@@ -3,7 +3,7 @@
 
 #include "api/graph_support.h"
 #include "api/stub.h"
-#include "core/graph_dot.h"
+#include "graph/graph_dot.h"
 
 namespace softgpu::api {
 

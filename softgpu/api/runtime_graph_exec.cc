@@ -1,8 +1,8 @@
 // Instantiated graphs: making, launching and changing them.
 #include "api/graph_support.h"
-#include "core/capture.h"
-#include "core/graph_exec.h"
-#include "core/graph_memory.h"
+#include "graph/capture.h"
+#include "graph/graph_memory.h"
+#include "work/graph_exec.h"
 
 namespace softgpu::api {
 

@@ -3,8 +3,8 @@
 
 #include "api/graph_support.h"
 #include "api/stub.h"
-#include "core/graph_memory.h"
-#include "core/transfer.h"
+#include "graph/graph_memory.h"
+#include "work/transfer.h"
 
 namespace softgpu::api {
 

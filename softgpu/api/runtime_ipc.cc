@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "api/support.h"
-#include "core/capture.h"
-#include "core/ipc_event.h"
-#include "core/ipc_memory.h"
+#include "graph/capture.h"
+#include "stream/ipc_event.h"
+#include "work/ipc_memory.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "api/support.h"
-#include "core/launch.h"
+#include "work/launch.h"
 
 namespace softgpu::api {
 namespace {

@@ -2,11 +2,11 @@
 
 #include "api/memory_calls.h"
 #include "api/support.h"
-#include "core/capture.h"
-#include "core/graph_memory.h"
-#include "core/memory_host.h"
-#include "core/memory_pool.h"
-#include "core/pointers.h"
+#include "device/memory_pool.h"
+#include "graph/capture.h"
+#include "graph/graph_memory.h"
+#include "memory/memory_host.h"
+#include "memory/pointers.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;

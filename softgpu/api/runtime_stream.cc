@@ -2,8 +2,9 @@
 #include <utility>
 
 #include "api/support.h"
-#include "core/capture.h"
-#include "core/memory_pool.h"
+#include "device/memory_pool.h"
+#include "graph/capture.h"
+#include "work/perform.h"
 
 namespace api = softgpu::api;
 using softgpu::Device;

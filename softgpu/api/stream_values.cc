@@ -2,8 +2,9 @@
 #include <atomic>
 
 #include "api/support.h"
-#include "core/operation.h"
-#include "core/pointers.h"
+#include "memory/pointers.h"
+#include "stream/operation.h"
+#include "work/perform.h"
 
 namespace api = softgpu::api;
 using softgpu::Fault;

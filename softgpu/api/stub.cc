@@ -1,12 +1,12 @@
 #include "api/stub.h"
 
-#include <cstdio>
+#include "core/log.h"
 
 namespace softgpu::api {
 
 void report_stub(const char* name, std::atomic<bool>& said) {
   if (said.exchange(true)) return;
-  std::fprintf(stderr, "softgpu: [%s] is not supported\n", name);
+  log_line(SOFTGPU_LOG_WARNING, "[%s] is not supported", name);
 }
 
 }  // namespace softgpu::api

@@ -8,8 +8,9 @@
 
 #include <memory>
 
-#include "core/device.h"
-#include "core/module.h"
+#include "device/device.h"
+#include "module/module.h"
+#include "work/handles.h"
 
 // Marks an exported vendor symbol. tools/gen/gen_softgpu_stubs.py finds the implemented functions
 // by this word, so it stands at the start of the line and the symbol's name on the same line.

@@ -7,21 +7,10 @@
 #include <numeric>
 #include <string>
 
+#include "core/settings.h"
+
 namespace softgpu {
 namespace {
-
-uint64_t number_from_environment(const char* name, uint64_t fallback) {
-  const char* text = std::getenv(name);
-  if (!text || !*text) return fallback;
-  char* end = nullptr;
-  const uint64_t value = std::strtoull(text, &end, 0);
-  if (*end || value == 0) {
-    std::fprintf(stderr, "softgpu: [%s] is [%s], not a positive number: [%llu] is used\n", name,
-                 text, static_cast<unsigned long long>(fallback));
-    return fallback;
-  }
-  return value;
-}
 
 // The device that an entry of CUDA_VISIBLE_DEVICES names: a number, or the beginning of a UUID; -1.
 int named_device(const std::string& entry, int installed) {
@@ -37,7 +26,7 @@ int named_device(const std::string& entry, int installed) {
 // Devices named in CUDA_VISIBLE_DEVICES. The list ends at the first entry that names none, as the
 // driver does.
 int visible_devices(int installed, int* indices) {
-  const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
+  const char* text = settings::cuda_visible_devices();
   std::iota(indices, indices + installed, 0);
   if (!text) return installed;
   int visible = 0;
@@ -71,14 +60,12 @@ std::string uuid_text(int installed) {
 const Config& config() {
   static const Config loaded = [] {
     Config c;
-    const uint64_t devices = number_from_environment("SOFTGPU_DEVICES", c.devices);
-    c.installed = static_cast<int>(std::min<uint64_t>(devices, kMaxDevices));
+    c.installed = static_cast<int>(std::min<uint64_t>(settings::devices(), kMaxDevices));
     c.devices = visible_devices(c.installed, c.installed_index);
-    c.memory_bytes = number_from_environment("SOFTGPU_MEMORY", c.memory_bytes);
-    c.sms = static_cast<int>(number_from_environment("SOFTGPU_SMS", c.sms));
-    c.blas_threads = static_cast<int>(number_from_environment("SOFTGPU_BLAS_THREADS", 1));
-    const char* const modules = std::getenv("SOFTGPU_MODULES");
-    c.modules_anywhere = modules && std::strcmp(modules, "anywhere") == 0;
+    c.memory_bytes = settings::memory();
+    c.sms = static_cast<int>(settings::sms());
+    c.blas_threads = static_cast<int>(settings::blas_threads());
+    c.modules_anywhere = settings::modules().has_value();
     return c;
   }();
   return loaded;

@@ -10,13 +10,13 @@ namespace softgpu {
 inline constexpr int kMaxDevices = 8;
 
 struct Config {
-  int installed = 1;                           // SOFTGPU_DEVICES
-  int devices = 1;                             // of these, visible by CUDA_VISIBLE_DEVICES
-  int installed_index[kMaxDevices] = {};       // which one a visible device is
-  uint64_t memory_bytes = uint64_t{16} << 30;  // SOFTGPU_MEMORY, per device
-  int sms = 16;                                // SOFTGPU_SMS
-  int blas_threads = 1;                        // SOFTGPU_BLAS_THREADS
-  bool modules_anywhere = false;               // SOFTGPU_MODULES
+  int installed = 1;                      // SOFTGPU_DEVICES
+  int devices = 1;                        // of these, visible by CUDA_VISIBLE_DEVICES
+  int installed_index[kMaxDevices] = {};  // which one a visible device is
+  uint64_t memory_bytes = 0;              // SOFTGPU_MEMORY, per device
+  int sms = 0;                            // SOFTGPU_SMS
+  int blas_threads = 0;                   // SOFTGPU_BLAS_THREADS
+  bool modules_anywhere = false;          // SOFTGPU_MODULES
 };
 
 // "GPU-" and 32 hexadecimal digits, as NVML and CUDA_VISIBLE_DEVICES write it.

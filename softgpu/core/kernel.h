@@ -12,6 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "softgpu.h"
+
+// The executor is a library of its own, compiled for several instruction sets.
+#define SOFTGPU_OF_EXECUTOR [[gnu::visibility("default")]]
+
 namespace softgpu {
 
 class AddressSpace;
@@ -113,10 +118,17 @@ struct LaunchStats {
 // Runs a launch to its end on the calling thread (helper threads allowed inside as long as results
 // do not depend on them). Deterministic: same memory and launch give the same bits.
 // Never throws, never crashes on a bad program: a bad access is a Fault.
-Fault run_kernel(const Launch& launch, AddressSpace& memory, LaunchStats* stats);
+SOFTGPU_OF_EXECUTOR Fault run_kernel(const Launch& launch, AddressSpace& memory,
+                                     LaunchStats* stats);
 
 // Bytes a kernel may use at most: checks `program` can be built, and returns the reason if not.
-std::string prepare_kernel(const Kernel& kernel);
+SOFTGPU_OF_EXECUTOR std::string prepare_kernel(const Kernel& kernel);
+
+// What it is compiled for, as glibc calls it: x86-64, x86-64-v3 (AVX2), x86-64-v4 (AVX-512).
+SOFTGPU_OF_EXECUTOR const char* instruction_set();
+
+// Where the executor's own lines go (log.h).
+SOFTGPU_OF_EXECUTOR void log_from_executor(softgpu_log_t function);
 
 }  // namespace softgpu
 

@@ -1,8 +1,9 @@
 // A resident block: its storage, its warps in turn.
-#include <cstdlib>
 #include <cstring>
 
+#include "core/settings.h"
 #include "decode/instr.h"
+#include "exec/upset.h"
 #include "exec/warp.h"
 
 namespace softgpu::exec {
@@ -111,12 +112,25 @@ static void run_warp(Warp* warp) {
   warp->block->instructions += count;
 }
 
+// The same of a launch in which something is to go wrong.
+static void run_warp_with_upsets(Warp* warp, UpsetRun* upsets) {
+  const Inst* in = next_group(warp);
+  while (in) {
+    ++warp->block->instructions;
+    const uint32_t guard = warp->pred[in->guard] ^ in->guard_xor;
+    const uint32_t exec = (warp->active | in->force) & guard;
+    const Inst* next = in + 1;
+    if (exec) {
+      upsets->before(in, warp);
+      next = in->fn(in, warp, exec);
+      upsets->after(in, warp, exec);
+    }
+    in = next;
+  }
+}
+
 uint64_t watchdog() {
-  static const uint64_t limit = [] {
-    const char* text = std::getenv("SOFTGPU_WATCHDOG");
-    return text ? std::strtoull(text, nullptr, 10) : 0;
-  }();
-  return limit;
+  return settings::watchdog();
 }
 
 // A group that loops yields now and then, so an endless kernel comes here again and again.
@@ -134,7 +148,11 @@ bool run_block_round(Block* block) {
     if (warp.done()) continue;
     if (warp.can_run()) {
       progress = true;
-      run_warp(&warp);
+      if (UpsetRun* const upsets = block->state->upsets) [[unlikely]] {
+        run_warp_with_upsets(&warp, upsets);
+      } else {
+        run_warp(&warp);
+      }
       watch(&warp);
       if (block->fault || block->conflict) return true;
     }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/settings.h"
 #include "decode/decode.h"
 #include "exec/warp.h"
 
@@ -44,7 +45,7 @@ class Registry {
     for (const auto& [name, executed] : executed_) {
       if (executed) text += name + "\n";
     }
-    std::FILE* file = std::fopen(std::getenv("SOFTGPU_FORMS"), "a");
+    std::FILE* file = std::fopen(settings::forms(), "a");
     if (!file) return;
     std::setvbuf(file, nullptr, _IOFBF, text.size() + 1);
     std::fwrite(text.data(), 1, text.size(), file);
@@ -66,7 +67,7 @@ const Inst* exec_counted(const Inst* in, Warp* warp, uint32_t exec) {
 }  // namespace
 
 bool counts_forms() {
-  static const bool counts = std::getenv("SOFTGPU_FORMS") != nullptr;
+  static const bool counts = *settings::forms();
   return counts;
 }
 

@@ -1,10 +1,10 @@
 #include "exec/dispatch.h"
 
-#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <utility>
 
+#include "core/settings.h"
 #include "exec/patience.h"
 
 namespace softgpu::exec {
@@ -31,14 +31,6 @@ Order::Order(uint64_t count, uint64_t seed) : tail_at_(count / kWindow * kWindow
   tail_ = shuffled(count - tail_at_, seed);
 }
 
-static uint64_t block_seed() {
-  static const uint64_t seed = [] {
-    const char* text = std::getenv("SOFTGPU_BLOCK_SEED");
-    return text ? std::strtoull(text, nullptr, 0) : 0;
-  }();
-  return seed;
-}
-
 // ---- one after the other -----------------------------------------------------------------------
 
 Block* own_block() {
@@ -60,6 +52,7 @@ class Serial {
     prepare(block);
     for (uint64_t i = begin; i < end && !fault_; ++i) {
       start_block(block, order.at(i));
+      block->position = i;
       if (!finish(block)) set_aside(block);
       take_turns();
     }
@@ -127,6 +120,7 @@ Fault run_interleaved(const LaunchState& state, const Order& order, uint64_t* in
   for (size_t i = 0; i < blocks.size(); ++i) {
     init_block(&blocks[i], &state);
     start_block(&blocks[i], order.at(i));
+    blocks[i].position = i;
   }
   for (size_t left = blocks.size(); left;) {
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -160,13 +154,19 @@ void note_conflict(Experience* experience) {
 
 }  // namespace
 
+// With noise it is another one in each launch: sums whose order locks or compare-and-swap loops
+// decide differ as well then, such as those of bf16.
+static uint64_t order_seed(const LaunchState& state) {
+  return state.noise ? state.noise : settings::block_seed();
+}
+
 Fault run_blocks(const LaunchState& state, uint64_t* instructions) {
   const uint64_t count = state.launch->grid.count();
-  const Order order(count, block_seed());
+  const Order order(count, order_seed(state));
   if (state.launch->cooperative) return run_interleaved(state, order, instructions);
   uint64_t begin = 0;
   Experience& experience = state.program->experience;
-  if (worth_an_attempt(state, count)) {
+  if (!state.upsets && worth_an_attempt(state, count)) {
     const uint32_t threads = static_cast<uint32_t>(std::min<uint64_t>(thread_count(), count));
     if (run_side_by_side(state, order, threads, &begin, count, instructions) == Attempt::kConflict)
       note_conflict(&experience);

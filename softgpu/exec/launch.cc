@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cfenv>
 #include <cstring>
+#include <optional>
 
 #include "exec/dispatch.h"
 #include "exec/lower.h"
 #include "exec/noise.h"
+#include "exec/upset.h"
 #include "exec/warp.h"
 
 namespace softgpu {
@@ -153,6 +155,8 @@ Fault run_kernel(const Launch& launch, AddressSpace& memory, LaunchStats* stats)
   std::unique_ptr<Row[]> pool = take_pool(state);
   state.pool = pool.get();
 
+  std::optional<UpsetRun> upsets;
+  if (Upsets* const asked = UpsetsHere::current()) state.upsets = &upsets.emplace(state, asked);
   uint64_t instructions = 0;
   Fault result = run_blocks(state, &instructions);
   if (launch.cooperative) memory.remove(reinterpret_cast<uint64_t>(workspace.data()));

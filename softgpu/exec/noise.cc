@@ -5,9 +5,11 @@
 
 #include <array>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
+
+#include "core/log.h"
+#include "core/settings.h"
 
 namespace softgpu::exec {
 
@@ -34,13 +36,13 @@ std::optional<uint64_t> number(const char* text, char stop, const char** rest) {
 
 // Seed and start in one number; none: no noise.
 std::optional<uint64_t> from_environment() {
-  const char* const text = std::getenv("SOFTGPU_NOISE");
-  if (!text || !*text) return std::nullopt;
+  const char* const text = settings::noise();
+  if (!*text) return std::nullopt;
   const char* rest = nullptr;
   const auto seed = number(text, ':', &rest);
   const auto start = seed && rest ? number(rest, '\0', &rest) : start_of_process();
   if (!seed || !start) {
-    std::fprintf(stderr, "softgpu: SOFTGPU_NOISE [%s] is neither a number nor seed:start\n", text);
+    log_line(SOFTGPU_LOG_WARNING, "SOFTGPU_NOISE [%s] is neither a number nor seed:start", text);
     return std::nullopt;
   }
   if (!*seed) return std::nullopt;

@@ -1,9 +1,10 @@
 // Float atomics that give other last digits in each execution, as those of real GPUs do because
 // their order is a matter of chance.
 //
-// The order stays what it is here, so that nothing else becomes a matter of chance: only of two
-// neighbours between which an exact sum lies one is drawn, instead of the nearer one. A sum that is
-// exact stays exact.
+// Of two neighbours between which an exact sum lies one is drawn, instead of the nearer one. A sum
+// that is exact stays exact. What has no atomic instruction for its sums, as bf16 before compute
+// capability 9.0, has locks or compare-and-swap loops: for these the blocks of a launch start in an
+// order that is drawn as well (dispatch.cc). Within a block the order stays what it is.
 #ifndef SOFTGPU_EXEC_NOISE_H_
 #define SOFTGPU_EXEC_NOISE_H_
 

@@ -1,13 +1,13 @@
 // Blocks of one launch on several threads at once; track.h says why the outcome is that of one.
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <thread>
 
 #include <sched.h>
 
+#include "core/settings.h"
 #include "exec/dispatch.h"
 #include "exec/patience.h"
 #include "exec/team.h"
@@ -98,8 +98,7 @@ Attempt run_wave(Wave* wave, uint32_t threads) {
 
 uint32_t thread_count() {
   static const uint32_t count = [] {
-    const char* text = std::getenv("SOFTGPU_THREADS");
-    long wanted = text ? std::strtol(text, nullptr, 10) : 0;
+    auto wanted = static_cast<long>(std::min<uint64_t>(settings::threads(), kMaxThreads));
     cpu_set_t allowed;
     if (wanted <= 0 && sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
       wanted = std::min(CPU_COUNT(&allowed), 8);

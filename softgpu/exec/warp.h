@@ -27,6 +27,8 @@ inline constexpr uint64_t kSharedWindow = uint64_t{1} << 48;
 inline constexpr uint64_t kLocalWindow = uint64_t{2} << 48;
 inline constexpr int kNamedBarriers = 16;
 
+class UpsetRun;
+
 // What all blocks of a launch share. Read-only while they run.
 struct LaunchState {
   const Launch* launch = nullptr;
@@ -37,8 +39,9 @@ struct LaunchState {
   std::vector<uint8_t> bank0;
   uint32_t threads = 0, warps = 0;
   uint32_t shared_bytes = 0;
-  uint32_t local_bytes = 0;  // per thread, a multiple of 16
-  uint64_t noise = 0;        // of float atomics, noise.h
+  uint32_t local_bytes = 0;    // per thread, a multiple of 16
+  uint64_t noise = 0;          // of float atomics, noise.h
+  UpsetRun* upsets = nullptr;  // what is to go wrong; null: nothing
 };
 
 struct Block;
@@ -105,6 +108,7 @@ struct Block {
   const LaunchState* state = nullptr;
   Dim3 id;
   uint64_t linear = 0;
+  uint64_t position = 0;  // in the order in which blocks start
   std::vector<Warp> warps;
   RowBuffer rows, shared_rows, local_rows;
   uint8_t* shared = nullptr;

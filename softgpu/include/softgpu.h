@@ -7,6 +7,16 @@
 extern "C" {
 #endif
 
+// What the library says by itself, a line without its end; null: on stderr, with "softgpu: " before
+// it. Called in any thread.
+enum softgpu_log_level { SOFTGPU_LOG_ERROR = 0, SOFTGPU_LOG_WARNING = 1, SOFTGPU_LOG_INFO = 2 };
+typedef void (*softgpu_log_t)(enum softgpu_log_level level, const char* sentence);
+void softgpu_set_log(softgpu_log_t log);
+
+// The instruction set that kernels are executed with: x86-64, x86-64-v3 (AVX2) or x86-64-v4
+// (AVX-512). The loader has chosen it; results are the same bits with each.
+const char* softgpu_instruction_set(void);
+
 // Ends a device for this process as a fault of its work would: what is queued is dropped and every
 // later call returns `cuda_error` (214 uncontained and 226 contained memory error, 700 illegal
 // address, 702 timeout, 710 assert, 714 stack error, 715 illegal instruction, 716 misaligned
@@ -76,7 +86,7 @@ void softgpu_resume(void* data);
 // calls this until 0 before it sleeps. Results are the same bits whoever executes the work.
 int softgpu_work(int device);
 
-// For captures of a device's memory from outside and their return into another process.
+// For snapshots of a device's memory from outside and their return into another process.
 //
 // Where this process can read device memory and variables of modules: at their addresses. Null when
 // the range is not all mapped, or is none of the device's.

@@ -1,4 +1,4 @@
-"""Captures of a GPU whose memory the server cannot look at: the GPU hashes it."""
+"""Snapshots of a GPU whose memory the server cannot look at: the GPU hashes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KILL = "server-kill,rank=0,step=2,call=40"
 
 
 def train(folder: Path, *options: str, **variables: str) -> tuple[list[str], dict, str]:
-    """Train on the GPU of a driver, each cut captured; return results, the report, what was said."""
+    """Train on the GPU of a driver, each cut snapshotted; return results, the report, what was said."""
     folder.mkdir(exist_ok=True)
     report = folder / "report.json"
     job = Job(
@@ -37,7 +37,7 @@ def test_what_has_not_changed_stays_on_the_device(tmp_path: Path) -> None:
         assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
         assert "to hash it" not in said
         stores[name] = report["channels"][0]["store"]
-        assert stores[name]["captures"] > 0
+        assert stores[name]["snapshots"] > 0
         assert stores[name]["cancelled"] == 0
     device, host = stores["device"], stores["host"]
     assert device["unchanged_bytes"] > 0
@@ -64,13 +64,13 @@ def test_so_it_does_with_digests_of_the_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("request_", "fault", "variables"),
-    [("error code=700", "context-lost", {}), ("hang", "hang", {"PYFT_HANG_S": "2"})],
+    [("error,code=700", "context-lost", {}), ("hang", "hang", {"PYFT_HANG_S": "2"})],
 )
 def test_the_kernel_fails(
     tmp_path: Path, request_: str, fault: str, variables: dict[str, str]
 ) -> None:
     """At the third cut: an error of the device like any other."""
-    requested = f"{request_} kernel=pyft_nh_digest at=3"
+    requested = f"{request_},kernel=pyft_nh_digest,at=3"
     got, report, said = train(tmp_path, SOFTGPU_FAULT=requested, **variables)
     assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
     assert [one["fault"] for one in report["recovery"]["faults"]] == [fault], said

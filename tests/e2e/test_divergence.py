@@ -108,7 +108,7 @@ def test_eight_counts_end_every_job_as_one_does(start: Start, tmp_path: Path) ->
 
 
 # The second launch of that kernel is in the step in which the server is killed later on.
-SILENT = {"SOFTGPU_FAULT": "flip result=changed byte=3 bit=5 kernel=pow in=2"}
+SILENT = {"SOFTGPU_FAULT": "flip,result=changed,byte=3,bit=5,kernel=pow,in=2"}
 
 
 def test_a_loss_that_was_told_wrong_is_corrected(start: Start, tmp_path: Path) -> None:
@@ -153,4 +153,4 @@ def test_a_cut_that_was_interrupted_is_compared(start: Start, tmp_path: Path) ->
     assert tuple(lines(job)) == undisturbed(TRAIN, 1, STEPS)
     (fault,) = found["faults"]
     assert (fault["fault"], fault["verdict"], fault["cut"]) == ("server-killed", "exact", 2)
-    assert fault["compared"] > 30, "each block that the recovery point has"
+    assert fault["compared"] > 30, "each block that the committed snapshot has"

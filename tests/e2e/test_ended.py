@@ -46,6 +46,22 @@ def test_a_collective_however_protected(tmp_path: Path, options: tuple[str, ...]
     check(start(tmp_path, "collective", "exit", options=options), sentence)
 
 
+@pytest.mark.parametrize("options", [("--direct",), ()])
+def test_no_value_of_a_failed_sum(
+    jobs: list[Job], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """The script waits until PyTorch's watchdog, as it is by default, ends it."""
+    environment = {"RANKS_PATIENT": "1", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "500"}
+    command = [sys.executable, RANKS, "2", PROGRAM, "value", "exit"]
+    gpus = ("--gpus", "soft:2")
+    jobs.append(Job(tmp_path, command, options=(*gpus, *options), environment=environment))
+    assert jobs[0].wait(PATIENCE_S) == 1, jobs[0].errors()
+    assert "waits for its sum" in jobs[0].output()
+    assert "got" not in jobs[0].output()
+    assert "watchdog thread terminated with exception: NCCL error" in jobs[0].errors()
+    jobs[0].assert_nothing_left()
+
+
 def test_a_collective_where_all_replay(tmp_path: Path) -> None:
     check(start(tmp_path, "collective", "exit", PYFT_REPLAY="all"))
 

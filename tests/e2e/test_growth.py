@@ -16,11 +16,16 @@ def test_many_steps_take_no_more_memory(tmp_path: Path) -> None:
     program = [sys.executable, str(ROOT / "bench" / "mlp.py"), "--steps", str(STEPS)]
     growth = watch(PYFT, program, tmp_path / "log")
     measured = growth.after(WARM_UP)
-    assert set(measured) == {"client", "server", "agent", "keeper", "launcher"}
+    assert set(measured) == {"client", "server", "agent", "supervisor", "launcher"}
     for who, samples in measured.items():
         assert len(samples) >= 20
         assert slope(samples, "kilobytes") < KILOBYTES, (who, lines(growth, WARM_UP))
-        assert {s.descriptors for s in samples} == {samples[0].descriptors}, who
+        # One that is open for a moment is in a single sample, one that is forgotten in all later.
+        half = len(samples) // 2
+        first, last = (
+            min(s.descriptors for s in part) for part in (samples[:half], samples[half:])
+        )
+        assert first == last, (who, lines(growth, WARM_UP))
     assert growth.files[0][1] == growth.files[-1][1]
 
 

@@ -1,6 +1,6 @@
 """What one client that damages its memory, one death or another user does to other ranks: nothing.
 
-`tests/unit/recovery/test_hostile.py` and `test_strangers.py` have more of it, with servers that only
+`tests/hostile` has more of it, with servers that only
 speak the protocols.
 """
 

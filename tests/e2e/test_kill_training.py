@@ -32,7 +32,7 @@ def training(tmp_path: Path) -> Iterator[Job]:
     ("victim", "sentence"),
     [
         ("launcher", "the launcher was killed: ended the command and its servers"),
-        ("keeper", "was killed by signal [9 SIGKILL]: ended the command and its servers"),
+        ("supervisor", "was killed by signal [9 SIGKILL]: ended the command and its servers"),
         ("client", "ended without a goodbye; its server [pid"),
         ("server", "was killed by signal [9 SIGKILL] while it worked on entry ["),
     ],

@@ -21,6 +21,8 @@ NAMED = {
 # Two GPUs of a driver that does not exist.
 NVML = """
 int nvmlInit_v2(void) { return 0; }
+int nvmlInitWithFlags(unsigned flags) { return 0; }
+int nvmlShutdown(void) { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { *h = (void *)(i + 1ul); return 0; }
 int nvmlDeviceGetUUID(void *h, char *text, unsigned n) {
@@ -62,7 +64,7 @@ def test_absent_libraries_are_named() -> None:
 def test_the_real_backend_without_a_driver_says_what_to_do(tmp_path: Path) -> None:
     try:
         ctypes.CDLL("libcuda.so.1")
-        pytest.skip("there is a driver")
+        pytest.skip("[no driver]: there is one")
     except OSError:
         pass
     done = run("--gpus", "auto", "--", "true")
@@ -70,7 +72,7 @@ def test_the_real_backend_without_a_driver_says_what_to_do(tmp_path: Path) -> No
     assert "--gpus [auto]: no CUDA driver: use soft:N" in done.stderr
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
-        pytest.skip("no C compiler")
+        pytest.skip("[compiler]: no C compiler")
     (tmp_path / "nvml.c").write_text(NVML)
     library = tmp_path / "libnvidia-ml.so.1"
     subprocess.run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ LIMIT_S = "5"
 QUICK = {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "500"}
 CAUGHT = "Watchdog caught collective operation timeout"
 SUM = "sum=[2.0, 6.0, 10.0, 14.0]"
-
-
-@pytest.fixture
-def jobs() -> Iterator[list[Job]]:
-    started: list[Job] = []
-    yield started
-    for job in started:
-        job.kill_everything()
 
 
 def stuck(jobs: list[Job], folder: Path, sleep: str, *options: str, **environment: str) -> Job:

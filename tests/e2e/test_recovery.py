@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,20 +51,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.fixture
-def jobs() -> Iterator[list[Job]]:
-    started: list[Job] = []
-    yield started
-    for job in started:
-        job.kill_everything()
-
-
 def run(
     jobs: list[Job], folder: Path, command: list[str], *options: str, gpus: int = 1
 ) -> list[dict]:
     """Run a job to its end; return the faults of its report."""
     report = folder / "report.json"
-    line = ("--gpus", f"soft:{gpus}", "--protect", "capture", "--report", str(report), *options)
+    line = ("--gpus", f"soft:{gpus}", "--protect", "snapshot", "--report", str(report), *options)
     jobs.append(Job(folder, command, options=line, environment={"PYFT_HANG_S": HANG_S}))
     assert jobs[-1].wait(120) == 0, jobs[-1].errors()
     jobs[-1].assert_nothing_left()
@@ -106,7 +97,9 @@ def test_a_lost_gpu_a_failed_kernel_and_a_hang(
     assert [end for _, end in slow] == [f"ends its server at [{HANG_S} s] (PYFT_HANG_S)"], said
     assert re.search(r"kernel \[\w{3,}|\[\w+\] \(entry", slow[0][0]), slow
     assert found[2]["total_ms"] > found[2]["phases_ms"]["detect"] >= 7000
-    assert re.search(r"goes on after \[[78]\.\d s\] on GPU \[1\]: \[7\.\d s\] to notice", said)
+    times = re.search(r"goes on after \[([\d.]+) s\] on GPU \[1\]: \[([\d.]+) s\] to notice", said)
+    assert times is not None, said
+    assert float(times[1]) >= float(times[2]) >= float(HANG_S)
 
 
 def test_a_rank_that_thinks_is_no_fault(jobs: list[Job], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ PROGRAM = str(Path(__file__).with_name("programs") / "graph_steps.py")
 
 def run(folder: Path, *options: str) -> tuple[str, list[dict]]:
     report = folder / "report.json"
-    line = [PYFT, "run", "--gpus", "soft:1", "--protect", "capture", "--report", str(report)]
+    line = [PYFT, "run", "--gpus", "soft:1", "--protect", "snapshot", "--report", str(report)]
     command = [*line, *options, "--log-dir", str(folder / "log"), "--", sys.executable, PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ SPLIT = (*STEPS, "--case", "two_optimizers", "--split")
 
 def at(rank: int, place: int, call: str = "init") -> str:
     """Return the rule of flexccl/transport/fault.h that lets a rank die in ncclCommInitRank."""
-    return f"kill:rank={rank},on={call},frame={place}"
+    return f"kill:{place},rank={rank},on={call}"
 
 
 def test_one_of_two_dies(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ EACH = {"PYFT_CUT_EVERY": "1"}
 JIT = {"protect": "jit", **EACH}
 LEARNED = 7  # the step from which on parameters are known to rest until the optimizer begins
 # One bit of the parameters that the optimizer has written at rank 1.
-FLIP = "flip result=changed kernel=PointwiseOpScalarList device=1 in=8"
+FLIP = "flip,result=changed,kernel=PointwiseOpScalarList,device=1,in=8"
 
 
 def stores(folder: Path) -> list[dict[str, int]]:
@@ -52,7 +52,7 @@ def test_deaths_around_gate_and_cut(tmp_path: Path, call: int) -> None:
 def test_deaths_where_points_change(tmp_path: Path) -> None:
     """Each server in its turn, and so may be a replacement."""
     fault = f"server-kill,rank=0,step={LEARNED},call=60"
-    env = {"PYFT_FAULT": "cut.before_publish:9", "PYFT_LATE_COPIES": "never", **JIT}
+    env = {"PYFT_FAULT": "cut.before_publish:9", "PYFT_BACKGROUND_COPIES": "never", **JIT}
     check(tmp_path, (fault,), ranks=2, arguments=STEPS, recovered=-1, dead={0, 1}, **env)
 
 
@@ -79,7 +79,7 @@ def test_who_is_alone_has_a_store(tmp_path: Path) -> None:
 
 def test_points_of_one_rank_alone(tmp_path: Path) -> None:
     """It evaluates until its log is full; what the other one needs then is in its store."""
-    env = {"PYFT_RING_MB": "1", "PYFT_ARENA_MB": "8", "PYFT_SHARE_CAPTURES": "1", **JIT}
+    env = {"PYFT_RING_MB": "1", "PYFT_ARENA_MB": "8", "PYFT_SHARE_SNAPSHOTS": "1", **JIT}
     arguments = ("--case", "lone_evaluation", "--steps", "9")
     faults = ("server-kill,rank=1,step=7,call=60", "server-kill,rank=0,step=13,call=100")
     check(tmp_path, faults, ranks=2, program=HOST_CASES, arguments=arguments, **env)

@@ -1,4 +1,4 @@
-"""Replicas that share captures: each kept block is in one store only, and comes back to all."""
+"""Replicas that share snapshots: each kept block is in one store only, and comes back to all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stores(folder: Path) -> list[dict[str, int]]:
 @pytest.mark.parametrize("late", ["never", "always"])
 def test_both_replicas_die(tmp_path: Path, late: str) -> None:
     faults = ("server-kill,rank=1,step=4,call=60", "server-kill,rank=0,step=5,call=80")
-    check(tmp_path, faults, ranks=2, arguments=STEPS, PYFT_LATE_COPIES=late, **EACH)
+    check(tmp_path, faults, ranks=2, arguments=STEPS, PYFT_BACKGROUND_COPIES=late, **EACH)
     one, other = stores(tmp_path)
     assert one["elsewhere_bytes"] > 1e6
     assert other["elsewhere_bytes"] > 1e6
@@ -43,13 +43,13 @@ def test_all_of_four_die_in_one_step(tmp_path: Path) -> None:
 )
 def test_deaths_where_points_change(tmp_path: Path, point: str) -> None:
     """One replica may have the new point, and the other one not yet."""
-    env = {"PYFT_FAULT": point, "PYFT_LATE_COPIES": "always", **EACH}
+    env = {"PYFT_FAULT": point, "PYFT_BACKGROUND_COPIES": "always", **EACH}
     check(tmp_path, (), ranks=2, arguments=STEPS, recovered=2, **env)
 
 
 def test_points_of_one_rank_alone(tmp_path: Path) -> None:
     """It evaluates until its log is full, and has lent what the other one needs then."""
-    env = {"PYFT_RING_MB": "1", "PYFT_ARENA_MB": "8", "PYFT_SHARE_CAPTURES": "1", **EACH}
+    env = {"PYFT_RING_MB": "1", "PYFT_ARENA_MB": "8", "PYFT_SHARE_SNAPSHOTS": "1", **EACH}
     arguments = ("--case", "lone_evaluation", "--steps", "6")
     faults = ("server-kill,rank=1,step=4,call=60", "server-kill,rank=0,step=7,call=100")
     check(tmp_path, faults, ranks=2, program=HOST_CASES, arguments=arguments, **env)
@@ -59,6 +59,6 @@ def test_points_of_one_rank_alone(tmp_path: Path) -> None:
 
 def test_without_sharing(tmp_path: Path) -> None:
     fault = "server-kill,rank=1,step=4,call=60"
-    env = {"PYFT_SHARE_CAPTURES": "0", **EACH}
+    env = {"PYFT_SHARE_SNAPSHOTS": "0", **EACH}
     check(tmp_path, (fault,), ranks=2, arguments=STEPS, **env)
     assert [store["elsewhere_bytes"] for store in stores(tmp_path)] == [0, 0]

@@ -13,7 +13,7 @@ TOGETHER = {"PYFT_REPLAY": "all"}
 
 def test_a_server_dies_inside_a_collective(tmp_path: Path) -> None:
     """The other one stands in it, with sums of some chunks only, until it is ended as well."""
-    faults = {"FLEXCCL_FAULT": "kill:rank=1,frame=40"}
+    faults = {"FLEXCCL_FAULT": "kill:40,rank=1"}
     report = check(tmp_path, (), ranks=2, arguments=DDP, recovered=2, **TOGETHER, **faults)
     assert {fault["fault"] for fault in report["faults"]} == {"server-killed", "peer-failed"}
     for fault in report["faults"]:
@@ -44,7 +44,7 @@ def test_four_ranks_replay_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rank", "place"), [(0, 4), (1, 6)])
 def test_a_server_dies_while_a_communicator_is_made(tmp_path: Path, rank: int, place: int) -> None:
     """The other one waits for it, knows it, or has the communicator: a new one is made by both."""
-    fault = f"kill:rank={rank},on=init,frame={place}"
+    fault = f"kill:{place},rank={rank},on=init"
     faults = {"FLEXCCL_FAULT": fault}
     report = check(
         tmp_path, (), ranks=2, arguments=DDP, recovered=-1, dead={0, 1}, **TOGETHER, **faults
@@ -52,9 +52,27 @@ def test_a_server_dies_while_a_communicator_is_made(tmp_path: Path, rank: int, p
     assert "server-killed" in {fault["fault"] for fault in report["faults"]}
 
 
-def test_captures_are_as_frequent_as_the_log_needs(tmp_path: Path) -> None:
-    """Half a ring holds ten steps: after 32 the log before the last capture would be gone."""
+def test_snapshots_are_as_frequent_as_the_log_needs(tmp_path: Path) -> None:
+    """Half a ring holds ten steps: after 32 the log before the last snapshot would be gone."""
     fault = "server-kill,rank=1,step=18,call=40"
     arguments = ("--steps", "22", "--parallel", "ddp")
     small = {"PYFT_RING_MB": "1", "PYFT_CUT_EVERY": "32"}
     check(tmp_path, (fault,), ranks=2, arguments=arguments, recovered=2, **TOGETHER, **small)
+
+
+def test_a_server_dies_while_it_copies_behind_a_cut(tmp_path: Path) -> None:
+    """No line is decided before all have copied: both begin at the one before, and end with one."""
+    settings = {"PYFT_CUT_EVERY": "1", "PYFT_BACKGROUND_COPIES": "always"}
+    point = {"PYFT_FAULT": "cut.copying:3"}
+    report = check(
+        tmp_path,
+        (),
+        ranks=2,
+        arguments=DDP,
+        recovered=-1,
+        dead={0, 1},
+        **TOGETHER,
+        **settings,
+        **point,
+    )
+    assert "server-killed" in {fault["fault"] for fault in report["faults"]}

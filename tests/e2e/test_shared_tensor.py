@@ -5,23 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from job import PYFT, Job, wait_for
 from recovery_run import lines
 
 PROGRAM = str(Path(__file__).parent / "programs" / "shared_tensor.py")
 SHARES, WORKS = "0", "1"  # ranks: who comes first has the number of the device
-
-
-@pytest.fixture
-def jobs() -> Iterator[list[Job]]:
-    started: list[Job] = []
-    yield started
-    for job in started:
-        job.kill_everything()
 
 
 def train(jobs: list[Job], folder: Path, *replaced: str) -> tuple[int, list[str], dict]:

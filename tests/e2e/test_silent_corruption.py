@@ -11,9 +11,9 @@ from recovery_run import check, command, run, undisturbed
 
 ARGUMENTS = ("--steps", "4", "--parallel", "ddp")
 CASES = str(Path(__file__).parent / "programs" / "recovery_cases.py")
-EACH = {"PYFT_CUT_EVERY": "1"}  # on a busy machine captures may cost so much that few are made
+EACH = {"PYFT_CUT_EVERY": "1"}  # on a busy machine snapshots may cost so much that few are made
 # One bit of the parameters that the optimizer has written at rank 1 in its third step.
-FLIP = "flip result=changed kernel=PointwiseOpScalarList device=1 in=3"
+FLIP = "flip,result=changed,kernel=PointwiseOpScalarList,device=1,in=3"
 
 
 def flipped(
@@ -55,7 +55,7 @@ def test_a_suspect_goes_to_a_spare(tmp_path: Path) -> None:
 
 def test_a_cut_is_compared_while_it_is_copied(tmp_path: Path) -> None:
     later = FLIP.replace("in=3", "in=6")  # when it is known what may be copied behind a cut
-    found = flipped(tmp_path, steps=10, PYFT_LATE_COPIES="always", SOFTGPU_FAULT=later)
+    found = flipped(tmp_path, steps=10, PYFT_BACKGROUND_COPIES="always", SOFTGPU_FAULT=later)
     assert [one["rank"] for one in found["corruptions"]] == [1]
     stores = [
         channel["store"]

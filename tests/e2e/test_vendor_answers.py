@@ -18,7 +18,7 @@ import pytest
 from job import Job, wait_for
 from vendor import environment
 
-from pyft.agent.gpus import library_folders
+from pyft.agent.job.gpus import library_folders
 
 PROGRAMS = Path(__file__).with_name("programs")
 PLANS_PROGRAM = str(PROGRAMS / "cudnn_plans.py")

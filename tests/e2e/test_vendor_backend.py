@@ -50,7 +50,7 @@ def train(
         job.kill_everything()
 
 
-@pytest.mark.parametrize("protect", ["none", "capture"])
+@pytest.mark.parametrize("protect", ["none", "snapshot"])
 def test_training_has_the_bits_of_the_soft_gpu(tmp_path: Path, protect: str) -> None:
     got, _, said = train(tmp_path, ("--protect", protect))
     assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
@@ -61,7 +61,7 @@ def test_training_has_the_bits_of_the_soft_gpu(tmp_path: Path, protect: str) -> 
     ("fault", "variables"),
     [
         ("server-killed", {}),
-        ("context-lost", {"SOFTGPU_FAULT": "error code=700 at=400"}),
+        ("context-lost", {"SOFTGPU_FAULT": "error:400,code=700"}),
     ],
 )
 def test_a_fault_is_repaired(tmp_path: Path, fault: str, variables: dict[str, str]) -> None:
@@ -162,7 +162,7 @@ def test_with_nccl_communicators_keep_their_settings(tmp_path: Path) -> None:
 def test_with_nccl_a_kernel_that_hangs_is_found(tmp_path: Path) -> None:
     """At its rank: the other one waits in a collective of which only marks in its stream tell."""
     nccl = build_nccl(tmp_path)
-    fault = {"SOFTGPU_FAULT": "hang device=1 at=300", "PYFT_HANG_S": "3"}
+    fault = {"SOFTGPU_FAULT": "hang:300,device=1", "PYFT_HANG_S": "3"}
     got, report, said = train(tmp_path, (), "0,1", PYFT_CUT_EVERY="1", **fault, **nccl)
     assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
     found = {(one["rank"], one["fault"]) for one in report["faults"]}
@@ -269,7 +269,7 @@ def test_memory_ends_where_it_ends_without_servers(tmp_path: Path) -> None:
 
 def test_a_missing_driver_is_named(tmp_path: Path) -> None:
     with contextlib.suppress(DriverError):
-        pytest.skip(f"there is a driver: {driver_gpus()}")
+        pytest.skip(f"[no driver]: there is one: {driver_gpus()}")
     job = Job(tmp_path, ["true"], options=("--gpus", "0"), environment={"LD_LIBRARY_PATH": ""})
     assert job.wait(20) == 2
     assert "[0]: no CUDA driver: use soft:N" in job.errors()

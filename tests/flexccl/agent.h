@@ -47,7 +47,7 @@ struct Return {
   flexcclInfo_t exported, fresh;
 };
 
-struct Board {
+struct JobBoard {
   alignas(64) std::byte regions[kJobRanks][kRegions][kRegionBytes];
   alignas(64) std::byte store[kStoreBytes];
   Mailbox mail[kJobRanks];
@@ -62,12 +62,12 @@ struct Board {
 };
 
 // 1 + the operation at which a replacement begins; 0: it repeats all of this communicator's.
-inline std::uint64_t cut_of(const Board& board, int rank, int index) {
+inline std::uint64_t cut_of(const JobBoard& board, int rank, int index) {
   return board.has_cut[rank] ? board.cut_operation[rank][index].load() : 0;
 }
 
 // In a rank: answers until the job is over.
-inline void answer_agents(Board* board, int rank) {
+inline void answer_agents(JobBoard* board, int rank) {
   Mailbox& mail = board->mail[rank];
   while (board->finished < kJobRanks) {
     usleep(100);
@@ -92,7 +92,7 @@ inline void answer_agents(Board* board, int rank) {
   }
 }
 
-inline bool ask(Board* board, int rank, Ask what, std::uint64_t number, int slot) {
+inline bool ask(JobBoard* board, int rank, Ask what, std::uint64_t number, int slot) {
   Mailbox& mail = board->mail[rank];
   mail.ask = what, mail.number = number, mail.slot = slot;
   mail.state = 1;
@@ -102,37 +102,47 @@ inline bool ask(Board* board, int rank, Ask what, std::uint64_t number, int slot
   return answered && mail.ok;
 }
 
-inline flexcclRegion_t region_of(Board* board, int rank, int index) {
+inline flexcclRegion_t region_of(JobBoard* board, int rank, int index) {
   flexcclRegion_t region;
   std::memcpy(&region, board->regions[rank][index], sizeof region);
   return region;
 }
 
-// The survivor with the highest epoch of this communicator exports. False: nobody has it any more.
-// A survivor that is still making it is waited for.
-inline bool export_from_survivor(Board* board, std::uint64_t number, Return* back) {
+// The survivor that has this communicator and is in its highest epoch; -1: nobody has it. `ended`:
+// somebody has had it.
+inline int best_survivor(JobBoard* board, std::uint64_t number, bool* ended) {
   int best = -1;
   std::uint32_t highest = 0;
-  bool ended = false;
+  for (int rank = 0; rank < kJobRanks; ++rank) {
+    if (!board->alive[rank]) continue;
+    const bool found = ask(board, rank, Ask::kEpoch, number, 0);
+    *ended |= board->mail[rank].ended;
+    if (found && (best < 0 || board->mail[rank].epoch > highest))
+      best = rank, highest = board->mail[rank].epoch;
+  }
+  return best;
+}
+
+// That survivor exports. False: nobody has it any more. A survivor that is still making it is
+// waited for, and one that has ended it between the two questions leaves it to the others.
+inline bool export_from_survivor(JobBoard* board, std::uint64_t number, Return* back) {
+  int best = -1;
+  bool exported = false, ended = false;
   const bool known = comes([&] {
-    for (int rank = 0; rank < kJobRanks; ++rank) {
-      if (!board->alive[rank]) continue;
-      const bool found = ask(board, rank, Ask::kEpoch, number, 0);
-      ended |= board->mail[rank].ended;
-      if (found && (best < 0 || board->mail[rank].epoch > highest))
-        best = rank, highest = board->mail[rank].epoch;
-    }
-    return best >= 0 || ended;
+    best = best_survivor(board, number, &ended);
+    if (best < 0) return ended;
+    exported = ask(board, best, Ask::kExport, number, back->slot);
+    CHECK(exported || board->mail[best].ended);
+    return exported || !board->mail[best].ended;
   });
   CHECK(known);
-  if (best < 0) return false;
-  CHECK(ask(board, best, Ask::kExport, number, back->slot));
+  if (!exported) return false;
   back->exported = board->mail[best].info;
   return true;
 }
 
 // Hands one communicator to the new process and to the survivors. False: the new process died.
-inline bool bring_back(Board* board, int victim, int index, std::uint64_t number, int slot,
+inline bool bring_back(JobBoard* board, int victim, int index, std::uint64_t number, int slot,
                        const std::function<bool()>& gone) {
   Return& back = board->back[victim][index];
   const std::uint64_t cut = cut_of(*board, victim, index);
@@ -154,7 +164,7 @@ inline bool bring_back(Board* board, int victim, int index, std::uint64_t number
 }
 
 // A communicator that survivors have split or shrunk and of which the victim has no region.
-inline bool find_child(Board* board, int victim, flexcclChild_t* found) {
+inline bool find_child(JobBoard* board, int victim, flexcclChild_t* found) {
   const std::uint64_t world = region_of(board, victim, 0).comm;
   for (int rank = 0; world && rank < kJobRanks; ++rank) {
     if (!board->alive[rank] || !ask(board, rank, Ask::kChildren, world, victim)) continue;
@@ -170,7 +180,7 @@ inline bool find_child(Board* board, int victim, flexcclChild_t* found) {
 }
 
 // Everything of the victim's communicators that a new process needs. `gone`: that died as well.
-inline void recover(Board* board, int victim, const std::function<bool()>& gone) {
+inline void recover(JobBoard* board, int victim, const std::function<bool()>& gone) {
   for (int index = 0; index < kRegions; ++index) {
     const flexcclRegion_t region = region_of(board, victim, index);
     const bool closed = board->has_cut[victim] && board->cut_closed[victim][index];
@@ -185,8 +195,12 @@ inline void recover(Board* board, int victim, const std::function<bool()>& gone)
   board->all_returned[victim] = true;
 }
 
+// What a new process ends with that gets no place in a communicator: the survivors have ended it
+// since the agents asked them. The next process is told so, and needs nobody (`flexcclAdopt`).
+inline constexpr int kNoPlace = 3;
+
 // In the new process: every communicator that the agents bring.
-inline void come_back(Board* board, int rank) {
+inline void come_back(JobBoard* board, int rank) {
   const auto next = [&] {
     for (int index = 0; index < kRegions; ++index)
       if (board->back[rank][index].stage == 1) return index;
@@ -209,8 +223,10 @@ inline void come_back(Board* board, int rank) {
     if (!comes([&] { return back.stage == 3; })) return;
     // A child's place is taken when the program makes it again, or now if it does not.
     const bool at_cut = cut_of(*board, rank, index);
-    if (back.joins && (at_cut || !back.is_child))
-      must(ncclCommSetupNewRank(comm), "ncclCommSetupNewRank");
+    if (!back.joins || (!at_cut && back.is_child)) continue;
+    const ncclResult_t placed = ncclCommSetupNewRank(comm);
+    if (placed == ncclRemoteError) _exit(kNoPlace);
+    must(placed, "ncclCommSetupNewRank");
   }
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cluster.h"
+#include "comes.h"
 
 namespace {
 
@@ -19,7 +20,7 @@ constexpr int kProcesses = 4;
 constexpr std::size_t kCount = 300001;
 
 // What the processes of one job share with the test.
-struct Board {
+struct JobBoard {
   std::atomic<bool> ready;
   ncclUniqueId id;
   std::atomic<int> joined;
@@ -36,7 +37,7 @@ std::vector<float> input(int rank) {
 }
 
 // Two all-reduces; before the second one `victim` kills itself.
-int rank_main(Board* board, int rank, flexcclTransport_t transport, int victim) {
+int rank_main(JobBoard* board, int rank, flexcclTransport_t transport, int victim) {
   flexcclSetTransport(transport);
   flexcclSetTimeout(20000);
   if (rank == 0) {
@@ -63,16 +64,16 @@ int rank_main(Board* board, int rank, flexcclTransport_t transport, int victim) 
 struct Job {
   Job(flexcclTransport_t transport, int victim) {
     void* memory =
-        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    board = static_cast<Board*>(memory);
+        mmap(nullptr, sizeof(JobBoard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    board = static_cast<JobBoard*>(memory);
     for (int rank = 0; rank < kProcesses; ++rank) {
       pids[rank] = fork();
       if (pids[rank] == 0) _exit(rank_main(board, rank, transport, victim));
     }
     for (int rank = 0; rank < kProcesses; ++rank) waitpid(pids[rank], &status[rank], 0);
   }
-  ~Job() { munmap(board, sizeof(Board)); }
-  Board* board;
+  ~Job() { munmap(board, sizeof(JobBoard)); }
+  JobBoard* board;
   pid_t pids[kProcesses];
   int status[kProcesses];
 };
@@ -247,6 +248,40 @@ TEST(operations_run_in_the_embedders_streams) {
     for (int i = 0; i < 300 && stream.ran < 3; ++i) usleep(10000);
     CHECK_EQ(stream.ran.load(), 3);
   }
+}
+
+// What an operation leaves that another rank has not come to is no result. Its stream stands, as
+// NCCL's do, and whoever waits for it does not read that.
+TEST(the_stream_of_a_failed_operation_stands) {
+  const flexcclStreamTable table{enqueue_fake, [] { return 7; }};
+  flexcclSetStreamTable(&table);
+  for (const auto release : {ncclCommAbort, ncclCommDestroy}) {
+    FakeStream streams[3];
+    Cluster cluster(2, flexcclShm), other(2, flexcclShm);
+    int value[2] = {1, 2};
+    const auto sum = [&](ncclComm_t comm, int rank, FakeStream& stream) {
+      return ncclAllReduce(&value[rank], &value[rank], 1, ncclInt32, ncclSum, comm,
+                           reinterpret_cast<cudaStream_t>(&stream));
+    };
+    cluster.run([&](int rank) { return sum(cluster.at(rank), rank, streams[rank]); });
+    for (const int rank : {0, 1}) CHECK(comes([&] { return streams[rank].ran == 1; }));
+    // What comes after a failed one has no result either, and does not stand as long once more.
+    constexpr int kBehind = 60;
+    for (int i = 0; i <= kBehind; ++i) CHECK_EQ(sum(cluster.at(0), 0, streams[0]), ncclSuccess);
+    CHECK_EQ(sum(other.at(0), 0, streams[0]), ncclSuccess);
+    CHECK_EQ(sum(cluster.at(0), 0, streams[2]), ncclSuccess);
+    CHECK_EQ(ncclCommAbort(std::exchange(cluster.at(1), nullptr)), ncclSuccess);
+    CHECK_EQ(flexcclSynchronize(cluster.at(0)), ncclRemoteError);
+    usleep(50000);  // for those that would go on
+    CHECK_EQ(streams[0].ran.load(), 1);
+    CHECK_EQ(streams[2].ran.load(), 0);
+    // The stream has not come to this one, and does not before the first one ends.
+    for (const int rank : {0, 1})
+      CHECK_EQ(ncclCommAbort(std::exchange(other.at(rank), nullptr)), ncclSuccess);
+    CHECK_EQ(release(std::exchange(cluster.at(0), nullptr)), ncclSuccess);
+    CHECK(comes([&] { return streams[0].ran == 3 + kBehind && streams[2].ran == 1; }));
+  }
+  flexcclSetStreamTable(nullptr);
 }
 
 TEST(init_all_and_memory) {

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -221,17 +222,27 @@ TEST(job_token) {
 TEST(rendezvous_disagreements) {
   for (const auto transport : {flexcclLoopback, flexcclTcp}) {
     flexcclSetTransport(transport);
-    flexcclSetTimeout(500);
+    flexcclSetTimeout(60'000);  // longer than a busy machine keeps a thread waiting
     ncclUniqueId id;
     ncclGetUniqueId(&id);
-    ncclComm_t comm = nullptr, other = nullptr;
-    std::thread first([&] { CHECK(ncclCommInitRank(&comm, 3, id, 0) != ncclSuccess); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ncclComm_t comms[3] = {}, other = nullptr;
+    std::atomic<bool> begun{false};
+    const auto joins = [&](int rank) {
+      return std::thread([&, rank] {
+        begun = true;
+        CHECK_EQ(ncclCommInitRank(&comms[rank], 3, id, rank), ncclSuccess);
+        CHECK_EQ(ncclCommDestroy(comms[rank]), ncclSuccess);
+      });
+    };
+    std::thread first = joins(0);
+    CHECK(comes([&] { return begun.load(); }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     CHECK(ncclCommInitRank(&other, 2, id, 1) != ncclSuccess);
     CHECK(has(ncclGetLastError(nullptr), "there are [2] ranks, an earlier one said [3]"));
     CHECK(ncclCommInitRank(&other, 3, id, 0) != ncclSuccess);
     CHECK(has(ncclGetLastError(nullptr), "two callers say they are rank [0]"));
-    first.join();
+    std::thread second = joins(1), third = joins(2);  // whom all of that has not disturbed
+    for (std::thread* one : {&first, &second, &third}) one->join();
   }
 }
 

@@ -113,7 +113,14 @@ TEST(corrupt_headers_are_noticed_and_delays_harmless) {
 }
 
 TEST(syntax) {
-  const auto rules = flexccl::parse_fault_rules("drop;kill:rank=3,peer=1,frame=9,bytes=70");
+  for (const char* const text :
+       {"drop;kill:9,rank=3,peer=1,bytes=70", "drop;kill,rank=3,peer=1,frame=9,bytes=70",
+        "drop;kill:rank=3,peer=1,frame=9,bytes=70"}) {
+    const auto same = flexccl::parse_fault_rules(text);
+    CHECK_EQ(same.size(), 2U);
+    CHECK_EQ(*same[1].rank + *same[1].peer + same[1].frame + same[1].bytes, 83U);
+  }
+  const auto rules = flexccl::parse_fault_rules("drop;kill:9,rank=3,peer=1,bytes=70");
   CHECK_EQ(rules.size(), 2u);
   CHECK(rules[1].action == flexccl::FaultAction::kKill);
   CHECK(rules[1].rank == 3u && rules[1].peer == 1u && !rules[0].rank);

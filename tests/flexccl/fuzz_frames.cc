@@ -2,13 +2,13 @@
 // and the counters of a FIFO in shared memory.
 #include <thread>
 
-#include "algo/frame.h"
-#include "core/error.h"
+#include "base/error.h"
 #include "flexccl.h"
 #include "fuzz.h"
 #include "rendezvous/rendezvous.h"
 #include "transport/endpoint.h"
 #include "transport/fifo.h"
+#include "transport/frame.h"
 
 namespace {
 

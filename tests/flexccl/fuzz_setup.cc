@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/error.h"
+#include "base/error.h"
 #include "flexccl.h"
 #include "fuzz.h"
 #include "rendezvous/rendezvous.h"

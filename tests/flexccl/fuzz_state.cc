@@ -3,10 +3,10 @@
 #include <memory>
 #include <span>
 
-#include "core/error.h"
-#include "core/records.h"
+#include "base/error.h"
 #include "flexccl.h"
 #include "fuzz.h"
+#include "oplog/operation_log.h"
 
 namespace {
 
@@ -37,8 +37,8 @@ flexccl::OpDescriptor operation(Random& random) {
 void fuzz_records(Random& random) {
   auto arena = std::make_unique<Arena>();
   std::byte payload[300] = {};
-  flexccl::Records writer;
-  flexccl::Standpoint now;
+  flexccl::OperationLog writer;
+  flexccl::LogPosition now;
   writer.begin(arena->span(), kOwner, now);
   const std::uint64_t operations = random.below(20);  // not always so many fit
   for (; now.operation < operations; ++now.operation, ++now.sequence) {
@@ -62,7 +62,7 @@ void fuzz_records(Random& random) {
     std::copy(front.begin(), front.end(), bytes.begin());
     std::memcpy(arena->bytes, bytes.data(), kArena);
   }
-  flexccl::Records reader;
+  flexccl::OperationLog reader;
   static_cast<void>(refuses([&] {
     const auto [stand, end] = reader.adopt(arena->span(), kOwner, from);
     for (int i = 0; i < 30 && reader.replaying(); ++i) {
@@ -72,7 +72,7 @@ void fuzz_records(Random& random) {
     }
     reader.commit(end.operation);
   }));
-  static_cast<void>(refuses([&] { flexccl::Records::forget(arena->span()); }));
+  static_cast<void>(refuses([&] { flexccl::OperationLog::forget(arena->span()); }));
 }
 
 void fuzz_info(Random& random) {

@@ -34,7 +34,7 @@ struct Seat {
   float sums[kSums];
 };
 
-struct Board {
+struct JobBoard {
   Seat seats[kMost];
   ncclUniqueId id;
   std::atomic<bool> has_id;
@@ -61,7 +61,7 @@ int making(std::uint64_t number, int rank, int, int lost) {
   return 1;
 }
 
-void obey(const Board* board, int nranks) {
+void obey(const JobBoard* board, int nranks) {
   while (board->finished < nranks) {
     usleep(100);
     const Order order = own->order;
@@ -78,7 +78,7 @@ void obey(const Board* board, int nranks) {
   }
 }
 
-int live(Board* board, int nranks, int rank, const std::string& rules) {
+int live(JobBoard* board, int nranks, int rank, const std::string& rules) {
   alarm(60);
   own = &board->seats[rank];
   if (!rules.empty()) must(flexcclSetFault(rules.c_str()), "flexcclSetFault");
@@ -111,11 +111,11 @@ int live(Board* board, int nranks, int rank, const std::string& rules) {
 class Job {
  public:
   Job(int nranks, std::vector<std::string> lives) : nranks_(nranks), lives_(std::move(lives)) {
-    board_ = static_cast<Board*>(
-        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    board_ = static_cast<JobBoard*>(
+        mmap(nullptr, sizeof(JobBoard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     for (int rank = 0; rank < nranks; ++rank) start(rank);
   }
-  ~Job() { munmap(board_, sizeof(Board)); }
+  ~Job() { munmap(board_, sizeof(JobBoard)); }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -200,7 +200,7 @@ class Job {
 
   const int nranks_;
   const std::vector<std::string> lives_;  // rules, by how often a rank has been started
-  Board* board_;
+  JobBoard* board_;
   pid_t pids_[kMost] = {};
   int deaths_ = 0, ended_ = 0;
 };
@@ -209,20 +209,30 @@ std::string at(int rank, int place) {
   return "kill:rank=" + std::to_string(rank) + ",on=init,frame=" + std::to_string(place);
 }
 
+// Which rank comes how far when another one dies depends on their turns: where a later rule has not
+// come to pass, the job is done again.
+constexpr int kTries = 40;
+
+bool ends_well(int nranks, const std::vector<std::string>& lives, int most, int* deaths) {
+  Job job(nranks, lives), undisturbed(nranks, {});
+  bool well = job.run() && undisturbed.run() && job.deaths() <= most;
+  *deaths = job.deaths();
+  for (int rank = 0; rank < nranks; ++rank) well &= job.sums(rank) == undisturbed.sums(0);
+  return well;
+}
+
 void check_job(int nranks, const std::vector<std::string>& lives, int deaths, int most = 0) {
-  Job job(nranks, lives);
-  const bool ended = job.run();
-  const bool all = job.deaths() >= deaths && job.deaths() <= std::max(deaths, most);
-  if (!ended || !all) {
+  int died = 0, tries = 0;
+  bool well = true;
+  while (well && died < deaths && tries++ < kTries)
+    well = ends_well(nranks, lives, std::max(deaths, most), &died);
+  if (!well || died < deaths) {
     std::cerr << nranks << " ranks, rules";
     for (const std::string& rules : lives) std::cerr << " [" << rules << "]";
-    std::cerr << ": " << job.deaths() << " deaths\n";
+    std::cerr << ": " << died << " deaths\n";
   }
-  CHECK(ended);
-  CHECK(all);  // each rule has come to pass, once
-  Job undisturbed(nranks, {});
-  CHECK(undisturbed.run());
-  for (int rank = 0; rank < nranks; ++rank) CHECK(job.sums(rank) == undisturbed.sums(0));
+  CHECK(well);
+  CHECK(died >= deaths);  // each rule has come to pass, once
 }
 
 constexpr int kPlaces = 6;

@@ -1,11 +1,11 @@
 // What a rank knows of the others: cheap copies that do not see each other's changes, steps of the
 // epoch, and infos, of which every byte that is used is signed.
-#include "core/membership.h"
+#include "membership/membership.h"
 
 #include <cstring>
 
+#include "base/error.h"
 #include "check.h"
-#include "core/error.h"
 
 namespace {
 

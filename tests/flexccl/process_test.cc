@@ -15,7 +15,7 @@
 namespace {
 
 // What a job's agent would carry between the processes, and the memory that it owns.
-struct Board {
+struct JobBoard {
   alignas(64) std::byte arenas[kRanks][1 << 20];
   State states[kRanks], committed[kRanks];
   std::atomic<std::uint64_t> position[kRanks];
@@ -26,11 +26,11 @@ struct Board {
   bool apart;  // two hosts, as far as the ranks know, and only the neighbours are told of a repair
 };
 
-void go_to_host(const Board* board, int rank) {
+void go_to_host(const JobBoard* board, int rank) {
   if (board->apart) setenv("FLEXCCL_HOST", rank % 2 ? "one" : "two", 1);
 }
 
-int run_script(Board* board, int rank, ncclComm_t comm, std::uint64_t from) {
+int run_script(JobBoard* board, int rank, ncclComm_t comm, std::uint64_t from) {
   State& state = board->states[rank];
   for (int k = static_cast<int>(from); k < kOperations; ++k) {
     if (step(k, rank, comm, &state) != ncclSuccess || flexcclSynchronize(comm) != ncclSuccess) {
@@ -49,7 +49,7 @@ int run_script(Board* board, int rank, ncclComm_t comm, std::uint64_t from) {
 }
 
 // An agent's part in a surviving process: in a thread beside the script.
-void survive(Board* board, int rank, int victim, ncclComm_t comm) {
+void survive(JobBoard* board, int rank, int victim, ncclComm_t comm) {
   const auto over = [&] { return board->finished == kRanks; };
   if (!comes([&] { return board->wants_export || over(); }) || over()) return;
   if (rank == (victim + 1) % kRanks) {
@@ -61,7 +61,7 @@ void survive(Board* board, int rank, int victim, ncclComm_t comm) {
     must(ncclReplaceNode(comm, victim, &board->fresh), "ncclReplaceNode");
 }
 
-int first_life(Board* board, int rank, int victim, const std::string& rule) {
+int first_life(JobBoard* board, int rank, int victim, const std::string& rule) {
   go_to_host(board, rank);
   if (rank == victim) must(flexcclSetFault(rule.c_str()), "flexcclSetFault");
   if (rank == 0) {
@@ -80,7 +80,7 @@ int first_life(Board* board, int rank, int victim, const std::string& rule) {
   return code;
 }
 
-int second_life(Board* board, int rank) {
+int second_life(JobBoard* board, int rank) {
   go_to_host(board, rank);
   board->wants_export = true;
   ncclComm_t comm;
@@ -105,8 +105,8 @@ pid_t start(Body body) {
 // Returns the final states; `struck`: whether the rule did anything.
 std::vector<State> run_job(flexcclTransport_t transport, int victim, const std::string& rule,
                            bool* struck, bool apart = false) {
-  auto* board = static_cast<Board*>(
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* board = static_cast<JobBoard*>(
+      mmap(nullptr, sizeof(JobBoard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   board->apart = apart;
   flexcclSetTransport(transport);
   flexcclSetTimeout(20000);
@@ -123,7 +123,7 @@ std::vector<State> run_job(flexcclTransport_t transport, int victim, const std::
     CHECK_EQ(status, 0);
   }
   const std::vector<State> states(board->states, board->states + kRanks);
-  munmap(board, sizeof(Board));
+  munmap(board, sizeof(JobBoard));
   return states;
 }
 

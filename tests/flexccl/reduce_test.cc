@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/key.h"
 #include "check.h"
-#include "core/key.h"
 #include "reduce/formats.h"
 
 namespace {

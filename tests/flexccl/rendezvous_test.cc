@@ -13,9 +13,9 @@
 #include <string>
 #include <thread>
 
+#include "base/error.h"
 #include "cluster.h"
 #include "comes.h"
-#include "core/error.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/root.h"
 

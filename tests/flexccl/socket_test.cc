@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
+#include "base/key.h"
 #include "check.h"
-#include "core/error.h"
-#include "core/key.h"
 #include "flexccl.h"
 #include "transport/endpoint.h"
 

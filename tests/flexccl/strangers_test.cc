@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/key.h"
 #include "check.h"
-#include "core/key.h"
 #include "rendezvous/root.h"
 #include "transport/endpoint.h"
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "check.h"
+#include "checkpoint/resources/device_memory.h"
 #include "recovery/server.h"
-#include "server/recovery/restore.h"
 
 namespace {
 
@@ -24,25 +24,25 @@ struct Device : Server {
       : Server(*bench.channel, bench.object, bench.memory, false) {
     CHECK_EQ(store->set_digests(ring::DigestKind::kNh), "");
     if (hashes)
-      calls.digests = [this](std::span<const server::MemoryRange> ranges, ring::Digest* out) {
-        for (const server::MemoryRange& range : ranges)
-          *out++ = server::digest(reinterpret_cast<const void*>(range.address), range.bytes,
-                                  store->digest_key());
+      calls.digests = [this](std::span<const checkpoint::MemoryRange> ranges, ring::Digest* out) {
+        for (const checkpoint::MemoryRange& range : ranges)
+          *out++ = checkpoint::digest(reinterpret_cast<const void*>(range.address), range.bytes,
+                                      store->digest_key());
         return 0;
       };
     calls.ready_beside = [this] { return ready; };
     calls.enter = [this] { entered = true; };
-    calls.read_beside = [this](const server::NextRange& next, const server::TakePiece& take) {
+    calls.read_beside = [this](const checkpoint::NextRange& next,
+                               const checkpoint::TakePiece& take) {
       int failed = 0;
-      for (server::MemoryRange range; !failed && next(&range);)
+      for (checkpoint::MemoryRange range; !failed && next(&range);)
         failed = copy(range.address, range.bytes, take);
       return failed;
     };
-    capture.emplace(
-        session, *store, calls,
-        server::CaptureOptions{50'000'000, 1, 0.02, 60'000'000'000, server::Late::kAlways});
+    restart(checkpoint::SnapshotOptions{50'000'000, 1, 0.02, 60'000'000'000,
+                                        checkpoint::Late::kAlways});
   }
-  int copy(uint64_t address, uint64_t bytes, const server::TakePiece& take) {
+  int copy(uint64_t address, uint64_t bytes, const checkpoint::TakePiece& take) {
     ++copies;
     if (before_copy) before_copy();
     if (const int now = code) return now;
@@ -73,19 +73,19 @@ struct Training : Bench {
   // From one cut to the next.
   void step(Server& server, uint64_t cut) {
     memory.blocks[2][7] = static_cast<std::byte>(50 + cut);
-    CHECK(server.capture->gate().ok());
+    server.snapshotter->gate();
     change_parameters(cut);
     server.take(cut);
   }
   void learn(Server& server) {
     server.take(1);
     for (uint64_t cut = 2; cut <= kLearned; ++cut) step(server, cut);
-    CHECK(server.capture->gate().ok());
-    CHECK(server.captured(kLearned));
+    server.snapshotter->gate();
+    CHECK(server.snapshotted(kLearned));
   }
   void restore(Server& server) {
     for (auto& block : memory.blocks) std::fill(block.begin(), block.end(), std::byte{255});
-    CHECK_EQ(server::restore_contents(server.session, *server.store, server.calls), "");
+    CHECK_EQ(server.restore(), "");
   }
 };
 
@@ -98,8 +98,8 @@ TEST(parameters_of_any_size_are_copied_behind_the_cut) {
   for (uint64_t cut = 7; cut < 12; ++cut) {
     const uint64_t copied = figures.copied_bytes, later = figures.later_bytes;
     training.step(server, cut);
-    CHECK(server.capture->gate().ok());
-    CHECK(server.captured(cut));
+    server.snapshotter->gate();
+    CHECK(server.snapshotted(cut));
     CHECK_EQ(figures.copied_bytes - copied, 2 * kBytes + kFew);
     CHECK_EQ(figures.later_bytes - later, kBytes + kFew);
     const auto wanted = training.memory.blocks;
@@ -118,7 +118,7 @@ TEST(what_stays_until_the_gate_is_learned_by_the_devices_digests) {
   server.take(1);
   for (uint64_t cut = 2; cut < 5; ++cut) {
     const uint64_t reads = training.memory.reads, fetched = server.figures().fetched_bytes;
-    CHECK(server.capture->gate().ok());
+    server.snapshotter->gate();
     CHECK_EQ(training.memory.reads, reads);
     CHECK_EQ(server.figures().fetched_bytes.load(), fetched);
     training.change_parameters(cut);
@@ -131,10 +131,10 @@ TEST(without_digests_of_the_device_nothing_is_copied_behind_the_cut) {
   Device server(training, false);
   training.learn(server);
   training.step(server, 7);
-  CHECK(server.captured(7));
+  CHECK(server.snapshotted(7));
   const uint64_t began = ring::now_ns();
   training.memory.idle = 600;
-  CHECK(server.capture->gate().ok());  // nothing is to be learned, or it would wait a second
+  server.snapshotter->gate();  // nothing is to be learned, or it would wait a second
   CHECK(ring::now_ns() - began < 1'000'000'000);
   CHECK_EQ(server.copies.load(), 0);
   CHECK_EQ(server.figures().later_bytes.load(), 0u);
@@ -147,7 +147,7 @@ TEST(a_device_that_cannot_copy_beside_its_work_copies_at_the_cut) {
   server.ready = false;
   const int copies = server.copies;
   training.step(server, 7);
-  CHECK(server.captured(7));
+  CHECK(server.snapshotted(7));
   CHECK_EQ(server.copies.load(), copies);
 }
 
@@ -160,10 +160,10 @@ TEST(a_gate_returns_when_the_device_has_copied) {
   for (uint64_t cut = 7; cut < 17; ++cut) {
     training.step(server, cut);
     const int began = server.copies, copied = server.copied;
-    CHECK(server.capture->gate().ok());
+    server.snapshotter->gate();
     CHECK_EQ(server.copies.load(), server.copied.load());
     CHECK(began == server.copies || copied < server.copied);
-    CHECK(server.captured(cut));
+    CHECK(server.snapshotted(cut));
   }
   CHECK_EQ(server.figures().cancelled.load(), 0u);
   CHECK(server.figures().gate_ns > 0u);
@@ -180,16 +180,16 @@ TEST(so_does_what_takes_memory_away) {
   for (uint64_t cut = 1; cut <= kLearned; ++cut) {
     at[5] = static_cast<std::byte>(cut);
     server.take(cut);
-    CHECK(server.capture->gate().ok());
-    CHECK(server.captured(cut));
+    server.snapshotter->gate();
+    CHECK(server.snapshotted(cut));
   }
   server.before_copy = [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
   at[5] = std::byte{99};
   server.take(7);
-  server.capture->before_unmapping();
+  server.snapshotter->before_unmapping();
   munmap(mapped, bytes);  // or the device would fault
   bench.memory.foreign.clear();
-  CHECK(server.captured(7));
+  CHECK(server.snapshotted(7));
   CHECK(server.cut(8));
   CHECK_EQ(server.store->point().blocks.size(), 0u);
 }
@@ -213,16 +213,16 @@ TEST(a_change_without_a_gate_cancels_the_cut_and_nothing_else) {
     training.memory.blocks[0][at] = std::byte{51};  // no gate
     const auto now = training.memory.blocks;
     changed.count_down();
-    CHECK(server.capture->gate().ok());
-    CHECK(!server.captured(7));
+    server.snapshotter->gate();
+    CHECK(!server.snapshotted(7));
     CHECK_EQ(server.figures().cancelled.load(), 1u);
     training.restore(server);
     CHECK(training.memory.blocks == before);
     training.memory.blocks = now;
     const uint64_t later = server.figures().later_bytes;
     server.take(8);
-    CHECK(server.capture->gate().ok());
-    CHECK(server.captured(8));
+    server.snapshotter->gate();
+    CHECK(server.snapshotted(8));
     CHECK_EQ(server.figures().later_bytes.load() - later, kFew);  // the other one at the cut
     training.restore(server);
     CHECK(training.memory.blocks == now);
@@ -237,8 +237,8 @@ TEST(a_copy_that_fails_cancels_the_cut) {
     training.learn(server);
     server.code = code;
     training.step(server, 7);
-    CHECK(server.capture->gate().ok());
-    CHECK(!server.captured(7));
+    server.snapshotter->gate();
+    CHECK(!server.snapshotted(7));
     CHECK_EQ(server.store->point().manifest.cut, kLearned);
     server.code = 0;
     CHECK(server.cut(8));  // all of it at the cut
@@ -255,17 +255,16 @@ TEST(a_gate_asks_nothing_of_a_device_whose_stream_captures) {
     return 0;
   };
   server.calls.capturing = [&] { return training.memory.capturing; };
-  server.capture.emplace(
-      server.session, *server.store, server.calls,
-      server::CaptureOptions{50'000'000, 1, 0.02, 60'000'000'000, server::Late::kAlways});
+  server.restart(
+      checkpoint::SnapshotOptions{50'000'000, 1, 0.02, 60'000'000'000, checkpoint::Late::kAlways});
   server.take(1);
   const int before = asked;
   training.memory.capturing = true;
-  CHECK(server.capture->gate().ok());
+  server.snapshotter->gate();
   CHECK_EQ(asked, before);
   training.memory.capturing = false;
   server.take(2);
-  CHECK(server.captured(2));
+  CHECK(server.snapshotted(2));
 }
 
 TEST(what_has_been_begun_is_finished_at_the_end_of_the_server) {
@@ -275,9 +274,9 @@ TEST(what_has_been_begun_is_finished_at_the_end_of_the_server) {
     training.learn(server);
     server.before_copy = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
     training.step(server, 7);
-    server.capture.reset();
+    server.snapshotter.reset();
     CHECK_EQ(server.copies.load(), server.copied.load());
-    CHECK(server.captured(7));
+    CHECK(server.snapshotted(7));
   }
   const auto wanted = training.memory.blocks;
   Device next(training);
@@ -290,12 +289,12 @@ TEST(what_has_been_begun_is_finished_at_the_end_of_the_server) {
 TEST(a_replay_copies_behind_its_cuts_as_well) {
   Training training;
   Device server(training);
-  server.session.recovery().set_replaying(true);
+  server.recovery.set_replaying(true);
   training.learn(server);
   training.step(server, 7);
-  server.session.recovery().set_replaying(false);
-  CHECK(server.capture->gate().ok());
-  CHECK(server.captured(7));
+  server.recovery.set_replaying(false);
+  server.snapshotter->gate();
+  CHECK(server.snapshotted(7));
   CHECK(server.figures().later_bytes > 0u);
 }
 

@@ -10,15 +10,16 @@
 
 #include "backend/cuda_libraries.h"
 #include "check.h"
+#include "checkpoint/bytes_passed.h"
+#include "fake_device.h"
 #include "recovery/server.h"
-#include "server/recovery/bytes_passed.h"
-#include "server/recovery/device_memory.h"
+#include "server/recovery/session_device.h"
 
 namespace {
 
 using namespace pyft;  // NOLINT: a test
+using checkpoint::MemoryRange;
 using server::DeviceDigests;
-using server::MemoryRange;
 
 constexpr uint64_t kSeed = 77;
 constexpr size_t kBytes = size_t{24} << 20;
@@ -72,7 +73,7 @@ void compare(DeviceDigests& device, const std::vector<MemoryRange>& ranges) {
   CHECK_EQ(device.compute(ranges, got.data()), 0);
   for (size_t i = 0; i < ranges.size(); ++i) {
     const auto* const at = reinterpret_cast<const std::byte*>(ranges[i].address);
-    const ring::Digest wanted = server::nh_digest(at, ranges[i].bytes, kSeed);
+    const ring::Digest wanted = checkpoint::nh_digest(at, ranges[i].bytes, kSeed);
     if (got[i] != wanted)
       std::cerr << ranges[i].bytes << " bytes at " << ranges[i].address % 65536 << "\n";
     CHECK(got[i] == wanted);
@@ -108,12 +109,12 @@ TEST(slices_of_several_tiles) {
   std::vector<MemoryRange> ranges(45, MemoryRange{base, kBytes});
   ranges[7] = {base + 16, kBytes - 100'000};
   uint64_t tiles = 0;
-  for (const MemoryRange& range : ranges) tiles += range.bytes / server::kTileBytes;
-  CHECK_EQ(server::slice_tiles(tiles), 2u);
+  for (const MemoryRange& range : ranges) tiles += range.bytes / checkpoint::kTileBytes;
+  CHECK_EQ(checkpoint::slice_tiles(tiles), 2u);
   std::vector<ring::Digest> got(ranges.size());
   CHECK_EQ(device->compute(ranges, got.data()), 0);
   const auto wanted = [](const MemoryRange& range) {
-    return server::nh_digest(reinterpret_cast<const void*>(range.address), range.bytes, kSeed);
+    return checkpoint::nh_digest(reinterpret_cast<const void*>(range.address), range.bytes, kSeed);
   };
   const ring::Digest whole = wanted(ranges[0]), part = wanted(ranges[7]);
   for (size_t i = 0; i < ranges.size(); ++i) CHECK(got[i] == (i == 7 ? part : whole));
@@ -123,9 +124,9 @@ TEST(changes_are_seen) {
   const auto device = working();
   const MemoryRange range{reinterpret_cast<uint64_t>(memory()), 100'000};
   ring::Digest before{}, after{};
-  const uint64_t passed = server::bytes_passed;
+  const uint64_t passed = checkpoint::bytes_passed;
   CHECK_EQ(device->compute({&range, 1}, &before), 0);
-  CHECK(server::bytes_passed > passed);
+  CHECK(checkpoint::bytes_passed > passed);
   memory()[77'777] ^= std::byte{4};
   CHECK_EQ(device->compute({&range, 1}, &after), 0);
   CHECK(before != after);
@@ -170,27 +171,25 @@ TEST(the_session_falls_back_or_fails) {
   table.cuLaunchKernel = failing_launch;
   recovery_test::Bench bench;
   recovery_test::AlwaysAlive alive;
-  server::DeviceCalls device;
-  device.status = [] { return status; };
+  FakeDevice device;
+  device.on_status = [] { return status; };
   server::Session session(*bench.channel, &table, alive, device);
-  const server::DigestKey key(kSeed, ring::DigestKind::kNh);
-  server::RecoveryCalls calls, others;
-  server::hash_on_device(session, kSeed, &others);
-  CHECK(!others.digests);
-  server::hash_on_device(session, key, &calls);
-  CHECK(calls.digests != nullptr);
+  const checkpoint::DigestKey key(kSeed, ring::DigestKind::kNh);
+  server::DeviceCopies copies(session, false);
+  CHECK(!server::DriverMemory(session, copies, kSeed).hashes());
+  server::DriverMemory on_device(session, copies, key);
+  CHECK(on_device.hashes());
   const MemoryRange range{reinterpret_cast<uint64_t>(memory()), 10};
   ring::Digest digest{};
   launch_code = status = 700;
-  CHECK_EQ(calls.digests({&range, 1}, &digest), 700);
+  CHECK_EQ(on_device.digests({&range, 1}, &digest), 700);
   launch_code = 801;
   status = 600;
-  CHECK_EQ(calls.digests({&range, 1}, &digest), server::kNotOnDevice);
-  CHECK_EQ(calls.digests({&range, 1}, &digest), server::kNotOnDevice);
+  CHECK_EQ(on_device.digests({&range, 1}, &digest), checkpoint::kNotOnDevice);
+  CHECK_EQ(on_device.digests({&range, 1}, &digest), checkpoint::kNotOnDevice);
   CHECK_EQ(launches, 2);
   table.cuModuleLoadData = nullptr;
-  server::hash_on_device(session, key, &others);
-  CHECK(!others.digests);
+  CHECK(!server::DriverMemory(session, copies, key).hashes());
 }
 
 TEST(who_can_look_at_the_memory_uses_xxh3) {

@@ -1,5 +1,5 @@
 // What is said and done about a replay that computes something else than the program was told.
-#include "server/recovery/divergence.h"
+#include "checkpoint/replay/divergence.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,23 +7,25 @@
 #include <bit>
 #include <cmath>
 #include <new>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "check.h"
+#include "checkpoint/digest/digest.h"
+#include "checkpoint/recovery/recovery.h"
 #include "ring/channel.h"
-#include "server/recovery/digest.h"
-#include "server/recovery/recovery.h"
 
 namespace {
 
-using namespace pyft;          // NOLINT: a test
-using namespace pyft::server;  // NOLINT: a test
+using namespace pyft;              // NOLINT: a test
+using namespace pyft::checkpoint;  // NOLINT: a test
 
 bool contradicts(uint64_t before, uint64_t now, uint64_t bytes) {
   const auto part = [bytes](const uint64_t& word) {
     return std::as_bytes(std::span(&word, 1)).first(bytes);
   };
-  return weigh(part(before), part(now)) != Weight::kLastDigits;
+  return account(part(before), part(now)) != Weight::kLastDigits;
 }
 
 bool singles(float before, float now) {
@@ -77,7 +79,8 @@ struct End {
 // What becomes of a server that finds these differences in a replay, and then comes to its end;
 // code 0: it goes on.
 End end_of(ring::ReplayMode mode, DivergencePolicy policy,
-           const std::vector<Difference>& differences, bool replaying = true) {
+           const std::vector<Difference>& differences, bool replaying = true,
+           std::optional<std::pair<uint64_t, uint64_t>> told_wrong = {}) {
   ring::ChannelShape shape;
   shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
   std::string error;
@@ -91,6 +94,7 @@ End end_of(ring::ReplayMode mode, DivergencePolicy policy,
     Recovery recovery(*channel);
     recovery.set_policy(policy);
     recovery.set_replaying(replaying);
+    if (told_wrong) recovery.told_wrong(told_wrong->first, told_wrong->second);
     recovery.set_call_names([](uint16_t call) { return call == 70 ? "aCall" : nullptr; });
     recovery.agreed();
     for (const Difference& difference : differences) recovery.differed(difference);
@@ -179,6 +183,22 @@ TEST(two_replays_that_agree_say_that_the_program_was_told_wrong) {
   CHECK_EQ(strict.code, ring::kDivergedExit);
   CHECK(strict.text.ends_with("two replays agree that this was wrong"));
   CHECK(strict.kind != kUndecided);
+}
+
+TEST(what_was_told_before_a_mismatch_was_found_may_be_wrong) {
+  const std::pair<uint64_t, uint64_t> told{5, 7};
+  for (const auto policy : {kStrict, kReport})
+    for (const auto weight : {Weight::kLastDigits, Weight::kUnseen, Weight::kFar}) {
+      const Difference in{7, 70, "x, not y", weight}, behind{8, 70, "x, not y", weight};
+      const End end = end_of(kNormal, policy, std::vector{in}, true, told);
+      CHECK_EQ(end.code, 0);
+      CHECK_EQ(end.corrected, 1u);
+      CHECK_EQ(end_of(kNormal, policy, std::vector{behind}, true, told).corrected, 0u);
+    }
+  const Difference count{6, 70, "x", Weight::kDecides};
+  const End end = end_of(kNormal, kStrict, std::vector{count}, true, told);
+  CHECK_EQ(end.code, ring::kDivergedExit);
+  CHECK(end.text.ends_with(": it may have decided by that"));
 }
 
 TEST(a_count_that_was_told_wrong_ends_every_job) {

@@ -1,9 +1,9 @@
-// Captures and restores with a device that hashes its memory itself, or fails to.
+// Snapshots and restores with a device that hashes its memory itself, or fails to.
 #include <vector>
 
 #include "check.h"
+#include "checkpoint/resources/device_memory.h"
 #include "recovery/server.h"
-#include "server/recovery/restore.h"
 
 namespace {
 
@@ -13,17 +13,16 @@ using namespace recovery_test;  // NOLINT: a test
 struct Hashing : Server {
   explicit Hashing(Bench& bench) : Server(*bench.channel, bench.object, bench.memory, false) {
     CHECK_EQ(store->set_digests(ring::DigestKind::kNh), "");
-    calls.digests = [this](std::span<const server::MemoryRange> ranges, ring::Digest* out) {
+    calls.digests = [this](std::span<const checkpoint::MemoryRange> ranges, ring::Digest* out) {
       ++asked;
-      for (const server::MemoryRange& range : ranges)
-        *out++ = server::digest(reinterpret_cast<const void*>(range.address), range.bytes,
-                                store->digest_key());
+      for (const checkpoint::MemoryRange& range : ranges)
+        *out++ = checkpoint::digest(reinterpret_cast<const void*>(range.address), range.bytes,
+                                    store->digest_key());
       if (lies) ++(out - 1)->low;
       return code;
     };
-    capture.emplace(
-        session, *store, calls,
-        server::CaptureOptions{50'000'000, 1, 0.02, 60'000'000'000, server::Late::kNever});
+    restart(
+        checkpoint::SnapshotOptions{50'000'000, 1, 0.02, 60'000'000'000, checkpoint::Late::kNever});
   }
   uint64_t fetched() const { return store->header().fetched_bytes; }
   int asked = 0, code = 0;
@@ -72,20 +71,19 @@ TEST(a_restore_is_verified_on_the_device) {
   for (auto& block : bench.memory.blocks) std::fill(block.begin(), block.end(), std::byte{0});
   Hashing next(bench);
   const uint64_t reads = bench.memory.reads;
-  CHECK_EQ(server::restore_contents(next.session, *next.store, next.calls), "");
+  CHECK_EQ(next.restore(), "");
   CHECK(bench.memory.blocks == wanted);
   CHECK_EQ(bench.memory.reads, reads);
   CHECK_EQ(next.asked, 1);
 
   next.lies = true;
-  const std::string wrong = server::restore_contents(next.session, *next.store, next.calls);
+  const std::string wrong = next.restore();
   CHECK(wrong.find("is not restored: the device has other bytes") != std::string::npos);
   next.lies = false;
   next.code = 700;
-  CHECK_EQ(server::restore_contents(next.session, *next.store, next.calls),
-           "hashing what was restored fails with code [700]");
-  next.code = server::kNotOnDevice;
-  CHECK_EQ(server::restore_contents(next.session, *next.store, next.calls), "");
+  CHECK_EQ(next.restore(), "hashing what was restored fails with code [700]");
+  next.code = checkpoint::kNotOnDevice;
+  CHECK_EQ(next.restore(), "");
   CHECK(bench.memory.reads > reads);
 }
 
@@ -94,7 +92,7 @@ TEST(the_host_does_it_where_the_device_cannot) {
   bench.memory.allocate(3'000'000, 1);
   Hashing server(bench);
   CHECK(server.cut(1));
-  server.code = server::kNotOnDevice;
+  server.code = checkpoint::kNotOnDevice;
   CHECK(server.cut(2));
   CHECK_EQ(server.fetched(), 6'000'000u);
   CHECK_EQ(server.store->header().copied_bytes.load(), 3'000'000u);  // they have the same bits

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "check.h"
-#include "server/recovery/module_image.h"
+#include "checkpoint/resources/module_image.h"
 #include "softgpu/loader/images.h"
 
-using pyft::server::variable_names;
+using pyft::checkpoint::variable_names;
 
 namespace {
 
@@ -34,7 +34,7 @@ TEST(variables_of_cubins_and_fatbins_are_found) {
 }
 
 TEST(empty_objects_have_no_state) {
-  using pyft::server::is_empty_object;
+  using pyft::checkpoint::is_empty_object;
   CHECK(is_empty_object("_ZN6thrust12placeholders2_1E", 1));
   CHECK(is_empty_object("_ZN50_INTERNAL_8c9bd06e_4_k_cu_a94cuda3std3__45__cpo5beginE", 1));
   CHECK(is_empty_object("_ZN53_INTERNAL_0fcba5a6_29_flash_sm80_cu_0231a82c4cute1_E", 1));

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "check.h"
+#include "checkpoint/resources/device_memory.h"
+#include "checkpoint/store/remote_stores.h"
 #include "recovery/sharing_server.h"
-#include "server/recovery/other_stores.h"
-#include "server/recovery/restore.h"
 
 namespace {
 
@@ -40,17 +40,17 @@ struct JitServer : SharingServer {
     restart();
   }
   void restart() {
-    server::CaptureOptions options;
-    options.join_timeout_ns = 50'000'000;
+    checkpoint::SnapshotOptions options;
+    options.drain_timeout_ns = 50'000'000;
     options.every = 1;
-    options.late = server::Late::kNever;
+    options.late = checkpoint::Late::kNever;
     options.hold_ns = 1'000'000;
     options.answer_ns = 20'000'000;
     options.jit = true;
-    options.settled = &settled;
+    options.agreed = &agreed;
     options.committed = &committed;
-    options.dropped = &dropped;
-    capture.emplace(session, *store, calls, options);
+    options.aborted = &aborted;
+    Server::restart(options);
     store->header().shares = 1;
   }
   uint64_t room, number = 0;
@@ -74,7 +74,7 @@ struct Rank : Bench {
   // From one cut to the next, which waits.
   void step(JitServer& server, uint64_t cut) {
     buffer() = static_cast<std::byte>(50 + cut);
-    CHECK(server.capture->gate().ok());
+    server.snapshotter->gate();
     parameter() = static_cast<std::byte>(100 + cut);
     server.take(cut);
   }
@@ -95,12 +95,12 @@ struct Rank : Bench {
   // What a new server of another rank with the same contents finds in this rank's store: empty, or
   // what is missing.
   std::string read_by_other(const std::vector<std::vector<std::byte>>& wanted, uint64_t cut) const {
-    server::OtherStores stores(
-        kSeed, [this](uint64_t, uint64_t attempt) { return attempt ? -1 : dup(object.fd); });
+    StoreOf source(&object);
+    checkpoint::RemoteStores stores(kSeed, source);
     ring::ManifestBlock block{};
     block.address = 1;
     block.bytes = kBlock;
-    block.digest = server::digest(wanted[0].data(), kBlock, {kSeed});
+    block.digest = checkpoint::digest(wanted[0].data(), kBlock, {kSeed});
     block.heap_offset = ring::kElsewhere + 3;
     std::string problem;
     const std::byte* const found = stores.content(block, &problem);
@@ -128,11 +128,11 @@ TEST(from_a_cut_to_its_gate_the_memory_of_the_program_is_what_others_get) {
   JitServer server(rank);
   rank.learn(server);
   const auto wanted = rank.memory.blocks;
-  CHECK_EQ(server.capture->spill(kLearned), 0u);
+  CHECK_EQ(server.snapshotter->spill(kLearned), 0u);
   CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
   const uint64_t spilled = server.store->header().spilled_bytes;
   CHECK_EQ(spilled, kBlock);
-  CHECK_EQ(server.capture->spill(kLearned), 0u);  // it is there
+  CHECK_EQ(server.snapshotter->spill(kLearned), 0u);  // it is there
   CHECK_EQ(server.store->header().spilled_bytes.load(), spilled);
 }
 
@@ -141,9 +141,9 @@ TEST(behind_the_gate_it_is_the_copy_on_the_device) {
   JitServer server(rank);
   rank.learn(server);
   const auto wanted = rank.memory.blocks;
-  CHECK(server.capture->gate().ok());
+  server.snapshotter->gate();
   rank.parameter() = std::byte{200};
-  CHECK_EQ(server.capture->spill(kLearned), 0u);
+  CHECK_EQ(server.snapshotter->spill(kLearned), 0u);
   CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
 }
 
@@ -155,12 +155,12 @@ TEST(a_cut_that_waits_is_spilled_when_the_agent_says_so) {
   const auto before = rank.memory.blocks;
   rank.step(server, 7);
   const auto wanted = rank.memory.blocks;
-  CHECK_EQ(server.capture->spill(7), 0u);
+  CHECK_EQ(server.snapshotter->spill(7), 0u);
   CHECK_EQ(rank.read_by_other(wanted, 7), "");
-  CHECK_EQ(server.capture->spill(kLearned), 0u);
+  CHECK_EQ(server.snapshotter->spill(kLearned), 0u);
   CHECK_EQ(rank.read_by_other(before, kLearned), "");
   CHECK_EQ(rank.read_by_other(wanted, 7), "");
-  CHECK(server.capture->spill(3) > 0u);  // long gone
+  CHECK(server.snapshotter->spill(3) > 0u);  // long gone
   // It stays until the next point counts.
   server.commit(7);
   CHECK_EQ(server.store->header().lends.load(), 1u);
@@ -171,15 +171,15 @@ TEST(a_cut_that_waits_is_spilled_when_the_agent_says_so) {
   CHECK_EQ(server.store->header().lends.load(), 0u);
 }
 
-TEST(what_changes_before_the_gate_is_lost_until_the_next_cut_and_captured_from_then_on) {
+TEST(what_changes_before_the_gate_is_lost_until_the_next_cut_and_snapshotted_from_then_on) {
   Rank rank;
   JitServer server(rank);
   rank.learn(server);
   rank.parameter() = std::byte{201};
-  CHECK(server.capture->gate().ok());
+  server.snapshotter->gate();
   const ring::StoreHeader& figures = server.store->header();
   CHECK_EQ(figures.lost_blocks.load(), 1u);
-  CHECK_EQ(server.capture->spill(kLearned), 1u);
+  CHECK_EQ(server.snapshotter->spill(kLearned), 1u);
   const uint64_t copied = figures.copied_bytes;
   server.take(7);
   server.commit(7);
@@ -196,7 +196,7 @@ TEST(what_is_not_mapped_any_more_is_lost_and_not_touched) {
   rank.memory.foreign.push_back({reinterpret_cast<uint64_t>(page), kBlock});
   JitServer server(rank);
   for (uint64_t cut = 1; cut <= kLearned + 1; ++cut) {
-    if (cut > 1) CHECK(server.capture->gate().ok());
+    if (cut > 1) server.snapshotter->gate();
     std::memset(page, static_cast<int>(cut), kBlock);
     server.leave({{reinterpret_cast<uint64_t>(page), kBlock, 1}});
     server.take(cut);
@@ -205,8 +205,8 @@ TEST(what_is_not_mapped_any_more_is_lost_and_not_touched) {
   CHECK_EQ(server.store->header().elsewhere_bytes.load(), kBlock);
   munmap(page, kBlock);
   rank.memory.foreign.clear();
-  CHECK_EQ(server.capture->spill(kLearned + 1), 1u);
-  CHECK(server.capture->gate().ok());
+  CHECK_EQ(server.snapshotter->spill(kLearned + 1), 1u);
+  server.snapshotter->gate();
   CHECK_EQ(server.store->header().lost_blocks.load(), 1u);
 }
 
@@ -216,8 +216,9 @@ TEST(by_way_of_the_device_no_memory_is_read_that_is_being_unmapped) {
   JitServer server(rank);
   uint64_t reads = 0;
   server.calls.peek = nullptr;
-  server.calls.read_beside = [&](const server::NextRange& next, const server::TakePiece& take) {
-    for (server::MemoryRange range; next(&range); ++reads)
+  server.calls.read_beside = [&](const checkpoint::NextRange& next,
+                                 const checkpoint::TakePiece& take) {
+    for (checkpoint::MemoryRange range; next(&range); ++reads)
       take(reinterpret_cast<const std::byte*>(range.address), range.bytes);
     return 0;
   };
@@ -225,21 +226,21 @@ TEST(by_way_of_the_device_no_memory_is_read_that_is_being_unmapped) {
   server.restart();
   rank.learn(server);
   const auto wanted = rank.memory.blocks;
-  server.capture->before_unmapping();  // of something: all is copied before
+  server.snapshotter->before_unmapping();  // of something: all is copied before
   rank.parameter() = std::byte{205};
-  CHECK_EQ(server.capture->spill(kLearned), 0u);
+  CHECK_EQ(server.snapshotter->spill(kLearned), 0u);
   CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
   CHECK_EQ(reads, 1u);
   // What a cut that waits names is in no copy yet.
-  CHECK(server.capture->gate().ok());
+  server.snapshotter->gate();
   rank.step(server, 7);
-  server.capture->before_unmapping();
-  CHECK_EQ(server.capture->spill(7), 1u);
+  server.snapshotter->before_unmapping();
+  CHECK_EQ(server.snapshotter->spill(7), 1u);
   CHECK_EQ(reads, 1u);
   server.commit(7);
   rank.step(server, 8);
   CHECK_EQ(server.store->header().lost_blocks.load(), 0u);
-  CHECK_EQ(server.capture->spill(7), 0u);
+  CHECK_EQ(server.snapshotter->spill(7), 0u);
 }
 
 TEST(a_gate_waits_for_the_decision_about_the_cut_before) {
@@ -248,14 +249,14 @@ TEST(a_gate_waits_for_the_decision_about_the_cut_before) {
     JitServer server(rank);
     rank.learn(server);
     const auto before = rank.memory.blocks;
-    CHECK(server.capture->gate().ok());
+    server.snapshotter->gate();
     rank.step(server, 7);
     const auto then = rank.memory.blocks;
-    server.on_withdraw = [&] { (commits ? server.committed : server.dropped) = 7; };
-    CHECK(server.capture->gate().ok());
+    server.on_decision_request = [&] { (commits ? server.committed : server.aborted) = 7; };
+    server.snapshotter->gate();
     rank.parameter() = std::byte{202};
-    CHECK(server.withdrawn == std::vector<uint64_t>{7});
-    CHECK_EQ(server.capture->spill(commits ? 7 : kLearned), 0u);
+    CHECK(server.decision_requests == std::vector<uint64_t>{7});
+    CHECK_EQ(server.snapshotter->spill(commits ? 7 : kLearned), 0u);
     CHECK_EQ(rank.read_by_other(commits ? then : before, 7), "");
   }
 }
@@ -266,7 +267,7 @@ TEST(a_cut_of_this_rank_alone_puts_what_others_need_into_the_store) {
   auto server = std::make_unique<JitServer>(rank);
   rank.learn(*server);
   const auto wanted = rank.memory.blocks;
-  CHECK(server->capture->gate().ok());
+  server->snapshotter->gate();
   rank.parameter() = std::byte{203};
   server->take(7, {}, true);
   CHECK_EQ(server->store->point().manifest.cut, 7u);
@@ -285,21 +286,21 @@ TEST(a_new_server_finds_in_its_own_store_what_it_has_written_for_others) {
   const auto wanted = rank.memory.blocks;
   const auto restored = [&](JitServer& next) {
     for (auto& block : rank.memory.blocks) std::ranges::fill(block, std::byte{9});
-    next.calls.elsewhere = [](const ring::ManifestBlock&, std::string* problem) {
+    next.calls.remote = [](const ring::ManifestBlock&, std::string* problem) {
       *problem = "nobody lives";
       return nullptr;
     };
-    return server::restore_contents(next.session, *next.store, next.calls);
+    return next.restore();
   };
   CHECK(restored(*server).find("nobody lives") != std::string::npos);
   rank.memory.blocks = wanted;
-  CHECK_EQ(server->capture->spill(kLearned), 0u);
+  CHECK_EQ(server->snapshotter->spill(kLearned), 0u);
   server = std::make_unique<JitServer>(rank);
   CHECK_EQ(restored(*server), "");
   CHECK(rank.memory.blocks == wanted);
   // It can do the same for others again.
-  CHECK_EQ(server->capture->spill(kLearned), 0u);
-  CHECK(server->capture->gate().ok());
+  CHECK_EQ(server->snapshotter->spill(kLearned), 0u);
+  server->snapshotter->gate();
   CHECK_EQ(server->store->header().shadow_bytes.load(), 2 * kBlock);  // one of them the dead one's
 }
 
@@ -325,14 +326,14 @@ TEST(the_program_gets_the_memory_that_it_needs) {
   JitServer server(rank);
   rank.learn(server);
   const auto wanted = rank.memory.blocks;
-  CHECK(server.capture->gate().ok());
+  server.snapshotter->gate();
   rank.parameter() = std::byte{204};
   const uint64_t room = server.room;
-  CHECK(server.capture->make_room());
+  CHECK(server.snapshotter->make_room());
   CHECK_EQ(server.room, room + kBlock);
   CHECK_EQ(server.store->header().shadow_bytes.load(), 0u);
   CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
-  CHECK(!server.capture->make_room());
+  CHECK(!server.snapshotter->make_room());
   server.take(7);
   server.commit(7);
   CHECK_EQ(server.store->header().elsewhere_bytes.load(), 0u);
@@ -348,7 +349,7 @@ TEST(another_thread_gets_it_at_any_moment) {
   std::jthread agent([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const uint64_t step = point;
-      if (server.capture->spill(step) == 0)
+      if (server.snapshotter->spill(step) == 0)
         ++got;
       else
         CHECK(point != step);
@@ -356,9 +357,9 @@ TEST(another_thread_gets_it_at_any_moment) {
   });
   for (uint64_t cut = 7; cut < 200; ++cut) {
     rank.step(server, cut);
-    server.settled = server.committed = cut;
+    server.agreed = server.committed = cut;
     point = cut;
-    server.capture->go_on();
+    server.snapshotter->poll();
   }
   while (!got) usleep(100);
   agent.request_stop();

@@ -4,15 +4,15 @@
 #include <cstring>
 
 #include "check.h"
+#include "checkpoint/resources/objects.h"
 #include "recovery/server.h"
-#include "server/recovery/restore.h"
 
 namespace {
 
 using namespace recovery_test;  // NOLINT: a test
 
+using checkpoint::Journal;
 using ring::JournalKind;
-using server::Journal;
 
 constexpr uint64_t kArea = kSmall.journal_bytes;
 
@@ -95,16 +95,15 @@ TEST(snapshots_come_as_often_as_the_journal_needs_it) {
   WithStore bench;
   bench.memory.allocate(10'000, 1);
   Server server(*bench.server_side, bench.object, bench.memory, true);
-  server.capture.emplace(server.session, *server.store, server.calls,
-                         server::CaptureOptions{50'000'000, 16});
+  server.restart(checkpoint::SnapshotOptions{50'000'000, 16});
   const auto& every = bench.channel->control().cut_every;  // what the client goes by
-  Journal& journal = server.session.recovery().journal();
+  Journal& journal = server.recovery.journal();
   CHECK(server.cut(1));
-  uint64_t captured = 1;
+  uint64_t snapshotted = 1;
   for (uint64_t cut = 2; cut <= 64; ++cut) {
     for (int i = 0; i < 10; ++i) CHECK(add(journal, (cut - 1) * 10 + 5, kArea / 64));  // a step's
-    if (server.cut(cut)) captured = cut;
-    CHECK(cut - captured <= 2);  // a third of the journal, and what one more step reads
+    if (server.cut(cut)) snapshotted = cut;
+    CHECK(cut - snapshotted <= 2);  // a third of the journal, and what one more step reads
   }
   CHECK(every.load() <= 2u);
   CHECK_EQ(bench.header().journal_lost.load(), 0u);
@@ -115,16 +114,15 @@ TEST(after_a_loss_each_step_comes_nearer_to_a_snapshot) {
   WithStore bench;
   bench.memory.allocate(10'000, 1);
   Server server(*bench.server_side, bench.object, bench.memory, true);
-  server.capture.emplace(server.session, *server.store, server.calls,
-                         server::CaptureOptions{50'000'000, 64});
+  server.restart(checkpoint::SnapshotOptions{50'000'000, 64});
   CHECK(server.cut(1));
-  CHECK(!add(server.session.recovery().journal(), 15, 2 * kArea));
+  CHECK(!add(server.recovery.journal(), 15, 2 * kArea));
   // The forced cut that the client makes when it is asked.
   CHECK_EQ(bench.wanted(), 1u);
   CHECK(server.cut(2, {}, true));
   CHECK_EQ(bench.channel->control().journal_lost.load(), 0u);
-  // One that cannot be captured: the next steps are.
-  CHECK(!add(server.session.recovery().journal(), 25, 2 * kArea));
+  // One that cannot be snapshotted: the next steps are.
+  CHECK(!add(server.recovery.journal(), 25, 2 * kArea));
   bench.memory.capturing = true;
   CHECK(!server.cut(3, {}, true));
   bench.memory.capturing = false;
@@ -134,19 +132,29 @@ TEST(after_a_loss_each_step_comes_nearer_to_a_snapshot) {
   CHECK_EQ(bench.channel->control().journal_lost.load(), 0u);
 }
 
+struct NoObjects : checkpoint::ObjectMaker {
+  std::string execute(const ring::EntryHeader&, std::span<const std::byte>,
+                      std::span<const std::byte>) override {
+    return {};
+  }
+  bool failed() override { return false; }
+  bool imports(const ring::EntryHeader&) const override { return false; }
+};
+
 TEST(a_restore_without_all_objects_is_refused) {
   Bench bench;
   bench.memory.allocate(10'000, 1);
   Server server(*bench.channel, bench.object, bench.memory, true);
   CHECK(server.cut(1));
-  const server::DispatchEntry dispatch = [](auto&&...) { return server::Status::good(); };
+  NoObjects none;
   bench.channel->log().objects_missing = 3;
-  server::Restored restored =
-      server::restore_objects(server.session, *server.store, server.calls, dispatch);
+  checkpoint::Restored restored =
+      checkpoint::restore_objects(server.channel, *server.store, server.fake, server.fake, none);
   CHECK(restored.error.find("the object log lacks [3] objects") == 0);
   CHECK(restored.error.find("PYFT_OBJECT_LOG_MB") != std::string::npos);
   bench.channel->log().objects_missing = 0;
-  restored = server::restore_objects(server.session, *server.store, server.calls, dispatch);
+  restored =
+      checkpoint::restore_objects(server.channel, *server.store, server.fake, server.fake, none);
   CHECK(restored.error.find("object log") == std::string::npos);
 }
 

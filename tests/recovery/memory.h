@@ -1,9 +1,6 @@
-// A store in a memory object and a device whose memory is this process's.
+// A device whose memory is this process's.
 #ifndef PYFT_TESTS_RECOVERY_MEMORY_H_
 #define PYFT_TESTS_RECOVERY_MEMORY_H_
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -12,36 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "server/recovery/calls.h"
-#include "server/recovery/copier.h"
-#include "server/recovery/store.h"
-#include "server/session.h"
+#include "checkpoint/memory/copier.h"
+#include "recovery/fake.h"
+#include "recovery/object.h"
 
 namespace recovery_test {
-
-using namespace pyft;  // NOLINT: a test
-
-inline constexpr server::Store::Shape kSmall = {1 << 16, 1 << 16, 1 << 16, 1 << 12};
-inline constexpr uint64_t kBeforeHeap = 1 << 20;  // more than all other areas take
-
-// A sparse memory object, as the agent makes it.
-struct Object {
-  explicit Object(uint64_t size) : bytes(size), fd(memfd_create("store", MFD_CLOEXEC)) {
-    if (ftruncate(fd, static_cast<off_t>(bytes)) == 0)
-      at = static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  }
-  Object(const Object&) = delete;
-  ~Object() {
-    munmap(at, bytes);
-    close(fd);
-  }
-  std::unique_ptr<server::Store> open(std::string* error) const {
-    return server::Store::open(at, bytes, fd, kSmall, error);
-  }
-  uint64_t bytes;
-  int fd;
-  std::byte* at = nullptr;
-};
 
 // Allocations of a device; addresses are those of this process.
 struct Memory {
@@ -51,23 +23,18 @@ struct Memory {
   bool capturing = false, gets_on = false;  // at every look, it has done something
   uint64_t progress = 0;
   std::vector<ring::ManifestPlace> hidden;
-  std::vector<server::MemoryRange> foreign;  // mapped as well, by the test itself
-  bool peeks = false;                        // also beside the device's work
-  std::function<void()> on_peek;             // called first; in any thread
+  std::vector<checkpoint::MemoryRange> foreign;  // mapped as well, by the test itself
+  bool peeks = false;                            // also beside the device's work
+  std::function<void()> on_peek;                 // called first; in any thread
 
   uint64_t allocate(uint64_t bytes, int value) {
     blocks.emplace_back(bytes, static_cast<std::byte>(value));
     return reinterpret_cast<uint64_t>(blocks.back().data());
   }
-  server::DeviceCalls device() {
-    server::DeviceCalls calls;
-    calls.progress = [this] { return gets_on ? ++progress : progress; };
-    return calls;
-  }
-  server::RecoveryCalls calls(bool views) {
-    server::RecoveryCalls calls;
-    calls.read = [this](const server::NextRange& next, const server::TakePiece& take) {
-      for (server::MemoryRange range; next(&range); ++reads)
+  FakeCalls calls(bool views) {
+    FakeCalls calls;
+    calls.read = [this](const checkpoint::NextRange& next, const checkpoint::TakePiece& take) {
+      for (checkpoint::MemoryRange range; next(&range); ++reads)
         take(reinterpret_cast<const std::byte*>(range.address), range.bytes);
       return 0;
     };
@@ -83,18 +50,17 @@ struct Memory {
     if (peeks)
       calls.peek = [this](uint64_t address, std::byte* to, uint64_t bytes) {
         if (on_peek) on_peek();
-        return server::peek_own_memory(address, to, bytes);
+        return checkpoint::peek_own_memory(address, to, bytes);
       };
     calls.idle = [this] { return idle.load(); };
+    calls.progress = [this] { return gets_on ? ++progress : progress; };
     calls.capturing = [this] { return capturing; };
-    calls.mapped = [this](std::vector<server::MemoryRange>* ranges) {
+    calls.mapped = [this](std::vector<checkpoint::MemoryRange>* ranges) {
       for (const auto& block : blocks)
         ranges->push_back({reinterpret_cast<uint64_t>(block.data()), block.size()});
       ranges->insert(ranges->end(), foreign.begin(), foreign.end());
     };
     calls.hidden = [this](std::vector<ring::ManifestPlace>* places) { *places = hidden; };
-    calls.scratch = [](std::vector<server::MemoryRange>*) {};
-    calls.place = [](const ring::ManifestPlace&) { return 0; };
     return calls;
   }
 };

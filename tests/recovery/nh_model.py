@@ -1,4 +1,4 @@
-"""Print digests that plain integer arithmetic gives by the definition in server/digest/nh.h, as C++.
+"""Print digests that plain integer arithmetic gives by the definition in checkpoint/digest/nh.h, as C++.
 
 `nh_model.py OUT.h`. The contents are those of content() in nh_test.cc.
 """

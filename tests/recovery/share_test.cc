@@ -1,12 +1,12 @@
-// Captures that ranks share: two servers with stores of their own, and memory of equal contents.
+// Snapshots that ranks share: two servers with stores of their own, and memory of equal contents.
 #include <algorithm>
 #include <memory>
 #include <thread>
 
 #include "check.h"
+#include "checkpoint/resources/device_memory.h"
+#include "checkpoint/store/remote_stores.h"
 #include "recovery/sharing_server.h"
-#include "server/recovery/other_stores.h"
-#include "server/recovery/restore.h"
 
 namespace {
 
@@ -38,19 +38,15 @@ struct Ranks {
     header.shares_rows = 1;
     header.shares_version = version;
   }
-  server::OtherStores others() const {
-    return {kSeed, [this](uint64_t owner, uint64_t attempt) {
-              return owner == 1 && attempt == 0 ? dup(one.object.fd) : -1;
-            }};
-  }
   // What a new server of rank 0 finds: empty, or what is missing.
   std::string restore() {
     Server next(*zero.channel, zero.object, zero.memory, true);
-    auto stores = others();
-    next.calls.elsewhere = [&](const ring::ManifestBlock& block, std::string* problem) {
+    StoreOf source(&one.object, 1);
+    checkpoint::RemoteStores stores(kSeed, source);
+    next.calls.remote = [&](const ring::ManifestBlock& block, std::string* problem) {
       return stores.content(block, problem);
     };
-    return server::restore_contents(next.session, *next.store, next.calls);
+    return next.restore();
   }
   Bench zero, one;
 };
@@ -69,7 +65,7 @@ TEST(what_another_rank_keeps_is_hashed_and_comes_back_from_there) {
     CHECK(figures.heap_used < 2 * kBlock);
     zero.commit(1);
     one.commit(1);
-    CHECK_EQ(ranks.zero.channel->control().captured_cut.load(), 1u);
+    CHECK_EQ(ranks.zero.channel->control().snapshot_cut.load(), 1u);
   }
   const auto wanted = ranks.zero.memory.blocks;
   Ranks::fill(ranks.zero, 50);
@@ -93,16 +89,14 @@ TEST(without_the_other_store_the_block_is_named) {
   ranks.leave_to_one();
   zero.take(1);
   zero.commit(1);
-  CHECK(server::restore_contents(zero.session, *zero.store, zero.calls)
-            .find("no other rank's store can be looked at") != std::string::npos);
+  CHECK(zero.restore().find("no other rank's store can be looked at") != std::string::npos);
   for (const bool other_job : {false, true}) {
-    server::OtherStores stores(kSeed + other_job, [&](uint64_t, uint64_t) {
-      return other_job ? dup(ranks.zero.object.fd) : -1;
-    });
-    zero.calls.elsewhere = [&](const ring::ManifestBlock& block, std::string* problem) {
+    StoreOf source(other_job ? &ranks.zero.object : nullptr);
+    checkpoint::RemoteStores stores(kSeed + other_job, source);
+    zero.calls.remote = [&](const ring::ManifestBlock& block, std::string* problem) {
       return stores.content(block, problem);
     };
-    const std::string problem = server::restore_contents(zero.session, *zero.store, zero.calls);
+    const std::string problem = zero.restore();
     CHECK(problem.find(other_job ? "of another job" : "the agent has no such store") !=
           std::string::npos);
   }
@@ -111,29 +105,29 @@ TEST(without_the_other_store_the_block_is_named) {
 TEST(a_cut_is_held_when_it_is_delivered_and_counts_when_the_agent_says_so) {
   Ranks ranks;
   SharingServer zero(ranks.zero);
-  zero.is_delivered = false;
+  zero.is_acknowledged = false;
   zero.take(1);
-  zero.settled = 1;  // compared
-  zero.capture->go_on();
-  CHECK(zero.held.empty());
-  zero.is_delivered = true;
+  zero.agreed = 1;  // compared
+  zero.snapshotter->poll();
+  CHECK(zero.prepared.empty());
+  zero.is_acknowledged = true;
   usleep(3000);
-  zero.capture->go_on();
-  zero.capture->go_on();
-  CHECK(zero.held == std::vector<uint64_t>{1});
+  zero.snapshotter->poll();
+  zero.snapshotter->poll();
+  CHECK(zero.prepared == std::vector<uint64_t>{1});
   CHECK(!zero.store->has_point());
-  zero.capture->hold_back();  // returns: what is compared may go to others
+  zero.snapshotter->commit_output();  // returns: what is compared may go to others
   zero.commit(1);
   CHECK_EQ(zero.store->point().manifest.step, 1u);
   zero.take(2);
-  zero.dropped = 2;
-  zero.capture->go_on();
+  zero.aborted = 2;
+  zero.snapshotter->poll();
   CHECK(!zero.store->waiting());
   CHECK_EQ(zero.store->point().manifest.cut, 1u);
   zero.take(3);
-  zero.dropped = 4;  // of a cut that was left out, by an agent that knows nothing of this one
+  zero.aborted = 4;  // of a cut that was left out, by an agent that knows nothing of this one
   zero.committed = 3;
-  zero.capture->go_on();
+  zero.snapshotter->poll();
   CHECK_EQ(zero.store->point().manifest.cut, 3u);
 }
 
@@ -146,7 +140,7 @@ TEST(a_cut_waits_a_moment_for_the_decision_about_the_one_before) {
     bench.memory.allocate(kBlock, 1);
     SharingServer zero(bench, 10'000'000'000);
     zero.store->header().shares = shared;
-    zero.is_delivered = false;
+    zero.is_acknowledged = false;
     std::jthread agent;
     zero.on_held = [&] {
       agent = std::jthread([&] {
@@ -157,7 +151,7 @@ TEST(a_cut_waits_a_moment_for_the_decision_about_the_one_before) {
     zero.take(1);
     const std::jthread others([&] {
       usleep(2000);
-      zero.is_delivered = true;
+      zero.is_acknowledged = true;
     });
     zero.take(2);
     CHECK_EQ(zero.store->point().manifest.cut, 1u);
@@ -237,7 +231,7 @@ TEST(a_rank_that_makes_a_cut_alone_keeps_what_it_has_lent) {
   for (auto* server : {zero.get(), one.get()}) server->take(5);
   CHECK_EQ(ranks.restore(), "");
   for (auto* server : {zero.get(), one.get()}) server->commit(5);
-  CHECK(one->store->header().heap_used <= 2 * kBlock + 2 * server::Heap::kAlign);
+  CHECK(one->store->header().heap_used <= 2 * kBlock + 2 * checkpoint::Heap::kAlign);
   CHECK_EQ(one->store->header().lends.load(), 0u);
   CHECK_EQ(ranks.restore(), "");
 }
@@ -249,9 +243,9 @@ TEST(for_want_of_room_the_agent_decides_about_a_cut_that_waits) {
     zero.take(1);
     zero.commit(1);
     zero.take(2);
-    zero.on_withdraw = [&] { (commits ? zero.committed : zero.dropped) = 2; };
+    zero.on_decision_request = [&] { (commits ? zero.committed : zero.aborted) = 2; };
     zero.take(3, {}, true);
-    CHECK(zero.withdrawn == std::vector<uint64_t>{2});
+    CHECK(zero.decision_requests == std::vector<uint64_t>{2});
     CHECK_EQ(zero.store->point().manifest.cut, 3u);
     CHECK_EQ(zero.store->point().manifest.step, 0u);
     CHECK_EQ(zero.store->header().skipped.load(), commits ? 0u : 1u);

@@ -1,4 +1,4 @@
-// A server whose captures depend on other ranks', with the test as its agent.
+// A server whose snapshots depend on other ranks', with the test as its agent.
 #ifndef PYFT_TESTS_RECOVERY_SHARING_SERVER_H_
 #define PYFT_TESTS_RECOVERY_SHARING_SERVER_H_
 
@@ -18,31 +18,31 @@ inline ring::StoreHeader& header_of(const Bench& bench) {
 // A server whose cuts wait for the agent, which the test is.
 struct SharingServer : HeldServer {
   explicit SharingServer(Bench& bench, uint64_t hold_ns = 1'000'000,
-                         uint64_t join_timeout_ns = 50'000'000)
+                         uint64_t drain_timeout_ns = 50'000'000)
       : HeldServer(bench) {
-    calls.held = [this](uint64_t step, uint64_t) {
-      held.push_back(step);
+    calls.prepared = [this](uint64_t step, uint64_t) {
+      prepared.push_back(step);
       if (on_held) on_held();
     };
-    calls.withdraw = [this](uint64_t step) {
-      withdrawn.push_back(step);
-      if (on_withdraw) on_withdraw();
+    calls.request_decision = [this](uint64_t step) {
+      decision_requests.push_back(step);
+      if (on_decision_request) on_decision_request();
     };
-    server::CaptureOptions options;
-    options.join_timeout_ns = join_timeout_ns;
+    checkpoint::SnapshotOptions options;
+    options.drain_timeout_ns = drain_timeout_ns;
     options.every = 1;
-    options.late = server::Late::kNever;
+    options.late = checkpoint::Late::kNever;
     options.hold_ns = hold_ns;
     options.answer_ns = 20'000'000;
-    options.settled = &settled;
+    options.agreed = &agreed;
     options.committed = &committed;
-    options.dropped = &dropped;
-    capture.emplace(session, *store, calls, options);
+    options.aborted = &aborted;
+    restart(options);
     store->header().shares = 1;
   }
   void commit(uint64_t step) {
-    settled = committed = step;
-    capture->go_on();
+    agreed = committed = step;
+    snapshotter->poll();
   }
   // Writes down what the agent has planned.
   void leave(const std::vector<ring::SharedBlock>& rows, uint64_t version = 2) {
@@ -52,9 +52,9 @@ struct SharingServer : HeldServer {
     header.shares_rows = rows.size();
     header.shares_version = version;
   }
-  std::atomic<uint64_t> committed{0}, dropped{0};
-  std::vector<uint64_t> held, withdrawn;
-  std::function<void()> on_withdraw, on_held;
+  std::atomic<uint64_t> committed{0}, aborted{0};
+  std::vector<uint64_t> prepared, decision_requests;
+  std::function<void()> on_decision_request, on_held;
 };
 
 }  // namespace recovery_test

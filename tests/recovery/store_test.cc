@@ -8,27 +8,27 @@
 #include <vector>
 
 #include "check.h"
+#include "checkpoint/digest/digest.h"
 #include "fuzz.h"
 #include "pyft/fault.h"
-#include "recovery/memory.h"
-#include "server/recovery/digest.h"
+#include "recovery/object.h"
 
 namespace {
 
 using namespace recovery_test;  // NOLINT: a test
 
-constexpr uint64_t kRoom = uint64_t{8} << 20;
+constexpr uint64_t kMemoryFreed = uint64_t{8} << 20;
 
-uint64_t put(server::Store& store, uint64_t address, const std::string& content) {
+uint64_t put(checkpoint::Store& store, uint64_t address, const std::string& content) {
   const uint64_t offset = store.reserve(content.size());
-  if (offset == server::Heap::kNone) return offset;
+  if (offset == checkpoint::Heap::kNone) return offset;
   std::memcpy(store.at(offset), content.data(), content.size());
   store.add_stored(address, content.size(),
-                   server::digest(content.data(), content.size(), store.seed()), offset);
+                   checkpoint::digest(content.data(), content.size(), store.seed()), offset);
   return offset;
 }
 
-std::string content(const server::Store& store, size_t block) {
+std::string content(const checkpoint::Store& store, size_t block) {
   const ring::ManifestBlock& b = store.point().blocks.at(block);
   return {reinterpret_cast<const char*>(store.at(b.heap_offset)), b.bytes};
 }
@@ -40,7 +40,7 @@ bool wait_for_kill() {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-bool publish(server::Store& store, uint64_t cut) {
+bool publish(checkpoint::Store& store, uint64_t cut) {
   ring::Manifest manifest{};
   manifest.cut = cut;
   manifest.seq = 10 * cut;
@@ -57,11 +57,11 @@ TEST(a_digest_does_not_depend_on_how_it_is_made) {
       {100, {0x5d5809f1b86385e0u, 0x2cf8aa65749c6b28u}},
       {100000, {0xed782088fc9c16b3u, 0x8343ce40d19a0721u}}};
   for (const auto& [bytes, wanted] : known) {
-    CHECK(server::digest(data.data(), bytes, 5) == wanted);
+    CHECK(checkpoint::digest(data.data(), bytes, 5) == wanted);
     std::vector<unsigned char> copy(bytes);
-    CHECK(server::copy_and_digest(copy.data(), data.data(), bytes, 5) == wanted);
+    CHECK(checkpoint::copy_and_digest(copy.data(), data.data(), bytes, 5) == wanted);
     CHECK(std::equal(copy.begin(), copy.end(), data.begin()));
-    server::Hasher hasher(5);
+    checkpoint::Hasher hasher(5);
     for (size_t at = 0; at < bytes; at += 700)
       hasher.add(data.data() + at, std::min<size_t>(700, bytes - at));
     CHECK(hasher.digest() == wanted);
@@ -69,7 +69,7 @@ TEST(a_digest_does_not_depend_on_how_it_is_made) {
 }
 
 TEST(a_new_server_finds_the_point_of_the_old_one) {
-  const Object object(kBeforeHeap + kRoom);
+  const Object object(kBeforeHeap + kMemoryFreed);
   std::string error;
   {
     const auto store = object.open(&error);
@@ -98,14 +98,14 @@ TEST(a_new_server_finds_the_point_of_the_old_one) {
 }
 
 TEST(equal_contents_are_kept_once_and_freed_with_the_last_block) {
-  const Object object(kBeforeHeap + kRoom);
+  const Object object(kBeforeHeap + kMemoryFreed);
   std::string error;
   const auto store = object.open(&error);
   const std::string same(100'000, 'x');
   const uint64_t first = put(*store, 1'000'000, same);
   put(*store, 2'000'000, same);
   CHECK(store->add_known(3'000'000, same.size(),
-                         server::digest(same.data(), same.size(), store->seed())));
+                         checkpoint::digest(same.data(), same.size(), store->seed())));
   CHECK(publish(*store, 1));
   const uint64_t one = store->header().heap_used;
   CHECK(one >= same.size());
@@ -117,7 +117,7 @@ TEST(equal_contents_are_kept_once_and_freed_with_the_last_block) {
 }
 
 TEST(a_dropped_point_leaves_the_current_one_alone) {
-  const Object object(kBeforeHeap + kRoom);
+  const Object object(kBeforeHeap + kMemoryFreed);
   std::string error;
   const auto store = object.open(&error);
   put(*store, 100, "old");
@@ -131,21 +131,21 @@ TEST(a_dropped_point_leaves_the_current_one_alone) {
 }
 
 TEST(a_full_store_says_so_and_goes_on) {
-  const Object object(kBeforeHeap + kRoom);
+  const Object object(kBeforeHeap + kMemoryFreed);
   std::string error;
   const auto store = object.open(&error);
-  const std::string big(kRoom / 3, 'b');
+  const std::string big(kMemoryFreed / 3, 'b');
   put(*store, 1, big);
   CHECK(publish(*store, 1));
-  CHECK_EQ(store->reserve(2 * kRoom), server::Heap::kNone);
+  CHECK_EQ(store->reserve(2 * kMemoryFreed), checkpoint::Heap::kNone);
   CHECK(store->problem().find("the store is full") != std::string::npos);
   // Room goes round for ever when two generations fit.
   for (uint64_t cut = 2; cut < 50; ++cut) {
-    CHECK(put(*store, 1, std::string(kRoom / 3, static_cast<char>('b' + cut))) !=
-          server::Heap::kNone);
+    CHECK(put(*store, 1, std::string(kMemoryFreed / 3, static_cast<char>('b' + cut))) !=
+          checkpoint::Heap::kNone);
     CHECK(publish(*store, cut));
   }
-  CHECK(store->header().heap_backed <= kRoom);
+  CHECK(store->header().heap_backed <= kMemoryFreed);
 }
 
 TEST(memory_that_was_needed_once_is_given_back) {
@@ -171,7 +171,7 @@ uint64_t given_back(const std::vector<uint64_t>& sizes, uint64_t snapshots, Rand
     for (uint64_t bytes : sizes) {
       if (change) bytes += 64 * change->below(bytes / 640);  // up to a tenth
       const uint64_t offset = store->reserve(bytes);
-      CHECK(offset != server::Heap::kNone);
+      CHECK(offset != checkpoint::Heap::kNone);
       store->add_stored(address, bytes, {++content, content}, offset);
       address += bytes;
     }
@@ -224,7 +224,7 @@ TEST(what_does_not_fit_is_an_error) {
   std::string error;
   CHECK(!Object(4096).open(&error));
   CHECK(error.find("too small") != std::string::npos);
-  const Object object(kBeforeHeap + kRoom);
+  const Object object(kBeforeHeap + kMemoryFreed);
   CHECK(object.open(&error) != nullptr);
   reinterpret_cast<ring::StoreHeader*>(object.at)->version = 99;
   CHECK(!object.open(&error));
@@ -234,7 +234,7 @@ TEST(what_does_not_fit_is_an_error) {
 // A process that dies between any two instructions of publish() leaves the old point or the new.
 TEST(a_crash_while_publishing_leaves_one_whole_point) {
   for (const char* place : {"store.before_publish:1", "store.after_publish:1"}) {
-    const Object object(kBeforeHeap + kRoom);
+    const Object object(kBeforeHeap + kMemoryFreed);
     std::string error;
     const auto store = object.open(&error);
     put(*store, 100, "old");
@@ -254,7 +254,7 @@ TEST(a_crash_while_publishing_leaves_one_whole_point) {
     CHECK(next->unfinished().has_value() != after);
     if (after) continue;
     CHECK_EQ(next->unfinished()->manifest.cut, 2u);
-    CHECK(next->unfinished()->blocks.at(0).digest == server::digest("new", 3, next->seed()));
+    CHECK(next->unfinished()->blocks.at(0).digest == checkpoint::digest("new", 3, next->seed()));
     put(*next, 100, "xyz");
     CHECK(publish(*next, 2));
     CHECK(!object.open(&error)->unfinished());  // what is there now is the point before
@@ -266,7 +266,7 @@ TEST(a_hostile_store_is_a_sentence) {
   Random random(7);
   uint64_t refused = 0;
   for (int round = 0; round < 3000; ++round) {
-    static const Object object(kBeforeHeap + kRoom);
+    static const Object object(kBeforeHeap + kMemoryFreed);
     std::memset(object.at, 0, kBeforeHeap);
     std::string error;
     {

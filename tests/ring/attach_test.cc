@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "check.h"
+#include "comes.h"
 #include "fixture.h"
 #include "ring/attach_client.h"
 #include "server/attach.h"
@@ -246,36 +247,38 @@ TEST(server_gets_the_same_channel) {
     agent.reset();
     server::Attachment attachment;
     std::string error;
-    if (!server::attach(&attachment, &error)) {
+    if (!server::connect_agent(&attachment, &error) ||
+        !server::receive_channel(&attachment, &error)) {
       std::cerr << error << "\n";
       _exit(1);
     }
     const server::ServerLiveness liveness(attachment.agent.get());
     if (liveness.check() != ring::WaitStatus::kOk) _exit(2);
     std::memcpy(attachment.channel->pinned(), "from the server", 16);
-    for (int i = 0; i < 100 && liveness.check() == ring::WaitStatus::kOk; ++i) usleep(20'000);
-    _exit(attachment.client_pid == 11 && liveness.check() == ring::WaitStatus::kEnding ? 0 : 3);
+    const bool ends = comes([&] { return liveness.check() == ring::WaitStatus::kEnding; });
+    _exit(attachment.client_pid == 11 && ends ? 0 : 3);
   }
   server_end.reset();
-  usleep(100'000);
+  char text[16] = {};
+  CHECK(comes([&] {  // it has found the agent alive
+    const ssize_t count = pread(objects.fds.pinned.get(), text, sizeof text, 0);
+    return count == sizeof text && std::string(text) == "from the server";
+  }));
   agent.reset();
   int status = 0;
   waitpid(child, &status, 0);
   CHECK(WIFEXITED(status));
   CHECK_EQ(WEXITSTATUS(status), 0);
-  char text[16] = {};
-  CHECK_EQ(pread(objects.fds.pinned.get(), text, sizeof text, 0), ssize_t{16});
-  CHECK_EQ(std::string(text), std::string("from the server"));
 }
 
 TEST(server_started_by_hand) {
   server::Attachment attachment;
   std::string error;
   unsetenv("PYFT_SERVER_FD");
-  CHECK(!server::attach(&attachment, &error));
+  CHECK(!server::connect_agent(&attachment, &error));
   CHECK(says(error, "started by the pyft agent"));
   setenv("PYFT_SERVER_FD", "999", 1);
-  CHECK(!server::attach(&attachment, &error));
+  CHECK(!server::connect_agent(&attachment, &error));
   CHECK(says(error, "[999]"));
 }
 

@@ -17,7 +17,7 @@
 #include "ring/wait.h"
 #include "ring/writer.h"
 #include "server/loop.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 namespace fixture {
 
@@ -81,9 +81,12 @@ inline constexpr bool kShareMapping = false;
 
 class ServerThread {
  public:
-  ServerThread(ring::Channel& client, server::Dispatch dispatch, server::DeviceCalls calls = {})
+  ServerThread(ring::Channel& client, server::Dispatch dispatch)
+      : ServerThread(client, dispatch, none_) {}
+  // The device outlives the object.
+  ServerThread(ring::Channel& client, server::Dispatch dispatch, server::DeviceCalls& device)
       : mapped_(kShareMapping ? nullptr : server_side(client)),
-        session_(kShareMapping ? client : *mapped_, nullptr, alive_, std::move(calls)) {
+        session_(kShareMapping ? client : *mapped_, nullptr, alive_, device) {
     if (kShareMapping) mprotect(client.bounce(), client.bounce_bytes(), PROT_READ | PROT_WRITE);
     thread_ = std::thread([this, dispatch] {
       server::Loop loop(session_, dispatch);
@@ -102,6 +105,7 @@ class ServerThread {
 
  private:
   AlwaysAlive alive_;
+  server::DeviceCalls none_;
   std::unique_ptr<ring::Channel> mapped_;
   server::Session session_;
   std::thread thread_;

@@ -257,7 +257,7 @@ TEST(creations_are_folded_and_destroyed_ones_dropped) {
 }
 
 // Each cut says whether the client has found out what is live there.
-TEST(cuts_that_will_not_be_captured_say_so) {
+TEST(cuts_that_will_not_be_snapshotted_say_so) {
   auto channel = make_channel(small_shape());
   AlwaysAlive alive;
   ring::Writer writer(*channel, alive);
@@ -271,7 +271,7 @@ TEST(cuts_that_will_not_be_captured_say_so) {
   CHECK(cut());  // no server has said anything
   page.cut_every = 4;
   CHECK(cut());  // and this will be the first one
-  page.captured_cut = 2;
+  page.snapshot_cut = 2;
   CHECK(!cut());
   CHECK(cut());
   CHECK(!cut());
@@ -395,14 +395,14 @@ TEST(a_captured_graph_is_kept_with_all_it_needs) {
   writer.append(kCall + 1, Body{kernel, module}, ring::kCreates);
   writer.append(kCall + 2, Body{event, 0}, ring::kCreates);
   // One that ends without a graph, and is forgotten.
-  writer.append(kBegin, Body{stream, 0}, ring::kCaptured);
-  writer.append(kLaunch, Body{kernel, stream}, ring::kCaptured);
-  const uint16_t ends = ring::kCaptured | ring::kCreates;
+  writer.append(kBegin, Body{stream, 0}, ring::kStreamCaptured);
+  writer.append(kLaunch, Body{kernel, stream}, ring::kStreamCaptured);
+  const uint16_t ends = ring::kStreamCaptured | ring::kCreates;
   writer.forget_creation(writer.append(kEnd, Body{graph, stream}, ends).seq);
-  writer.append(kBegin, Body{stream, 0}, ring::kCaptured);
-  writer.append(kLaunch, Body{kernel, stream}, ring::kCaptured);
+  writer.append(kBegin, Body{stream, 0}, ring::kStreamCaptured);
+  writer.append(kLaunch, Body{kernel, stream}, ring::kStreamCaptured);
   writer.cut();  // in the middle of it
-  writer.append(kLaunch + 5, Body{event, stream}, ring::kCaptured);
+  writer.append(kLaunch + 5, Body{event, stream}, ring::kStreamCaptured);
   writer.append(kCall + 3, Body{event, 0}, ring::kDestroys);  // named by what has been captured
   const uint64_t next = Handle::make(HandleKind::kEvent, 1, 2).value;  // in the place of that
   writer.append(kCall + 2, Body{next, 0}, ring::kCreates);
@@ -500,9 +500,9 @@ TEST(a_captured_graph_without_room_is_missing_as_a_whole) {
     writer.cut();
     consumer.drain();
   };
-  append(kCall, ring::kCaptured, 7);
-  for (int i = 0; i < 30; ++i) append(kCall + 1, ring::kCaptured, 7);
-  append(kCall + 2, ring::kCaptured | ring::kCreates, 9);
+  append(kCall, ring::kStreamCaptured, 7);
+  for (int i = 0; i < 30; ++i) append(kCall + 1, ring::kStreamCaptured, 7);
+  append(kCall + 2, ring::kStreamCaptured | ring::kCreates, 9);
   CHECK_EQ(channel->log().objects_missing.load(), uint64_t{1});
   CHECK_EQ(object_keys(*channel).size(), size_t{0});
   append(kCall + 3, ring::kDestroys, 9);
@@ -512,7 +512,7 @@ TEST(a_captured_graph_without_room_is_missing_as_a_whole) {
 // The server keeps something from one snapshot to the next, and its room fills.
 TEST(a_cut_that_the_server_asks_for_is_made_once) {
   auto channel = make_channel(small_shape());
-  channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
+  channel->control().protect = static_cast<uint32_t>(ring::Protect::kSnapshot);
   AlwaysAlive alive;
   ring::Writer writer(*channel, alive);
   const auto append = [&] { CHECK(bool(writer.append(kCall, Body{1, 1}))); };

@@ -1,12 +1,12 @@
-// Replies, completion words, bounce and the server loop between two threads.
+// Replies, completion words and the server loop between two threads.
 #include <unistd.h>
 
 #include <mutex>
 #include <numeric>
 
 #include "check.h"
+#include "fake_device.h"
 #include "fixture.h"
-#include "ring/bounce.h"
 #include "ring/completion.h"
 #include "ring/reply.h"
 #include "server/watchdog.h"
@@ -23,19 +23,6 @@ server::Status echo(server::Session& session, const ring::EntryHeader& header,
   const uint64_t values[] = {b.key, b.value};
   return session.reply(header, static_cast<int32_t>(b.value), values,
                        payload.first(std::min<size_t>(payload.size(), 32)));
-}
-
-// Delivers `value` bytes counting from `key` through the bounce area, in pieces, then answers.
-server::Status deliver(server::Session& session, const ring::EntryHeader& header,
-                       std::span<const std::byte> body, std::span<const std::byte>) {
-  const Body b = body_of(body);
-  const auto status = ring::bounce_write(session.channel(), b.key, b.value, session.liveness(),
-                                         [](std::byte* out, uint64_t offset, uint64_t n) {
-                                           for (uint64_t i = 0; i < n; ++i)
-                                             out[i] = static_cast<std::byte>((offset + i) * 31);
-                                         });
-  if (status != WaitStatus::kOk) return server::Status::broken("bounce");
-  return session.reply(header, 0);
 }
 
 }  // namespace
@@ -97,30 +84,6 @@ TEST(order_over_threads_is_total) {
   for (const Body& b : seen) CHECK_EQ(b.value, next.at(b.key)++);
 }
 
-TEST(bounce_delivers_more_than_it_holds) {
-  auto channel = make_channel(small_shape());
-  ring::ClientLiveness liveness(*channel, -1);
-  ring::Writer writer(*channel, liveness);
-  ServerThread server(*channel, deliver);
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong{0};
-  for (uint64_t t = 0; t < 3; ++t)
-    threads.emplace_back([&, t] {
-      for (uint64_t n : {uint64_t{1}, uint64_t{5000}, uint64_t{70'001}, uint64_t{8192}}) {
-        ring::Entry entry = writer.begin(kCall, sizeof(Body));
-        const Body body{writer.reserve_bounce(entry, n + t), n + t};
-        std::memcpy(entry.body().data(), &body, sizeof body);
-        writer.publish(std::move(entry));
-        std::vector<std::byte> out(n + t);
-        if (ring::bounce_read(*channel, body.key, out, liveness) != WaitStatus::kOk) ++wrong;
-        for (uint64_t i = 0; i < out.size(); ++i) wrong += out[i] != static_cast<std::byte>(i * 31);
-      }
-    });
-  for (auto& thread : threads) thread.join();
-  CHECK_EQ(wrong.load(), 0);
-  writer.goodbye();
-}
-
 TEST(words_grow_and_wake) {
   auto channel = make_channel(small_shape());
   ring::ClientLiveness liveness(*channel, -1);
@@ -144,8 +107,8 @@ TEST(fences_are_published_by_the_stream) {
   auto channel = make_channel(small_shape());
   ring::ClientLiveness liveness(*channel, -1);
   ring::Writer writer(*channel, liveness);
-  server::DeviceCalls calls;
-  calls.publish = [](void*, void (*function)(void*), void* data) {
+  FakeDevice calls;
+  calls.on_publish = [](void (*function)(void*), void* data) {
     std::lock_guard lock(mutex);
     queued.push_back({function, data});
     return 0;
@@ -167,13 +130,13 @@ TEST(the_dispatch_thread_works_for_the_device_when_the_ring_is_empty) {
   ring::Writer writer(*channel, liveness);
   std::mutex mutex;
   std::vector<std::pair<void (*)(void*), void*>> queued;
-  server::DeviceCalls calls;
-  calls.publish = [&](void*, void (*function)(void*), void* data) {
+  FakeDevice calls;
+  calls.on_publish = [&](void (*function)(void*), void* data) {
     std::lock_guard lock(mutex);
     queued.push_back({function, data});
     return 0;
   };
-  calls.work = [&] {
+  calls.on_work = [&] {
     std::lock_guard lock(mutex);
     if (queued.empty()) return false;
     queued.back().first(queued.back().second);
@@ -193,11 +156,11 @@ TEST(a_failed_device_wakes_who_waits_for_it) {
   auto channel = make_channel(small_shape());
   ring::ClientLiveness liveness(*channel, -1);
   ring::Writer writer(*channel, liveness);
-  server::DeviceCalls calls;
-  calls.publish = [](void*, void (*)(void*), void*) { return 0; };  // never runs it
-  calls.status = [] { return 700; };
+  FakeDevice calls;
+  calls.on_publish = [](void (*)(void*), void*) { return 0; };  // never runs it
+  calls.on_status = [] { return 700; };
   ServerThread server(*channel, nullptr, calls);
-  const server::Heartbeat heartbeat(server.session(), {});
+  const server::Heartbeat heartbeat(server.session());
   writer.fence(0, 30, 1);
   CHECK(ring::wait_word(*channel, 30, 1, liveness) == WaitStatus::kOk);
   CHECK_EQ(channel->control().sticky_error.load(), 700);
@@ -210,10 +173,10 @@ TEST(a_failed_device_that_the_dispatch_thread_works_for_is_noticed_without_a_hea
   auto channel = make_channel(small_shape());
   ring::ClientLiveness liveness(*channel, -1);
   ring::Writer writer(*channel, liveness);
-  server::DeviceCalls calls;
-  calls.publish = [](void*, void (*)(void*), void*) { return 0; };  // never runs it
-  calls.status = [] { return 700; };
-  calls.work = [] { return false; };
+  FakeDevice calls;
+  calls.on_publish = [](void (*)(void*), void*) { return 0; };  // never runs it
+  calls.on_status = [] { return 700; };
+  calls.on_work = [] { return false; };
   ServerThread server(*channel, nullptr, calls);
   writer.fence(0, 30, 1);
   CHECK(ring::wait_word(*channel, 30, 1, liveness) == WaitStatus::kOk);

@@ -40,7 +40,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not nvcc.present():
-        pytest.skip("nvcc is not installed")
+        pytest.skip("[nvcc]: it is not installed")
     out = tmp_path_factory.mktemp("bad") / "bad"
     flags = ["-std=c++17", "-cudart", "shared", "-o", str(out)]
     subprocess.run([*nvcc.command(out.parent, *flags), SOURCE], check=True, capture_output=True)

@@ -30,7 +30,7 @@ def wheel_symbols() -> set[str]:
     """Return the vendor symbols that the installed wheel imports."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        pytest.skip("torch is not installed")
+        pytest.skip("[torch]: it is not installed")
     folder = Path(spec.origin).parent / "lib"
     found: set[str] = set()
     for name in LIBRARIES:
@@ -38,7 +38,7 @@ def wheel_symbols() -> set[str]:
         if library.exists():
             found |= gen.undefined_symbols(library)
     if not found:
-        pytest.skip("torch is a build without CUDA")
+        pytest.skip("[torch]: a build without CUDA")
     return found
 
 

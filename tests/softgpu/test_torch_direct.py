@@ -22,14 +22,14 @@ def native_dir() -> Path:
     """Return the folder of libsoftgpu.so, or skip."""
     library = os.environ.get("SOFTGPU_LIBRARY")
     if not library:
-        pytest.skip("SOFTGPU_LIBRARY does not name libsoftgpu.so, and pyft is not installed")
+        pytest.skip("[build]: SOFTGPU_LIBRARY names no libsoftgpu.so, and pyft is not installed")
     return Path(library).parent
 
 
 def run(program: str, *args: str, check: bool = True, **env: str) -> subprocess.CompletedProcess:
     """Run Python code (or a file of programs/) in direct mode; fails with its output."""
     if importlib.util.find_spec("torch") is None:
-        pytest.skip("torch is not installed")
+        pytest.skip("[torch]: it is not installed")
     folder = native_dir()
     preload = f"{folder / 'libsoftgpu.so'}:{folder / 'libsoftgpu_nvml.so'}"
     file = PROGRAMS / program
@@ -193,11 +193,14 @@ SUMS = """
         for _ in range(2):
             print(repr(total(torch.linspace(0.1, 1, 4096, dtype=kind, device="cuda"))))
     print(total(torch.ones(4096, device="cuda")), total(torch.ones_like(where)))
+    parts = torch.randn(4096, generator=torch.Generator().manual_seed(1)).cuda().bfloat16()
+    for _ in range(2):  # by compare-and-swap
+        print(repr(total(parts)))
     """
 
 
 def sums(**env: str) -> list[str]:
-    """Return what float atomics add up to: fp32, fp64, each twice; and sums that are exact."""
+    """Return what float atomics add up to: fp32, fp64, each twice; sums that are exact; bf16."""
     return run(SUMS, **env).stdout.splitlines()
 
 
@@ -208,6 +211,10 @@ def test_noise_changes_the_last_digits_of_float_atomics_by_seed() -> None:
     assert len({*noisy[2:4], plain[2]}) == 3
     assert all(abs(float(a) / float(b) - 1) < 1e-3 for a, b in zip(plain[:4], noisy, strict=False))
     assert noisy[4] == plain[4] == "4096.0 4096", "what is exact stays so"
+    assert plain[5] == plain[6]
+    assert len({*noisy[5:], plain[5]}) == 3, (
+        "where no atomic instruction adds, blocks change places"
+    )
     assert sums(SOFTGPU_NOISE="7:1", SOFTGPU_THREADS="3") == noisy
     assert sums(SOFTGPU_NOISE="7:2") != noisy, "another process"
     assert sums(SOFTGPU_NOISE="8:1") != noisy, "another seed"

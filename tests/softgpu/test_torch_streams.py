@@ -25,6 +25,8 @@ def test_compiled_model_runs_in_graphs(tmp_path: Path) -> None:
     # Triton links its launchers with libcuda.so, which it looks for in this folder.
     for name in ("libcuda.so", "libcuda.so.1"):
         (tmp_path / name).symlink_to(native_dir() / "libsoftgpu.so")
+    for name in ("libsoftgpu_exec.so", "glibc-hwcaps"):  # the loader looks for it there
+        (tmp_path / name).symlink_to(native_dir() / name)
     done = run(
         "graphs.py",
         "compiled",

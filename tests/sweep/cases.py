@@ -72,4 +72,10 @@ CASES = {
     "fsdp-4": _small(4, "fsdp", "parallel_cases.py"),
     "uneven": _small(2, "uneven", "parallel_cases.py"),
     "ahead": _small(2, "ahead", "parallel_cases.py"),
+    "moe": _small(2, "moe", "parallel_cases.py"),
+    "moe-4": _small(4, "moe", "parallel_cases.py"),
+    "moe-8": _small(8, "moe", "parallel_cases.py"),
+    "fsdp-8": _small(8, "fsdp", "parallel_cases.py"),
 }
+# With --rehearse, on a machine of two cores. Larger ones have them with eight ranks as well.
+REHEARSED = ("gpt", "gpt-fsdp-4", "moe")

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "tools" / "build"
-KERNEL = ROOT / "proxy" / "server" / "digest" / "kernel.cu"
+KERNEL = ROOT / "proxy" / "checkpoint" / "digest" / "kernel.cu"
 
 
 def compile_kernel(out: Path, library: str) -> str:
@@ -36,6 +36,6 @@ def test_there_is_an_image_for_each_architecture(tmp_path: Path) -> None:
 def test_a_build_without_nvrtc_has_none(tmp_path: Path) -> None:
     out = tmp_path / "images.cc"
     assert "return {};" in compile_kernel(out, "")
-    compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
+    compiler = shutil.which("c++") or pytest.skip("[compiler]: no C++ compiler")
     include = f"-I{ROOT / 'proxy'}"
     subprocess.run([compiler, "-std=c++20", "-fsyntax-only", include, str(out)], check=True)

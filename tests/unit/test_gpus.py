@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from pyft._native.driver import DriverError
-from pyft.agent.gpus import Choice, choose, library_folders
-from pyft.agent.options import (
+from pyft.agent.job.environment import program_environment, server_environment
+from pyft.agent.job.gpus import Choice, choose, library_folders
+from pyft.agent.job.options import (
     PROXY_LIBRARIES,
     SERVER_FILES,
     JobOptions,
     check_protection,
-    program_environment,
     replays_all,
-    server_environment,
 )
 from pyft.errors import NativeMissingError, UsageError
 
@@ -117,7 +116,7 @@ def test_options_survive_the_way_to_the_agent() -> None:
     job = options(real=tuple(UUIDS))
     arguments = job.to_arguments()
     end = arguments.index("--")
-    line = [*arguments[:end], "--keeper-fd", "3", *arguments[end:]]
+    line = [*arguments[:end], "--supervisor-fd", "3", *arguments[end:]]
     assert JobOptions.from_arguments(line) == (job, 3)
 
 
@@ -150,7 +149,7 @@ def test_contents_in_gpus_only_are_refused_where_nccl_connects_them(
     shared = replace(jit, real_gpus=("GPU-a", "GPU-a"))
     for fine in (replace(jit, devices=1), shared, replace(jit, real_gpus=()), options()):
         check_protection(fine)
-    check_protection(replace(jit, protect="capture"))
+    check_protection(replace(jit, protect="snapshot"))
     monkeypatch.setenv("PYFT_COLLECTIVES", "flexccl")
     check_protection(jit)
 

@@ -18,6 +18,13 @@ def run(root: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def refused(root: Path, files: dict[str, str]) -> str:
+    """Return what is said of a tree that breaks a rule."""
+    result = run(tree(root, files))
+    assert result.returncode == 1
+    return result.stdout
+
+
 def tree(root: Path, files: dict[str, str]) -> Path:
     (root / "pyft").mkdir()
     for name, text in files.items():
@@ -34,8 +41,8 @@ def test_the_tree_keeps_the_layers() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "include"),
     [
-        ("proxy/client/bad.cc", "proxy/server/session.h", "server/session.h"),
-        ("proxy/server/recovery/bad.cc", "proxy/client/device.h", "client/device.h"),
+        ("proxy/client/bad.cc", "proxy/server/session/session.h", "server/session/session.h"),
+        ("proxy/server/recovery/bad.cc", "proxy/client/device/device.h", "client/device/device.h"),
         ("proxy/ring/bad.h", "proxy/api/wire.h", "api/wire.h"),
         ("proxy/client/core/bad.cc", "flexccl/include/flexccl.h", "flexccl.h"),
     ],
@@ -43,10 +50,9 @@ def test_the_tree_keeps_the_layers() -> None:
 def test_an_include_across_the_layers_is_refused(
     tmp_path: Path, source: str, target: str, include: str
 ) -> None:
-    result = run(tree(tmp_path, {target: "", source: f'#include "{include}"\n'}))
-    assert result.returncode == 1
+    said = refused(tmp_path, {target: "", source: f'#include "{include}"\n'})
     part = "/".join(source.split("/")[:2])
-    assert f"{source}:1: [{part}] may not include [{include}]" in result.stdout
+    assert f"{source}:1: [{part}] may not include [{include}]" in said
 
 
 def test_folders_that_include_each_other_are_refused(tmp_path: Path) -> None:
@@ -56,9 +62,7 @@ def test_folders_that_include_each_other_are_refused(tmp_path: Path) -> None:
         "softgpu/decode/c.h": '#include "core/d.h"\n',
         "softgpu/core/d.h": "",
     }
-    result = run(tree(tmp_path, files))
-    assert result.returncode == 1
-    assert result.stdout.count("closes a cycle of folders") == 3
+    assert refused(tmp_path, files).count("closes a cycle of folders") == 3
 
 
 def test_folders_in_an_order_are_fine(tmp_path: Path) -> None:
@@ -71,23 +75,51 @@ def test_folders_in_an_order_are_fine(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
-def test_an_exception_that_nothing_needs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(CHECKER.parent))
-    import layering
-
-    problems = list(layering.check_cycles([], {("softgpu/core", "softgpu/loader")}))
-    assert problems == [
-        "tools/check/layering.py: [softgpu/core] -> [softgpu/loader] is in no cycle: take it out"
-    ]
+def test_modules_that_import_each_other_across_folders_are_refused(tmp_path: Path) -> None:
+    files = {
+        "pyft/one/__init__.py": "",
+        "pyft/one/a.py": "from pyft.two import b\n",
+        "pyft/two/__init__.py": "",
+        "pyft/two/b.py": "if TYPE_CHECKING:\n    from pyft.one.c import C\n",
+        "pyft/one/c.py": "",
+        "pyft/__main__.py": "from pyft.one import a\n",
+        "pyft/config.py": "",
+        "pyft/one/d.py": "from pyft import config\n",
+    }
+    said = refused(tmp_path, files)
+    assert said.count("closes a cycle of folders") == 2
+    assert "pyft/two/b.py:2: [pyft/two] includes [pyft.one.c] of [pyft/one]" in said
 
 
 def test_a_folder_outside_the_parts_is_named(tmp_path: Path) -> None:
     files = {"proxy/new/a.cc": '#include "ring/b.h"\n', "proxy/ring/b.h": ""}
-    result = run(tree(tmp_path, files))
-    assert "proxy/new/a.cc:1: lies in no part that the layering knows" in result.stdout
+    said = refused(tmp_path, files)
+    assert "proxy/new/a.cc:1: lies in no part that the layering knows" in said
 
 
 def test_importing_torch_outside_its_folder_is_refused(tmp_path: Path) -> None:
-    result = run(tree(tmp_path, {"pyft/cli/bad.py": "import torch.nn\n"}))
-    assert result.returncode == 1
-    assert "pyft/cli/bad.py:1: only pyft/torch_support imports torch" in result.stdout
+    said = refused(tmp_path, {"pyft/cli/bad.py": "import torch.nn\n"})
+    assert "pyft/cli/bad.py:1: only pyft/torch_support imports torch" in said
+
+
+@pytest.mark.parametrize(
+    ("source", "imports", "problem"),
+    [
+        ("pyft/a.py", "import pyft_lab.cli", "pyft imports nothing of pyft_lab"),
+        ("pyft_lab/a.py", "from pyft.config import x", "pyft_lab knows pyft by its command line"),
+        ("pyft_lab/sim/a.py", "import torch", "only pyft_lab/workloads imports torch"),
+        ("pyft_lab/mechanisms/a.py", "import torch", "only pyft_lab/workloads imports torch"),
+    ],
+)
+def test_the_lab_and_the_core_are_apart(
+    tmp_path: Path, source: str, imports: str, problem: str
+) -> None:
+    files = {
+        source: imports + "\n",
+        "pyft_lab/workloads/a.py": "import torch",
+        "pyft_lab/mechanisms/b.py": "def f() -> None:\n    import torch",
+    }
+    said = refused(tmp_path, files)
+    assert f"{source}:1: {problem}" in said
+    assert "workloads/a.py" not in said
+    assert "mechanisms/b.py" not in said

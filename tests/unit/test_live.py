@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-import struct
 import time
 from pathlib import Path
 
 import pytest
 
-from pyft.agent import page, protocol
+from pyft.agent.channel import page
 from pyft.trace import live
 from pyft.trace.live import Wait, word_wait
 from pyft.trace.reader import Entry, EntryFlags
+from pyft.wire.layout import (
+    COMPLETION_WORD,
+    COMPLETION_WORDS,
+    COMPLETION_WORDS_OFFSET,
+    CONTROL_PAGE,
+)
 
 SECOND = 1_000_000_000
 
@@ -49,10 +54,10 @@ def test_nobody_has_waited_for_less_than_nothing(monkeypatch: pytest.MonkeyPatch
     """The client goes on while it is looked at, and appends behind the moment of the look."""
     fds = {part: os.memfd_create(f"pyft-{part}-rank0") for part in ("log", "control")}
     os.ftruncate(fds["log"], 4096)
-    size = protocol.COMPLETION_WORDS * protocol.COMPLETION_WORD.size
-    os.ftruncate(fds["control"], protocol.COMPLETION_WORDS_OFFSET + size)
-    waiters = protocol.COMPLETION_WORD.pack(0, 0, 0, 1)
-    offset = protocol.COMPLETION_WORDS_OFFSET + 17 * protocol.COMPLETION_WORD.size
+    size = COMPLETION_WORDS * COMPLETION_WORD.size
+    os.ftruncate(fds["control"], COMPLETION_WORDS_OFFSET + size)
+    waiters = COMPLETION_WORD.pack(0, 0, 0, 1)
+    offset = COMPLETION_WORDS_OFFSET + 17 * COMPLETION_WORD.size
     os.pwrite(fds["control"], waiters, offset)
 
     def entries(log: Path) -> list[Entry]:
@@ -63,7 +68,7 @@ def test_nobody_has_waited_for_less_than_nothing(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(live, "recent_entries", entries)
     meta = {"agent_pid": os.getpid()}
-    entry = {"name": "rank0", "rank": 0, "pid": 1, "device": 0, "server_pid": 2}
+    entry = {"name": "rank0", "rank": 0, "pid": 1, "device": 0, "server_pid": 2, "store_fd": -1}
     state = live.look(meta, entry | {f"{part}_fd": fd for part, fd in fds.items()})
     for fd in fds.values():
         os.close(fd)
@@ -73,20 +78,24 @@ def test_nobody_has_waited_for_less_than_nothing(monkeypatch: pytest.MonkeyPatch
 
 def test_protection_is_shown_as_it_is() -> None:
     control = bytearray(4096)
-    header = {"objects_missing": 0}
+    header, position = {"objects_missing": 0, "committed": 4096}, 0
 
     def put(name: str, value: int) -> None:
-        offset, form = page.FIELDS[name]
-        struct.pack_into(form, control, offset, value)
+        CONTROL_PAGE[name].write(control, value)
 
-    assert live.protection(control, header) == "none (--protect none)"
-    put("protect", page.Protect.CAPTURE)
-    assert live.protection(control, header) == "the log from the beginning"
-    put("captured_cut", 7)
-    assert live.protection(control, header) == "last snapshot at cut 7"
+    assert live.protection(control, header, position) == "none (--protect none)"
+    put("protect", page.Protect.SNAPSHOT)
+    assert "the log behind the last snapshot found no room" in live.protection(
+        control, header, position
+    )
+    header["committed"] = 0
+    assert live.protection(control, header, position) == "the log from the beginning"
+    put("snapshot_cut", 7)
+    position = header["committed"] = 4096
+    assert live.protection(control, header, position) == "last snapshot at cut 7"
     put("journal_lost", 99)
     header["objects_missing"] = 2
-    shown = live.protection(control, header)
+    shown = live.protection(control, header, position)
     assert shown.startswith("NONE at present: the journal was full at entry 99 (PYFT_JOURNAL_MB); ")
     assert shown.endswith("2 objects found no room in the object log (PYFT_OBJECT_LOG_MB)")
 

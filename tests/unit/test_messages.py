@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyft.agent import messages
+from pyft.agent.process import messages
 
 
 @pytest.fixture
@@ -69,4 +69,16 @@ def test_more_descriptors_than_expected_are_closed(
 def test_the_other_side_has_ended(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     theirs.close()
+    assert messages.receive(ours) is None
+
+
+def test_the_last_words_of_one_that_had_not_read_all(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    """As an agent that ends while its supervisor tells it of a child: else it is started again."""
+    ours, theirs = ends
+    messages.send(ours, "ended", pid=7)
+    messages.send(theirs, "over")
+    theirs.close()
+    assert messages.receive(ours) == ({"kind": "over"}, [])
     assert messages.receive(ours) is None

@@ -86,6 +86,18 @@ def test_the_product_is_all_that_a_demo_compiles(
     assert project.compile("product") == ["product"]
 
 
+def test_targets_may_come_and_go_between_two_builds(project: Project) -> None:
+    assert project.configure()
+    assert project.compile("product") == ["product"]
+    text = MESON_BUILD.replace("'product'", "'other'").replace("project('small',", "project('new',")
+    (project.source / "meson.build").write_text(text)
+    assert not project.configure(), "no option has changed"
+    assert project.compile("product") == ["other"]
+    (project.source / "meson.build").write_text(text + "boom(")
+    with pytest.raises(SystemExit, match="(?s)boom.*meson failed with"):
+        project.compile("product")
+
+
 def test_an_option_that_is_gone_has_its_default_again(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

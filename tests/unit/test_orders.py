@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from pyft.agent import messages, orders
-from pyft.agent.orders import Orders
+from pyft.agent.operators import orders
+from pyft.agent.operators.orders import Orders
+from pyft.agent.process import messages
 from pyft.errors import PyftError, UsageError
 from pyft.recovery import events
 from pyft.recovery.gpus import Gpus
@@ -30,6 +31,7 @@ class Servers:
     def __init__(self) -> None:
         self.plan = Plan(Gpus(2, 1))
         self.members = {}
+        self.injector = SimpleNamespace(inject=lambda _: "")
         for id in range(2):
             self.plan.handle(events.Attached(id, id, id))
             where = SimpleNamespace(rank=id, device=id)
@@ -41,9 +43,6 @@ class Servers:
 
     def cannot_add(self, gpu: int) -> str:
         return "" if 0 <= gpu < 8 else "no such GPU"
-
-    def inject(self, _: Any) -> str:
-        return ""
 
 
 def answer_to(taker: Orders, data: bytes, fds: tuple[int, ...] = ()) -> dict[str, Any]:

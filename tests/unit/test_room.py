@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from pyft.agent import protocol
-from pyft.agent.channel import Channel
-from pyft.agent.room import Room
-from pyft.agent.server import Server
-from pyft.agent.standby import ANY, Standby
-from pyft.recovery.events import Message
+from pyft.agent.channel.channel import Channel
+from pyft.agent.members.server import Server
+from pyft.agent.standby.room import Room
+from pyft.agent.standby.standby import ANY, Standby
+from pyft.wire import messages as wire
+from pyft.wire import packet
 
 SPARES = {3: 5, 4: 5}  # members are on another GPU than those that stand by
 GPUS = ("GPU-a", "GPU-a", "GPU-b")  # the first two are one device
@@ -51,27 +51,26 @@ class Process:
     def __init__(self, gpu: int) -> None:
         Process.pids += 1
         ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        keeper: Any = SimpleNamespace(kill=lambda *_: None, forget=lambda *_: None)
+        supervisor: Any = SimpleNamespace(kill=lambda *_: None, forget=lambda *_: None)
         self.theirs.setblocking(False)
-        self.server = Server(Process.pids, ours, 0, gpu, keeper)
+        self.server = Server(Process.pids, ours, 0, gpu, supervisor)
 
-    def heard(self) -> list[tuple[Message, int, int, int]]:
-        """Return kind, a, b and the number of descriptors of each message."""
+    def heard(self) -> list[tuple[wire.Message, int]]:
+        """Return each message and the number of its descriptors."""
         found = []
         while True:
             try:
                 data, fds, _, _ = socket.recv_fds(self.theirs, 1024, 4)
             except BlockingIOError:
                 return found
-            kind, a, b, _, _ = protocol.unpack_message(data)
-            found.append((Message(kind), a, b, len(fds)))
+            found.append((packet.unpack(data), len(fds)))
             for fd in fds:
                 with pytest.raises(OSError, match="Bad file descriptor"):
                     os.write(fd, b"x")
                 os.close(fd)
 
-    def says(self, kind: Message) -> None:
-        self.theirs.send(protocol.pack_message(kind, 0, 0, 0, b""))
+    def says(self, message: wire.Message) -> None:
+        self.theirs.send(packet.pack(message))
 
 
 @pytest.fixture
@@ -86,8 +85,8 @@ def channels(tmp_path: Path) -> Iterator[dict[int, Channel]]:
 
 
 def pool_of(tmp_path: Path, *processes: Process) -> Standby:
-    keeper: Any = processes[0].server.keeper
-    pool = Standby(keeper, tmp_path)
+    supervisor: Any = processes[0].server.supervisor
+    pool = Standby(supervisor, tmp_path)
     pool._pool = [process.server for process in processes]
     return pool
 
@@ -99,9 +98,9 @@ def test_logs_are_shown_to_those_that_have_a_gpu(
     pool = pool_of(tmp_path, mine, anybodys)
     pool.follow({3: channels[3]}, SPARES)
     pool.follow(channels, SPARES)
-    assert mine.heard() == [(Message.MODULES, 3, 0, 1), (Message.MODULES, 4, 0, 1)]
+    assert mine.heard() == [(wire.Modules(3), 1), (wire.Modules(4), 1)]
     pool.follow({4: channels[4]}, SPARES)
-    assert mine.heard() == [(Message.MODULES, 3, 0, 0)], "3 has ended"
+    assert mine.heard() == [(wire.Modules(3), 0)], "3 has ended"
     assert anybodys.heard() == []
     assert pool.holders() == [mine.server]
 
@@ -112,9 +111,9 @@ def test_who_stands_by_for_a_gpu_in_use_follows_those_on_it(
     mine = Process(0)
     pool = pool_of(tmp_path, mine)
     pool.follow(channels, {3: 1, 4: 0})
-    assert mine.heard() == [(Message.MODULES, 4, 0, 1)]
+    assert mine.heard() == [(wire.Modules(4), 1)]
     pool.follow(channels, {3: 0, 4: 1})
-    assert mine.heard() == [(Message.MODULES, 4, 0, 0), (Message.MODULES, 3, 0, 1)]
+    assert mine.heard() == [(wire.Modules(4), 0), (wire.Modules(3), 1)]
 
 
 def test_memory_is_given_back_before_a_program_is_told_that_there_is_none(
@@ -128,20 +127,20 @@ def test_memory_is_given_back_before_a_program_is_told_that_there_is_none(
     loop = Loop()
     room, asking = Room(pool, GPUS, loop), Process(1)
     room.wanted(asking.server, 7)
-    assert here.heard() == too.heard() == [(Message.GIVE_UP, 0, 0, 0)]
+    assert here.heard() == too.heard() == [(wire.GiveUp(), 0)]
     assert elsewhere.heard() == []
-    here.says(Message.GIVEN_UP)
+    here.says(wire.GivenUp())
     loop.turn()
     assert asking.heard() == [], "the other one has not answered"
     room.wanted(asking.server, 8)
-    too.says(Message.GIVEN_UP)
+    too.says(wire.GivenUp())
     loop.turn()
-    assert asking.heard() == [(Message.ROOM, 7, 1, 0), (Message.ROOM, 8, 1, 0)]
+    assert asking.heard() == [(wire.MemoryFreed(7, True), 0), (wire.MemoryFreed(8, True), 0)]
     room.wanted(asking.server, 9)
-    assert asking.heard() == [(Message.ROOM, 9, 0, 0)], "nobody holds anything"
+    assert asking.heard() == [(wire.MemoryFreed(9, False), 0)], "nobody holds anything"
     pool.follow(channels, SPARES)
     assert here.heard() == []
-    assert [message for message, *_ in too.heard()] == [Message.GIVE_UP], "the second question"
+    assert [message for message, _ in too.heard()] == [wire.GiveUp()], "the second question"
 
 
 def test_who_dies_or_is_taken_owes_nothing(tmp_path: Path, channels: dict[int, Channel]) -> None:
@@ -160,6 +159,6 @@ def test_who_dies_or_is_taken_owes_nothing(tmp_path: Path, channels: dict[int, C
     assert loop.actions == {}
     loop.watch(taken.server.socket, lambda: None)
     room.given_up(taken.server)  # as servers.read does with a message of one that works
-    assert asking.heard() == [(Message.ROOM, 1, 1, 0)]
+    assert asking.heard() == [(wire.MemoryFreed(1, True), 0)]
     room.gone(taken.server.pid)
     assert len(loop.actions) == 1, "whose it is listens to it"

@@ -6,7 +6,6 @@ import array
 import os
 import signal
 import socket
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,18 +13,26 @@ from collections.abc import Iterator
 import pytest
 
 from pyft import _native
-from pyft.agent import protocol, untrusted
+from pyft.agent.channel import protocol, untrusted
+from pyft.wire.layout import (
+    COMPLETION_WORD,
+    COMPLETION_WORDS_OFFSET,
+    CONTROL_PAGE,
+    ENTRY_HEADER,
+    FENCE_MARK,
+    LOG_HEADER,
+    NO_SLOT,
+    PROTOCOL_EXIT,
+    ChannelStatus,
+    Mark,
+)
 
-HEADER = struct.Struct("<IHHQIIQQQ")
-FENCE, GOODBYE = 6, 9
-NO_SLOT = 0xFFFFFFFF
-PAGE, REPLY_SLOTS, SLOT_BYTES, WORD_BYTES = 4096, 256, 2048, 32
 DEADLINE_S = 20.0
 
 SERVER = _native.native_dir() / "pyft-server"
 LIBRARY = _native.native_dir() / "libsoftgpu.so"
 if not (SERVER.is_file() and LIBRARY.is_file()):
-    pytest.skip("pyft-server or libsoftgpu.so is not built", allow_module_level=True)
+    pytest.skip("[build]: pyft-server or libsoftgpu.so is missing", allow_module_level=True)
 
 
 class Client:
@@ -59,20 +66,22 @@ class Client:
     def append(self, call: int, body: bytes = b"") -> None:
         self.seq += 1
         body += bytes(-len(body) % 16)
-        size = HEADER.size + len(body)
-        head = HEADER.pack(size, call, 0, self.seq, 0, NO_SLOT, 0, 0, 0)
+        size = ENTRY_HEADER.size + len(body)
+        head = ENTRY_HEADER.pack(size=size, call=call, seq=self.seq, reply_slot=NO_SLOT)
         ring = untrusted.log_header(self.fds[0])["ring_offset"]
         os.pwrite(self.fds[0], head + body, ring + self.position)
         self.position += size
-        position = struct.pack("<Q", self.position)
-        os.pwrite(self.fds[0], position, protocol.LOG_FIELDS["appended"])
+        LOG_HEADER["appended"].put(self.fds[0], self.position)
+
+    def fence(self, word: int, value: int) -> None:
+        self.append(Mark.FENCE, FENCE_MARK.pack(word=word, value=value))
 
     def word(self, index: int) -> int:
-        at = PAGE + REPLY_SLOTS * SLOT_BYTES + index * WORD_BYTES
-        return struct.unpack("<Q", os.pread(self.fds[1], 8, at))[0]
+        at = COMPLETION_WORDS_OFFSET + index * COMPLETION_WORD.size
+        return COMPLETION_WORD["value"].get(self.fds[1], at)
 
     def status(self) -> int:
-        return struct.unpack("<I", os.pread(self.fds[1], 4, protocol.CONTROL_STATUS))[0]
+        return CONTROL_PAGE["status"].read(untrusted.first_page(self.fds[1]))
 
     def wait_for(self, condition: object) -> None:
         deadline = time.monotonic() + DEADLINE_S
@@ -98,40 +107,40 @@ def client() -> Iterator[Client]:
 
 
 def test_fence_and_goodbye(client: Client) -> None:
-    client.wait_for(lambda: client.status() == protocol.ChannelStatus.SERVING)
-    client.append(FENCE, struct.pack("<QIIQ", 0, 30, 0, 5))
+    client.wait_for(lambda: client.status() == ChannelStatus.SERVING)
+    client.fence(30, 5)
     client.wait_for(lambda: client.word(30) == 5)
-    client.append(GOODBYE)
+    client.append(Mark.GOODBYE)
     assert client.process.wait(DEADLINE_S) == 0
     assert client.process.stderr is not None
     assert client.process.stderr.read() == ""
 
 
 def test_server_ends_with_the_agent(client: Client) -> None:
-    client.wait_for(lambda: client.status() == protocol.ChannelStatus.SERVING)
+    client.wait_for(lambda: client.status() == ChannelStatus.SERVING)
     client.agent.close()
     assert client.process.wait(DEADLINE_S) == 0
 
 
 def test_interrupt_is_for_the_program(client: Client) -> None:
-    client.wait_for(lambda: client.status() == protocol.ChannelStatus.SERVING)
+    client.wait_for(lambda: client.status() == ChannelStatus.SERVING)
     client.process.send_signal(signal.SIGINT)
-    client.append(FENCE, struct.pack("<QIIQ", 0, 31, 0, 1))
+    client.fence(31, 1)
     client.wait_for(lambda: client.word(31) == 1)
 
 
 def test_damaged_entry_names_itself(client: Client) -> None:
     client.append(63)
     _, text = client.process.communicate(timeout=DEADLINE_S)
-    assert client.process.returncode == 72
+    assert client.process.returncode == PROTOCOL_EXIT
     assert "the entry at ring position [0] is damaged: call [63]" in text
 
 
 def test_unknown_call_shows_the_last_entries(client: Client) -> None:
-    client.append(FENCE, struct.pack("<QIIQ", 0, 30, 0, 5))
+    client.fence(30, 5)
     client.append(65000)
     _, text = client.process.communicate(timeout=DEADLINE_S)
-    assert client.process.returncode == 72
+    assert client.process.returncode == PROTOCOL_EXIT
     assert "entry [2]" in text
     assert "entry [1] call [6] mark" in text
 
@@ -153,8 +162,8 @@ def test_started_by_hand() -> None:
     assert "started by the pyft agent" in result.stderr
 
 
-def test_a_server_whose_keeper_is_dead_ends_at_once() -> None:
-    environment = {"PYFT_BACKEND_LIBRARY": str(LIBRARY), "PYFT_KEEPER_PID": str(os.getppid())}
+def test_a_server_whose_supervisor_is_dead_ends_at_once() -> None:
+    environment = {"PYFT_BACKEND_LIBRARY": str(LIBRARY), "PYFT_SUPERVISOR_PID": str(os.getppid())}
     result = subprocess.run(
         [str(SERVER)], env=environment, capture_output=True, text=True, timeout=20
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft.agent.options import SITE_FOLDER
+from pyft.agent.job.environment import SITE_FOLDER
 
 TORCH = {
     "__init__.py": """
@@ -87,7 +87,7 @@ def test_programs_that_turn_cudnn_on_are_told(folder: Path) -> None:
 
 
 def test_steps_are_marked(folder: Path) -> None:
-    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
     (folder / "shim.c").write_text(SHIM)
     library = str(folder / "shim.so")
     flags = ["-shared", "-fPIC", "-o", library]
@@ -96,7 +96,7 @@ def test_steps_are_marked(folder: Path) -> None:
     assert run(folder, program, PYFT_JOB="j", LD_PRELOAD=library) == "gate\ncut\n"
 
 
-# A device of three whose next cut is captured; another thread is faster once.
+# A device of three whose next cut is snapshotted; another thread is faster once.
 COUNTING_SHIM = """
 #include <stdint.h>
 #include <stdio.h>
@@ -112,8 +112,8 @@ int pyft_cut_scope(int device, const void* scope, uint64_t bytes, uint64_t seq) 
 """
 
 
-def test_what_is_live_is_found_out_for_captured_cuts(folder: Path) -> None:
-    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+def test_what_is_live_is_found_out_for_snapshotted_cuts(folder: Path) -> None:
+    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
     (folder / "shim.c").write_text(COUNTING_SHIM)
     library = str(folder / "shim.so")
     flags = ["-shared", "-fPIC", "-o", library]

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from job import wait_for
 
-from pyft.agent.standby import ANY, Standby
+from pyft.agent.standby.standby import ANY, Standby
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "A": "1"}
 
 
 class Parent:
-    """What a pool uses of its keeper: here the test is the servers' parent."""
+    """What a pool uses of its supervisor: here the test is the servers' parent."""
 
     def start(
         self, name: str, arguments: Sequence[str], environment: Mapping[str, str]

@@ -1,8 +1,10 @@
-"""Launcher, keeper and agent, with a server and a client that only speak the attach protocol."""
+"""Launcher, supervisor and agent, with a server and a client that only speak the attach protocol."""
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -15,14 +17,18 @@ import pytest
 from job import PYFT, Job, wait_for
 
 from pyft import _native
+from pyft.agent.process import descriptors
+from pyft.wire import layout
+from pyft.wire.layout import ATTACH_REPLY, ATTACH_REQUEST
 
 Start = Callable[..., Job]
 SERVER = f"""#!{sys.executable} -I
 import os, socket
+from pyft.wire.layout import ATTACH_REPLY
 assert "LD_PRELOAD" not in os.environ and os.environ["PYFT_DEVICE"] == "0"
 agent = socket.socket(fileno=int(os.environ["PYFT_SERVER_FD"]))
 message, fds, _, _ = socket.recv_fds(agent, 4096, 5)
-assert len(message) == 328 and len(fds) in (4, 5)
+assert len(message) == ATTACH_REPLY.size and len(fds) in (4, 5)
 try:
     os.pwrite(fds[0], b"x", 0)
     raise SystemExit("the server can write to the log")
@@ -31,18 +37,20 @@ except OSError:
 agent.recv(1)
 """
 CLIENT = """
-import os, socket, struct, time
+import os, socket, time
+from pyft.wire import layout
+from pyft.wire.layout import ATTACH_REPLY, ATTACH_REQUEST, CONTROL_PAGE
 agent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 agent.connect("\\0" + os.environ["PYFT_AGENT"])
 env = b"".join(k.encode() + b"=" + v.encode() + b"\\0" for k, v in os.environ.items())
-agent.send(struct.pack("<6I", 0x41544650, 2, os.getpid(), DEVICE, len(env), 0) + env)
+head = (layout.ATTACH_MAGIC, layout.ATTACH_VERSION, os.getpid(), DEVICE, len(env))
+agent.send(ATTACH_REQUEST.pack(*head) + env)
 message, fds, _, _ = socket.recv_fds(agent, 4096, 4)
-print("error", struct.unpack_from("<i", message, 8)[0], "fds", len(fds), flush=True)
+print("error", ATTACH_REPLY["error"].read(message), "fds", len(fds), flush=True)
 while True:
     time.sleep(0.02)
-    page = os.pread(fds[1], 4096, 0)
-    if struct.unpack_from("<I", page, 32)[0] == 2:
-        print(page[40:296].partition(b"\\0")[0].decode())
+    if CONTROL_PAGE["status"].get(fds[1]) == layout.ChannelStatus.SERVER_DEAD:
+        print(CONTROL_PAGE["status_text"].get(fds[1]).partition(b"\\0")[0].decode())
         raise SystemExit(46)
 """
 # A tree that tries to get away: a new session, and a double fork.
@@ -54,7 +62,7 @@ def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of native files in which only libpyft_native.so is real."""
     folder = tmp_path / "native"
     folder.mkdir()
-    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
     libraries = ("libpyft_shim", "libpyft_nvml", "libsoftgpu", "libsoftgpu_nvml")
     for name in (*libraries, "libpyft_collectives", "libflexccl"):
         library = str(folder / f"{name}.so")
@@ -116,7 +124,7 @@ def test_stdin_and_descriptors_are_inherited(native: Path) -> None:
     os.close(reader)
 
 
-@pytest.mark.parametrize("fault", ["nothing", "agent.says:2", "agent.says:3"])
+@pytest.mark.parametrize("fault", ["agent.says:9999", "agent.says:2", "agent.says:3"])
 def test_the_command_inherits_nothing_of_ours(start: Start, fault: str) -> None:
     """Whichever agent has it started: the first one, or the next, for whom notes are kept."""
     program = """
@@ -127,7 +135,7 @@ for number in os.listdir("/proc/self/fd"):
 """
     job = start(sys.executable, "-I", "-c", program, environment={"PYFT_FAULT": fault})
     assert job.wait() == 0
-    assert ("a new agent" in job.errors()) == (fault != "nothing")
+    assert ("a new agent" in job.errors()) == (fault != "agent.says:9999")
     assert [line.split()[0] for line in job.output().splitlines()] == ["0", "1", "2"]
 
 
@@ -188,7 +196,7 @@ def test_signals_are_forwarded_once(start: Start, signal_number: int) -> None:
     job.assert_nothing_left()
 
 
-@pytest.mark.parametrize("victim", ["launcher", "keeper", "client"])
+@pytest.mark.parametrize("victim", ["launcher", "supervisor", "client"])
 def test_kill_leaves_nothing(start: Start, victim: str) -> None:
     job = start("sh", "-c", ESCAPING + '"$@"', "sh", *client())
     job.wait_attached()
@@ -197,7 +205,7 @@ def test_kill_leaves_nothing(start: Start, victim: str) -> None:
     job.assert_nothing_left(20)
     sentence = {
         "launcher": "the launcher was killed: ended the command and its servers",
-        "keeper": "] was killed by signal [9 SIGKILL]: ended the command and its servers",
+        "supervisor": "] was killed by signal [9 SIGKILL]: ended the command and its servers",
         "client": "rank 0] was killed by signal [9 SIGKILL]; its server [pid",
     }[victim]
     assert sentence in job.errors()
@@ -258,6 +266,66 @@ def test_more_page_locked_memory_than_addresses_is_refused(start: Start) -> None
     job = start(*client(), environment={"PYFT_PINNED_GB": "65"})
     job.wait()
     assert "PYFT_PINNED_GB is [65], the most is [64]" in job.errors()
+
+
+def test_pyft_takes_more_descriptors_than_the_command(start: Start) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        job = start("sh", "-c", "ulimit -Sn; exec sleep 60")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    wait_for(job.output, 20, job.errors())
+    assert job.output() == "200\n"
+    for role in ("launcher", "supervisor", "agent"):
+        assert resource.prlimit(job.victim(role), resource.RLIMIT_NOFILE) == (hard, hard), role
+    job.send(signal.SIGTERM)
+    job.wait(20)
+
+
+def test_more_clients_than_descriptors_are_refused(start: Start, tmp_path: Path) -> None:
+    """As where the hard limit is low: those that are there stay, and when one ends there is room."""
+    few = 100
+    room = (few - descriptors.OWN - few // 4) // descriptors.PER_CLIENT
+    code = "import signal; signal.pause()"
+    job = start(sys.executable, "-c", code)
+    wait_for((job.log_dir / "meta.json").exists, 20, "a job")
+    agent, supervisor = job.victim("agent"), job.victim("supervisor")
+    for pid in (agent, supervisor):
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (few, few))
+    name = job.meta()["orders"].removesuffix("-orders")
+    present = [_attach(name) for _ in range(room)]
+    assert all(present)
+    for _ in range(3):
+        assert _attach(name) is None
+    assert (job.victim("agent"), job.victim("supervisor")) == (agent, supervisor), job.errors()
+    refusal = f"the job has [{room}] clients, and for one more the limit [{few}] of descriptors is"
+    assert job.errors().count(refusal) == 3
+    first = present.pop()
+    assert first is not None
+    first.close()
+    # Its process lives on: after a second it counts as dead all the same.
+    wait_for(lambda: len(job.meta()["live"]) == room - 1, 20, job.errors())
+    present.append(_attach(name))
+    assert all(present)
+    job.send(signal.SIGTERM)
+    job.wait(30)
+
+
+def _attach(name: str) -> socket.socket | None:
+    """Attach a client, which is this process; None if it is refused."""
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    client.settimeout(20)
+    client.connect("\0" + name)
+    client.send(ATTACH_REQUEST.pack(layout.ATTACH_MAGIC, layout.ATTACH_VERSION, os.getpid(), 0, 0))
+    reply, fds, _, _ = socket.recv_fds(client, 4096, 4)
+    for fd in fds:
+        os.close(fd)
+    if not ATTACH_REPLY["error"].read(reply):
+        return client
+    assert ATTACH_REPLY["error"].read(reply) == errno.EMFILE
+    client.close()
+    return None
 
 
 def test_old_jobs_are_removed(tmp_path: Path, native: Path) -> None:

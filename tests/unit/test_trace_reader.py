@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,16 +10,22 @@ import pytest
 
 from pyft import _native
 from pyft._native import NativeError
-from pyft.agent import channel, protocol, untrusted
+from pyft.agent.channel import channel, untrusted
 from pyft.trace.reader import TraceReader, format_entry, format_stats
-
-HEADER = struct.Struct("<IHHQIIQQQ")
-NO_SLOT = 0xFFFFFFFF
-ALLOC, OBSERVED, GATE, CUT, GOODBYE = 1, 3, 4, 5, 9
-WANTS_REPLY = 1
+from pyft.wire.layout import (
+    ALLOC_MARK,
+    ATTACH_REPLY,
+    ATTACH_REQUEST,
+    ENTRY_HEADER,
+    LOG_HEADER,
+    NO_SLOT,
+    OBSERVED_MARK,
+    EntryFlags,
+    Mark,
+)
 
 if not (_native.native_dir() / "libpyft_native.so").is_file():
-    pytest.skip("libpyft_native.so is not built", allow_module_level=True)
+    pytest.skip("[build]: libpyft_native.so is missing", allow_module_level=True)
 
 
 class Log:
@@ -35,16 +40,16 @@ class Log:
         self.seq = 0
 
     def set_field(self, name: str, value: int) -> None:
-        os.pwrite(self.fd, struct.pack("<Q", value), protocol.LOG_FIELDS[name])
+        LOG_HEADER[name].put(self.fd, value)
 
     def append(self, call: int, body: bytes = b"", flags: int = 0, thread: int = 0) -> int:
         """Write one entry and return its position."""
         self.seq += 1
         at = self.position
         body += bytes(-len(body) % 16)
-        slot = 5 if flags & WANTS_REPLY else NO_SLOT
-        size = HEADER.size + len(body)
-        head = HEADER.pack(size, call, flags, self.seq, thread, slot, 0, 0, 1000 + self.seq)
+        slot = 5 if flags & EntryFlags.WANTS_REPLY else NO_SLOT
+        size = ENTRY_HEADER.size + len(body)
+        head = ENTRY_HEADER.pack(size, call, flags, self.seq, thread, slot, time_ns=1000 + self.seq)
         os.pwrite(self.fd, head + body, untrusted.log_header(self.fd)["ring_offset"] + at)
         self.position += size
         self.set_field("appended", self.position)
@@ -63,16 +68,12 @@ def log() -> Iterator[Log]:
     made.close()
 
 
-def alloc(address: int, size: int) -> bytes:
-    return struct.pack("<QQ", address, size)
-
-
 def fill(log: Log) -> None:
-    log.append(ALLOC, alloc(0x7000_0000_0200, 512))
-    log.append(ALLOC, alloc(0x7FFF_1234_5678, 64), thread=1)
+    log.append(Mark.ALLOC, ALLOC_MARK.pack(0x7000_0000_0200, 512))
+    log.append(Mark.ALLOC, ALLOC_MARK.pack(0x7FFF_1234_5678, 64), thread=1)
     for word in range(3):
-        log.append(OBSERVED, struct.pack("<IIQ", word, 0, 9), flags=WANTS_REPLY)
-    log.append(CUT, bytes(24))
+        log.append(Mark.OBSERVED, OBSERVED_MARK.pack(word, 0, 9), flags=EntryFlags.WANTS_REPLY)
+    log.append(Mark.CUT, bytes(24))
 
 
 def test_live_log(log: Log) -> None:
@@ -82,7 +83,7 @@ def test_live_log(log: Log) -> None:
         assert [entry.seq for entry in entries] == [1, 2, 3, 4, 5, 6]
         assert [entry.call for entry in entries][:3] == ["ALLOC", "ALLOC", "OBSERVED"]
         assert "dev0+0x200" in entries[0].text
-        log.append(GOODBYE)
+        log.append(Mark.GOODBYE)
         assert [entry.call for entry in trace.entries(tail=1)] == ["GOODBYE"]
         assert trace.info().client_pid == 77
         assert trace.info().device == 1
@@ -131,9 +132,9 @@ def test_deterministic_lines_have_no_time(log: Log) -> None:
 
 def test_damaged_entry_ends_the_trace(log: Log) -> None:
     fill(log)
-    at = log.append(GATE, bytes(8))
+    at = log.append(Mark.GATE, bytes(8))
     ring = untrusted.log_header(log.fd)["ring_offset"]
-    os.pwrite(log.fd, struct.pack("<I", 17), ring + at)
+    ENTRY_HEADER["size"].put(log.fd, 17, at=ring + at)
     with TraceReader(log.fd) as trace:
         entries = trace.entries()
         assert [next(entries).seq for _ in range(6)] == [1, 2, 3, 4, 5, 6]
@@ -143,7 +144,7 @@ def test_damaged_entry_ends_the_trace(log: Log) -> None:
 
 def test_oldest_is_where_reading_starts(log: Log) -> None:
     fill(log)
-    log.set_field("oldest", HEADER.size + 16)
+    log.set_field("oldest", ENTRY_HEADER.size + 16)
     with TraceReader(log.fd) as trace:
         assert [entry.seq for entry in trace.entries()] == [2, 3, 4, 5, 6]
 
@@ -169,6 +170,6 @@ def test_format_refuses_odd_sizes() -> None:
 
 def test_header_size_matches() -> None:
     sizes = _native.layout_sizes()
-    assert sizes["LogHeader"] == max(protocol.LOG_FIELDS.values()) + 8
-    assert sizes["AttachRequest"] == protocol.REQUEST.size
-    assert sizes["AttachReply"] == protocol.REPLY.size
+    assert sizes["LogHeader"] == LOG_HEADER.size
+    assert sizes["AttachRequest"] == ATTACH_REQUEST.size
+    assert sizes["AttachReply"] == ATTACH_REPLY.size

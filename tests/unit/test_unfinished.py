@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
-from pyft.agent import page, protocol, unfinished
-from pyft.agent.untrusted import Areas
+from pyft.agent.channel import page, untrusted
+from pyft.agent.channel.untrusted import Areas
+from pyft.agent.members import unfinished
 from pyft.trace import live
 from pyft.trace.reader import Entry, EntryFlags
+from pyft.wire.layout import COMPLETION_WORD, COMPLETION_WORDS_OFFSET, ENTRY_HEADER, LOG_HEADER
 
 LAUNCH = "cuLaunchKernel(kernel=kernel#1.1, stream={stream}, grid_x=1)"
 FENCE = "FENCE(stream={stream}, word={word}, value={value})"
-WORDS_AT = protocol.COMPLETION_WORDS_OFFSET
+WORDS_AT = COMPLETION_WORDS_OFFSET
+
+
+def with_payload(position: int, size: int) -> bytes:
+    """Return the header of an entry that has a payload there."""
+    return ENTRY_HEADER.pack(
+        64, 70, EntryFlags.HAS_PAYLOAD, 1, payload_position=position, payload_bytes=size
+    )
 
 
 class Rank:
@@ -38,14 +46,13 @@ class Rank:
         self.entries.append(Entry(seq, 0, 0, EntryFlags(flags), 64, 0, False, text, position))
 
     def reached(self, word: int, value: int) -> None:
-        row = protocol.COMPLETION_WORD.pack(value, 0, 0, 0)
-        os.pwrite(self.control, row, WORDS_AT + word * protocol.COMPLETION_WORD.size)
+        row = COMPLETION_WORD.pack(value)
+        os.pwrite(self.control, row, WORDS_AT + word * COMPLETION_WORD.size)
 
     def name(self, text: bytes, payload: int) -> None:
         """Make the first entry that of a kernel's look-up."""
         self.add("cuModuleGetFunction(handle=kernel#1.1, module=module#1.1)", 4, 8192 + 64)
-        header = struct.pack("<IHHQIIQQQ", 64, 70, 2, 1, 0, 0, payload, len(text), 0)
-        os.pwrite(self.log, header, 4096 + 64)
+        os.pwrite(self.log, with_payload(payload, len(text)), 4096 + 64)
         os.pwrite(self.log, text, 16384 + payload % 4096)
 
     def words(self) -> str:
@@ -97,11 +104,10 @@ def test_a_ring_of_nonsense_is_no_error(rank: Rank) -> None:
     rank.add(LAUNCH.format(stream=0))
     rank.add(FENCE.format(stream=0, word=0, value=1))
     assert rank.words() == "kernel [?[31mred\ufffd] (entry [2])"
-    for name, at in protocol.LOG_FIELDS.items():
+    for name in untrusted.LOG_COUNTERS:
         for value in (0, 1, 2**63, 2**64 - 1):
-            os.pwrite(rank.log, struct.pack("<Q", value), at)
+            LOG_HEADER[name].put(rank.log, value)
             assert rank.words() == "kernel [?[31mred\ufffd] (entry [2])", name
     for payload, size in ((2**64 - 1, 2**64 - 1), (2**63, 7)):
-        header = struct.pack("<IHHQIIQQQ", 64, 70, 2, 1, 0, 0, payload, size, 0)
-        os.pwrite(rank.log, header, 4096 + 64)
+        os.pwrite(rank.log, with_payload(payload, size), 4096 + 64)
         assert rank.words().startswith("kernel [")

@@ -7,30 +7,34 @@ import json
 import os
 import random
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from pyft.agent import metrics, page, protocol, untrusted
-from pyft.agent.channel import Channel, save_log
-from pyft.agent.incidents import Incidents
-from pyft.agent.member import Member
-from pyft.agent.protocol import AttachRequest
-from pyft.agent.watch import Watch
+from pyft.agent.channel import page, untrusted
+from pyft.agent.channel.channel import Channel, save_log
+from pyft.agent.channel.protocol import AttachRequest
+from pyft.agent.lifecycle.protected import why_bare
+from pyft.agent.lifecycle.watch import Watch
+from pyft.agent.members.member import Member
+from pyft.agent.operators import metrics
+from pyft.agent.replicas.comparison import read_table
 from pyft.errors import AttachError, ConfigError
 from pyft.recovery import classify, events
-from pyft.recovery.gpus import Gpus
-from pyft.recovery.plan import Plan
 from pyft.trace import live
+from pyft.wire import layout
+from pyft.wire.layout import ATTACH_REQUEST, CONTROL_PAGE, ENTRY_HEADER, LOG_HEADER, STORE_HEADER
 
-KNOBS = {f"PYFT_{part}_MB": "1" for part in ("RING", "OBJECT_LOG", "ARENA", "BOUNCE")}
+sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
+from agent_inputs import KNOBS, Agent  # noqa: E402
+
 EXTREMES = (0, 1, 7, 63, 64, 4096, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 64, 2**64 - 1)
-NAMED = [*protocol.LOG_FIELDS.values()]
-CONTROL = sorted({at for at, _ in page.FIELDS.values()} | {0, 8, 16, 32, 40, 560})
+NAMED = [LOG_HEADER[name].offset for name in untrusted.LOG_COUNTERS]
+CONTROL = sorted(field.offset for field in CONTROL_PAGE.fields.values())
 
 
 class Server(SimpleNamespace):
@@ -48,32 +52,16 @@ def member(tmp_path: Path) -> Iterator[Member]:
     channel.close()
 
 
-class Coordinator:
-    """What a watch, metrics and incidents see of the agent."""
+class Coordinator(Agent):
+    """What a watch, metrics and incidents see of the agent; the plan hears of nothing."""
 
     def __init__(self, member: Member) -> None:
+        super().__init__()
         self.members = {0: member}
-        self.plan = Plan(Gpus(2, 0))
-        self.plan.handle(events.Attached(0, 0, 0))
-        self.plan.handle(events.Attached(1, 1, 1))
-        self.incidents = Incidents(json.dumps)
-        self.requests = SimpleNamespace(waiting=list)  # for faults
-        self.said: list[Any] = []
 
-    def event(self, event: events.Event) -> None:
+    def event(self, event: events.Event) -> list[str]:
         self.said.append(event)
-
-    def ask_nvml(self) -> None:
-        pass
-
-    def heartbeat_timeout(self, _: Member) -> float:
-        return 1e9
-
-    def hang_timeout(self) -> float:
-        return 0.0  # each look asks whether a communicator is made
-
-    def report(self) -> dict[str, Any]:
-        return self.incidents.summary()
+        return []
 
 
 def scribble(dice: random.Random, member: Member) -> None:
@@ -89,6 +77,9 @@ def scribble(dice: random.Random, member: Member) -> None:
 def look(member: Member, servers: Coordinator, watch: Watch) -> None:
     """Do all that an agent does often."""
     watch.look()
+    servers.protected.look(
+        {0: (member, why_bare(member, given_up=False))}, float(len(servers.said))
+    )
     answers = (member.said_goodbye(), member.is_main(), member.drained(), member.channel.status())
     json.dumps([answers, member.describe(), member.channel.header(), member.death_sentence()])
     rank = servers.plan.ranks[0]
@@ -107,7 +98,7 @@ def test_no_value_ends_an_agent(member: Member) -> None:
     watch = Watch(servers)  # type: ignore[arg-type]
     others = asdict(servers.plan.ranks[1])
     fds = (member.channel.log_fd, member.channel.control_fd)
-    good = [(fd, os.pread(fd, untrusted.PAGE, 0)) for fd in fds]
+    good = [(fd, os.pread(fd, layout.PAGE_BYTES, 0)) for fd in fds]
     for number in range(10_000):
         if number % 5 == 0:  # or all would be too damaged to be looked at twice
             for fd, page_before in good:
@@ -138,37 +129,37 @@ def test_geometry_is_remembered(member: Member) -> None:
     """Where the goodbye is looked for the client does not say."""
     channel, areas = member.channel, member.channel.areas
     assert channel.damage() == ""
-    mark = struct.pack("<IHHQ", 64, untrusted.GOODBYE, 0, 1).ljust(64, b"\0")
+    mark = ENTRY_HEADER.pack(64, layout.Mark.GOODBYE, 0, 1).ljust(64, b"\0")
     os.pwrite(channel.log_fd, mark, areas.ring_offset)
-    os.pwrite(channel.log_fd, struct.pack("<Q", 64), protocol.LOG_FIELDS["appended"])
-    os.pwrite(channel.log_fd, struct.pack("<Q", 2), protocol.LOG_FIELDS["next_seq"])
+    LOG_HEADER["appended"].put(channel.log_fd, 64)
+    LOG_HEADER["next_seq"].put(channel.log_fd, 2)
     assert member.said_goodbye()
     for name, value in asdict(areas).items():
         for wrong in (0, 2**63, 2**64 - 1, value + 4096):
-            os.pwrite(channel.log_fd, struct.pack("<Q", wrong), protocol.LOG_FIELDS[name])
+            LOG_HEADER[name].put(channel.log_fd, wrong)
             assert member.said_goodbye()
             assert f"{name} of the log is [{wrong}], not [{value}]" in channel.damage()
-        os.pwrite(channel.log_fd, struct.pack("<Q", value), protocol.LOG_FIELDS[name])
+        LOG_HEADER[name].put(channel.log_fd, value)
     assert channel.damage() == ""
     adopted = Channel.adopt(json.loads(json.dumps(channel.note())), channel.fds())
     assert adopted.areas == areas
 
 
 @pytest.mark.parametrize(
-    ("at", "form", "value", "what"),
+    ("name", "value", "what"),
     [
-        (0, "<I", 0, "begins with"),
-        (8, "<Q", 2**64 - 1, "parts of the control page"),
-        (16, "<Q", 1, "parts of the control page"),
-        (32, "<I", 77, r"status in the control page is \[77\]"),
-        (768, "<I", 77, r"phase in the control page is \[77\]"),
+        ("magic", 0, "begins with"),
+        ("reply_offset", 2**64 - 1, "parts of the control page"),
+        ("completion_offset", 1, "parts of the control page"),
+        ("status", 77, r"status in the control page is \[77\]"),
+        ("phase", 77, r"phase in the control page is \[77\]"),
     ],
 )
 def test_damage_of_a_control_page_ends_its_rank(
-    member: Member, at: int, form: str, value: int, what: str
+    member: Member, name: str, value: int, what: str
 ) -> None:
     servers = Coordinator(member)
-    os.pwrite(member.channel.control_fd, struct.pack(form, value), at)
+    CONTROL_PAGE[name].put(member.channel.control_fd, value)
     Watch(servers).look()  # type: ignore[arg-type]
     (suspected,) = servers.said
     assert suspected.fault.row.do is classify.Do.GIVE_UP
@@ -178,7 +169,7 @@ def test_damage_of_a_control_page_ends_its_rank(
 
 def test_no_attach_request_ends_an_agent() -> None:
     dice = random.Random(3)
-    good = protocol.REQUEST.pack(protocol.ATTACH_MAGIC, protocol.ATTACH_VERSION, 5, 0, 12, 0)
+    good = ATTACH_REQUEST.pack(layout.ATTACH_MAGIC, layout.ATTACH_VERSION, 5, 0, 12, 0)
     good += b"PYFT_A=1\0B=\0"
     for _ in range(20_000):
         data = bytearray(good)
@@ -206,3 +197,26 @@ def test_where_a_rank_runs_is_any_text(member: Member) -> None:
 
 def test_text_of_a_client_moves_no_cursor() -> None:
     assert untrusted.text(b"a\x1b[2J\nb\xff\0c") == "a?[2J?b\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize(
+    "name", ["shares_offset", "shares_bytes", "shares_version", "manifest_offset", "current"]
+)
+@pytest.mark.parametrize("value", EXTREMES)
+def test_no_store_ends_an_agent(name: str, value: int) -> None:
+    """A server that has gone wild may leave anything in its store, and say that it lies anywhere."""
+    fd = os.memfd_create("store")
+    try:
+        os.ftruncate(fd, 1 << 16)
+        field = STORE_HEADER[name]
+        page.write_store(fd, shares_offset=8192, shares_bytes=4096)
+        page.write_store(fd, current=1)
+        damaged = value & ((1 << 8 * min(field.size, 8)) - 1)
+        os.pwrite(fd, damaged.to_bytes(min(field.size, 8), "little"), field.offset)
+        assert page.snapshot_position(fd) >= 0
+        page.write_shares(fd, [(page.window_base(0), 4096, 1)])
+        assert os.fstat(fd).st_size == 1 << 16
+        assert STORE_HEADER["shares_version"].get(fd) % 2 == 0 or name == "shares_version"
+        assert read_table(fd, value, 0, 1) is None
+    finally:
+        os.close(fd)

@@ -1,6 +1,6 @@
 // Marks around the collectives of a vendor's library: over streams of this test's making, which do
 // what they are told only as far as the test lets them.
-#include "server/collective_marks.h"
+#include "server/session/collective_marks.h"
 
 #include <algorithm>
 #include <deque>
@@ -34,7 +34,7 @@ struct Driver {
 } driver;
 
 // As far as it goes without an end to what it stands in.
-void go_on(CUstream stream) {
+void poll(CUstream stream) {
   std::deque<Work>& queue = driver.queues[stream];
   for (; !queue.empty() && queue.front().word; queue.pop_front())
     queue.front().word->store(queue.front().number);
@@ -42,14 +42,14 @@ void go_on(CUstream stream) {
 
 void add(CUstream stream, Work work) {
   driver.queues[stream].push_back(work);
-  go_on(stream);
+  poll(stream);
 }
 
 void finish(CUstream stream, char what) {
   std::deque<Work>& queue = driver.queues[stream];
   CHECK(!queue.empty() && queue.front().what == what);
   if (!queue.empty()) queue.pop_front();
-  go_on(stream);
+  poll(stream);
 }
 
 std::string left_in(CUstream stream) {
@@ -136,6 +136,11 @@ const backend::Table& table() {
   return made;
 }
 
+const backend::Backend& vendor() {
+  static const backend::Backend made{backend::Kind::kVendor, table(), {}};
+  return made;
+}
+
 CUstream stream(uintptr_t number) {
   return reinterpret_cast<CUstream>(number << 12);
 }
@@ -205,7 +210,9 @@ struct Rank {
 
   std::unique_ptr<server::StreamWords> words = make_words();
   server::CollectiveMarks marks{table(), mark_words()};
-  OwnServer server{&table(), server::device_calls(table(), {}, 0, words.get(), &marks)};
+  const std::unique_ptr<server::DeviceCalls> device =
+      server::device_calls(vendor(), 0, nullptr, words.get(), &marks);
+  OwnServer server{&table(), *device};
 };
 
 }  // namespace

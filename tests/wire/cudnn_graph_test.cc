@@ -5,7 +5,7 @@
 
 #include "api/mock_table.h"
 #include "check.h"
-#include "client/cudnn_graph.h"
+#include "client/libraries/cudnn_graph.h"
 #include "wire/one_process.h"
 
 using namespace pyft;  // NOLINT: a test

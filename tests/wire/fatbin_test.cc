@@ -1,5 +1,5 @@
 // What a program's containers of device code are read as: which bytes go to the server.
-#include "client/fatbin.h"
+#include "client/code/fatbin.h"
 
 #include <cstdint>
 #include <cstring>

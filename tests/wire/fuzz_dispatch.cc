@@ -10,6 +10,7 @@
 #include "api/call_ids.h"
 #include "api/object_types.h"
 #include "api/printer.h"
+#include "fake_device.h"
 #include "fuzz_backend.h"
 #include "server/handlers/library.h"
 #include "server/loop.h"
@@ -217,19 +218,19 @@ void Fuzzer::run_loop(Random& random, server::Session& session) {
 
 void Fuzzer::trial(Random& random) {
   fuzz_backend::luck() = Random(random.next());
-  backend::mock::calls().clear();
+  backend::mock::calls().take();
   memory.server->control().sticky_error = 0;
   // Answers of trials before this one: one that this trial contradicts would end the process.
   for (uint32_t slot = 0; slot < ring::kReplySlots; ++slot) memory.server->slot(slot).done_seq = 0;
   Device device{{}, random};
-  server::DeviceCalls calls;
-  calls.publish = [&](void*, void (*function)(void*), void* data) {
+  FakeDevice calls;
+  calls.on_publish = [&](void (*function)(void*), void* data) {
     return device.publish(function, data);
   };
-  calls.status = [&] {
+  calls.on_status = [&] {
     return random.once_in(8) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_NOT_READY;
   };
-  server::Session session(*memory.server, &fuzz_backend::table(), liveness, std::move(calls));
+  server::Session session(*memory.server, &fuzz_backend::table(), liveness, calls);
   for (const Handle handle : dictionary.handles)
     if (!random.once_in(4))
       session.table(handle.kind()).bind(handle, fuzz_backend::new_object<void*>());

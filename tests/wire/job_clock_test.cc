@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "check.h"
-#include "client/job_clock.h"
+#include "client/process/job_clock.h"
 #include "ring/wait.h"
 
 using namespace pyft;
@@ -30,7 +30,7 @@ ControlPage& new_page() {
   return *static_cast<ControlPage*>(memory);
 }
 
-// As pyft/agent/pauses.py does.
+// As pyft/agent/lifecycle/pauses.py does.
 void tell(ControlPage& page, int64_t done, int64_t since) {
   page.pauses_version |= 1;
   page.paused_ns = static_cast<uint64_t>(done);

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "api/mock_table.h"
+#include "checkpoint/memory_range.h"
 #include "pyft/unique_fd.h"
-#include "server/recovery/calls.h"
 
 namespace lending_driver {
 

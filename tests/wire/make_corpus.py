@@ -9,37 +9,35 @@ body, payload padded to 16 bytes. Long payloads (modules, data) are cut; the hea
 from __future__ import annotations
 
 import mmap
-import struct
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-HEADER = struct.Struct("<IHHQIIQQQ")  # EntryHeader
-AREAS = struct.Struct("<II6QII")  # LogHeader up to `device`
-APPENDED, OLDEST = 64, 120  # offsets in LogHeader
-MAGIC, VERSION = 0x4C544650, 1
+from pyft.wire.layout import ENTRY_HEADER, LAYOUT_VERSION, LOG_HEADER, LOG_MAGIC, Mark
+
 ALIGN = 16
 PER_CALL = 2
 PAYLOAD_MAX = 256
 
 
-def entries(log: mmap.mmap) -> Iterator[tuple[list[int], bytes, bytes]]:
-    """Yield header fields, body and the start of the payload of each entry."""
-    magic, version, ring, ring_bytes, _, _, arena, arena_bytes, _, _ = AREAS.unpack_from(log)
-    if (magic, version) != (MAGIC, VERSION):
-        raise SystemExit(f"the log has magic [{magic}], layout version [{version}]")
-    (position,), (end,) = (struct.unpack_from("<Q", log, at) for at in (OLDEST, APPENDED))
-    while position < end:
-        at = ring + position % ring_bytes
-        size, call = struct.unpack_from("<IH", log, at)
+def entries(log: mmap.mmap) -> Iterator[tuple[Any, bytes, bytes]]:
+    """Yield header, body and the start of the payload of each entry."""
+    header = LOG_HEADER.unpack(log)
+    if (header.magic, header.version) != (LOG_MAGIC, LAYOUT_VERSION):
+        raise SystemExit(f"the log has magic [{header.magic}], layout version [{header.version}]")
+    position = header.oldest
+    while position < header.appended:
+        at = header.ring_offset + position % header.ring_bytes
+        size = ENTRY_HEADER["size"].read(log, at)
         position += size
-        if call == 0:  # a pad
+        if ENTRY_HEADER["call"].read(log, at) == Mark.PAD:
             continue
-        fields = list(HEADER.unpack_from(log, at))
-        start = arena + fields[6] % arena_bytes
-        payload = log[start : start + min(fields[7], PAYLOAD_MAX)]
-        yield fields, log[at + HEADER.size : at + size], payload
+        entry = ENTRY_HEADER.unpack(log[at : at + ENTRY_HEADER.size])
+        start = header.arena_offset + entry.payload_position % header.arena_bytes
+        payload = log[start : start + min(entry.payload_bytes, PAYLOAD_MAX)]
+        yield entry, log[at + ENTRY_HEADER.size : at + size], payload
 
 
 def main(output: str, *rings: str) -> None:
@@ -51,12 +49,12 @@ def main(output: str, *rings: str) -> None:
             Path(ring).open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as log,
         ):
-            for fields, body, payload in entries(log):
-                seen[fields[1]] += 1
-                if seen[fields[1]] > PER_CALL:
+            for entry, body, payload in entries(log):
+                seen[entry.call] += 1
+                if seen[entry.call] > PER_CALL:
                     continue
-                fields[6], fields[7], fields[8] = 0, len(payload), 0
-                kept += HEADER.pack(*fields) + body + payload + bytes(-len(payload) % ALIGN)
+                head = entry._replace(payload_position=0, payload_bytes=len(payload), time_ns=0)
+                kept += ENTRY_HEADER.pack(*head) + body + payload + bytes(-len(payload) % ALIGN)
     Path(output).write_bytes(kept)
     print(f"[{len(seen)}] calls, [{len(kept)}] bytes")
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "backend/mock.h"
-#include "client/device.h"
+#include "client/device/device.h"
 #include "server/handlers/handlers.h"
 #include "server/loop.h"
 
@@ -31,8 +31,8 @@ struct OneProcess {
     pyft::ring::ClientAttachment attachment;
     attachment.channel = std::move(channel);
     device = pyft::client::adopt(0, std::move(attachment));
-    session = std::make_unique<pyft::server::Session>(*server_side, table, alive, device_calls());
-    beside = std::make_unique<pyft::server::Session>(*server_side, table, alive, device_calls());
+    session = std::make_unique<pyft::server::Session>(*server_side, table, alive, counted);
+    beside = std::make_unique<pyft::server::Session>(*server_side, table, alive, counted);
     std::thread([this] {
       pyft::server::Loop loop(*session, pyft::server::dispatch);
       loop.run();
@@ -42,11 +42,7 @@ struct OneProcess {
   // Calls of the mock since the last look, joined by blanks.
   std::string calls() {
     device->writer().wait_consumed_all();
-    std::string text;
-    for (const std::string& call : pyft::backend::mock::calls())
-      text += (text.empty() ? "" : " ") + call;
-    pyft::backend::mock::calls().clear();
-    return text;
+    return pyft::backend::mock::calls().take();
   }
 
   // The sentence with which a server of its own refuses a hand-made command, or "".
@@ -59,28 +55,19 @@ struct OneProcess {
         .text;
   }
 
-  uint64_t published() const { return publications(); }
+  uint64_t published() const { return counted.publications; }
 
   AlwaysAlive alive;
   std::unique_ptr<pyft::ring::Channel> server_side;
   pyft::client::Device* device = nullptr;
+  struct Counted : pyft::server::DeviceCalls {
+    int publish(void* stream, void (*function)(void*), void* data) override {
+      publications.fetch_add(1);
+      return DeviceCalls::publish(stream, function, data);
+    }
+    std::atomic<uint64_t> publications{0};
+  } counted;
   std::unique_ptr<pyft::server::Session> session, beside;
-
- private:
-  static std::atomic<uint64_t>& publications() {
-    static std::atomic<uint64_t> count{0};
-    return count;
-  }
-  static pyft::server::DeviceCalls device_calls() {
-    pyft::server::DeviceCalls calls;
-    calls.publish = run_at_once;
-    return calls;
-  }
-  static int run_at_once(void*, void (*function)(void*), void* data) {
-    publications().fetch_add(1);
-    function(data);
-    return 0;
-  }
 };
 
 #endif  // PYFT_TESTS_WIRE_ONE_PROCESS_H_

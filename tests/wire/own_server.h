@@ -19,9 +19,11 @@ inline std::unique_ptr<pyft::ring::Channel> make_channel(uint64_t pinned_bytes =
 }
 
 struct OwnServer {
-  explicit OwnServer(const pyft::backend::Table* table, pyft::server::DeviceCalls calls = {},
-                     uint64_t pinned_bytes = 0)
-      : channel(make_channel(pinned_bytes)), session(*channel, table, alive, std::move(calls)) {}
+  explicit OwnServer(const pyft::backend::Table* table, uint64_t pinned_bytes = 0)
+      : channel(make_channel(pinned_bytes)), session(*channel, table, alive) {}
+  // The device outlives the object.
+  OwnServer(const pyft::backend::Table* table, pyft::server::DeviceCalls& device)
+      : channel(make_channel()), session(*channel, table, alive, device) {}
   template <class Command>
   pyft::server::Status dispatch(pyft::Call call, const Command& command) {
     pyft::ring::EntryHeader header{};

@@ -1,6 +1,7 @@
 // A new server that copies from another rank's GPU: what is right is taken, and whatever else comes
 // of it the stores have it. The driver is of the test's making, and so are most replicas.
 #include "check.h"
+#include "comes.h"
 #include "lending_ranks.h"
 
 using namespace lending_ranks;  // NOLINT: a test
@@ -11,7 +12,7 @@ TEST(what_a_replica_has_comes_from_its_gpu) {
     Ranks ranks;
     ranks.spoil_store();
     Replica replica(ranks);
-    const Restored done = ranks.restore(replica.ask(), digests);
+    const Restored done = ranks.restore(replica, digests);
     ranks.check_whole(done);
     CHECK_EQ(done.peer_bytes, kWorth);
     CHECK_EQ(done.refusal, "");
@@ -27,7 +28,7 @@ TEST(what_it_has_changed_comes_from_the_stores) {
     changed[(1 << 18) + 5] ^= std::byte{1};
     ranks.lend(changed);
     Replica replica(ranks);
-    const Restored done = ranks.restore(replica.ask(), digests);
+    const Restored done = ranks.restore(replica, digests);
     ranks.check_whole(done);
     CHECK_EQ(done.peer_bytes, 400'000u);
   }
@@ -37,7 +38,7 @@ TEST(what_it_changes_meanwhile_does) {
   Ranks ranks;
   driver().on_copy = [&] { at(ranks.theirs)[7] ^= std::byte{1}; };
   Replica replica(ranks);
-  const Restored done = ranks.restore(replica.ask());
+  const Restored done = ranks.restore(replica);
   ranks.check_whole(done);
   CHECK_EQ(done.peer_bytes, 500'000u);
 }
@@ -48,7 +49,7 @@ TEST(who_has_gone_on_is_asked_no_more) {
   ranks.limits.wasted_bytes = 150'000;
   ranks.lend(std::vector<std::byte>(kWindow, std::byte{99}));
   Replica replica(ranks);
-  const Restored done = ranks.restore(replica.ask());
+  const Restored done = ranks.restore(replica);
   ranks.check_whole(done);
   CHECK_EQ(done.peer_bytes, 0u);
   CHECK_EQ(driver().copies, 2u);
@@ -58,13 +59,11 @@ TEST(another_replica_may_have_what_one_has_not) {
   Ranks ranks;
   ranks.spoil_store();
   OddReplica none([](int link, uint64_t) {
-    server::send_message(link, ring::MessageKind::kMemory, 0, 0, CUDA_ERROR_INVALID_VALUE);
+    server::send_message(link, ring::msg::Memory{0, 0, CUDA_ERROR_INVALID_VALUE});
   });
   Replica replica(ranks);
-  const auto first = none.ask();
-  const Restored done = ranks.restore([&](uint64_t attempt) {
-    return attempt == 0 ? first(0) : attempt == 1 ? replica.connect() : -1;
-  });
+  InTurn both({&none, &replica});
+  const Restored done = ranks.restore(both);
   ranks.check_whole(done);
   CHECK_EQ(done.peer_bytes, kWorth);
 }
@@ -78,7 +77,7 @@ TEST(a_block_that_it_has_given_back_comes_from_the_stores) {
     driver().sizes.erase(ranks.theirs);
   }
   Replica replica(ranks);
-  const Restored done = ranks.restore(replica.ask());
+  const Restored done = ranks.restore(replica);
   ranks.check_whole(done);
   CHECK_EQ(done.peer_bytes, 300'000u);
   CHECK_EQ(done.refusal, "");
@@ -86,35 +85,37 @@ TEST(a_block_that_it_has_given_back_comes_from_the_stores) {
 
 TEST(without_a_replica_all_comes_from_the_stores) {
   Ranks ranks;
-  const Restored done = ranks.restore([](uint64_t) { return -1; });
+  InTurn nobody({});
+  const Restored done = ranks.restore(nobody);
   ranks.check_whole(done);
   CHECK_EQ(done.peer_bytes + driver().copies, 0u);
   CHECK_EQ(done.refusal, "");
 }
 
 TEST(replicas_that_answer_nonsense_are_left_alone) {
-  using ring::MessageKind;
+  namespace msg = ring::msg;
   struct Case {
     const char* refusal;
     bool leaves;
     OddReplica::Answer answer;
+    uint64_t answers_ns = 20'000'000'000;
   };
   const auto send = [](uint64_t from, uint64_t bytes, uint64_t size, uint64_t offset_by = 0) {
     return [=](int link, uint64_t offset) {
       const UniqueFd memory(memfd_create("other", MFD_CLOEXEC));
       CHECK_EQ(ftruncate(memory.get(), static_cast<off_t>(size)), 0);
-      server::send_message(link, MessageKind::kMemory, from + (offset_by ? offset + offset_by : 0),
-                           bytes, 0, {}, memory.get());
+      const uint64_t begin = from + (offset_by ? offset + offset_by : 0);
+      server::send_message(link, msg::Memory{begin, bytes, 0}, {}, memory.get());
     };
   };
   const Case cases[] = {
-      {"it does not answer", false, [](int, uint64_t) {}},
+      {"it does not answer", false, [](int, uint64_t) {}, 100'000'000},
       {"it has ended", true, [](int, uint64_t) {}},
       {"it has ended", false, [](int link, uint64_t) { CHECK_EQ(write(link, "nonsense", 8), 8); }},
       {"it answers something else", false,
-       [](int link, uint64_t) { server::send_message(link, MessageKind::kStore); }},
+       [](int link, uint64_t) { server::send_message(link, msg::Store{}); }},
       {"it lends other memory than was asked for", false,
-       [](int link, uint64_t) { server::send_message(link, MessageKind::kMemory, 0, kWindow); }},
+       [](int link, uint64_t) { server::send_message(link, msg::Memory{0, kWindow, 0}); }},
       {"it lends other memory than was asked for", false, send(0, 2 * kWindow, 2 * kWindow)},
       {"it lends other memory than was asked for", false, send(0, kPage, kPage, kPage)},
       {"it lends other memory than was asked for", false, send(0, 0, kPage)},
@@ -122,20 +123,21 @@ TEST(replicas_that_answer_nonsense_are_left_alone) {
       {"[cuMemMap] fails with code [1]", false, send(0, kWindow, kPage)},
       {"[cuMemImportFromShareableHandle] fails with code [1]", false,
        [](int link, uint64_t) {
-         server::send_message(link, MessageKind::kMemory, 0, kWindow, 0, {}, link);
+         server::send_message(link, msg::Memory{0, kWindow, 0}, {}, link);
        }},
       {"it cannot lend its memory: code [801]", false,
        [](int link, uint64_t) {
-         server::send_message(link, MessageKind::kMemory, 0, 0, CUDA_ERROR_NOT_SUPPORTED);
+         server::send_message(link, msg::Memory{0, 0, CUDA_ERROR_NOT_SUPPORTED});
        }},
   };
   for (const Case& one : cases) {
     const std::ptrdiff_t descriptors = lending_driver::open_descriptors();
     {
       Ranks ranks;
+      ranks.limits.answers_ns = one.answers_ns;
       OddReplica replica(one.answer);
       replica.leaves = one.leaves;
-      const Restored done = ranks.restore(replica.ask());
+      const Restored done = ranks.restore(replica);
       CHECK_EQ(done.refusal.substr(0, std::strlen(one.refusal)), one.refusal);
       ranks.check_whole(done);
       CHECK_EQ(done.peer_bytes, 0u);
@@ -152,7 +154,7 @@ TEST(drivers_that_refuse_leave_it_to_the_stores) {
     if (which == 2) driver().refuses_export = CUDA_ERROR_NOT_SUPPORTED;
     if (which == 3) driver().refuses_read_only = true;
     Replica replica(ranks);
-    const Restored done = ranks.restore(replica.ask());
+    const Restored done = ranks.restore(replica);
     ranks.check_whole(done);
     CHECK_EQ(done.peer_bytes, which == 3 ? kWorth : 0);
     CHECK(which > 1 || done.refusal.find(which ? "[cuMemSetAccess]" : "[cuMemImport") == 0);
@@ -166,7 +168,7 @@ TEST(copies_that_fail_or_do_not_come_end_the_restore) {
     Ranks ranks;
     driver().state = state;
     Replica replica(ranks);
-    CHECK_EQ(ranks.restore(replica.ask()).problem,
+    CHECK_EQ(ranks.restore(replica).problem,
              "copying from another rank's GPU fails with code [" + std::to_string(state) + "]");
     CHECK(!driver().mapped.empty());
     driver().mapped.clear();
@@ -184,13 +186,11 @@ TEST(who_has_replaced_nobody_or_hashes_on_the_host_does_not_ask) {
           bench.channel->control().consumed = replaces ? 100 : 0;
           bench.channel->control().replay_mode = static_cast<uint32_t>(mode);
           AlwaysAlive alive;
-          server::Session session(*bench.channel, &lending_driver::table(), alive, {});
-          server::RecoveryCalls calls;
-          if (digests) calls.digests = [](auto, auto*) { return server::kNotOnDevice; };
-          server::use_peers(session, [](uint64_t) { return -1; }, &calls);
+          server::Session session(*bench.channel, &lending_driver::table(), alive);
+          InTurn nobody({});
+          const auto peers = server::make_peer_import(session, nobody, digests);
           const bool worth = *wanted == '1' || (!*wanted && digests);
-          CHECK_EQ(static_cast<bool>(calls.from_peers),
-                   worth && replaces && mode == ring::ReplayMode::kNormal);
+          CHECK_EQ(peers != nullptr, worth && replaces && mode == ring::ReplayMode::kNormal);
         }
   unsetenv("PYFT_PEER_MEMORY");
 }
@@ -201,25 +201,36 @@ TEST(only_the_window_is_lent_and_borrowers_may_go) {
   std::vector<int> ends;
   {
     Replica replica(ranks);
-    const auto ask = [&](int link, uint64_t offset, server::AgentMessage* answer) {
-      server::send_message(link, ring::MessageKind::kWantMemory, offset);
-      pollfd poller{link, POLLIN, 0};
-      return poll(&poller, 1, 5000) > 0 && server::receive_message(link, answer);
-    };
-    for (int i = 0; i < 20; ++i) ends.push_back(replica.connect());
+    using ring::msg::Memory;
     server::AgentMessage answer{};
-    CHECK(ask(ends[0], kWindow, &answer) && answer.c == CUDA_ERROR_INVALID_VALUE);
-    CHECK(ask(ends[0], 3 << 20, &answer) && answer.c == CUDA_ERROR_INVALID_VALUE);
-    CHECK(ask(ends[0], 100, &answer) && answer.c == 0 && answer.a == 0 && answer.b == 2 << 20);
+    const auto ask = [&](int link, uint64_t offset) -> std::optional<Memory> {
+      server::send_message(link, ring::msg::WantMemory{offset});
+      pollfd poller{link, POLLIN, 0};
+      if (poll(&poller, 1, 5000) <= 0 || !server::receive_message(link, &answer)) return {};
+      return answer.as<Memory>();
+    };
+    const auto refused = [&](int link, uint64_t offset) {
+      const auto memory = ask(link, offset);
+      return memory && memory->result == CUDA_ERROR_INVALID_VALUE;
+    };
+    for (int i = 0; i < 20; ++i) ends.push_back(replica.connect(0));
+    CHECK(refused(ends[0], kWindow));
+    CHECK(refused(ends[0], 3 << 20));
+    const auto lent = ask(ends[0], 100);
+    CHECK(lent && lent->result == 0 && lent->begin == 0 && lent->size == 2 << 20);
     close(answer.fd);
-    CHECK(!ask(ends[19], 100, &answer));  // too many
+    CHECK(!ask(ends[19], 100));  // too many
     for (const int end : ends) close(end);
-    usleep(300'000);
-    const UniqueFd again(replica.connect());
-    CHECK(ask(again.get(), 100, &answer) && answer.c == 0);
+    UniqueFd again;
+    std::optional<Memory> lent_again;
+    CHECK(comes([&] {  // their threads have seen it
+      again.reset(replica.connect(0));
+      return (lent_again = ask(again.get(), 100)).has_value();
+    }));
+    CHECK(lent_again && lent_again->result == 0);
     close(answer.fd);
-    ends = {replica.connect()};
-    server::AgentMessage other{ring::MessageKind::kSpill, 0, 0, 0, {}, -1};
+    ends = {replica.connect(0)};
+    server::AgentMessage other{ring::MessageKind::kSpill, {}, {}, -1};
     CHECK(!replica.lending.lend(other));
   }
   char byte;

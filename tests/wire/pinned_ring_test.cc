@@ -1,5 +1,5 @@
 // How memory is copied that the server cannot look at: through page-locked pieces, pipelined, also
-// beside the program's work and its captures; and what becomes of copies that fail or do not come.
+// beside the program's work and its snapshots; and what becomes of copies that fail or do not come.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,9 +9,10 @@
 #include <thread>
 
 #include "check.h"
+#include "checkpoint/memory/copier.h"
 #include "copying_driver.h"
+#include "fake_device.h"
 #include "server/device.h"
-#include "server/recovery/copier.h"
 #include "server/recovery/device_copies.h"
 
 namespace {
@@ -44,7 +45,7 @@ struct Ring {
            uint64_t patience_ns = kSoonNs) const {
     got->clear();
     return ring->read(
-        server::only({address_of(device), device.size()}),
+        checkpoint::only({address_of(device), device.size()}),
         [&](const std::byte* piece, uint64_t bytes) {
           got->insert(got->end(), piece, piece + bytes);
         },
@@ -68,8 +69,8 @@ struct Own {
     std::string error;
     channel = ring::Channel::create(shape, &error);
     if (repairs) protect();
-    session.emplace(*channel, &table(), alive);
-    session->set_enter_device([] { server::enter_thread(table(), nullptr); });
+    device.on_enter = [] { server::enter_thread(table(), nullptr); };
+    session.emplace(*channel, &table(), alive, device);
     copies.emplace(*session, true, patience);
   }
   void protect() {
@@ -81,16 +82,32 @@ struct Own {
     std::string error;
     channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
     CHECK_EQ(error, "");
-    channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
+    channel->control().protect = static_cast<uint32_t>(ring::Protect::kSnapshot);
   }
   int read_beside(const std::vector<std::byte>& device) {
-    return copies->read_beside(server::only({address_of(device), device.size()}),
+    return copies->read_beside(checkpoint::only({address_of(device), device.size()}),
                                [](const std::byte*, uint64_t) {});
   }
   std::unique_ptr<ring::Channel> channel;
   AlwaysAlive alive;
+  FakeDevice device;
   std::optional<server::Session> session;
   std::optional<DeviceCopies> copies;
+};
+
+// Reads of the server's beside the device's work.
+struct Beside : checkpoint::BackgroundReads {
+  explicit Beside(Own& own) : own(own) {}
+  int read_beside(const checkpoint::NextRange& next, const checkpoint::TakePiece& take) override {
+    return own.copies->read_beside(next, take);
+  }
+  void enter() override { own.session->enter_device(); }
+  Own& own;
+};
+
+struct Last : checkpoint::Copier::User {
+  void copied(const checkpoint::Copier::Outcome& now) override { outcome = now; }
+  checkpoint::Copier::Outcome outcome;
 };
 
 }  // namespace
@@ -117,7 +134,7 @@ TEST(small_ranges_share_a_piece_and_large_ones_are_divided) {
   const Ring ring;
   const std::vector<std::byte> content = noise(6 * kPiece);
   std::minstd_rand random(3);
-  std::vector<server::MemoryRange> ranges;
+  std::vector<checkpoint::MemoryRange> ranges;
   std::vector<std::byte> wanted, got;
   for (const uint64_t most : {uint64_t{3}, uint64_t{5'000}, 2 * kPiece})
     for (int i = 0; i < 400 && (most < kPiece || i < 10); ++i) {
@@ -128,7 +145,7 @@ TEST(small_ranges_share_a_piece_and_large_ones_are_divided) {
     }
   size_t i = 0, of = 0;
   uint64_t taken = 0;  // of a range
-  const auto next = [&](server::MemoryRange* range) {
+  const auto next = [&](checkpoint::MemoryRange* range) {
     if (i == ranges.size()) return false;
     *range = ranges[i++];
     return true;
@@ -159,7 +176,8 @@ TEST(a_piece_that_is_taken_is_not_overwritten_and_others_travel) {
     CHECK(!std::memcmp(piece, content.data() + at, bytes));
     at += bytes;
   };
-  CHECK_EQ(ring.ring->read(server::only({address_of(content), content.size()}), take, kSoonNs), 0);
+  CHECK_EQ(ring.ring->read(checkpoint::only({address_of(content), content.size()}), take, kSoonNs),
+           0);
   CHECK_EQ(at, content.size());
   CHECK_EQ(most, PinnedRing::kPieces - 1);
 }
@@ -175,7 +193,7 @@ TEST(an_error_of_a_call_or_of_the_device_is_returned) {
   CHECK_EQ(ring.read(content, &got), 0);
   // One of many: what travels is not left behind.
   int asked = 0;
-  const auto next = [&](server::MemoryRange* range) {
+  const auto next = [&](checkpoint::MemoryRange* range) {
     if (++asked == 4) driver().copy_code = CUDA_ERROR_INVALID_VALUE;
     *range = {address_of(content), kPiece};
     return true;
@@ -223,8 +241,8 @@ TEST(pages_are_locked_once_and_given_back) {
     const std::vector<std::byte> content = noise(100);
     const auto none = [](const std::byte*, uint64_t) {};
     CHECK_EQ(driver().locks, 0u);  // not before they are needed
-    CHECK_EQ(own.copies->read(server::only({address_of(content), 100}), none), 0);
-    CHECK_EQ(own.copies->read(server::only({address_of(content), 100}), none), 0);
+    CHECK_EQ(own.copies->read(checkpoint::only({address_of(content), 100}), none), 0);
+    CHECK_EQ(own.copies->read(checkpoint::only({address_of(content), 100}), none), 0);
     CHECK_EQ(driver().locks, 1u);
     CHECK(own.copies->ready_beside());
     CHECK(own.copies->ready_beside());
@@ -241,7 +259,7 @@ TEST(a_driver_that_locks_no_pages_copies_all_the_same_but_not_beside) {
   const auto take = [&](const std::byte* piece, uint64_t bytes) {
     got.insert(got.end(), piece, piece + bytes);
   };
-  CHECK_EQ(own.copies->read(server::only({address_of(content), content.size()}), take), 0);
+  CHECK_EQ(own.copies->read(checkpoint::only({address_of(content), content.size()}), take), 0);
   CHECK(got == content);
   CHECK_EQ(own.copies->write(address_of(device), content.data(), content.size()), 0);
   CHECK(device == content);
@@ -255,31 +273,24 @@ TEST(two_threads_copy_at_once_and_disturb_no_capture) {
   CHECK(own.copies->ready_beside());
   driver().captures = true;
   const std::vector<std::byte> content = noise(24 * kPiece);
-  const server::DigestKey key(5, ring::DigestKind::kNh);
-  std::vector<server::CopyJob> jobs;
+  const checkpoint::DigestKey key(5, ring::DigestKind::kNh);
+  std::vector<checkpoint::CopyJob> jobs;
   std::vector<std::byte> store(content.size());
   for (uint64_t at = 0, part = 0; at < content.size(); at += part) {
     part = std::min<uint64_t>(kPiece * 5 / 2, content.size() - at);
     jobs.push_back({address_of(content) + at, part, store.data() + at,
-                    server::digest(content.data() + at, part, key)});
+                    checkpoint::digest(content.data() + at, part, key)});
   }
-  server::Copier copier(server::copy_by_reading(
-                            [&](const server::NextRange& next, const server::TakePiece& take) {
-                              return own.copies->read_beside(next, take);
-                            },
-                            key),
-                        [&] { own.session->enter_device(); });
+  Beside beside(own);
+  Last last;
+  checkpoint::Copier copier(beside, key, last);
   for (int round = 0; round < 4; ++round) {
     std::ranges::fill(store, std::byte{0});
-    size_t changed = 1;
-    int code = -1;
-    copier.start(jobs, [&](const server::Copier::Outcome& outcome) {
-      changed = outcome.changed.size();
-      code = outcome.code;
-    });
+    last.outcome = {{{}}, -1, 0};
+    copier.start(jobs);
     copier.finish();
-    CHECK_EQ(changed, 0u);
-    CHECK_EQ(code, 0);
+    CHECK_EQ(last.outcome.changed.size(), 0u);
+    CHECK_EQ(last.outcome.code, 0);
     CHECK(store == content);
   }
   CHECK(!driver().broken);
@@ -303,7 +314,7 @@ TEST(copies_beside_the_programs_work_are_given_up_in_time) {
   const auto take = [&](const std::byte* piece, uint64_t bytes) {
     got.insert(got.end(), piece, piece + bytes);
   };
-  CHECK_EQ(own.copies->read(server::only({address_of(content), content.size()}), take), 0);
+  CHECK_EQ(own.copies->read(checkpoint::only({address_of(content), content.size()}), take), 0);
   CHECK(got == content);
 }
 

@@ -1,6 +1,6 @@
 // What a real driver does and the soft GPU does not, done by one of this test's making: pages that
-// are registered once, calls that do not return, default streams that a capture makes untouchable,
-// errors that only new work meets, memory that comes back late (docs/real-gpu-rules.md).
+// are registered once, calls that do not return, default streams that a snapshot makes untouchable,
+// errors that only new work meets, memory that comes back late (docs/spec/real-gpu.md).
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -8,13 +8,15 @@
 
 #include "api/mock_table.h"
 #include "check.h"
-#include "client/fatbin.h"
+#include "client/code/fatbin.h"
 #include "comes.h"
+#include "fake_device.h"
 #include "own_server.h"
 #include "server/device.h"
-#include "server/recovery/device_memory.h"
-#include "server/recovery/moved_variables.h"
-#include "server/recovery/scratch.h"
+#include "server/handlers/moved_variables.h"
+#include "server/handlers/scratch.h"
+#include "server/recovery/session_device.h"
+#include "server/standby.h"
 #include "server/watchdog.h"
 
 using namespace pyft;  // NOLINT: a test
@@ -157,9 +159,14 @@ const backend::Table& table() {
   return made;
 }
 
+const backend::Backend& vendor() {
+  static const backend::Backend made{backend::Kind::kVendor, table(), {}};
+  return made;
+}
+
 struct Own : OwnServer {
-  explicit Own(server::DeviceCalls calls = {}, uint64_t pinned_bytes = 0)
-      : OwnServer(&table(), std::move(calls), pinned_bytes) {}
+  explicit Own(uint64_t pinned_bytes = 0) : OwnServer(&table(), pinned_bytes) {}
+  explicit Own(server::DeviceCalls& device) : OwnServer(&table(), device) {}
 };
 
 // A program and its server. Never destroyed: the server's thread does not end.
@@ -195,9 +202,9 @@ TEST(a_driver_that_does_not_return_is_no_dead_server) {
   std::mutex mutex;
   std::condition_variable changed;
   bool asked = false, answers = false;
-  server::DeviceCalls calls;
-  calls.publish = [](void*, void (*)(void*), void*) { return 0; };
-  calls.status = [&] {
+  FakeDevice calls;
+  calls.on_publish = [](void (*)(void*), void*) { return 0; };
+  calls.on_status = [&] {
     std::unique_lock lock(mutex);
     asked = true;
     changed.wait(lock, [&] { return answers; });
@@ -205,7 +212,7 @@ TEST(a_driver_that_does_not_return_is_no_dead_server) {
   };
   Own own(calls);
   CHECK(own.session.publish_on_stream(nullptr, 1, 1).ok());
-  const server::Heartbeat heartbeat(own.session, [] {});
+  const server::Heartbeat heartbeat(own.session);
   CHECK(comes([&] {
     const std::lock_guard lock(mutex);
     return asked;
@@ -219,18 +226,19 @@ TEST(a_driver_that_does_not_return_is_no_dead_server) {
   changed.notify_all();
 }
 
-TEST(a_capture_is_not_broken_by_a_look_at_the_device) {
+TEST(a_snapshot_is_not_broken_by_a_look_at_the_device) {
   driver = {};
-  Own own(server::device_calls(table(), {}, 0, nullptr, nullptr));
+  const auto device = server::device_calls(vendor(), 0, nullptr, nullptr, nullptr);
+  Own own(*device);
   CHECK_EQ(own.session.device_status(), 0);
   CHECK(own.dispatch(Call::cudaStreamBeginCapture, cmd::cudaStreamBeginCapture{}).ok());
   CHECK_EQ(own.session.open_captures(), 1u);
   CHECK_EQ(own.session.device_status(), 0);
   CHECK(!driver.broken);
   // Who looks all the same has learnt nothing of the device.
-  server::DeviceCalls calls;
-  calls.publish = [](void*, void (*)(void*), void*) { return 0; };
-  calls.status = [] { return static_cast<int>(query(nullptr)); };
+  FakeDevice calls;
+  calls.on_publish = [](void (*)(void*), void*) { return 0; };
+  calls.on_status = [] { return static_cast<int>(query(nullptr)); };
   Own other(calls);
   CHECK(other.session.publish_on_stream(nullptr, 1, 1).ok());
   other.session.sweep_fences();
@@ -240,7 +248,8 @@ TEST(a_capture_is_not_broken_by_a_look_at_the_device) {
 
 TEST(a_failure_that_only_new_work_meets_is_noticed) {
   driver = {};
-  Own own(server::device_calls(table(), {}, 0, nullptr, nullptr));
+  const auto device = server::device_calls(vendor(), 0, nullptr, nullptr, nullptr);
+  Own own(*device);
   driver.failure = CUDA_ERROR_ILLEGAL_ADDRESS;
   CHECK_EQ(own.session.device_status(), 700);
 }
@@ -250,15 +259,15 @@ TEST(a_cut_waits_for_streams_that_were_destroyed) {
   driver = {};
   Own own;
   const backend::Extras none;
-  const server::RecoveryCalls calls = server::recovery_calls(own.session, none);
-  CHECK_EQ(calls.idle(), 0);
+  server::SessionState state(own.session, none);
+  CHECK_EQ(state.idle(), 0);
   driver.left_behind = CUDA_ERROR_ILLEGAL_ADDRESS;
-  CHECK_EQ(calls.idle(), 700);
+  CHECK_EQ(state.idle(), 700);
 }
 
 TEST(page_locked_memory_that_the_device_has_elsewhere_is_refused) {
   driver = {};
-  Own own({}, kPage);
+  Own own(kPage);
   const auto at = reinterpret_cast<uint64_t>(own.channel->pinned());
   const auto give = [&] {
     ring::EntryHeader header{};
@@ -383,7 +392,10 @@ TEST(a_serial_replay_waits_for_a_device_that_works_by_itself) {
     return server::Status::good();
   };
   server::Loop loop(session, dispatch, 0);
-  loop.set_idle([] { return working && --working ? 600 : 0; });
+  struct Working : server::Loop::Hooks {
+    int device() override { return working && --working ? 600 : 0; }
+  } hooks;
+  loop.set_hooks(&hooks);
   CHECK(loop.run() == server::Loop::End::kGoodbye);
   CHECK_EQ(entries, 3);
   CHECK_EQ(early, 0);
@@ -418,10 +430,10 @@ TEST(contents_of_variables_go_where_the_driver_has_put_them) {
 // Without marks (collective_marks_test.cc) nobody can see whether NCCL's kernels work or wait.
 TEST(a_rank_that_may_wait_for_others_in_nccl_is_not_stuck) {
   driver = {};
-  server::DeviceCalls calls = server::device_calls(table(), {}, 0, nullptr, nullptr);
-  calls.progress = [] { return uint64_t{1}; };
-  calls.waiting = [] { return uint64_t{0}; };
-  calls.sees_collectives = [] { return false; };
+  FakeDevice calls;
+  calls.known_progress = 1;
+  calls.known_waiting = 0;
+  calls.sees = false;
   Own own(calls);
   own.session.show_activity();
   CHECK_EQ(own.channel->control().collectives_waiting.load(), 0u);

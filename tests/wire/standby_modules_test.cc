@@ -130,7 +130,7 @@ struct Standby {
                 const std::vector<ring::ManifestPlace>& places = {}) {
     std::vector<Bytes> bytes;
     for (const auto& [handle, number] : wanted) bytes.push_back(image(number));
-    std::vector<server::ModuleImage> images;
+    std::vector<checkpoint::ModuleImage> images;
     for (size_t i = 0; i < wanted.size(); ++i) images.push_back({wanted[i].first, bytes[i]});
     return ready.choose(images, places);
   }
@@ -223,7 +223,7 @@ TEST(modules_of_other_clients_are_unloaded_at_the_takeover) {
   CHECK_EQ(standby.choose({{mine, 1}}), 1u);
   CHECK_EQ(driver.loaded.size(), 1u);
   CHECK_EQ(standby.take(mine, 1), 1);
-  CHECK_EQ(standby.choose({}), 0u);  // who takes over with no recovery point needs nothing
+  CHECK_EQ(standby.choose({}), 0u);  // who takes over with no committed snapshot needs nothing
 }
 
 // The log is compacted in place, again and again.

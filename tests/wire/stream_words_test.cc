@@ -92,7 +92,8 @@ TEST(functions_are_called_when_their_stream_has_come_to_them) {
   CHECK(words != nullptr);
   Called called;
   Note notes[] = {{&called, 0}, {&called, 1}, {&called, 2}};
-  const StreamWords::Watch watch(words.get(), [] {});
+  pyft::server::DeviceThreads threads;
+  const StreamWords::Watch watch(words.get(), threads);
   CHECK_EQ(words->signal(stream(1), Note::write, &notes[0]), 0);
   CHECK_EQ(words->signal(stream(1), Note::write, &notes[1]), 0);
   CHECK_EQ(words->signal(stream(2), Note::write, &notes[2]), 0);
@@ -116,7 +117,8 @@ TEST(more_signals_than_words_become_host_functions) {
   int signals = 0;
   for (; host_functions == 0; ++signals) CHECK_EQ(words->signal(stream(1), Note::write, &note), 0);
   CHECK(called.get() == std::vector<int>{7});
-  const StreamWords::Watch watch(words.get(), [] {});
+  pyft::server::DeviceThreads threads;
+  const StreamWords::Watch watch(words.get(), threads);
   for (int i = 1; i < signals; ++i) reach(stream(1));
   CHECK(comes([&] { return called.get().size() == static_cast<size_t>(signals); }));
   CHECK_EQ(words->signal(stream(1), Note::write, &note), 0);  // words are free again

@@ -47,6 +47,13 @@ const backend::Table& table() {
   return made;
 }
 
+struct Neighbours : server::RoomMaker {
+  explicit Neighbours(bool have_some) : have_some(have_some) {}
+  bool make_room() override { return ++asked, have_some; }
+  const bool have_some;
+  int asked = 0;
+};
+
 void allocate(OwnServer& server, uint64_t number = 0) {
   CHECK(
       server.dispatch(Call::cudaMalloc, cmd::cudaMalloc{kAddress + number * kBytes, kBytes}).ok());
@@ -95,21 +102,21 @@ TEST(others_make_room_before_memory_is_out) {
   for (const bool others : {true, false}) {
     driver = {false, false, false, others ? 1 : 2, {}, 0};
     OwnServer server(&table());
-    int asked = 0;
-    server.session.set_make_room([&] { return ++asked, others; });
+    Neighbours neighbours(others);
+    server.session.set_room_maker(&neighbours);
     CUmemGenericAllocationHandle handle{};
     const int code = server::create_memory(server.session, kBytes, &handle);
     CHECK_EQ(code, others ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK_EQ(asked, 1);
+    CHECK_EQ(neighbours.asked, 1);
     CHECK_EQ(driver.asked.size(), others ? 2u : 1u);
   }
   driver = {false, false, false, 5, {}, 0};  // they have not enough
   OwnServer server(&table());
-  int asked = 0;
-  server.session.set_make_room([&] { return ++asked > 0; });
+  Neighbours neighbours(true);
+  server.session.set_room_maker(&neighbours);
   CUmemGenericAllocationHandle handle{};
   CHECK_EQ(server::create_memory(server.session, kBytes, &handle), CUDA_ERROR_OUT_OF_MEMORY);
-  CHECK_EQ(asked, 1);
+  CHECK_EQ(neighbours.asked, 1);
 }
 
 CHECK_MAIN

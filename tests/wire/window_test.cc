@@ -1,4 +1,4 @@
-#include "client/window.h"
+#include "client/device/window.h"
 
 #include "check.h"
 

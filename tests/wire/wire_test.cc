@@ -14,8 +14,9 @@
 #include "api/mock_table.h"
 #include "api/printer.h"
 #include "check.h"
-#include "client/device.h"
-#include "client/stream.h"
+#include "client/device/device.h"
+#include "client/device/stream.h"
+#include "fake_device.h"
 #include "ring/reader.h"
 #include "server/handlers/handlers.h"
 #include "server/loop.h"
@@ -29,17 +30,6 @@ using namespace pyft;  // NOLINT: a test
 struct AlwaysAlive : ring::Liveness {
   ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
 };
-
-int run_at_once(void*, void (*function)(void*), void* data) {
-  function(data);
-  return 0;
-}
-
-server::DeviceCalls device_calls() {
-  server::DeviceCalls calls;
-  calls.publish = run_at_once;
-  return calls;
-}
 
 CUresult fail_create(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
                      unsigned long long) {
@@ -120,7 +110,7 @@ struct Wire {
     ring::ClientAttachment attachment;
     attachment.channel = std::move(channel);
     device = client::adopt(0, std::move(attachment));
-    session = std::make_unique<server::Session>(*server_side, &table(), alive, device_calls());
+    session = std::make_unique<server::Session>(*server_side, &table(), alive);
     std::thread([this] {
       server::Loop loop(*session, server::dispatch);
       loop.run();
@@ -129,10 +119,7 @@ struct Wire {
   // Calls of the backend since the last look, joined by blanks.
   std::string calls() {
     device->writer().wait_consumed_all();
-    std::string text;
-    for (const std::string& call : backend::mock::calls()) text += (text.empty() ? "" : " ") + call;
-    backend::mock::calls().clear();
-    return text;
+    return backend::mock::calls().take();
   }
 
   AlwaysAlive alive;
@@ -153,7 +140,7 @@ std::string hostile(uint16_t call, std::span<const std::byte> body) {
   ring::EntryHeader header{};
   header.call = call;
   header.reply_slot = ring::kNoSlot;
-  server::Session session(*w.server_side, &table(), w.alive, device_calls());
+  server::Session session(*w.server_side, &table(), w.alive);
   return server::dispatch(session, header, body, {}).text;
 }
 
@@ -433,28 +420,35 @@ TEST(hostile_commands_end_the_server_with_a_sentence) {
   CHECK(!hostile(Call::ncclCommInitRankScalable, cmd::ncclCommInitRankScalable{}).empty());
 }
 
-// A server whose work is repaired ends, and leaves word; the client never hears of it.
-TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
+// The server's side of the channel, with a store as well.
+static std::unique_ptr<ring::Channel> with_store() {
   ring::ChannelFds fds = wire().server_side->dup_fds();
   fds.store = UniqueFd(memfd_create("store", MFD_CLOEXEC));
   ring::ChannelSizes sizes = wire().server_side->sizes();
   sizes.store = 1 << 16;
   CHECK_EQ(ftruncate(fds.store.get(), 1 << 16), 0);
   std::string error;
-  const auto channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
+  auto channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
   CHECK_EQ(error, "");
+  return channel;
+}
+
+// A server whose work is repaired ends, and leaves word; the client never hears of it.
+TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
+  const auto channel = with_store();
   std::cout.flush();  // or the child says it as well
   int ends[2];
   CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   const pid_t child = fork();
   if (child == 0) {
-    channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
+    channel->control().protect = static_cast<uint32_t>(ring::Protect::kSnapshot);
     backend::Table failing = table();
     failing.ncclGroupEnd = [] { return ncclUnhandledCudaError; };
-    server::DeviceCalls calls = device_calls();
-    calls.status = [] { return 700; };
+    FakeDevice calls;
+    calls.on_status = [] { return 700; };
     server::Session session(*channel, &failing, wire().alive, calls);
-    session.recovery().set_agent(ends[1]);
+    server::AgentReports last_words(ends[1]);
+    session.recovery().set_reports(&last_words);
     ring::EntryHeader header{};
     header.call = static_cast<uint16_t>(Call::ncclGroupEnd);
     const cmd::ncclGroupEnd body{};
@@ -468,9 +462,10 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
   // The agent is told by the socket, since the client can write into the page.
   server::AgentMessage words{};
   CHECK(server::receive_message(ends[0], &words));
-  CHECK(words.kind == ring::MessageKind::kFault);
-  CHECK_EQ(words.a, static_cast<uint64_t>(ring::FaultKind::kDevice));
-  CHECK_EQ(words.b, 700u);
+  const auto fault = words.as<ring::msg::Fault>();
+  CHECK(fault.has_value());
+  CHECK_EQ(fault->fault, static_cast<uint64_t>(ring::FaultKind::kDevice));
+  CHECK_EQ(fault->code, 700);
   const std::string sentence(reinterpret_cast<const char*>(words.payload.data()),
                              words.payload.size());
   CHECK_EQ(sentence, std::string(channel->control().fault_text));
@@ -482,23 +477,16 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
 // A library that fails says nothing of the GPU while the device works: it must not be taken for
 // lost, although there is no better code for the client.
 TEST(a_library_that_fails_is_not_a_lost_gpu) {
-  ring::ChannelFds fds = wire().server_side->dup_fds();
-  fds.store = UniqueFd(memfd_create("store", MFD_CLOEXEC));
-  ring::ChannelSizes sizes = wire().server_side->sizes();
-  sizes.store = 1 << 16;
-  CHECK_EQ(ftruncate(fds.store.get(), 1 << 16), 0);
-  std::string error;
-  const auto channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
-  CHECK_EQ(error, "");
+  const auto channel = with_store();
   std::cout.flush();  // or the child says it as well
   const pid_t child = fork();
   if (child == 0) {
-    channel->control().protect = static_cast<uint32_t>(ring::Protect::kCapture);
-    server::DeviceCalls calls = device_calls();
-    calls.status = [] { return 0; };
+    channel->control().protect = static_cast<uint32_t>(ring::Protect::kSnapshot);
+    FakeDevice calls;
+    calls.on_status = [] { return 0; };
     server::Session session(*channel, &table(), wire().alive, calls);
     ring::EntryHeader header{};
-    header.flags = ring::kCaptured;  // so that it fails for good
+    header.flags = ring::kStreamCaptured;  // so that it fails for good
     header.reply_slot = ring::kNoSlot;
     const bool told = server::finish(session, header, "cublasSgemm_v2", server::Domain::kCublas,
                                      CUBLAS_STATUS_INTERNAL_ERROR)
@@ -526,9 +514,9 @@ TEST(what_a_failed_device_could_not_make_fails_as_the_device_did) {
   shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
   std::string error;
   const auto channel = ring::Channel::create(shape, &error);
-  server::DeviceCalls calls = device_calls();
+  FakeDevice calls;
   int status = 0;
-  calls.status = [&] { return status; };
+  calls.on_status = [&] { return status; };
   server::Session session(*channel, &table(), wire().alive, calls);
   const auto perform = [&](Call call, const auto& command, uint32_t slot) {
     ring::EntryHeader header{};
@@ -558,8 +546,8 @@ TEST(what_the_page_says_of_the_device_is_not_believed) {
   shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
   std::string error;
   const auto channel = ring::Channel::create(shape, &error);
-  server::DeviceCalls calls = device_calls();
-  calls.status = [] { return 0; };
+  FakeDevice calls;
+  calls.on_status = [] { return 0; };
   server::Session session(*channel, &table(), wire().alive, calls);
   channel->control().sticky_error = 999;
   CHECK_EQ(session.device_failure(), 0);
@@ -573,7 +561,7 @@ TEST(what_the_page_says_of_the_device_is_not_believed) {
   CHECK_EQ(session.device_failure(), 710);
 }
 
-// Captures are put off for such entries only: what is not known to read counts as a change.
+// Snapshots are deferred for such entries only: what is not known to read counts as a change.
 TEST(few_entries_only_read) {
   std::string error;
   ring::ChannelShape shape;
@@ -581,7 +569,7 @@ TEST(few_entries_only_read) {
   shape.pinned_bytes = 1 << 20;
   const auto channel = ring::Channel::create(shape, &error);
   CHECK_EQ(error, "");
-  const server::Session session(*channel, &table(), wire().alive, device_calls());
+  const server::Session session(*channel, &table(), wire().alive);
   const auto only_reads = [&](uint16_t call, const auto& body) {
     ring::EntryView entry;
     entry.header.call = call;

@@ -109,8 +109,19 @@ def goals(what: list[str], folder: Path) -> list[str]:
     return files((one for one in targets if one["name"] in what), folder)
 
 
+def renew(folder: Path) -> None:
+    """Let ninja run meson again where a meson.build has changed: goals are what meson says now."""
+    command = ["ninja", "-C", str(folder), "--quiet", "build.ninja"]
+    done = subprocess.run(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{done.stdout}build: meson failed with [{done.returncode}]")
+
+
 def compile_native(what: list[str], folder: Path = FOLDER) -> None:
     """Let ninja work, and say how far it is."""
+    renew(folder)
     jobs = os.environ.get("PYFT_BUILD_JOBS", str(os.cpu_count() or 1))
     # Separated as a list of Python, in which a comma is no end of a word.
     ninja = f"--ninja-args={goals(what, folder)}"
@@ -130,6 +141,8 @@ def with_few_lines(command: list[str]) -> int:
     )
     last = 0
     for line in process.stdout or ():
+        if line.startswith("INFO: "):  # meson says the whole command
+            continue
         step = re.match(r"\[(\d+)/(\d+)\] ", line)
         now = int(step[1]) * LINES // int(step[2]) if step else last
         if not step or now != last:

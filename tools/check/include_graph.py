@@ -1,18 +1,20 @@
 """Which folder includes which: the graph that `layering.py` judges and `house.py` measures.
 
-A node is a folder below softgpu/, flexccl/, proxy/ or shim/. An include is resolved as the compiler
-does it: beside the file, then in the include roots of its part. Generated and system headers have no
-file in the tree and so no edge.
+A node is a folder below softgpu/, flexccl/, proxy/, shim/ or pyft/. An include is resolved as the
+compiler does it: beside the file, then in the include roots of its part. Generated and system headers
+have no file in the tree and so no edge. A Python import counts as an include, also one for types only.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+FACE = "pyft/__init__.py"
 PARTS = ("softgpu", "flexccl", "proxy", "shim")
 ROOTS: Mapping[str, tuple[str, ...]] = {
     "softgpu": ("softgpu", "softgpu/include"),
@@ -34,7 +36,10 @@ class Include:
 
     @property
     def edge(self) -> tuple[str, str]:
-        return folder_of(self.file), folder_of(self.target)
+        # A `__main__` is run and not imported, so it is no part of its folder. Neither is what
+        # `import pyft` hands out to programs: it loads that at the first use.
+        apart = self.file.endswith("/__main__.py") or self.file == FACE
+        return self.file if apart else folder_of(self.file), folder_of(self.target)
 
 
 def folder_of(file: str) -> str:
@@ -66,6 +71,36 @@ def includes(root: Path) -> Iterator[Include]:
             match = INCLUDE.match(line)
             if match and (target := resolve(root, path, match.group(1))):
                 yield Include(file, number, match.group(1), target)
+
+
+def imported_names(tree: ast.AST) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Yield line, module, and the names taken out of it, of every import in a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.lineno, node.module, tuple(alias.name for alias in node.names)
+
+
+def module_file(root: Path, module: str) -> str | None:
+    """Return the file of a module of ours, for a package that of its `__init__`."""
+    path = module.replace(".", "/")
+    files = (f"{path}.py", f"{path}/__init__.py")
+    return next((file for file in files if (root / file).is_file()), None)
+
+
+def python_imports(root: Path, part: str = "pyft") -> Iterator[Include]:
+    """Yield every import of a module of a part of the tree by another one."""
+    for path in sorted((root / part).rglob("*.py")):
+        file = path.relative_to(root).as_posix()
+        for line, module, names in imported_names(ast.parse(path.read_text(), filename=file)):
+            if module.split(".")[0] != part:
+                continue
+            within = [module_file(root, f"{module}.{name}") for name in names]
+            targets = [one or module_file(root, module) for one in within or [None]]
+            for target in dict.fromkeys(targets):
+                if target:
+                    yield Include(file, line, module, target)
 
 
 def cycles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:

@@ -1,8 +1,11 @@
 """Refuse includes and imports that go against the layering (`layering.py [root]`).
 
-shim -> client -> ring <- server -> backend; softgpu and flexccl include nothing of ours but
-themselves; client and server never include each other; only pyft/torch_support imports torch;
-Python reaches native code only through pyft._native. Folders include each other without cycles.
+shim -> client -> ring <- checkpoint <- server -> backend; softgpu and flexccl include nothing of
+ours but themselves; client and server never include each other; only pyft/torch_support imports torch;
+Python reaches native code only through pyft._native. Folders include each other without cycles, and
+so do those of Python, where an import for types counts.
+pyft and pyft_lab import nothing of each other; of pyft_lab, only what runs in the ranks imports torch:
+workloads, and functions of mechanisms.
 """
 
 from __future__ import annotations
@@ -12,7 +15,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from include_graph import Include, cycles, folder_of, includes
+from include_graph import (
+    Include,
+    cycles,
+    folder_of,
+    imported_names,
+    includes,
+    python_imports,
+)
 
 # part -> folders whose headers it may include, besides its own and generated ones
 MAY_INCLUDE: dict[str, set[str]] = {
@@ -21,36 +31,19 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "proxy/ring": {"proxy/include"},
     "proxy/api": {"proxy/include", "proxy/ring"},
     "proxy/include": set(),
-    "proxy/native": {"proxy/include", "proxy/ring", "proxy/api"},
+    "proxy/native": {"proxy/include", "proxy/ring", "proxy/api", "proxy/checkpoint"},
     "proxy/backend": {"proxy/include", "flexccl/include", "softgpu/include"},
     "proxy/client": {"proxy/ring", "proxy/api", "proxy/include"},
-    "proxy/server": {"proxy/ring", "proxy/api", "proxy/include", "proxy/backend"},
+    "proxy/checkpoint": {"proxy/ring", "proxy/include"},
+    "proxy/server": {
+        "proxy/ring",
+        "proxy/api",
+        "proxy/include",
+        "proxy/backend",
+        "proxy/checkpoint",
+    },
     "proxy/collectives": {"proxy/api", "proxy/include", "flexccl/include", "softgpu/include"},
     "shim": {"proxy/client", "proxy/ring", "proxy/include"},
-}
-
-# Pairs of folders that still include each other in a cycle. This list may only shrink: an entry
-# whose cycle is gone is refused as well.
-KNOWN_CYCLES: set[tuple[str, str]] = {
-    ("flexccl/algo", "flexccl/core"),
-    ("flexccl/algo", "flexccl/reduce"),
-    ("flexccl/algo", "flexccl/transport"),
-    ("flexccl/core", "flexccl/algo"),
-    ("flexccl/core", "flexccl/transport"),
-    ("flexccl/reduce", "flexccl/core"),
-    ("flexccl/transport", "flexccl/algo"),
-    ("flexccl/transport", "flexccl/core"),
-    ("proxy/server", "proxy/server/digest"),
-    ("proxy/server", "proxy/server/handlers"),
-    ("proxy/server", "proxy/server/recovery"),
-    ("proxy/server/digest", "proxy/server/recovery"),
-    ("proxy/server/handlers", "proxy/server"),
-    ("proxy/server/handlers", "proxy/server/recovery"),
-    ("proxy/server/recovery", "proxy/server"),
-    ("proxy/server/recovery", "proxy/server/digest"),
-    ("proxy/server/recovery", "proxy/server/handlers"),
-    ("softgpu/core", "softgpu/loader"),
-    ("softgpu/loader", "softgpu/core"),
 }
 
 
@@ -75,8 +68,8 @@ def check_parts(found: Iterable[Include]) -> Iterator[str]:
             )
 
 
-def check_cycles(found: Iterable[Include], known: set[tuple[str, str]]) -> Iterator[str]:
-    """Yield one sentence per #include that closes a cycle of folders, and per stale exception."""
+def check_cycles(found: Iterable[Include]) -> Iterator[str]:
+    """Yield one sentence per #include that closes a cycle of folders."""
     by_edge: dict[tuple[str, str], Include] = {}
     for include in found:
         source, target = include.edge
@@ -84,44 +77,45 @@ def check_cycles(found: Iterable[Include], known: set[tuple[str, str]]) -> Itera
             by_edge.setdefault((source, target), include)
     rings = [set(members) for members in cycles(by_edge)]
     cyclic = {edge for edge in by_edge if any(set(edge) <= ring for ring in rings)}
-    for edge in sorted(cyclic - known):
+    for edge in sorted(cyclic):
         include = by_edge[edge]
         yield (
             f"{include.file}:{include.line}: [{edge[0]}] includes [{include.text}] of [{edge[1]}], "
             f"which closes a cycle of folders"
         )
-    for source, target in sorted(known - cyclic):
-        yield f"tools/check/layering.py: [{source}] -> [{target}] is in no cycle: take it out"
-
-
-def imported_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield (line, module) of every import in a module."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield node.lineno, node.module
 
 
 def check_imports(root: Path) -> Iterator[str]:
     """Yield one sentence per forbidden Python import."""
     for path in sorted((root / "pyft").rglob("*.py")):
         relative = path.relative_to(root).as_posix()
-        for line, name in imported_names(ast.parse(path.read_text(), filename=relative)):
+        for line, name, _ in imported_names(ast.parse(path.read_text(), filename=relative)):
             top = name.split(".")[0]
             if top == "torch" and not relative.startswith("pyft/torch_support/"):
                 yield f"{relative}:{line}: only pyft/torch_support imports torch"
             native = ("pyft/_native/", "pyft/torch_support/")
             if top == "ctypes" and not relative.startswith(native):
                 yield f"{relative}:{line}: only pyft/_native uses ctypes"
+            if top == "pyft_lab":
+                yield f"{relative}:{line}: pyft imports nothing of pyft_lab"
+    for path in sorted((root / "pyft_lab").rglob("*.py")):
+        relative = path.relative_to(root).as_posix()
+        tree = ast.parse(path.read_text(), filename=relative)
+        outside = {node.lineno for node in tree.body}  # of all functions
+        for line, name, _ in imported_names(tree):
+            top = name.split(".")[0]
+            if top == "pyft":
+                yield f"{relative}:{line}: pyft_lab knows pyft by its command line only"
+            inside = relative.startswith("pyft_lab/mechanisms/") and line not in outside
+            if top == "torch" and not (inside or relative.startswith("pyft_lab/workloads/")):
+                yield f"{relative}:{line}: only pyft_lab/workloads imports torch"
 
 
 def main() -> int:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     found = list(includes(root))
-    # Another tree than this one (a test's) has none of this tree's exceptions.
-    known = KNOWN_CYCLES if root == Path(__file__).resolve().parents[2] else set()
-    problems = [*check_parts(found), *check_cycles(found, known), *check_imports(root)]
+    problems = [*check_parts(found), *check_cycles(found), *check_imports(root)]
+    problems += check_cycles(python_imports(root))
     for problem in problems:
         print(problem)
     print(f"layering: {len(problems)} problems")

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import api_files
 import vendor_exports
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FIRST_ID = 64
 ROUTES = ("async", "sync", "local", "handwritten", "unsupported")
@@ -80,8 +75,6 @@ OBJECT_KINDS = re.compile(
 )
 KNOWN_KEYS = {
     "id",
-    "lib",
-    "proto",
     "header",
     "route",
     "creation",
@@ -145,7 +138,7 @@ class Record:
 
 @dataclass
 class Api:
-    """All records plus the symbols that are loud stubs without a record."""
+    """All records plus the symbols that are unimplemented stubs without a record."""
 
     records: list[Record]
     symbols: dict[str, list[str]]  # library -> names
@@ -214,14 +207,17 @@ def parse_wire(entries: list[str]) -> list[tuple[str, str]]:
     return fields
 
 
-def make_record(file: str, name: str, data: dict) -> Record:
-    """Check one TOML table and return its record."""
+def make_record(file: str, name: str, data: dict, declared: tuple[str, str]) -> Record:
+    """Check one TOML table and return its record; `declared`: its library and prototype."""
     unknown = set(data) - KNOWN_KEYS
     if unknown:
         raise ValueError(f"unknown key [{sorted(unknown)[0]}]")
-    for key, allowed in (("lib", LIBRARIES), ("route", ROUTES), ("support", SUPPORTS)):
+    for key, allowed in (("route", ROUTES), ("support", SUPPORTS)):
         if data.get(key) not in allowed:
             raise ValueError(f"[{key}] is [{data.get(key)}], not one of {', '.join(allowed)}")
+    lib, proto = declared
+    if lib not in LIBRARIES:
+        raise ValueError(f"its prototype lies in {lib}.txt, which is no library")
     if data.get("creation", "") not in CREATIONS:
         raise ValueError(
             f"[creation] is [{data['creation']}], not one of {', '.join(CREATIONS[1:])}"
@@ -231,14 +227,14 @@ def make_record(file: str, name: str, data: dict) -> Record:
     record = Record(
         name=name,
         file=file,
-        lib=data["lib"],
+        lib=lib,
         route=data["route"],
         support=data["support"],
         replay=data["replay"],
         id=data.get("id"),
         creation=data.get("creation", ""),
         note=data.get("note", ""),
-        proto=data.get("proto", ""),
+        proto=proto,
         payload=data.get("payload", False),
         backend=data.get("backend", False),
         in_header=data.get("header", True),
@@ -258,12 +254,8 @@ def make_record(file: str, name: str, data: dict) -> Record:
 def fill_prototype(record: Record, args: dict[str, str]) -> None:
     """Parse the prototype and join it with the argument annotations."""
     if record.lib == "pyft":
-        if record.proto:
-            raise ValueError("a ring-only command has no prototype")
         return
-    record.returns, name, params = split_prototype(record.proto)
-    if name != record.name:
-        raise ValueError(f"the prototype declares [{name}]")
+    record.returns, _, params = split_prototype(record.proto)
     names = {n for _, n in params}
     for arg, kind in args.items():
         if arg not in names:
@@ -296,37 +288,58 @@ def fill_command(record: Record, data: dict) -> None:
         raise ValueError("[id] is given but nothing crosses the ring")
 
 
+# Commands that only exist on the ring begin so; every other function has a prototype.
+RING_ONLY = "pyft"
+
+
+def declared(name: str, prototypes: dict[str, tuple[str, str]]) -> tuple[str, str]:
+    """Return library and prototype of a call, or of a command of the ring."""
+    if name in prototypes:
+        return prototypes[name]
+    if name.startswith(RING_ONLY):
+        return RING_ONLY, ""
+    raise ValueError(f"no prototype: run tools/gen/prototypes.py {name}")
+
+
+def load_file(path: Path, api: Api, prototypes: dict[str, tuple[str, str]]) -> None:
+    """Add what one file of records has."""
+    tables = api_files.tables(path)
+    api.symbols.update(tables.get("symbols", {}))
+    api.vendor.update(tables.get("vendor_libraries", {}))
+    known = {record.name: record for record in api.records}
+    ids = {record.id: record.name for record in api.records}
+    for name, data in api_files.records(tables):
+        try:
+            record = make_record(path.stem, name, data, declared(name, prototypes))
+            if record.id is not None and record.id in ids:
+                raise ValueError(f"[id] {record.id} is already used by [{ids[record.id]}]")
+            if name in known:
+                raise ValueError(f"is already described in {known[name].file}.toml")
+        except ValueError as error:
+            raise ValueError(f"[{name}]: {error}") from None
+        known[name], ids[record.id] = record, name
+        api.records.append(record)
+
+
 def load(folder: Path) -> Api:
-    """Read every *.toml of `folder`."""
-    records: dict[str, Record] = {}
-    symbols: dict[str, list[str]] = {}
-    vendor: dict[str, str] = {}
-    ids: dict[int, str] = {}
+    """Read every *.toml of `folder`, with the prototypes in `folder`/prototypes."""
+    api = Api([], {})
+    try:
+        prototypes = api_files.prototypes(folder / "prototypes")
+    except ValueError as error:
+        raise RecordError(str(error)) from None
     for path in sorted(folder.glob("*.toml")):
         try:
-            tables = tomllib.loads(path.read_text())
-        except tomllib.TOMLDecodeError as error:
+            load_file(path, api, prototypes)
+        except ValueError as error:
             raise RecordError(f"{path.name}: {error}") from None
-        for name, data in tables.items():
-            if name in ("symbols", "vendor_libraries"):
-                (symbols if name == "symbols" else vendor).update(data)
-                continue
-            try:
-                record = make_record(path.stem, name, data)
-                if record.id is not None and record.id in ids:
-                    raise ValueError(f"[id] {record.id} is already used by [{ids[record.id]}]")
-                if name in records:
-                    raise ValueError(f"is already described in {records[name].file}.toml")
-            except ValueError as error:
-                raise RecordError(f"{path.name}: [{name}]: {error}") from None
-            records[name] = record
-            if record.id is not None:
-                ids[record.id] = name
-    for names in symbols.values():
-        for name in names:
-            if name in records:
-                raise RecordError(f"[{name}] has a record and is listed as a stub too")
-    return add_exports(Api(list(records.values()), symbols, vendor), folder / "vendor_exports")
+    here = {record.name for record in api.records}
+    if stray := sorted(set(prototypes) - here):
+        raise RecordError(f"{prototypes[stray[0]][0]}.txt: [{stray[0]}] has no record")
+    for names in api.symbols.values():
+        for name in here.intersection(names):
+            raise RecordError(f"[{name}] has a record and is listed as a stub too")
+    return add_exports(api, folder / "vendor_exports")
 
 
 def add_exports(api: Api, folder: Path) -> Api:

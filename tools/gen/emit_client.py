@@ -1,4 +1,4 @@
-"""Emit the client's side: stubs of generated routes, loud stubs, export list, prototype check."""
+"""Emit the client's side: stubs of generated routes, unimplemented stubs, export list, prototype check."""
 
 from __future__ import annotations
 
@@ -138,29 +138,38 @@ def emit_stubs(api: Api) -> str:
     return "\n".join(lines)
 
 
-def loud(name: str, lib: str, kind: str = "") -> str:
-    """Return one loud stub: names itself once, counts, answers not supported."""
+def unimplemented(name: str, lib: str, kind: str = "") -> str:
+    """Return one unimplemented stub: names itself once, counts, answers not supported."""
     if kind == "text" or (not kind and name.endswith(TEXT_RESULTS)):
-        return f"PYFT_API const char* {name}() {{\n  return loud_text(Api::{name});\n}}"
+        return f"PYFT_API const char* {name}() {{\n  return unimplemented_text(Api::{name});\n}}"
     if kind in ("empty", "real"):
         result = "Nothing" if kind == "empty" else "Zero"
-        return f"PYFT_API {result} {name}() {{\n  loud(Api::{name}, 0);\n  return {{}};\n}}"
+        return (
+            f"PYFT_API {result} {name}() {{\n  unimplemented(Api::{name}, 0);\n  return {{}};\n}}"
+        )
     code = "0" if name in EMPTY_RESULTS else NOT_SUPPORTED[lib]
-    function = {"cudart": "loud_runtime", "nccl": "loud_nccl"}.get(lib, "loud")
+    function = {"cudart": "unimplemented_runtime", "nccl": "unimplemented_nccl"}.get(
+        lib, "unimplemented"
+    )
     return f"PYFT_API long {name}() {{\n  return {function}(Api::{name}, {code});\n}}"
 
 
-def emit_loud(api: Api) -> str:
-    """Return loud_stubs.cc. It includes no vendor header: the stubs have no parameters."""
-    lines = [BANNER, '#include "client/loud.h"\n\nusing namespace pyft;          // NOLINT']
+def emit_unimplemented(api: Api) -> str:
+    """Return unimplemented_stubs.cc. It includes no vendor header: the stubs have no parameters."""
+    lines = [
+        BANNER,
+        '#include "client/process/unimplemented.h"\n\nusing namespace pyft;          // NOLINT',
+    ]
     lines.append("using namespace pyft::client;  // NOLINT\n")
     lines += [
-        loud(r.name, r.lib) for r in api.records if r.route == "unsupported" and r.lib != "pyft"
+        unimplemented(r.name, r.lib)
+        for r in api.records
+        if r.route == "unsupported" and r.lib != "pyft"
     ]
     for lib, names in sorted(api.symbols.items()):
-        lines += [loud(name, lib) for name in names]
+        lines += [unimplemented(name, lib) for name in names]
     for lib, kinds in sorted(api.exports.items()):
-        lines += [loud(name, lib, kind) for name, kind in kinds.items()]
+        lines += [unimplemented(name, lib, kind) for name, kind in kinds.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -176,6 +185,7 @@ def emit_exports(api: Api, lib: str = "") -> str:
             "pyft_cut",
             "pyft_cut_scope",
             "pyft_gate",
+            "pyft_hold",
             "pyft_next_seq",
             "pyft_stats",
             *CLOCK,
@@ -194,7 +204,7 @@ def emit_entry_points(api: Api) -> str:
     names = [r.name for r in api.records if r.lib in ("cuda", "cudart")]
     names += [n for lib in ("cuda", "cudart") for n in api.symbols.get(lib, [])]
     names += [*api.exports.get("cudart", {}), *per_thread_names(api)]
-    lines = [BANNER, '#include "client/entry_points.h"\n']
+    lines = [BANNER, '#include "client/queries/entry_points.h"\n']
     lines += [f'extern "C" void pyft_entry_{n}() __asm__("{n}");' for n in names]
     lines.append("\nnamespace pyft::client {\n\nconst EntryPoint kEntryPoints[] = {")
     lines += [f'    {{"{n}", &pyft_entry_{n}}},' for n in sorted(names)]
@@ -206,7 +216,7 @@ def emit_entry_points(api: Api) -> str:
 
 def emit_proto_check(api: Api) -> str:
     """Return proto_check.cc: the compiler compares every prototype with the vendor's header."""
-    lines = [BANNER, '#include "client/vendor.h"\n']
+    lines = [BANNER, '#include "client/process/vendor.h"\n']
     lines.append('#pragma GCC diagnostic ignored "-Wdeprecated-declarations"\n')
     for record in api.records:
         if record.proto and record.in_header and record.lib != "nvml" and not record.of_objects:
@@ -220,7 +230,7 @@ def emit_proto_check(api: Api) -> str:
 __all__ = [
     "emit_entry_points",
     "emit_exports",
-    "emit_loud",
+    "emit_unimplemented",
     "emit_nvml_forward",
     "emit_proto_check",
     "emit_stubs",

@@ -50,7 +50,7 @@ def emit_coverage(api: Api) -> str:
                 lines.append(f"| {r.name} | {r.route} | {r.support} | {r.note} |")
         lines.append("")
     lines.append(
-        "## Loud stubs\n\nExported so that programs load; each names itself once and fails.\n"
+        "## Unimplemented stubs\n\nExported so that programs load; each names itself once and fails.\n"
     )
     for lib, names in sorted(api.symbols.items()):
         lines.append(f"- {lib} ({len(names)}): {', '.join(names)}")

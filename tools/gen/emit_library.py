@@ -135,7 +135,7 @@ def emit_stubs(api: Api) -> str:
     """Return library_stubs.cc."""
     lines = [
         BANNER,
-        '#include "client/library_call.h"\n',
+        '#include "client/libraries/library_call.h"\n',
         "using namespace pyft;          // NOLINT",
     ]
     lines.append("using namespace pyft::client;  // NOLINT: generated bodies stay readable\n")

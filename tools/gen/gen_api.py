@@ -22,7 +22,7 @@ OUTPUTS = {
     "commands.h": emit_wire.emit_commands,
     "print_calls.cc": emit_wire.emit_printer,
     "client_stubs.cc": emit_client.emit_stubs,
-    "loud_stubs.cc": emit_client.emit_loud,
+    "unimplemented_stubs.cc": emit_client.emit_unimplemented,
     "entry_points.cc": emit_client.emit_entry_points,
     "proto_check.cc": emit_client.emit_proto_check,
     "exports.map": emit_client.emit_exports,

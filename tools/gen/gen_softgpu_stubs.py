@@ -1,4 +1,4 @@
-"""Make the soft GPU's loud stubs: every symbol of symbols.txt that no source file implements.
+"""Make the soft GPU's unimplemented stubs: every symbol of symbols.txt that no source file implements.
 
     gen_softgpu_stubs.py SYMBOLS --out FILE.cc SOURCE...      write the stubs
     gen_softgpu_stubs.py SYMBOLS --from-wheel LIB...          rewrite SYMBOLS from undefined symbols
@@ -94,7 +94,7 @@ def named_symbols(library: Path) -> set[str]:
 
 
 def stub(symbol: str, code: str) -> str:
-    """Return the definition of one loud stub."""
+    """Return the definition of one unimplemented stub."""
     if TEXT.search(symbol):
         return f"SOFTGPU_TEXT_STUB({symbol})"
     return f"SOFTGPU_STUB({symbol}, {NUMBER.get(symbol) or code})"

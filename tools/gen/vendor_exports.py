@@ -5,7 +5,7 @@
     vendor_exports.py --update     rewrite proxy/api/vendor_exports/*.txt from the installed packages
     vendor_exports.py              say what the installed libraries export beyond those lists
 
-A machine that builds need not have these libraries, so the names are checked in. Each becomes a loud stub
+A machine that builds need not have these libraries, so the names are checked in. Each becomes a unimplemented stub
 unless a record or a list in proxy/api/*.toml has it (api_records.py). Names only ever get more: a
 program may have been made with another version of the library.
 

@@ -121,13 +121,14 @@ def build_measurements(machine: Machine) -> list[str]:
 
 def digest_sources(machine: Machine, find: str) -> list[str]:
     """Return what the server's digests consist of, with their kernel compiled."""
-    digest = ROOT / "proxy" / "server" / "digest"
+    server, checkpoint = (ROOT / "proxy" / part / "digest" for part in ("server", "checkpoint"))
     images = machine.folder / "digest_images.cc"
     script = str(ROOT / "tools" / "build" / "compile_kernel.py")
     nvrtc = machine.run([sys.executable, find, "nvrtc-lib"]).strip()
-    kernel = str(digest / "kernel.cu")
+    kernel = str(checkpoint / "kernel.cu")
     machine.run([sys.executable, script, kernel, str(ROOT / "proxy"), nvrtc, str(images)])
-    return [str(images), *(str(digest / name) for name in ("images.cc", "nh.cc", "nh_rows.cc"))]
+    sources = (server / "images.cc", checkpoint / "nh.cc", checkpoint / "nh_rows.cc")
+    return [str(images), *map(str, sources)]
 
 
 def doctor(machine: Machine) -> list[str]:

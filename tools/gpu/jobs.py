@@ -16,7 +16,7 @@ PAIRS = 5
 RESULT = re.compile(r"loss=|sha256=")
 # NAME:LAYERS:CHANNELS:BLOCK:BATCH:STEPS of the models whose steps are timed, and their bounds.
 TIMED = {"gpt2": ("12:768:256:8:20", 1.01), "tiny": ("2:128:64:8:60", 1.03)}
-TIMED_CAPTURE = {"gpt2": ("12:768:256:8:80", None), "tiny": ("2:128:64:8:400", None)}
+TIMED_SNAPSHOT = {"gpt2": ("12:768:256:8:80", None), "tiny": ("2:128:64:8:400", None)}
 TIMED_SOFT = {"small": ("1:64:32:2:5", None)}
 ENQUEUE = "x.add_(y) of 32 floats, enqueued"
 BURST = "1000 x.add_(y) and one synchronize, each"
@@ -71,7 +71,7 @@ def overhead(machine: Machine) -> list[str]:
     native_ms: dict[str, list[float]] = {name: [] for name in timed}
     for _ in range(PAIRS):
         native = json.loads(machine.run(machine.native_run(program)).splitlines()[-1])
-        without = machine.proxied(program, "--protect", "none")  # captures are measured apart
+        without = machine.proxied(program, "--protect", "none")  # snapshots are measured apart
         proxied = json.loads(machine.run(without).splitlines()[-1])
         for name in timed:
             base = statistics.median(native[name])
@@ -89,41 +89,41 @@ def overhead(machine: Machine) -> list[str]:
     return texts
 
 
-def capture_cost(machine: Machine) -> list[str]:
-    """Compare the mean step with captures after steps and without: K rises as their cost asks."""
-    timed = TIMED_CAPTURE if machine.gpu else TIMED_SOFT
+def snapshot_cost(machine: Machine) -> list[str]:
+    """Compare the mean step with snapshots after steps and without: K rises as their cost asks."""
+    timed = TIMED_SNAPSHOT if machine.gpu else TIMED_SOFT
     program = machine.python("step_times.py", *(f"{n}:{text}" for n, (text, _) in timed.items()))
     report = machine.folder / "report.json"
     report.unlink(missing_ok=True)
     means = {}
-    for protect in ("none", "capture"):
+    for protect in ("none", "snapshot"):
         command = machine.proxied(program, "--protect", protect, "--report", str(report))
         out = machine.run(command).splitlines()[-1]
         means[protect] = {name: statistics.mean(times) for name, times in json.loads(out).items()}
     return [
-        f"{name} {means['none'][name] * 1e3:.2f} ms, capture/none "
-        f"{means['capture'][name] / means['none'][name]:.3f} (means)"
+        f"{name} {means['none'][name] * 1e3:.2f} ms, snapshot/none "
+        f"{means['snapshot'][name] / means['none'][name]:.3f} (means)"
         for name in timed
-    ] + captured(json.loads(report.read_text())["channels"][0]["store"])
+    ] + snapshotted(json.loads(report.read_text())["channels"][0]["store"])
 
 
-def captured(store: dict[str, int]) -> list[str]:
-    """Return what captures have copied, where, how fast, and what commands waited for them."""
-    captures = max(store["captures"], 1)
+def snapshotted(store: dict[str, int]) -> list[str]:
+    """Return what snapshots have copied, where, how fast, and what commands waited for them."""
+    snapshots = max(store["snapshots"], 1)
     later = store["later_bytes"]
 
     def speed(amount: int, nanoseconds: int) -> str:
         return f"{amount / 1e6:.0f} MB at {amount / nanoseconds if nanoseconds else 0:.2f} GB/s"
 
     def each(name: str) -> str:
-        return f"{store[name] / captures / 1e6:.3f} ms"
+        return f"{store[name] / snapshots / 1e6:.3f} ms"
 
     return [
-        f"{store['captures']} captures, {store['cancelled']} cancelled, K {store['cut_every']}",
+        f"{store['snapshots']} snapshots, {store['cancelled']} cancelled, K {store['cut_every']}",
         f"copied at cuts {speed(store['copied_bytes'] - later, store['copy_ns'])}, behind them "
         f"{speed(later, store['later_ns'])} of a thread",
-        f"a capture: gate wait {each('gate_ns')}, commands waited {each('kept_ns')} in all; at the "
-        f"cut join {each('join_ns')}, hashing {each('hash_ns')}, copying {each('copy_ns')}",
+        f"a snapshot: gate wait {each('gate_ns')}, commands waited {each('kept_ns')} in all; at the "
+        f"cut join {each('drain_ns')}, hashing {each('hash_ns')}, copying {each('copy_ns')}",
     ]
 
 
@@ -174,7 +174,7 @@ CHECKS = (
     Check("examples-bitwise", 120, examples, NEEDS),
     Check("hugging-face-bitwise", 90, hugging_face, NEEDS),
     Check("overhead", 150, overhead, NEEDS),
-    Check("capture-cost", 60, capture_cost, NEEDS),
+    Check("snapshot-cost", 60, snapshot_cost, NEEDS),
     Check("call-costs", 60, calls, NEEDS),
     Check("operators", 80, operators, NEEDS),
 )

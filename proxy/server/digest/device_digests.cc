@@ -4,17 +4,17 @@
 
 #include <algorithm>
 
-#include "server/recovery/bytes_passed.h"
+#include "checkpoint/bytes_passed.h"
 
 namespace pyft::server {
 
 namespace {
 
 constexpr size_t kSlices = 32768;  // of a launch: a MiB of memory to lock
-constexpr size_t kMemoryBytes = kSlices * (sizeof(Slice) + sizeof(Number));
+constexpr size_t kMemoryBytes = kSlices * (sizeof(checkpoint::Slice) + sizeof(checkpoint::Number));
 
 uint64_t tiles_of(uint64_t bytes) {
-  return (bytes + kTileBytes - 1) / kTileBytes;
+  return (bytes + checkpoint::kTileBytes - 1) / checkpoint::kTileBytes;
 }
 
 std::string refused(const char* call, int code) {
@@ -59,11 +59,11 @@ DeviceDigests::DeviceDigests(const backend::Table& table, uint64_t seed)
 }
 
 void DeviceDigests::set_seed(uint64_t seed) {
-  key_ = NhKey(seed);
+  key_ = checkpoint::NhKey(seed);
   std::ranges::copy(key_.units, argument_.key);
-  std::copy_n(key_.powers.begin(), kPasses, argument_.power);
-  for (unsigned column = 0; column < kColumns; ++column)
-    argument_.column_power[column] = key_.powers[column * kPasses + 1];
+  std::copy_n(key_.powers.begin(), checkpoint::kPasses, argument_.power);
+  for (unsigned column = 0; column < checkpoint::kColumns; ++column)
+    argument_.column_power[column] = key_.powers[column * checkpoint::kPasses + 1];
   argument_.tile_power = key_.tile_power();
 }
 
@@ -96,25 +96,26 @@ std::string DeviceDigests::share_memory() {
   if (const int code = table_.cuMemHostRegister_v2(
           memory_, kMemoryBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP))
     return refused("cuMemHostRegister_v2", code);
-  slices_ = static_cast<Slice*>(memory_);
-  sums_ = reinterpret_cast<const Number*>(slices_ + kSlices);
+  slices_ = static_cast<checkpoint::Slice*>(memory_);
+  sums_ = reinterpret_cast<const checkpoint::Number*>(slices_ + kSlices);
   CUdeviceptr there = 0;
   if (const int code = table_.cuMemHostGetDevicePointer_v2(&there, memory_, 0))
     return refused("cuMemHostGetDevicePointer_v2", code);
-  argument_.slices = reinterpret_cast<const Slice*>(there);
-  argument_.sums = reinterpret_cast<Number*>(there + kSlices * sizeof(Slice));
+  argument_.slices = reinterpret_cast<const checkpoint::Slice*>(there);
+  argument_.sums =
+      reinterpret_cast<checkpoint::Number*>(there + kSlices * sizeof(checkpoint::Slice));
   return {};
 }
 
-int DeviceDigests::compute(std::span<const MemoryRange> ranges, ring::Digest* out) {
+int DeviceDigests::compute(std::span<const checkpoint::MemoryRange> ranges, ring::Digest* out) {
   uint64_t all = 0;
-  for (const MemoryRange& range : ranges) all += tiles_of(range.bytes);
-  const uint64_t most = slice_tiles(all);
-  of_ranges_.assign(ranges.size(), NhSum(key_));
+  for (const checkpoint::MemoryRange& range : ranges) all += tiles_of(range.bytes);
+  const uint64_t most = checkpoint::slice_tiles(all);
+  of_ranges_.assign(ranges.size(), checkpoint::NhSum(key_));
   work_.clear();
   for (size_t i = 0; i < ranges.size(); ++i)
-    for (uint64_t at = 0; at < ranges[i].bytes; at += most * kTileBytes) {
-      const uint64_t bytes = std::min(most * kTileBytes, ranges[i].bytes - at);
+    for (uint64_t at = 0; at < ranges[i].bytes; at += most * checkpoint::kTileBytes) {
+      const uint64_t bytes = std::min(most * checkpoint::kTileBytes, ranges[i].bytes - at);
       slices_[work_.size()] = {ranges[i].address + at, bytes};
       work_.push_back({i, tiles_of(bytes)});
       if (work_.size() < kSlices) continue;
@@ -128,14 +129,15 @@ int DeviceDigests::compute(std::span<const MemoryRange> ranges, ring::Digest* ou
 int DeviceDigests::launch() {
   if (work_.empty()) return 0;
   argument_.count = static_cast<unsigned>(work_.size());
-  const unsigned blocks = (argument_.count + kWarpsPerBlock - 1) / kWarpsPerBlock;
+  const unsigned blocks =
+      (argument_.count + checkpoint::kWarpsPerBlock - 1) / checkpoint::kWarpsPerBlock;
   void* arguments[] = {&argument_};
-  int code = check(table_.cuLaunchKernel(kernel_, blocks, 1, 1, 32 * kWarpsPerBlock, 1, 1, 0,
-                                         stream_, arguments, nullptr),
+  int code = check(table_.cuLaunchKernel(kernel_, blocks, 1, 1, 32 * checkpoint::kWarpsPerBlock, 1,
+                                         1, 0, stream_, arguments, nullptr),
                    "cuLaunchKernel");
   if (!code) code = check(table_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   if (code) return code;
-  pass_turn();
+  checkpoint::pass_turn();
   for (size_t i = 0; i < work_.size(); ++i)
     of_ranges_[work_[i].range].add(sums_[i], work_[i].tiles);
   work_.clear();

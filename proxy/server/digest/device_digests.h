@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "checkpoint/digest/nh.h"
+#include "checkpoint/memory_range.h"
 #include "server/digest/images.h"
-#include "server/digest/nh.h"
-#include "server/recovery/calls.h"
 
 namespace pyft::server {
 
@@ -33,7 +33,7 @@ class DeviceDigests {
 
   // Code of the call that fails, whose name is then in failed(), or 0. Nothing else may be changing
   // these ranges.
-  int compute(std::span<const MemoryRange> ranges, ring::Digest* out);
+  int compute(std::span<const checkpoint::MemoryRange> ranges, ring::Digest* out);
   const char* failed() const { return failed_; }
 
  private:
@@ -49,16 +49,16 @@ class DeviceDigests {
   int check(int code, const char* call);
 
   const backend::Table& table_;
-  NhKey key_;
-  KernelArgument argument_;
+  checkpoint::NhKey key_;
+  checkpoint::KernelArgument argument_;
   CUmodule module_ = nullptr;
   CUfunction kernel_ = nullptr;
   CUstream stream_ = nullptr;
   void* memory_ = nullptr;  // kSlices Slice, then as many sums
-  Slice* slices_ = nullptr;
-  const Number* sums_ = nullptr;
+  checkpoint::Slice* slices_ = nullptr;
+  const checkpoint::Number* sums_ = nullptr;
   std::vector<Work> work_;  // of the slices
-  std::vector<NhSum> of_ranges_;
+  std::vector<checkpoint::NhSum> of_ranges_;
   const char* failed_ = "";
 };
 

@@ -1,4 +1,4 @@
-#include "server/callbacks.h"
+#include "server/session/callbacks.h"
 
 #include "ring/completion.h"
 #include "server/handlers/handlers.h"

@@ -14,7 +14,7 @@
 #include "api/call_ids.h"
 #include "api/commands.h"
 #include "backend/backend.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 namespace pyft::server {
 

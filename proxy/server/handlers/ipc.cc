@@ -2,8 +2,8 @@
 // from anybody, and open at most what the same user may open anyway.
 #include <string>
 
-#include "server/collective_marks.h"
 #include "server/handlers/handlers.h"
+#include "server/session/collective_marks.h"
 
 namespace pyft::server {
 namespace {

@@ -1,4 +1,4 @@
-// What the handlers know of the program's objects, for captures.
+// What the handlers know of the program's objects, for snapshots.
 #ifndef PYFT_SERVER_HANDLERS_LIVE_OBJECTS_H_
 #define PYFT_SERVER_HANDLERS_LIVE_OBJECTS_H_
 
@@ -8,23 +8,24 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "server/recovery/calls.h"
-#include "server/session.h"
+#include "checkpoint/memory_range.h"
+#include "server/session/session.h"
 
 namespace pyft::server {
 
 // Both append.
-void allocated_memory(Session& session, std::vector<MemoryRange>* ranges);
-void accessible_mappings(Session& session, std::vector<MemoryRange>* ranges);
+void allocated_memory(Session& session, std::vector<checkpoint::MemoryRange>* ranges);
+void accessible_mappings(Session& session, std::vector<checkpoint::MemoryRange>* ranges);
 struct LoadedModule {
   CUmodule module = nullptr;
-  std::vector<MemoryRange> variables;  // if they are to be known; in the image's order
-  bool escaped = false;                // the program knows where one of them lies
+  std::vector<checkpoint::MemoryRange> variables;  // if they are to be known; in the image's order
+  bool escaped = false;                            // the program knows where one of them lies
 };
 // Where a module's variables lie, neighbours made one, in the order of the image, which is the same
 // in every server. `why`: why they are not known; empty if they are.
-std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule module,
-                                        std::span<const std::byte> image, std::string* why);
+std::vector<checkpoint::MemoryRange> find_variables(const backend::Table& api, CUmodule module,
+                                                    std::span<const std::byte> image,
+                                                    std::string* why);
 // By handle.
 const std::map<uint64_t, LoadedModule>& loaded_modules(Session& session);
 // Modules loaded from now on have their variables looked up by name, for a backend that does not

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "server/collective_marks.h"
 #include "server/handlers/handlers.h"
+#include "server/session/collective_marks.h"
 
 namespace pyft::server {
 

@@ -3,13 +3,13 @@
 // which only it knows, are legal targets, and a wrong one costs the client its own server at worst.
 #include <time.h>
 
-#include <cstdio>
 #include <unordered_map>
 #include <utility>
 
+#include "pyft/log.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/host_copies.h"
 #include "server/handlers/live_objects.h"
-#include "server/recovery/host_copies.h"
 
 namespace pyft::server {
 namespace {
@@ -30,7 +30,7 @@ struct PinnedRanges {
 
 }  // namespace
 
-void allocated_memory(Session& session, std::vector<MemoryRange>* ranges) {
+void allocated_memory(Session& session, std::vector<checkpoint::MemoryRange>* ranges) {
   for (const auto& [address, mapping] : session.state<Mappings>().by_address)
     ranges->push_back({address, mapping.bytes});
 }
@@ -165,9 +165,8 @@ static int register_pinned(const backend::Table& api, uint64_t address, uint64_t
   CUdeviceptr seen = address;
   if (api.cuMemHostGetDevicePointer_v2) api.cuMemHostGetDevicePointer_v2(&seen, memory, 0);
   if (seen == address) return CUDA_SUCCESS;
-  std::fprintf(stderr,
-               "pyft-server: the device has page-locked memory at [%llx] instead of [%llx]\n",
-               static_cast<unsigned long long>(seen), static_cast<unsigned long long>(address));
+  PYFT_LOG(kServer, kWarning, "the device has page-locked memory at [%llx] instead of [%llx]",
+           static_cast<unsigned long long>(seen), static_cast<unsigned long long>(address));
   api.cuMemHostUnregister(memory);
   return CUDA_ERROR_NOT_SUPPORTED;
 }

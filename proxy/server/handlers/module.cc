@@ -1,13 +1,13 @@
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "checkpoint/resources/module_image.h"
+#include "pyft/log.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
-#include "server/recovery/module_image.h"
-#include "server/recovery/moved_variables.h"
-#include "server/recovery/ready_modules.h"
+#include "server/handlers/moved_variables.h"
+#include "server/handlers/ready_modules.h"
 
 namespace pyft::server {
 namespace {
@@ -24,11 +24,12 @@ struct LoadedModules {
 }  // namespace
 
 // What is no variable's memory is not looked at: only padding.
-std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule module,
-                                        std::span<const std::byte> image, std::string* why) {
+std::vector<checkpoint::MemoryRange> find_variables(const backend::Table& api, CUmodule module,
+                                                    std::span<const std::byte> image,
+                                                    std::string* why) {
   std::vector<std::string> names;
-  if (variable_names(image, &names, why)) why->clear();
-  struct Variable : MemoryRange {
+  if (checkpoint::variable_names(image, &names, why)) why->clear();
+  struct Variable : checkpoint::MemoryRange {
     size_t number;
   };
   std::vector<Variable> found, merged;
@@ -36,10 +37,10 @@ std::vector<MemoryRange> find_variables(const backend::Table& api, CUmodule modu
     CUdeviceptr address = 0;
     size_t bytes = 0;
     if (api.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str()) == 0 && bytes &&
-        !is_empty_object(name, bytes))
+        !checkpoint::is_empty_object(name, bytes))
       found.push_back({{address, bytes}, found.size()});
   }
-  std::ranges::sort(found, {}, &MemoryRange::address);
+  std::ranges::sort(found, {}, &checkpoint::MemoryRange::address);
   for (const Variable& one : found)
     if (!merged.empty() && one.address <= merged.back().end() + kMostPadding) {
       merged.back().bytes = std::max(merged.back().end(), one.end()) - merged.back().address;
@@ -82,7 +83,7 @@ int load_module(Session& session, uint64_t handle, Body image, LoadedModule* out
   std::string why;
   out->variables = find_variables(api, out->module, image, &why);
   if (!why.empty())
-    std::fprintf(stderr, "pyft-server: variables of a module are not captured: %s\n", why.c_str());
+    PYFT_LOG(kServer, kWarning, "variables of a module are not snapshotted: %s", why.c_str());
   return code;
 }
 

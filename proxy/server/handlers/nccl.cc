@@ -3,9 +3,8 @@
 
 #include <chrono>
 #include <future>
-#include <thread>
 
-#include "server/nccl_config.h"
+#include "server/session/nccl_config.h"
 
 namespace pyft::server {
 namespace {
@@ -46,66 +45,19 @@ Status answer(Session& session, const EntryHeader& header, const Outcome& outcom
   return session.reply(header, outcome.code, values, std::as_bytes(std::span(outcome.sentence)));
 }
 
-// Called by the watchdog.
-void publish_errors(Session& session, Communicators& all) {
-  const auto query = session.backend().ncclCommGetAsyncError;
-  const std::scoped_lock lock(all.mutex);
-  for (const Communicators::Live& one : all.live) {
-    ncclResult_t error = ncclSuccess;
-    if (query(one.comm, &error) != ncclSuccess || error == ncclSuccess || error == ncclInProgress)
-      continue;
-    // Found here before the dispatch thread has come to it: the device's error, not this one's.
-    session.check_device(session.device_status(), "a communicator");
-    if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
-      lasting->lost_peer(error, session.backend().ncclGetLastError(one.comm));
-      lasting->failed(one.comm);
-    }
-    if (session.recovery().repairs() && session.recovery().replaying())
-      session.recovery().fail(ring::FaultKind::kUnrecoverable, error,
-                              std::string("a collective cannot be repeated: ") +
-                                  session.backend().ncclGetLastError(one.comm));
-    session.publish(one.word, one.error_base + static_cast<uint64_t>(error));
-  }
-}
-
-// What a failed operation leaves in memory must not be taken for its result: the error is there
-// before its stream goes on, and stays alone for as long as PyTorch's watchdog, which looks ten
-// times a second, needs to see it. Errors of the device itself are the other watchdog's to judge.
-struct {
-  Session* session = nullptr;
-  Communicators* all = nullptr;
-} failing;
-constexpr std::chrono::milliseconds kSeenWithin(500);  // docs/deadlines.md
-
-void publish_failure() {
-  Session& session = *failing.session;
-  if (session.recovery().repairs() && session.recovery().replaying()) return;
-  {
-    const std::scoped_lock lock(failing.all->mutex);
-    for (const Communicators::Live& one : failing.all->live) {
-      ncclResult_t error = ncclSuccess;
-      session.backend().ncclCommGetAsyncError(one.comm, &error);
-      if (error == ncclRemoteError || error == ncclInvalidUsage)
-        session.publish(one.word, one.error_base + static_cast<uint64_t>(error));
-    }
-  }
-  std::this_thread::sleep_for(kSeenWithin);
-}
-
 Communicators& communicators(Session& session) {
   Communicators& all = session.state<Communicators>();
   if (session.has_sweep()) return all;
-  session.set_sweep([&session, &all] { publish_errors(session, all); });
-  failing = {&session, &all};
-  session.ask_for_failures(publish_failure);
+  all.session = &session;
+  session.set_sweep(&all);
   return all;
 }
 
 // Binds what a creation made and tells the client rank and size.
 Status created(Session& session, const EntryHeader& header, uint64_t handle, uint64_t error_base,
                ncclComm_t comm, const Outcome& outcome) {
-  CommunicatorKeeper* const lasting = session.recovery().communicators;
-  if (outcome.code && lasting) lasting->lost_peer(outcome.code, outcome.sentence);
+  checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators;
+  if (outcome.code && comm_recovery) comm_recovery->lost_peer(outcome.code, outcome.sentence);
   if (outcome.code || !comm) return answer(session, header, outcome);
   const Handle made{handle};
   if (made.kind() != HandleKind::kCommunicator || !session.table(made.kind()).bind(made, comm))
@@ -114,7 +66,7 @@ Status created(Session& session, const EntryHeader& header, uint64_t handle, uin
   session.backend().ncclCommUserRank(comm, &rank);
   session.backend().ncclCommCount(comm, &size);
   if (size > 1) session.shares_communicator();
-  if (lasting) lasting->made(comm, handle, header.seq, rank, size);
+  if (comm_recovery) comm_recovery->made(comm, handle, header.seq, rank, size);
   Communicators& all = communicators(session);
   {
     const std::scoped_lock lock(all.mutex);
@@ -124,23 +76,24 @@ Status created(Session& session, const EntryHeader& header, uint64_t handle, uin
   return answer(session, header, outcome, values);
 }
 
-// A communicator of before the recovery point: the server has taken its place in it already.
+// A communicator of before the committed snapshot: the server has taken its place in it already.
 ncclComm_t made_before(Session& session, const EntryHeader& header, uint64_t handle) {
-  Recovery& recovery = session.recovery();
+  checkpoint::Recovery& recovery = session.recovery();
   if (!recovery.communicators || !recovery.restores_objects()) return nullptr;
   return static_cast<ncclComm_t>(recovery.communicators->made_before(handle, header.seq));
 }
 
-// What was made and ended between the last two recovery points is left out.
+// What was made and ended between the last two committed snapshots is left out.
 bool is_over(Session& session) {
-  const CommunicatorKeeper* const lasting = session.recovery().communicators;
-  return lasting && lasting->makes_all_again() && session.recovery().restores_objects();
+  const checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators;
+  return comm_recovery && comm_recovery->makes_all_again() && session.recovery().restores_objects();
 }
 
 // Others would wait for this rank for ever: their communicator has a dead member.
 void refuse_repetition(Session& session, int ranks) {
-  const CommunicatorKeeper* const lasting = session.recovery().communicators;
-  if (ranks > 1 && lasting && !lasting->can_replace() && session.recovery().restores_objects())
+  const checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators;
+  if (ranks > 1 && comm_recovery && !comm_recovery->can_replace() &&
+      session.recovery().restores_objects())
     session.recovery().fail(ring::FaultKind::kUnrecoverable, 0,
                             "NCCL cannot replace a rank: PYFT_COLLECTIVES=flexccl can");
 }
@@ -158,10 +111,10 @@ Status end(Session& session, const EntryHeader& header, uint64_t handle, Functio
     const std::scoped_lock lock(all.mutex);
     std::erase_if(all.live, [comm](const Communicators::Live& one) { return one.comm == comm; });
   }
-  CommunicatorKeeper* const lasting = session.recovery().communicators;
+  checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators;
   return answer(session, header, wait_for_ranks(session, [=, seq = header.seq] {
-                  if (lasting && patient) lasting->let_go(handle);
-                  if (lasting) lasting->ended(handle, seq);
+                  if (comm_recovery && patient) comm_recovery->let_go(handle);
+                  if (comm_recovery) comm_recovery->ended(handle, seq);
                   return function(comm);
                 }));
 }
@@ -179,6 +132,28 @@ bool take_settings(Body* payload, size_t before, Body* settings, NcclConfig* con
 
 }  // namespace
 
+// The stream of the operation that has failed stands until the program aborts its communicator.
+void Communicators::sweep() {
+  const auto query = session->backend().ncclCommGetAsyncError;
+  const std::scoped_lock lock(mutex);
+  for (const Live& one : live) {
+    ncclResult_t error = ncclSuccess;
+    if (query(one.comm, &error) != ncclSuccess || error == ncclSuccess || error == ncclInProgress)
+      continue;
+    // Found here before the dispatch thread has come to it: the device's error, not this one's.
+    session->check_device(session->device_status(), "a communicator");
+    if (checkpoint::CommunicatorRecovery* const comm_recovery = session->recovery().communicators) {
+      comm_recovery->lost_peer(error, session->backend().ncclGetLastError(one.comm));
+      comm_recovery->failed(one.comm);
+    }
+    if (session->recovery().repairs() && session->recovery().replaying())
+      session->recovery().fail(ring::FaultKind::kUnrecoverable, error,
+                               std::string("a collective cannot be repeated: ") +
+                                   session->backend().ncclGetLastError(one.comm));
+    session->publish(one.word, one.error_base + static_cast<uint64_t>(error));
+  }
+}
+
 void fail_communicator(Session& session, uint64_t handle, int code) {
   ncclComm_t comm;
   if (!resolve_comm(session, handle, &comm)) return;
@@ -195,8 +170,8 @@ Status do_ncclGetUniqueId(Session& session, const EntryHeader& header, const cmd
   if (!function) return missing(session, header, "ncclGetUniqueId", kNoLibrary);
   const Outcome outcome = outcome_of(session, [&] { return function(&id); });
   if (outcome.code) return answer(session, header, outcome);
-  if (CommunicatorKeeper* const lasting = session.recovery().communicators)
-    lasting->minted(std::as_bytes(std::span(&id, 1)));
+  if (checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators)
+    comm_recovery->minted(std::as_bytes(std::span(&id, 1)));
   return session.reply(header, 0, {}, std::as_bytes(std::span(&id, 1)));
 }
 
@@ -220,9 +195,9 @@ Status do_ncclCommInitRankScalable(Session& session, const EntryHeader& header,
   if (is_over(session)) return Status::good();
   refuse_repetition(session, c.ranks);
   std::vector<std::byte> id(payload.begin(), payload.end());
-  if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
-    id = lasting->id_for(c.comm, c.rank, payload);
-    lasting->configures(c.comm, 0, settings);
+  if (checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators) {
+    id = comm_recovery->id_for(c.comm, c.rank, payload);
+    comm_recovery->configures(c.comm, 0, settings);
   }
   std::vector<ncclUniqueId> ids(id.size() / sizeof(ncclUniqueId));
   std::memcpy(ids.data(), id.data(), ids.size() * sizeof(ncclUniqueId));
@@ -243,10 +218,10 @@ Status do_ncclCommSplit(Session& session, const EntryHeader& header, const cmd::
   if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
   if (is_over(session)) return Status::good();
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
-  if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
-    lasting->divides(c.newcomm, c.comm, static_cast<uint32_t>(c.color));
-    lasting->configures(c.newcomm, c.comm, settings);
-    lasting->collective(c.comm);
+  if (checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators) {
+    comm_recovery->divides(c.newcomm, c.comm, static_cast<uint32_t>(c.color));
+    comm_recovery->configures(c.newcomm, c.comm, settings);
+    comm_recovery->collective(c.comm);
   }
   const auto function = session.backend().ncclCommSplit;
   const Outcome outcome = wait_for_ranks(
@@ -267,9 +242,10 @@ Status do_ncclCommShrink(Session& session, const EntryHeader& header, const cmd:
     return Status::broken("a shrink without [" + std::to_string(c.excluded) + "] ranks");
   std::vector<int> excluded(static_cast<size_t>(c.excluded));
   std::memcpy(excluded.data(), payload.data(), payload.size());
-  if (CommunicatorKeeper* const lasting = session.recovery().communicators) {
-    lasting->divides(c.newcomm, c.comm, uint64_t{1} << 32 | static_cast<uint32_t>(c.excluded));
-    lasting->configures(c.newcomm, c.comm, settings);
+  if (checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators) {
+    comm_recovery->divides(c.newcomm, c.comm,
+                           uint64_t{1} << 32 | static_cast<uint32_t>(c.excluded));
+    comm_recovery->configures(c.newcomm, c.comm, settings);
   }
   const auto function = session.backend().ncclCommShrink;
   const Outcome outcome = wait_for_ranks(session, [&] {

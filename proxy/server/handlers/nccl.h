@@ -10,7 +10,10 @@
 namespace pyft::server {
 
 // The communicators whose errors are published. Guarded by its mutex: the watchdog reads.
-struct Communicators {
+struct Communicators : Sweep {
+  // Publishes errors that were not there before.
+  void sweep() override;
+
   struct Live {
     ncclComm_t comm;
     uint32_t word;
@@ -18,6 +21,7 @@ struct Communicators {
   };
   std::mutex mutex;
   std::vector<Live> live;
+  Session* session = nullptr;  // whose state this is
 };
 
 // Publishes the error of a communicator whose call was refused, as one of its own.

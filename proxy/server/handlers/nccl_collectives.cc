@@ -5,6 +5,8 @@
 #include <iterator>
 #include <type_traits>
 
+#include "pyft/log.h"
+
 namespace pyft::server {
 namespace {
 
@@ -69,12 +71,12 @@ Status resolve(Session& session, const Command& c, Factors factors, Operation* o
 // Before it may fail: the other ranks count it as well.
 template <class Command>
 void count(Session& session, const Command& c) {
-  CommunicatorKeeper* const lasting = session.recovery().communicators;
-  if (!lasting) return;
+  checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators;
+  if (!comm_recovery) return;
   if constexpr (std::is_same_v<Command, cmd::ncclSend> || std::is_same_v<Command, cmd::ncclRecv>)
-    lasting->message(c.comm, c.root, std::is_same_v<Command, cmd::ncclSend>);
+    comm_recovery->message(c.comm, c.root, std::is_same_v<Command, cmd::ncclSend>);
   else
-    lasting->collective(c.comm);
+    comm_recovery->collective(c.comm);
 }
 
 // In a group nothing reaches the stream before the group ends.
@@ -107,7 +109,7 @@ int end_group(Session& session, MarkedCalls& group) {
 template <class Command, class Run>
 Status collective(Session& session, const EntryHeader& header, const Command& c, const char* name,
                   Factors factors, Run run) {
-  session.recovery().hold_back();
+  session.recovery().commit_output();
   Operation operation{};
   if (Status status = resolve(session, c, factors, &operation); !status.ok()) return status;
   count(session, c);
@@ -115,9 +117,9 @@ Status collective(Session& session, const EntryHeader& header, const Command& c,
   if (code == ncclSuccess) return Status::good();
   // A stream that takes nothing because the device has failed is no error of the communicator.
   session.check_device(session.device_status(), name);
-  std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]: %s\n",
-               static_cast<unsigned long long>(header.seq), name, code,
-               session.backend().ncclGetLastError(operation.comm));
+  PYFT_LOG(kServer, kWarning, "entry [%llu]: [%s] fails with code [%d]: %s",
+           static_cast<unsigned long long>(header.seq), name, code,
+           session.backend().ncclGetLastError(operation.comm));
   fail_communicator(session, c.comm, code);
   return Status::good();
 }
@@ -139,9 +141,9 @@ Status do_ncclGroupEnd(Session& session, const EntryHeader& header, const cmd::n
     return missing(session, header, "ncclGroupEnd", ncclSystemError);
   if (const int code = end_group(session, session.state<MarkedCalls>())) {
     session.check_device(session.device_status(), "ncclGroupEnd");
-    std::fprintf(stderr, "pyft-server: entry [%llu]: [ncclGroupEnd] fails with code [%d]: %s\n",
-                 static_cast<unsigned long long>(header.seq), code,
-                 session.backend().ncclGetLastError(nullptr));
+    PYFT_LOG(kServer, kWarning, "entry [%llu]: [ncclGroupEnd] fails with code [%d]: %s",
+             static_cast<unsigned long long>(header.seq), code,
+             session.backend().ncclGetLastError(nullptr));
   }
   return Status::good();
 }

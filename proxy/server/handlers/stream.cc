@@ -1,6 +1,6 @@
 #include "ring/completion.h"
-#include "server/collective_marks.h"
 #include "server/handlers/handlers.h"
+#include "server/session/collective_marks.h"
 
 namespace pyft::server {
 namespace {

@@ -1,7 +1,7 @@
-#include <cstdio>
 #include <string_view>
 #include <utility>
 
+#include "pyft/log.h"
 #include "ring/object_log.h"
 #include "server/handlers/handlers.h"
 
@@ -25,20 +25,20 @@ int cuda_code(Domain domain, int code) {
 
 // A command that nobody waits for has failed. It must not get lost. What has failed with the
 // device, or should have made something, fails for good; anything else is told once, by the next
-// call that looks, as it would have been by the call itself (design-cuda.md, C4). A setting that is
+// call that looks, as it would have been by the call itself (C4). A setting that is
 // refused leaves its object as it was, also when a recovery makes it again.
 void fail_unasked(Session& session, const EntryHeader& header, const char* name, Domain domain,
                   int code) {
   ring::ControlPage& page = session.channel().control();
   const int failure = domain == Domain::kCuda ? code : session.device_status();
-  const bool of_device = is_device_fault(failure);
+  const bool of_device = checkpoint::is_device_fault(failure);
   if (session.sticky() == 0)
-    std::fprintf(stderr, "pyft-server: entry [%llu]: [%s] fails with code [%d]\n",
-                 static_cast<unsigned long long>(header.seq), name, code);
+    PYFT_LOG(kServer, kWarning, "entry [%llu]: [%s] fails with code [%d]",
+             static_cast<unsigned long long>(header.seq), name, code);
   const bool restores = session.recovery().restores_objects();
   const bool makes = header.flags & ring::kCreates || restores;
   const bool is_setting = configures(static_cast<Call>(header.call));
-  if (of_device || header.flags & ring::kCaptured || (makes && !is_setting))
+  if (of_device || header.flags & ring::kStreamCaptured || (makes && !is_setting))
     return session.set_sticky(of_device ? failure : cuda_code(domain, code), of_device);
   int32_t none = 0;  // the first one is told; in a replay it has been told
   if (!session.recovery().replaying() && !restores)
@@ -129,7 +129,7 @@ Status perform(Session& session, const EntryHeader& header, Body body, Body payl
 Status missing(Session& session, const EntryHeader& header, const char* name, int code) {
   const auto why = session.backend().why_missing;
   const std::string cause = why ? ": " + why(name) : std::string();
-  std::fprintf(stderr, "pyft-server: the backend has no [%s]%s\n", name, cause.c_str());
+  PYFT_LOG(kServer, kWarning, "the backend has no [%s]%s", name, cause.c_str());
   return finish(session, header, name, Domain::kCuda, code);
 }
 

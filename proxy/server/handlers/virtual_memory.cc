@@ -43,7 +43,7 @@ Status outside(const char* call, uint64_t address, uint64_t bytes) {
 
 }  // namespace
 
-void accessible_mappings(Session& session, std::vector<MemoryRange>* ranges) {
+void accessible_mappings(Session& session, std::vector<checkpoint::MemoryRange>* ranges) {
   for (const auto& [address, mapping] : session.state<Mapped>().by_address)
     if (mapping.accessible) ranges->push_back({address, mapping.bytes});
 }

@@ -48,8 +48,8 @@ void attach_descriptor(int fd, std::span<char> control, msghdr* message) {
 }
 }  // namespace
 
-AgentLink::AgentLink(int fd, Handler handler)
-    : fd_(fd), handler_(std::move(handler)), thread_([this](const std::stop_token& stop) {
+AgentLink::AgentLink(int fd, Handler& handler)
+    : fd_(fd), handler_(handler), thread_([this](const std::stop_token& stop) {
         pthread_setname_np(pthread_self(), "pyft-agent-link");
         run(stop);
       }) {}
@@ -58,20 +58,10 @@ AgentLink::~AgentLink() {
   thread_.request_stop();
 }
 
-void AgentLink::send(ring::MessageKind kind, uint64_t a, uint64_t b, uint64_t c,
-                     std::span<const std::byte> payload) {
-  send_message(fd_, kind, a, b, c, payload);
-}
-
-void send_message(int to, ring::MessageKind kind, uint64_t a, uint64_t b, uint64_t c,
-                  std::span<const std::byte> payload, int fd) {
-  ring::ServerMessage head{ring::kMessageMagic,
-                           static_cast<uint32_t>(kind),
-                           a,
-                           b,
-                           c,
-                           static_cast<uint32_t>(payload.size()),
-                           0};
+void send_words(int to, ring::MessageKind kind, const ring::MessageWords& words,
+                std::span<const std::byte> payload, int fd) {
+  ring::MessageHeader head{ring::kMessageMagic, static_cast<uint32_t>(kind), words,
+                           static_cast<uint32_t>(payload.size()), 0};
   iovec parts[2] = {{&head, sizeof head}, {const_cast<std::byte*>(payload.data()), payload.size()}};
   msghdr message{};
   message.msg_iov = parts;
@@ -92,12 +82,12 @@ void send_last_words(int to, ring::FaultKind kind, int code, uint64_t seq, std::
   const timeval limit{kLastWordsMs / 1000, 0};  // others may have filled it meanwhile
   setsockopt(to, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   send_message(
-      to, ring::MessageKind::kFault, static_cast<uint64_t>(kind), static_cast<uint32_t>(code), seq,
+      to, msg::Fault{.fault = static_cast<uint64_t>(kind), .code = code, .entry = seq},
       std::as_bytes(std::span(text.data(), std::min<size_t>(text.size(), kLastWordBytes))));
 }
 
 bool receive_message(int from, AgentMessage* out) {
-  ring::ServerMessage head{};
+  ring::MessageHeader head{};
   std::vector<std::byte> payload(ring::kMaxMessagePayload);
   iovec parts[2] = {{&head, sizeof head}, {payload.data(), payload.size()}};
   msghdr message{};
@@ -114,8 +104,7 @@ bool receive_message(int from, AgentMessage* out) {
     return false;
   }
   payload.resize(std::min<size_t>(head.bytes, static_cast<size_t>(bytes) - sizeof head));
-  *out = {
-      static_cast<ring::MessageKind>(head.kind), head.a, head.b, head.c, std::move(payload), fd};
+  *out = {static_cast<ring::MessageKind>(head.kind), head.words, std::move(payload), fd};
   return true;
 }
 
@@ -125,7 +114,7 @@ void AgentLink::run(const std::stop_token& stop) {
     if (poll(&poller, 1, kLookMs) <= 0) continue;
     AgentMessage message{};
     if ((poller.revents & (POLLHUP | POLLERR | POLLNVAL)) || !receive_message(fd_, &message)) break;
-    if (message.kind == ring::MessageKind{} || handler_(message)) continue;
+    if (message.kind == ring::MessageKind{} || handler_.take(message)) continue;
     const std::lock_guard lock(mutex_);
     kept_.push_back(std::move(message));
     arrived_.notify_all();
@@ -135,12 +124,13 @@ void AgentLink::run(const std::stop_token& stop) {
   arrived_.notify_all();
 }
 
-std::optional<AgentMessage> AgentLink::wait(ring::MessageKind kind, uint64_t a, int timeout_ms) {
+std::optional<AgentMessage> AgentLink::wait_for(ring::MessageKind kind, uint64_t about,
+                                                int timeout_ms) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   std::unique_lock lock(mutex_);
   for (;;) {
     for (auto it = kept_.begin(); it != kept_.end(); ++it)
-      if (it->kind == kind && it->a == a) {
+      if (it->kind == kind && it->words[0] == about) {
         AgentMessage found = std::move(*it);
         kept_.erase(it);
         return found;

@@ -1,14 +1,13 @@
 #include "server/recovery/communicators.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "pyft/fault.h"
+#include "pyft/log.h"
 #include "ring/wait.h"
 
 namespace pyft::server {
@@ -23,18 +22,12 @@ constexpr uint64_t kCrowdedPart = 3;
 // The next operation's frames tell it without a question, in most programs.
 constexpr uint64_t kAskNs = 2'000'000, kAskSeldomNs = 64'000'000;
 
-Recovery* reports_to = nullptr;
+checkpoint::Recovery* reports_to = nullptr;
 
 // The operation stands in a stream: the dispatch thread has come to its entry, and may have gone
 // on.
 void report_divergence(uint64_t, uint64_t, const char* sentence) {
   if (reports_to) reports_to->differed({reports_to->dispatching(), 0, sentence});
-}
-
-ring::StoredCommunicator* entry_of(ring::StoredCommunicator* table, uint64_t handle) {
-  for (uint32_t i = 0; i < ring::kMaxCommunicators; ++i)
-    if (table[i].handle == handle && !table[i].ended_seq) return &table[i];
-  return nullptr;
 }
 
 // A named point of rank R is `communicator.STAGE.R`.
@@ -45,18 +38,16 @@ void fault_point(const char* stage, int rank) {
 
 }  // namespace
 
-std::string LastingCommunicators::named(uint64_t key) {
+std::string RepairedCommunicators::named(uint64_t key) {
   return "communicator [" + std::to_string(key) + "]";
 }
 
-LastingCommunicators::LastingCommunicators(ring::Channel& channel, Recovery& recovery)
-    : channel_(channel), recovery_(recovery) {
-  if (!recovery.repairs()) return;
-  repair_ = backend::Repair::load();
-  header_ = reinterpret_cast<ring::StoreHeader*>(channel.store());
+RepairedCommunicators::RepairedCommunicators(ring::Channel& channel, checkpoint::Recovery& recovery)
+    : channel_(channel), recovery_(recovery), table_(channel) {
+  if (recovery.repairs()) repair_ = backend::Repair::load();
 }
 
-void LastingCommunicators::start(AgentLink* link) {
+void RepairedCommunicators::start(AgentLink* link) {
   link_ = link;
   if (!active()) return;
   repair_->set_patience(kPatienceMs);
@@ -65,92 +56,60 @@ void LastingCommunicators::start(AgentLink* link) {
   tell_when_making();
 }
 
-ring::StoredCommunicator* LastingCommunicators::table() const {
-  return reinterpret_cast<ring::StoredCommunicator*>(channel_.store() +
-                                                     header_->communicators_offset);
-}
-
-uint64_t LastingCommunicators::region_bytes() const {
-  return header_->records_bytes / ring::kMaxCommunicators / ring::kPageBytes * ring::kPageBytes;
-}
-
-std::byte* LastingCommunicators::region(const ring::StoredCommunicator& entry) const {
-  const auto index = static_cast<uint64_t>(&entry - table());
-  return channel_.store() + header_->records_offset + index * region_bytes();
-}
-
-uint64_t LastingCommunicators::operation_at(const ring::StoredCommunicator& entry,
-                                            uint64_t cut) const {
-  for (int i = 0; i < 2; ++i)
-    if (cut && entry.line_cut[i] == cut) return entry.line_operation[i];
-  return 0;  // made after the cut
-}
-
-void LastingCommunicators::made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) {
+void RepairedCommunicators::made(void* comm, uint64_t handle, uint64_t seq, int rank, int size) {
   if (!active()) return;
   const std::lock_guard lock(mutex_);
   backend::CommunicatorState state;
   if (!repair_->state(comm, &state)) return;
   fault_point("exists", rank);
-  ring::StoredCommunicator* entry = nullptr;
-  for (uint32_t i = 0; i < ring::kMaxCommunicators && !entry; ++i)
-    if (table()[i].handle == handle && table()[i].seq == seq) entry = &table()[i];
-  const bool again = entry != nullptr;
-  for (uint32_t i = 0; i < ring::kMaxCommunicators && !entry; ++i)
-    if (!table()[i].handle) entry = &table()[i];
-  if (!entry) {
-    if (!std::exchange(full_, true))
-      std::fprintf(stderr,
-                   "pyft-server: device [%u]: more than [%u] communicators: the others are not "
-                   "recorded, and a failure of this rank ends the job\n",
-                   channel_.device(), ring::kMaxCommunicators);
-    return;
-  }
-  if (!again) {
-    *entry = {};
-    entry->seq = seq;
-    entry->key = state.key;
-    entry->rank = rank;
-    entry->size = size;
-    std::atomic_ref(entry->handle).store(handle, std::memory_order_release);
+  ring::StoredCommunicator* const entry = table_.entry_for(handle, seq);
+  if (!entry) return;
+  if (!entry->handle) {
+    ring::StoredCommunicator fresh{};
+    fresh.handle = handle;
+    fresh.seq = seq;
+    fresh.key = state.key;
+    fresh.rank = rank;
+    fresh.size = size;
+    table_.put(entry, fresh);
     fault_point("in_table", rank);
   }
   entry->ended_seq = 0;
-  if (repair_->set_records(comm, region(*entry), region_bytes()))
-    std::fprintf(stderr, "pyft-server: device [%u]: %s is not recorded: %s\n", channel_.device(),
-                 named(state.key).c_str(), repair_->last_error());
+  const std::span<std::byte> region = table_.records(*entry);
+  if (repair_->set_records(comm, region.data(), region.size()))
+    PYFT_LOG(kRecovery, kWarning, "device [%u]: %s is not recorded: %s", channel_.device(),
+             named(state.key).c_str(), repair_->last_error());
   live_[handle] = {comm, state.key, rank};
   fault_point("recorded", rank);
-  link_->send(ring::MessageKind::kMade, state.key, static_cast<uint64_t>(rank),
-              static_cast<uint64_t>(size));
+  link_->send(msg::Made{.key = state.key, .rank = rank, .size = size});
   fault_point("made", rank);
 }
 
-void LastingCommunicators::ended(uint64_t handle, uint64_t seq) {
+void RepairedCommunicators::ended(uint64_t handle, uint64_t seq) {
   if (!active()) return;
   const std::lock_guard lock(mutex_);
   live_.erase(handle);
-  ring::StoredCommunicator* const entry = entry_of(table(), handle);
+  ring::StoredCommunicator* const entry = table_.living(handle);
   if (!entry) return;
   entry->ended_seq = seq;
-  link_->send(ring::MessageKind::kEnded, entry->key, static_cast<uint64_t>(entry->rank));
+  link_->send(msg::Ended{.key = entry->key, .rank = entry->rank});
 }
 
 // In the watchdog's thread.
-void LastingCommunicators::failed(void* comm) {
+void RepairedCommunicators::failed(void* comm) {
   if (!active()) return;
   const std::lock_guard lock(mutex_);
   for (auto& [handle, live] : live_)
     if (live.comm == comm && !std::exchange(live.failed, true))
-      link_->send(ring::MessageKind::kBroken, live.key, static_cast<uint64_t>(live.rank));
+      link_->send(msg::Broken{.key = live.key, .rank = live.rank});
 }
 
-void LastingCommunicators::minted(std::span<const std::byte> id) {
+void RepairedCommunicators::minted(std::span<const std::byte> id) {
   uint64_t key = 0;
-  if (active() && repair_->number_of(id, &key)) link_->send(ring::MessageKind::kMinted, key);
+  if (active() && repair_->number_of(id, &key)) link_->send(msg::Minted{.key = key});
 }
 
-void LastingCommunicators::let_go(uint64_t handle) {
+void RepairedCommunicators::let_go(uint64_t handle) {
   if (!active()) return;
   void* comm = nullptr;
   {
@@ -167,25 +126,21 @@ void LastingCommunicators::let_go(uint64_t handle) {
   }
 }
 
-void LastingCommunicators::at_cut(uint64_t cut, uint64_t current) {
+void RepairedCommunicators::at_cut(uint64_t cut) {
   if (!active()) return;
   const std::lock_guard lock(mutex_);
   for (auto& [handle, live] : live_) {
-    ring::StoredCommunicator* const entry = entry_of(table(), handle);
+    ring::StoredCommunicator* const entry = table_.living(handle);
     backend::CommunicatorState state;
     if (!entry || !repair_->state(live.comm, &state)) continue;
-    // The line of the present recovery point stays until this cut takes its place, if it ever does.
-    const int other = current && entry->line_cut[0] == current ? 1 : 0;
-    entry->line_cut[other] = 0;
-    entry->line_operation[other] = state.operation;
-    entry->line_cut[other] = cut;
+    table_.note_line(entry, cut, state.operation);
     live.uncommitted.push_back({cut, state.operation, state.done});
     live.ask_ns = ring::now_ns() + kAskNs;
     live.pause_ns = kAskNs;
   }
 }
 
-bool LastingCommunicators::delivered(uint64_t cut) {
+bool RepairedCommunicators::acknowledged(uint64_t cut) {
   if (!active()) return true;
   const std::lock_guard lock(mutex_);
   bool all = true;
@@ -204,7 +159,7 @@ bool LastingCommunicators::delivered(uint64_t cut) {
   return all;
 }
 
-bool LastingCommunicators::crowded() {
+bool RepairedCommunicators::log_pressure() {
   if (!active()) return false;
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(live_, [this](const auto& one) {
@@ -216,7 +171,7 @@ bool LastingCommunicators::crowded() {
 
 // Records are given up when no replay of this rank reaches back to them, and no other rank needs
 // anything that only such a replay could make again.
-void LastingCommunicators::captured(uint64_t cut, uint64_t seq) {
+void RepairedCommunicators::published(uint64_t cut, uint64_t seq) {
   if (!active()) return;
   const std::lock_guard lock(mutex_);
   for (auto& [handle, live] : live_) {
@@ -230,48 +185,12 @@ void LastingCommunicators::captured(uint64_t cut, uint64_t seq) {
     }
     if (operation) repair_->committed(live.comm, operation);
   }
-  for (uint32_t i = 0; i < ring::kMaxCommunicators; ++i)
-    if (table()[i].handle && table()[i].ended_seq && table()[i].ended_seq < seq)
-      free_entry(table()[i]);
-}
-
-void LastingCommunicators::free_entry(ring::StoredCommunicator& entry) {
-  std::byte* const base = region(entry);
-  repair_->forget(base, region_bytes());
-  std::atomic_ref(entry.handle).store(0, std::memory_order_release);
-  const auto offset = static_cast<off_t>(base - channel_.store());
-  fallocate(channel_.store_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
-            static_cast<off_t>(region_bytes()));
-}
-
-// The result code, below the number of the repair for which the agent has asked.
-uint64_t LastingCommunicators::answer(const AgentMessage& message, int code) const {
-  if (code)
-    std::fprintf(stderr, "pyft-server: device [%u]: %s: no part in the repair of rank [%llu]: %s\n",
-                 channel_.device(), named(message.a).c_str(),
-                 static_cast<unsigned long long>(message.b), repair_->last_error());
-  return message.c << 32 | static_cast<uint32_t>(code);
-}
-
-bool LastingCommunicators::order(const AgentMessage& message) {
-  if (!active()) return false;
-  const auto rank = static_cast<int>(message.b);
-  if (message.kind == ring::MessageKind::kLeft) {
-    repair_->left(message.a, message.b == ring::kMinter ? -1 : rank);
-    return true;
-  }
-  if (message.kind == ring::MessageKind::kDoExport) {
-    backend::InfoBytes info;
-    const int code = repair_->export_info(message.a, rank, &info);
-    link_->send(ring::MessageKind::kExported, message.a, message.b, answer(message, code), info);
-    return true;
-  }
-  if (message.kind == ring::MessageKind::kDoReplace) {
-    const int code = repair_->replace(message.a, rank, message.payload);
-    link_->send(ring::MessageKind::kReplaced, message.a, message.b, answer(message, code));
-    return true;
-  }
-  return false;
+  table_.ended_before(seq, [this](ring::StoredCommunicator& entry) {
+    const std::span<std::byte> region = table_.records(entry);
+    repair_->forget(region.data(), region.size());
+    table_.drop(entry);
+    table_.drop_records(entry);
+  });
 }
 
 }  // namespace pyft::server

@@ -11,16 +11,17 @@
 #include <unordered_map>
 
 #include "backend/repair.h"
+#include "checkpoint/recovery/recovery.h"
+#include "checkpoint/resources/communicators.h"
 #include "ring/store_layout.h"
 #include "server/recovery/agent_link.h"
-#include "server/recovery/recovery.h"
 
 namespace pyft::server {
 
-class LastingCommunicators : public CommunicatorKeeper {
+class RepairedCommunicators : public checkpoint::CommunicatorRecovery {
  public:
   // No effect, and every question answered in the negative, without a store or without flexccl.
-  LastingCommunicators(ring::Channel& channel, Recovery& recovery);
+  RepairedCommunicators(ring::Channel& channel, checkpoint::Recovery& recovery);
 
   bool active() const { return repair_ != nullptr; }
   bool can_replace() const override { return active(); }
@@ -40,22 +41,19 @@ class LastingCommunicators : public CommunicatorKeeper {
   void failed(void* comm) override;
   void minted(std::span<const std::byte> id) override;
 
-  // All streams have come to their ends at this cut, which may become the recovery point; `current`
-  // is the cut that is it now, 0: none.
-  void at_cut(uint64_t cut, uint64_t current);
-  // Whether this cut may become it: a replacement that begins there has no messages, and no parts
-  // of scattered sums, from before it, so that those who need them must have them. Any thread.
-  bool delivered(uint64_t cut);
-  // Records fill their memory, which captured cuts free.
-  bool crowded();
-  // It is the recovery point: `seq` is the entry of the cut. Any thread.
-  void captured(uint64_t cut, uint64_t seq);
+  void at_cut(uint64_t cut) override;
+  // A replacement that begins at this cut has no messages, and no parts of scattered sums, from
+  // before it, so that those who need them must have them.
+  bool acknowledged(uint64_t cut) override;
+  // Records fill their memory, which snapshots free.
+  bool log_pressure() override;
+  void published(uint64_t cut, uint64_t seq) override;
 
   // Orders of the agent that concern communicators; false: it is none.
   bool order(const AgentMessage& message);
 
  private:
-  struct Line {  // operations complete at a captured cut
+  struct Line {  // operations complete at a snapshot
     uint64_t cut, operation, done;
   };
   struct Live {
@@ -66,31 +64,24 @@ class LastingCommunicators : public CommunicatorKeeper {
     bool failed = false;
     uint64_t ask_ns = 0, pause_ns = 0;  // when the others are asked next, and then again
   };
-  ring::StoredCommunicator* table() const;
-  std::byte* region(const ring::StoredCommunicator& entry) const;
-  uint64_t region_bytes() const;
-  uint64_t operation_at(const ring::StoredCommunicator& entry, uint64_t cut) const;
   std::string rejoin_one(ring::StoredCommunicator& entry, uint64_t cut);
-  std::string forget_unmade(ring::StoredCommunicator& entry);
   // flexcclSetMaking.
   int on_the_way(uint64_t key, int rank, int size, int lost);
   void tell_when_making();
   static std::string named(uint64_t key);
   // From the records alone, where nobody else has it.
   std::string adopt(const ring::StoredCommunicator& entry, uint64_t operation);
-  uint64_t answer(const AgentMessage& message, int code) const;
+  void say_why(int code, uint64_t key, int rank) const;
   std::string take_place(const backend::RegionHead& head, std::span<std::byte> records,
-                         uint64_t operation, const AgentMessage& exported);
-  void free_entry(ring::StoredCommunicator& entry);
+                         uint64_t operation, const std::vector<std::byte>& exported);
 
   ring::Channel& channel_;
-  Recovery& recovery_;
+  checkpoint::Recovery& recovery_;
+  checkpoint::CommunicatorTable table_;
   std::unique_ptr<backend::Repair> repair_;
-  ring::StoreHeader* header_ = nullptr;
   AgentLink* link_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<uint64_t, Live> live_;  // by handle
-  bool full_ = false;
 };
 
 }  // namespace pyft::server

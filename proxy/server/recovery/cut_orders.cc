@@ -6,10 +6,6 @@ namespace pyft::server {
 
 namespace {
 
-constexpr int kStoreAnswerMs = 10'000;
-constexpr int kRoomAnswerMs = 5'000;
-constexpr int kPeerAnswerMs = 2'000;  // the stores have it all
-
 // Whatever an agent repeats that has taken over.
 void raise(std::atomic<uint64_t>* step, uint64_t to) {
   if (step->load(std::memory_order_relaxed) < to) step->store(to, std::memory_order_release);
@@ -19,64 +15,52 @@ void raise(std::atomic<uint64_t>* step, uint64_t to) {
 
 // The dispatch thread may sleep. Who waits until a cut is settled looks at once whether it counts.
 bool decide(ring::Channel& channel, const AgentMessage& message, Decided* decided) {
-  if (message.kind == ring::MessageKind::kPaceOfOthers) {
-    const uint64_t known = decided->pace.load(std::memory_order_relaxed);
-    if (message.a && (!known || message.a < known)) decided->pace.store(message.a);
+  if (const auto others = message.as<msg::PaceOfOthers>()) {
+    const uint64_t known = decided->interval.load(std::memory_order_relaxed);
+    if (others->cuts && (!known || others->cuts < known)) decided->interval.store(others->cuts);
     return true;
   }
-  const bool dropped = message.kind == ring::MessageKind::kDropped;
-  if (!dropped && message.kind != ring::MessageKind::kSettled) return false;
-  if (!dropped && message.b) raise(&decided->committed, message.a);
-  raise(dropped ? &decided->dropped : &decided->settled, message.a);
+  const auto abort = message.as<msg::Abort>();
+  const auto commit = message.as<msg::Commit>();
+  if (!abort && !commit) return false;
+  if (commit && commit->final) raise(&decided->committed, commit->step);
+  if (commit) raise(&decided->agreed, commit->step);
+  if (abort) raise(&decided->aborted, abort->step);
   channel.control().doorbell.fetch_add(1, std::memory_order_seq_cst);
   ring::futex_wake(channel.control().doorbell);
   return true;
 }
 
-void Spilling::set(Capture* capture) {
+void CutMessages::staged(uint64_t step, uint64_t offset, uint64_t seq) {
+  if (rebuilt_) return offset ? void() : rebuilt_->tell_passed(step);
+  agent_.send(msg::Staged{.step = step, .table_offset = offset, .entry = seq});
+}
+
+void CutMessages::prepared(uint64_t step, uint64_t seq) {
+  if (rebuilt_) return rebuilt_->tell_prepared(step, seq);
+  agent_.send(msg::Prepared{.step = step, .whole = true, .entry = seq});
+}
+
+void CutMessages::request_decision(uint64_t step) {
+  agent_.send(msg::DecisionRequest{.step = step});
+}
+
+void CutMessages::tell_pace(uint64_t cuts) {
+  if (rebuilt_) agent_.send(msg::Pace{.cuts = cuts});
+}
+
+void Spilling::set(checkpoint::Snapshotter* snapshotter) {
   const std::lock_guard lock(mutex_);
-  capture_ = capture;
+  snapshotter_ = snapshotter;
 }
 
 bool Spilling::spill(const AgentMessage& message, AgentLink* agent) {
-  if (message.kind != ring::MessageKind::kSpill) return false;
+  const auto order = message.as<msg::Spill>();
+  if (!order) return false;
   const std::lock_guard lock(mutex_);
-  const uint64_t missing = capture_ ? capture_->spill(message.b) : 1;
-  agent->send(ring::MessageKind::kSpilled, message.a, missing);
+  const uint64_t missing = snapshotter_ ? snapshotter_->spill(order->step) : 1;
+  agent->send(msg::Spilled{.number = order->number, .missing = missing});
   return true;
-}
-
-void tell_of_cuts(AgentLink& agent, SharedCommunicators* shared, RecoveryCalls* calls) {
-  calls->captured = [&agent, shared](uint64_t step, uint64_t offset, uint64_t seq) {
-    if (shared) return shared->tell(step, offset != 0, seq);
-    agent.send(ring::MessageKind::kCaptured, step, offset, seq);
-  };
-  calls->withdraw = [&agent](uint64_t step) { agent.send(ring::MessageKind::kWithdraw, step); };
-  if (shared) {
-    calls->tell_pace = [&agent](uint64_t cuts) { agent.send(ring::MessageKind::kPace, cuts); };
-    return;
-  }
-  calls->held = [&agent](uint64_t step, uint64_t seq) {
-    agent.send(ring::MessageKind::kHeld, step, 1, seq);
-  };
-}
-
-int ask_for_store(AgentLink& agent, uint64_t owner, uint64_t attempt) {
-  agent.send(ring::MessageKind::kWantStore, owner, attempt);
-  const auto answer = agent.wait(ring::MessageKind::kStore, owner, kStoreAnswerMs);
-  return answer ? answer->fd : -1;
-}
-
-int ask_for_peer(AgentLink& agent, uint64_t attempt) {
-  agent.send(ring::MessageKind::kWantPeer, attempt);
-  const auto answer = agent.wait(ring::MessageKind::kPeer, attempt, kPeerAnswerMs);
-  return answer ? answer->fd : -1;
-}
-
-bool ask_for_room(AgentLink& agent, uint64_t number) {
-  agent.send(ring::MessageKind::kShort, number);
-  const auto answer = agent.wait(ring::MessageKind::kRoom, number, kRoomAnswerMs);
-  return !answer || answer->b;
 }
 
 }  // namespace pyft::server

@@ -1,7 +1,8 @@
 #include "server/recovery/device_copies.h"
 
 #include <algorithm>
-#include <cstdio>
+
+#include "pyft/log.h"
 
 namespace pyft::server {
 
@@ -18,14 +19,14 @@ bool DeviceCopies::make(Slot* slot) {
   slot->ring = PinnedRing::make(session_.backend(), &why);
   refused_ = !slot->ring;
   if (refused_)
-    std::fprintf(stderr,
-                 "pyft-server: device [%u]: captures copy through memory that is not page-locked, "
-                 "and at cuts only: %s\n",
-                 session_.device(), why.c_str());
+    PYFT_LOG(kRecovery, kWarning,
+             "device [%u]: snapshots copy through memory that is not page-locked, "
+             "and at cuts only: %s",
+             session_.device(), why.c_str());
   return slot->ring != nullptr;
 }
 
-int DeviceCopies::read(const NextRange& next, const TakePiece& take) {
+int DeviceCopies::read(const checkpoint::NextRange& next, const checkpoint::TakePiece& take) {
   if (!make(&slots_[0])) return read_pageable(next, take);
   return slots_[0].ring->read(next, take, patience_.at_cuts_ns);
 }
@@ -35,11 +36,12 @@ int DeviceCopies::write(uint64_t address, const std::byte* from, uint64_t bytes)
   return slots_[0].ring->write(address, from, bytes, patience_.at_cuts_ns);
 }
 
-// Both in the default stream: no capture is open.
-int DeviceCopies::read_pageable(const NextRange& next, const TakePiece& take) {
+// Both in the default stream: no snapshot is open.
+int DeviceCopies::read_pageable(const checkpoint::NextRange& next,
+                                const checkpoint::TakePiece& take) {
   const backend::Table& api = session_.backend();
   staging_.resize(kStagingBytes);
-  for (MemoryRange range; next(&range);)
+  for (checkpoint::MemoryRange range; next(&range);)
     for (uint64_t at = 0; at < range.bytes; at += kStagingBytes) {
       const uint64_t part = std::min(kStagingBytes, range.bytes - at);
       int code = api.cuMemcpyDtoHAsync_v2(staging_.data(), range.address + at, part, nullptr);
@@ -76,13 +78,14 @@ DeviceCopies::Slot* DeviceCopies::take_slot() {
 
 void DeviceCopies::give_up_beside() {
   if (late_.exchange(true)) return;
-  std::fprintf(stderr,
-               "pyft-server: device [%u]: captures copy at cuts only: a copy beside the program's "
-               "work has not come for [%llu] ms\n",
-               session_.device(), static_cast<unsigned long long>(patience_.beside_ns / 1'000'000));
+  PYFT_LOG(kRecovery, kWarning,
+           "device [%u]: snapshots copy at cuts only: a copy beside the program's "
+           "work has not come for [%llu] ms",
+           session_.device(), static_cast<unsigned long long>(patience_.beside_ns / 1'000'000));
 }
 
-int DeviceCopies::read_beside(const NextRange& next, const TakePiece& take) {
+int DeviceCopies::read_beside(const checkpoint::NextRange& next,
+                              const checkpoint::TakePiece& take) {
   if (late_.load()) return PinnedRing::kLate;  // those that are left of this cut
   Slot* const slot = take_slot();
   if (!slot) return PinnedRing::kLate;
@@ -93,7 +96,7 @@ int DeviceCopies::read_beside(const NextRange& next, const TakePiece& take) {
   }
   if (code == PinnedRing::kLate) give_up_beside();
   // Nobody else may ask the device before its next command.
-  if (is_device_fault(code)) {
+  if (checkpoint::is_device_fault(code)) {
     session_.check_device(code, "a copy behind a cut");
     session_.set_sticky(code);
   }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "server/recovery/pinned_ring.h"
-#include "server/session.h"
+#include "server/session/session.h"
 
 namespace pyft::server {
 
@@ -33,13 +33,13 @@ class DeviceCopies {
   DeviceCopies(const DeviceCopies&) = delete;
 
   // Codes of the calls, 0: all is copied. Dispatch thread, nothing else works on the device.
-  int read(const NextRange& next, const TakePiece& take);
+  int read(const checkpoint::NextRange& next, const checkpoint::TakePiece& take);
   int write(uint64_t address, const std::byte* from, uint64_t bytes);
   // At a cut: gets ready what copies beside the device's work need. False: there can be none.
   bool ready_beside();
   // Beside the device's work, which may change what is read meanwhile. At most two threads at a
   // time. An error of the device is one as at any other call, and may end this process.
-  int read_beside(const NextRange& next, const TakePiece& take);
+  int read_beside(const checkpoint::NextRange& next, const checkpoint::TakePiece& take);
 
  private:
   struct Slot {
@@ -47,7 +47,7 @@ class DeviceCopies {
     bool busy = false;
   };
   bool make(Slot* slot);
-  int read_pageable(const NextRange& next, const TakePiece& take);
+  int read_pageable(const checkpoint::NextRange& next, const checkpoint::TakePiece& take);
   int write_pageable(uint64_t address, const std::byte* from, uint64_t bytes);
   Slot* take_slot();
   void give_up_beside();

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "server/recovery/bytes_passed.h"
+#include "checkpoint/bytes_passed.h"
 #include "server/recovery/patience.h"
 
 namespace pyft::server {
@@ -84,14 +84,16 @@ int PinnedRing::wait(const Piece& piece, uint64_t patience_ns) const {
                   ring::now_ns() + patience_ns);
 }
 
-int PinnedRing::read(const NextRange& next, const TakePiece& take, uint64_t patience_ns) {
+int PinnedRing::read(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                     uint64_t patience_ns) {
   if (const int code = rests()) return code;
   under_way_ = true;
   return end(pass(next, take, patience_ns), patience_ns);
 }
 
-int PinnedRing::pass(const NextRange& next, const TakePiece& take, uint64_t patience_ns) {
-  MemoryRange left;
+int PinnedRing::pass(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                     uint64_t patience_ns) {
+  checkpoint::MemoryRange left;
   bool more = true;
   for (uint64_t sent = 0, taken = 0; more || taken < sent;) {
     if (more && sent < taken + kPieces) {
@@ -103,14 +105,15 @@ int PinnedRing::pass(const NextRange& next, const TakePiece& take, uint64_t pati
     }
     const Piece& piece = pieces_[taken++ % kPieces];
     if (const int code = wait(piece, patience_ns)) return code;
-    pass_turn();
+    checkpoint::pass_turn();
     for (const Part& part : piece.parts) take(piece.memory + part.at, part.bytes);
   }
   return 0;
 }
 
 // `left`: of the range that does not fit the piece before.
-int PinnedRing::fill(const NextRange& next, MemoryRange* left, Piece* piece) {
+int PinnedRing::fill(const checkpoint::NextRange& next, checkpoint::MemoryRange* left,
+                     Piece* piece) {
   piece->parts.clear();
   for (uint64_t at = 0; at < kPieceBytes && (left->bytes || next(left));) {
     const uint64_t bytes = std::min(kPieceBytes - at, left->bytes);
@@ -135,7 +138,7 @@ int PinnedRing::write(uint64_t address, const std::byte* from, uint64_t bytes,
     if (sent >= kPieces) code = wait(piece, patience_ns);
     if (code) break;
     std::memcpy(piece.memory, from + at, part);
-    pass_bytes(part);
+    checkpoint::pass_bytes(part);
     code = send(piece, table_.cuMemcpyHtoDAsync_v2(address + at, piece.memory, part, stream_));
   }
   return end(code, patience_ns);

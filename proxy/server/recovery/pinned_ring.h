@@ -3,7 +3,7 @@
 //
 // They travel in a stream of the server's own that does not synchronise with the program's, and no
 // other stream is looked at: so a capture of the program is not disturbed by them, from whichever
-// thread (design-cuda.md, C5). One thread at a time, which works on the device.
+// thread (C5). One thread at a time, which works on the device.
 #ifndef PYFT_SERVER_RECOVERY_PINNED_RING_H_
 #define PYFT_SERVER_RECOVERY_PINNED_RING_H_
 
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "server/recovery/calls.h"
+#include "checkpoint/memory_range.h"
 #include "server/recovery/patience.h"
 
 namespace pyft::server {
@@ -35,7 +35,8 @@ class PinnedRing {
   // Both return the code of the call that fails, or 0: then the device has copied everything.
   // kLate: a piece has not come for so long. It may come yet, so that whoever is next gets kLate
   // at once, until it has. Small ranges share a piece.
-  int read(const NextRange& next, const TakePiece& take, uint64_t patience_ns);
+  int read(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+           uint64_t patience_ns);
   int write(uint64_t address, const std::byte* from, uint64_t bytes, uint64_t patience_ns);
   // 0: nothing is under way that an earlier call has given up; kLate; or the device's error.
   int rests();
@@ -51,8 +52,9 @@ class PinnedRing {
   };
   explicit PinnedRing(const backend::Table& table) : table_(table) {}
   std::string prepare();
-  int pass(const NextRange& next, const TakePiece& take, uint64_t patience_ns);
-  int fill(const NextRange& next, MemoryRange* left, Piece* piece);
+  int pass(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+           uint64_t patience_ns);
+  int fill(const checkpoint::NextRange& next, checkpoint::MemoryRange* left, Piece* piece);
   int send(const Piece& piece, int copied);
   int end(int code, uint64_t patience_ns);
   int wait(const Piece& piece, uint64_t patience_ns) const;

@@ -79,7 +79,7 @@ def _live_cut(shim, ctypes):
             return None
 
     def cut_one(device, seq, segments):
-        if not seq or segments is None:  # its cut is not captured, or everything counts
+        if not seq or segments is None:  # its cut is not snapshotted, or everything counts
             return cut_scope(device, None, 0, 0)
         data = scope([s for s in segments if s["device"] == device])
         address, words = data.buffer_info()
@@ -114,6 +114,7 @@ def _after_optimizer(module):
     except AttributeError:
         return  # --direct: there is no ring
     gate.restype = cut.restype = ctypes.c_int
+    hold = getattr(shim, "pyft_hold", None)
     cut_live = _live_cut(shim, ctypes)
 
     def before(optimizer, args, kwargs):
@@ -122,6 +123,8 @@ def _after_optimizer(module):
     def after(optimizer, args, kwargs):
         if not cut_live():
             cut()
+        if hold is not None:
+            hold()
 
     module.register_optimizer_step_pre_hook(before)
     module.register_optimizer_step_post_hook(after)

@@ -44,6 +44,15 @@ def collective() -> None:
     dist.all_reduce(tensor(), async_op=True).wait()
 
 
+def value() -> None:
+    """What is in memory is no sum. PyTorch's watchdog ends the process."""
+    totals = [tensor(), tensor()]
+    for total in totals:
+        dist.all_reduce(total)
+    print("waits for its sum", flush=True)
+    print("got", totals[0][0].item(), flush=True)
+
+
 def receive() -> None:
     """One message has been sent, and comes; the next one does not."""
     got = tensor()
@@ -103,7 +112,7 @@ def main() -> None:
         torch.cuda.synchronize()
         end()
     else:
-        {"collective": collective, "receive": receive}[KIND]()
+        {"collective": collective, "receive": receive, "value": value}[KIND]()
     dist.all_reduce(tensor(), async_op=True).wait()  # raises, with TORCH_NCCL_BLOCKING_WAIT
     return None
 

@@ -1,6 +1,6 @@
 """A training whose parameters, with --without-gate, also change outside of optimizer steps.
 
-The change comes right behind a step, while a capture may still be copying the parameters. With
+The change comes right behind a step, while a snapshot may still be copying the parameters. With
 --release one of them goes then, and its memory goes back to the driver.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 STEPS = 9
-CHANGES_FROM = 6  # by then captures take it that only optimizers change parameters
+CHANGES_FROM = 6  # by then snapshots take it that only optimizers change parameters
 LARGE = 3 << 20  # numbers: in a segment of its own, which the allocator gives back
 
 

@@ -1,9 +1,9 @@
 """A small training that also reads memory which nobody has written since it was allocated.
 
-What lies there is no part of a recovery point, so that a repetition finds something else.
+What lies there is no part of a committed snapshot, so that a repetition finds something else.
 --read loss: it changes the last digits of a number that the script prints; count: it decides how
 many elements are found; counts: eight such numbers, read at once; sum (under torchrun): it is what a
-rank puts into a collective. total reads a sum by float atomics instead, at each rank, whose last
+rank puts into a collective. total reads sums by float atomics instead, at each rank, whose last
 digits SOFTGPU_NOISE changes. The training itself does not depend on any of it.
 """
 
@@ -34,8 +34,8 @@ def read(what: str, loss: torch.Tensor) -> None:
         dist.all_reduce(shaken)
     elif what == "total":
         parts = torch.linspace(0.1, 1, 4096, device="cuda")
-        where = torch.zeros(4096, dtype=torch.long, device="cuda")
-        say(f"seen {torch.zeros(1, device='cuda').index_add_(0, where, parts).item()!r}")
+        where = torch.arange(4096, device="cuda") % 8  # not all of eight come out alike by chance
+        say(f"seen {torch.zeros(8, device='cuda').index_add_(0, where, parts).tolist()!r}")
         if dist.is_initialized():
             dist.all_reduce(loss.detach().clone())
     elif what == "counts":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -151,8 +153,68 @@ def ahead(models: list[nn.Module]) -> Step:
     return step
 
 
+class Exchange(torch.autograd.Function):
+    """Rows go to other ranks, so many to each; their gradients come back."""
+
+    @staticmethod
+    def forward(  # noqa: D102
+        context: Any, rows: Tensor, sent: list[int], received: list[int]
+    ) -> Tensor:
+        context.sizes = (sent, received)
+        return exchange(rows, sent, received)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: D102
+        sent, received = context.sizes
+        return exchange(gradient, received, sent), None, None
+
+
+def exchange(rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
+    got = rows.new_empty(sum(received), rows.shape[1])
+    dist.all_to_all_single(got, rows.contiguous(), received, sent)
+    return got
+
+
+def moe(models: list[nn.Module]) -> Step:
+    """A mixture of experts, one at each rank: counts that are read say how many tokens go where.
+
+    The load of each expert is a sum by float atomics, and each rank reads the norm of its gradients.
+    """
+    embedding, router, expert = nn.Embedding(64, 16).cuda(), nn.Linear(16, WORLD).cuda(), mlp()
+    model = nn.ModuleList([embedding, router, expert])
+    models.append(model)
+    for parameter in (*embedding.parameters(), *router.parameters()):
+        dist.broadcast(parameter.data, 0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(number: int) -> Tensor:
+        generator = torch.Generator().manual_seed(1000 * number + RANK)
+        rows = embedding(torch.randint(0, 64, (96,), generator=generator).cuda())
+        weights, choice = router(rows).softmax(-1).max(-1)
+        counts = torch.bincount(choice, minlength=WORLD)
+        theirs = torch.empty_like(counts)
+        dist.all_to_all_single(theirs, counts)
+        sent, received = counts.tolist(), theirs.tolist()
+        order = choice.argsort(stable=True)
+        there = expert(Exchange.apply(rows[order], sent, received))
+        back = Exchange.apply(there, received, sent) * weights[order].unsqueeze(1)
+        load = torch.zeros(WORLD, device="cuda").index_add(0, choice, weights)
+        loss = back.square().mean() + 1e-3 * load.square().mean()
+        loss.backward()
+        for parameter in (*embedding.parameters(), *router.parameters()):
+            dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
+        if not math.isfinite(norm):
+            raise ValueError(f"the norm of the gradients is {norm}")
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
 CASES: dict[str, Callable[[list[nn.Module]], Step]] = {
-    case.__name__: case for case in (dp_tp, fsdp, dp_pp, uneven, ahead)
+    case.__name__: case for case in (dp_tp, fsdp, dp_pp, uneven, ahead, moe)
 }
 
 if __name__ == "__main__":

@@ -61,10 +61,10 @@ def blocking() -> None:
     with torch.cuda.stream(torch.cuda.ExternalStream(2)):
         x.add_(1)
     x.mul_(3)
-    legacy = cuda.cudaStreamQuery(None)
+    handover = cuda.cudaStreamQuery(None)
     cuda.cudaGetLastError()
     go.set()
-    print("blocking", legacy == NOT_READY, x.tolist())
+    print("blocking", handover == NOT_READY, x.tolist())
 
 
 def libraries() -> None:

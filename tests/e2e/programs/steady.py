@@ -2,7 +2,7 @@
 
 Arguments: a folder, where `standing-RANK` says that the rank has come there and `go` lets it go on;
 and what happens before that: `sort` (rank 1 alone uses kernels of one more module), `fill` (memory
-is used until there is none, between `filling` and `fill`).
+is used until there is none, between `filling` and `fill`), `wide` (1 MB of parameters and states).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def fill() -> None:
     torch.cuda.empty_cache()
 
 
-def stand_still(folder: Path, here: str, until: str) -> None:
+def quiesce(folder: Path, here: str, until: str) -> None:
     (folder / here).touch()
     while not (folder / until).exists():
         time.sleep(0.02)
@@ -50,7 +50,10 @@ def main(folder: Path, *extras: str) -> None:
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     if WORLD > 1:
         dist.init_process_group("nccl")
-    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).cuda()
+    width = 4096 if "wide" in extras else 32
+    model = nn.Sequential(
+        nn.Linear(16, width), nn.GELU(), nn.LayerNorm(width), nn.Linear(width, 4)
+    ).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(8):
         loss = model(torch.randn(8, 16).cuda()).square().mean()
@@ -64,9 +67,9 @@ def main(folder: Path, *extras: str) -> None:
         say(f"step={step} rank={RANK} loss={loss.item():.9e}")
         if step == 4:
             if "fill" in extras:
-                stand_still(folder, "filling", "fill")
+                quiesce(folder, "filling", "fill")
                 fill()
-            stand_still(folder, f"standing-{RANK}", "go")
+            quiesce(folder, f"standing-{RANK}", "go")
     flat = torch.cat([p.detach().flatten() for p in model.parameters()]).cpu()
     say(f"rank={RANK} sha256={hashlib.sha256(flat.numpy().tobytes()).hexdigest()}")
 

@@ -14,17 +14,15 @@ import ctypes
 import mmap
 import os
 import random
-import struct
 import sys
 import threading
 import time
 
-RING_OFFSET, RING_BYTES, APPENDED, NEXT_SEQ = 8, 16, 64, 104  # tests/unit/test_protocol.py
+from pyft.wire.layout import CONTROL_PAGE, ENTRY_HEADER, LOG_HEADER, NO_SLOT, FaultKind
+
 NOISE_BYTES = 4096
-EPOCH, STICKY, FAULT = 24, 332, 540
 EVENT_RECORD = 114  # proxy/api/event.toml
 LOST = 999
-ENTRY = struct.Struct("<IHHQIIQQQ")
 
 
 def own(part: str) -> mmap.mmap:
@@ -38,21 +36,28 @@ def own(part: str) -> mmap.mmap:
 def say_lost(page: mmap.mmap) -> None:
     """Write what a server would that has lost its GPU, and an epoch after which there is none."""
     while True:
-        struct.pack_into("<Ii", page, FAULT, 1, LOST)
-        struct.pack_into("<i", page, STICKY, LOST)
-        struct.pack_into("<I", page, EPOCH, (1 << 32) - 1)
+        CONTROL_PAGE["fault_kind"].write(page, FaultKind.DEVICE)
+        CONTROL_PAGE["fault_code"].write(page, LOST)
+        CONTROL_PAGE["sticky_error"].write(page, LOST)
+        CONTROL_PAGE["epoch"].write(page, (1 << 32) - 1)
+
+
+def entry(call: int, seq: int, body_bytes: int) -> bytes:
+    """Return the header of an entry."""
+    size = ENTRY_HEADER.size + body_bytes
+    return ENTRY_HEADER.pack(size=size, call=call, seq=seq, reply_slot=NO_SLOT)
 
 
 def nonsense(kind: str, dice: random.Random, next_seq: int) -> bytes:
     noise = dice.randbytes(NOISE_BYTES)
     if kind == "lost":
-        head = ENTRY.pack(80, EVENT_RECORD, 0, next_seq, 0, 0xFFFFFFFF, 0, 0, 0)
-        return (head + struct.pack("<QQQQ", 0x7777_0000_0007, 0, 1, 1)).ljust(NOISE_BYTES, b"\0")
+        body = b"".join(word.to_bytes(8, "little") for word in (0x7777_0000_0007, 0, 1, 1))
+        return (entry(EVENT_RECORD, next_seq, len(body)) + body).ljust(NOISE_BYTES, b"\0")
     if kind != "entries":
         return noise
     return b"".join(
-        ENTRY.pack(256, dice.randrange(64, 700), 0, next_seq + i, 0, 0xFFFFFFFF, 0, 0, 0)
-        + dice.randbytes(256 - ENTRY.size)
+        entry(dice.randrange(64, 700), next_seq + i, 256 - ENTRY_HEADER.size)
+        + dice.randbytes(256 - ENTRY_HEADER.size)
         for i in range(NOISE_BYTES // 256)
     )
 
@@ -66,19 +71,17 @@ def main() -> None:
     log, page = own("log"), own("control")
     if kind == "lost":
         threading.Thread(target=say_lost, args=(page,), daemon=True).start()
-    ring_offset, ring_bytes = struct.unpack_from("<QQ", log, RING_OFFSET)
-    (appended,) = struct.unpack_from("<Q", log, APPENDED)
-    (next_seq,) = struct.unpack_from("<Q", log, NEXT_SEQ)
+    header = LOG_HEADER.unpack(log)
     if kind == "geometry":
-        struct.pack_into("<Q", log, RING_OFFSET, 1 << 63)
-        struct.pack_into("<Q", log, RING_BYTES, dice.randrange(1 << 64))
+        LOG_HEADER["ring_offset"].write(log, 1 << 63)
+        LOG_HEADER["ring_bytes"].write(log, dice.randrange(1 << 64))
     elif kind == "page":
         page[:NOISE_BYTES] = dice.randbytes(NOISE_BYTES)
-    at = ring_offset + appended % ring_bytes
+    at = header.ring_offset + header.appended % header.ring_bytes
     if kind not in ("geometry", "page"):
-        log[at : at + NOISE_BYTES] = nonsense(kind, dice, next_seq)
-        end = dice.randrange(1 << 63) if kind == "end" else appended + NOISE_BYTES
-        struct.pack_into("<Q", log, APPENDED, end)
+        log[at : at + NOISE_BYTES] = nonsense(kind, dice, header.next_seq)
+        end = dice.randrange(1 << 63) if kind == "end" else header.appended + NOISE_BYTES
+        LOG_HEADER["appended"].write(log, end)
     time.sleep(1.5)  # the server looks at least every 100 ms, the agent every 0.5 s
     unused = ctypes.c_size_t()
     code = runtime.cudaMemGetInfo(ctypes.byref(unused), ctypes.byref(unused))  # waits for an answer

@@ -26,7 +26,7 @@ def torch_imports() -> set[str]:
     """Return the undefined CUDA symbols of torch's libraries."""
     spec = util.find_spec("torch")
     if not spec or not spec.origin or not shutil.which("nm"):
-        pytest.skip("torch or nm is not installed")
+        pytest.skip("[torch]: it or nm is not installed")
     symbols: set[str] = set()
     for library in sorted((Path(spec.origin).parent / "lib").glob("lib*.so")):
         command = ["nm", "-D", "--undefined-only", str(library)]
@@ -40,7 +40,7 @@ def torch_imports() -> set[str]:
 def test_no_import_of_torch_is_left_unbound() -> None:
     imports = torch_imports()
     if not imports:
-        pytest.skip("this torch has no CUDA libraries")
+        pytest.skip("[torch]: a build without CUDA libraries")
     api = api_records.load(ROOT / "proxy" / "api")
     foreign = {s for s in imports if s.startswith(tuple(api.vendor))}
     assert foreign  # or the list of the vendor's own libraries is out of date

@@ -11,52 +11,14 @@
 
 #include "check.h"
 #include "comes.h"
-#include "core/device.h"
-#include "core/fault_injection.h"
-#include "softgpu.h"
+#include "injection.h"
 
 namespace {
-
-using softgpu::Fault;
-
-// A launch on the device's legacy stream, or another one.
-void launch(int device, const char* kernel, std::vector<void*> params, std::function<void()> body,
-            cudaStream_t stream = nullptr) {
-  cudaSetDevice(device);
-  softgpu::Work work;
-  work.run = [=, ticket = softgpu::LaunchTicket()]() mutable {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(params.data());
-    return softgpu::run_launch(device, kernel, {bytes, 8 * params.size()}, &ticket, [&]() -> Fault {
-      body();
-      return {};
-    });
-  };
-  softgpu::device(device).scheduler().submit(softgpu::find_stream(stream), std::move(work));
-}
-
-void launch(int device) {
-  launch(device, "empty", {}, [] {});
-}
-
-std::string inject(const std::string& text) {
-  char problem[200] = "";
-  const int bad = softgpu_inject(text.c_str(), problem, sizeof problem);
-  CHECK_EQ(bad, problem[0] ? 1 : 0);
-  return problem;
-}
 
 softgpu_state state(int device) {
   softgpu_state now{};
   CHECK_EQ(softgpu_device_state(device, &now), 0);
   return now;
-}
-
-uint8_t* device_bytes(size_t bytes) {
-  void* out = nullptr;
-  CHECK_EQ(cudaMalloc(&out, bytes), cudaSuccess);
-  CHECK_EQ(cudaMemset(out, 0, bytes), cudaSuccess);
-  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  return static_cast<uint8_t*>(out);
 }
 
 // Every call reports the error from now on, on this device only.
@@ -80,7 +42,7 @@ TEST(a_bad_request_is_refused_by_a_sentence_that_names_it) {
   const std::pair<const char*, const char*> bad[] = {
       {"melt",
        "the fault [melt] is not understood: [melt] is none of [error, lost, ecc, contained, "
-       "hang, slow, flip, resume, clear]"},
+       "hang, slow, flip, upset, stuck, copy, resume, clear]"},
       {"lost; error  at=3 ", "the fault [error  at=3] is not understood: it has no [code]"},
       {"error code=0",
        "the fault [error code=0] is not understood: [code] is [0], not a whole number from [1] to "
@@ -100,11 +62,16 @@ TEST(a_bad_request_is_refused_by_a_sentence_that_names_it) {
        "[1000000]"},
       {"flip bit=3",
        "the fault [flip bit=3] is not understood: it needs one of [address, allocation, size, "
-       "result]"},
+       "result, live]"},
       {"flip address=1 size=2",
        "the fault [flip address=1 size=2] is not understood: it has two targets"},
       {"0:700",
        "the fault [0:700] is not understood: [launch] is [0], not a whole number from [1]"},
+      {"hang:0", "the fault [hang:0] is not understood: [at] is [0], not a whole number from [1]"},
+      {"resume:1", "the fault [resume:1] is not understood: [at] is no setting of it"},
+      {"lost,device=8",
+       "the fault [lost,device=8] is not understood: [device] is [8], not a whole number from [0] "
+       "to [7]"},
       {"lost device=7", "the fault [lost device=7] is for a device that is not there"},
   };
   for (const auto& [text, sentence] : bad) CHECK_EQ(inject(text), std::string(sentence));
@@ -112,6 +79,8 @@ TEST(a_bad_request_is_refused_by_a_sentence_that_names_it) {
   char shortened[10];
   CHECK_EQ(softgpu_check_faults("melt", shortened, sizeof shortened), 1);
   CHECK_EQ(std::string(shortened), std::string("the fault"));
+  CHECK_EQ(softgpu_check_faults("lost:9,device=1; slow, factor=2\nerror:3,code=700", nullptr, 0),
+           0);
   CHECK_EQ(softgpu_check_faults("# nothing\n lost device=7 # not done\n", nullptr, 0), 0);
 }
 
@@ -190,9 +159,9 @@ TEST(a_slow_device_takes_at_least_the_time_asked_for) {
 
 TEST(a_bit_of_an_allocation_flips) {
   cudaSetDevice(0);
-  uint8_t* const first = device_bytes(512);
-  uint8_t* const second = device_bytes(5 << 20);
-  uint8_t* const third = device_bytes(5 << 20);
+  uint8_t* const first = zeros<uint8_t>(512);
+  uint8_t* const second = zeros<uint8_t>(5 << 20);
+  uint8_t* const third = zeros<uint8_t>(5 << 20);
   CHECK_EQ(
       inject("flip address=" + std::to_string(reinterpret_cast<uint64_t>(first)) + " byte=3 bit=1"),
       std::string());
@@ -208,8 +177,8 @@ TEST(a_bit_of_an_allocation_flips) {
 
 TEST(a_bit_of_a_result_flips) {
   cudaSetDevice(0);
-  uint8_t* const in = device_bytes(512);
-  uint8_t* const out = device_bytes(512);
+  uint8_t* const in = zeros<uint8_t>(512);
+  uint8_t* const out = zeros<uint8_t>(512);
   const auto fill = [=] { std::memset(out + 16, 0x40, 16); };
   CHECK_EQ(inject("flip result=2 kernel=fill byte=17 bit=0"), std::string());
   launch(0, "another", {in, out}, [] {});
@@ -228,7 +197,7 @@ TEST(a_bit_of_a_result_flips) {
 
 TEST(requests_repeat_and_are_cleared) {
   cudaSetDevice(0);
-  uint8_t* const byte = device_bytes(1);
+  uint8_t* const byte = zeros<uint8_t>(1);
   const std::string at = "flip address=" + std::to_string(reinterpret_cast<uint64_t>(byte));
   CHECK_EQ(inject(at + " kernel=repeat every=2 times=2 at=2"), std::string());
   std::vector<int> seen;

@@ -9,49 +9,9 @@
 #include <vector>
 
 #include "check.h"
-#include "core/device.h"
-#include "core/fault_injection.h"
-#include "softgpu.h"
+#include "injection.h"
 
 namespace {
-
-using softgpu::Fault;
-
-void launch(const char* kernel, std::vector<void*> params, std::function<void()> body) {
-  softgpu::Work work;
-  work.run = [=, ticket = softgpu::LaunchTicket()]() mutable {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(params.data());
-    return softgpu::run_launch(0, kernel, {bytes, 8 * params.size()}, &ticket, [&]() -> Fault {
-      body();
-      return {};
-    });
-  };
-  softgpu::device(0).scheduler().submit(softgpu::find_stream(nullptr), std::move(work));
-}
-
-std::string inject(const std::string& text) {
-  char problem[200] = "";
-  softgpu_inject(text.c_str(), problem, sizeof problem);
-  return problem;
-}
-
-// What is left of the requests is told, and forgotten.
-std::string missed() {
-  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  char text[2000] = "";
-  softgpu_missed_faults(text, sizeof text);
-  CHECK_EQ(inject("clear"), std::string());
-  return text;
-}
-
-template <class T>
-T* zeros(size_t count) {
-  void* out = nullptr;
-  CHECK_EQ(cudaMalloc(&out, count * sizeof(T)), cudaSuccess);
-  CHECK_EQ(cudaMemset(out, 0, count * sizeof(T)), cudaSuccess);
-  CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  return static_cast<T*>(out);
-}
 
 // Bits that differ between what the same call gives without a fault and with one.
 struct Region {
@@ -230,7 +190,7 @@ TEST(bytes_that_a_kernel_has_changed_are_hit_evenly) {
   uint8_t* statistic = zeros<uint8_t>(512);
   const auto call = [&] {
     // The first pointer is changed least; the second and third overlap.
-    launch("norm", {statistic, out, out + 100, in}, [=] {
+    launch(0, "norm", {statistic, out, out + 100, in}, [=] {
       std::memset(statistic, 1, 4);
       std::memset(out + 50, 1, 100);
     });
@@ -262,7 +222,7 @@ TEST(the_same_seed_hits_the_same_bit_and_repetitions_other_ones) {
   const auto flipped = [&](const std::string& request) {
     std::memset(out, 0, 4096);
     CHECK_EQ(inject(request), std::string());
-    launch("fill", {out}, [=] { std::memset(out, 0xff, 4096); });
+    launch(0, "fill", {out}, [=] { std::memset(out, 0xff, 4096); });
     CHECK_EQ(missed(), std::string());
     int at = -1;
     for (int i = 0; i < 4096; ++i) at = out[i] != 0xff ? i * 256 + out[i] : at;
@@ -272,7 +232,7 @@ TEST(the_same_seed_hits_the_same_bit_and_repetitions_other_ones) {
   CHECK_EQ(flipped("flip result=random seed=7"), flipped("flip result=random seed=7"));
   CHECK(flipped("flip result=random seed=7") != flipped("flip result=random seed=8"));
   CHECK_EQ(inject("flip result=random kernel=fill every=1 times=5 seed=7"), std::string());
-  for (int i = 0; i < 3; ++i) launch("fill", {out}, [=] { std::memset(out, i, 4096); });
+  for (int i = 0; i < 3; ++i) launch(0, "fill", {out}, [=] { std::memset(out, i, 4096); });
   CHECK_EQ(missed(), std::string("softgpu: the fault [flip result=random kernel=fill every=1 "
                                  "times=5 seed=7] happened [3] times only: there were no more "
                                  "launches of [fill]\n"));
@@ -282,17 +242,17 @@ TEST(a_flip_waits_for_a_launch_that_can_have_it) {
   uint8_t *in = zeros<uint8_t>(512), *out = zeros<uint8_t>(512);
   float* y = zeros<float>(4);
   CHECK_EQ(inject("flip result=changed byte=2 bit=1"), std::string());
-  launch("empty", {}, [] {});
-  launch("reads", {in, out}, [] {});
-  launch("little", {out}, [=] { out[5] = 1; });  // has no third byte
+  launch(0, "empty", {}, [] {});
+  launch(0, "reads", {in, out}, [] {});
+  launch(0, "little", {out}, [=] { out[5] = 1; });  // has no third byte
   CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
   CHECK_EQ(static_cast<int>(out[5]), 1);
-  launch("enough", {in, out}, [=] { std::memset(out + 8, 0x40, 4); });
+  launch(0, "enough", {in, out}, [=] { std::memset(out + 8, 0x40, 4); });
   CHECK_EQ(missed(), std::string());
   CHECK_EQ(static_cast<int>(out[10]), 0x42);
   // The second pointer or result, and of it a byte that is there.
   CHECK_EQ(inject("flip result=2 byte=600"), std::string());
-  launch("two", {in, out}, [] {});
+  launch(0, "two", {in, out}, [] {});
   CHECK_EQ(cublasSscal(handle(), 4, &one, y, 1), CUBLAS_STATUS_SUCCESS);
   CHECK_EQ(
       missed(),
@@ -309,7 +269,7 @@ TEST(bytes_of_neighbours_are_not_hit) {
   const auto at = [](const void* p) { return std::to_string(reinterpret_cast<uint64_t>(p)); };
   CHECK_EQ(inject("flip address=" + at(first) + " byte=512"), std::string());
   CHECK_EQ(inject("flip result=1 byte=512 in=1"), std::string());
-  launch("k", {first}, [] {});
+  launch(0, "k", {first}, [] {});
   CHECK_EQ(missed(), std::string("softgpu: the fault [flip result=1 byte=512 in=1] did not happen: "
                                  "of [1] launches none could have it; of the last one: no bit was "
                                  "flipped: the allocation has [512] bytes from there on, none of "
@@ -328,11 +288,11 @@ TEST(bytes_of_neighbours_are_not_hit) {
 
 TEST(what_never_came_to_pass_is_told) {
   CHECK_EQ(inject("hang in=3"), std::string());
-  launch("a", {}, [] {});
+  launch(0, "a", {}, [] {});
   CHECK_EQ(missed(), std::string("softgpu: the fault [hang in=3] did not happen: [1] launches came "
                                  "since it was asked for, it was to be at number [3]\n"));
   CHECK_EQ(inject("error code=700 kernel=none device=0"), std::string());
-  launch("a", {}, [] {});
+  launch(0, "a", {}, [] {});
   CHECK_EQ(missed(), std::string("softgpu: the fault [error code=700 kernel=none device=0] did not "
                                  "happen: [0] launches of [none] on device [0] came since it was "
                                  "asked for, it was to be at number [1]\n"));
@@ -348,10 +308,10 @@ TEST(what_has_come_to_pass_is_noted) {
            std::string());
   CHECK_EQ(static_cast<int>(notes[0]), 1);
   CHECK_EQ(static_cast<int>(notes[5]), 0);
-  launch("nothing", {}, [] {});
+  launch(0, "nothing", {}, [] {});
   CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
   CHECK_EQ(notes[5] * 10 + notes[63], 1);
-  launch("k", {out}, [=] { out[3] = 1; });
+  launch(0, "k", {out}, [=] { out[3] = 1; });
   CHECK_EQ(missed(), std::string());
   CHECK_EQ(static_cast<int>(notes[5]), 1);
   CHECK_EQ(inject("lost note=64"),
@@ -359,10 +319,10 @@ TEST(what_has_come_to_pass_is_noted) {
                        "number from [0] to [63]"));
   CHECK_EQ(inject("flip result=random byte=3"),
            std::string("the fault [flip result=random byte=3] is not understood: [byte] is drawn: "
-                       "[result=random] excludes it"));
+                       "[random] excludes it"));
   CHECK_EQ(inject("flip result=1 seed=3"),
            std::string("the fault [flip result=1 seed=3] is not understood: [seed] is for "
-                       "[result=random]"));
+                       "[result=random] and [live=random]"));
   softgpu_note_faults(nullptr);
 }
 

@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "check.h"
-#include "core/device.h"
+#include "device/device.h"
 #include "gate.h"
 #include "softgpu.h"
+#include "work/handles.h"
 
 namespace {
 

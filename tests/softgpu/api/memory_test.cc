@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/memory.h"
+#include "memory/memory.h"
 
 namespace {
 

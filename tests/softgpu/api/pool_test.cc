@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "check.h"
-#include "core/device.h"
-#include "core/memory_pool.h"
+#include "device/device.h"
+#include "device/memory_pool.h"
 #include "gate.h"
 
 namespace {

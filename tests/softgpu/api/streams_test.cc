@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "check.h"
-#include "core/device.h"
+#include "device/device.h"
 #include "gate.h"
+#include "work/handles.h"
 
 extern "C" cudaError_t cudaMemsetAsync_ptsz(void*, int, size_t, cudaStream_t);
 

@@ -17,4 +17,4 @@ def _disassemblers() -> None:
         vendor.decode_dump()
         vendor.nvdisasm()
     except vendor.Missing as missing:
-        pytest.skip(str(missing))
+        pytest.skip(f"[nvdisasm]: {missing}")

@@ -25,7 +25,7 @@ TOOL = Path(__file__).parents[3] / "tools/check/decode.py"
 def cubins() -> tuple[wheel.Wheel, list[int]]:
     library, zstd = wheel.torch_cuda_library(), wheel.load_zstd()
     if library is None or zstd is None:
-        pytest.skip("there is no CUDA build of torch, or no libzstd to unpack its code")
+        pytest.skip("[torch]: no CUDA build of it, or no libzstd to unpack its code")
     opened = wheel.Wheel(library, zstd)
     return opened, list(range(0, len(opened.entries), SAMPLE_STEP))
 

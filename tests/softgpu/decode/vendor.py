@@ -1,4 +1,7 @@
-"""The two disassemblers that tests and tools/check/decode compare: ours and the vendor's."""
+"""The two disassemblers that tests and tools/check/decode compare: ours and the vendor's.
+
+vendor.py WORD...    what the vendor's says of words of 128 bits, each written as HIGH_LOW
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 INSTRUCTION_BYTES = 16
@@ -73,3 +78,19 @@ def check_texts(code: bytes, path: Path) -> None:
     """Both disassemblers print the same for every word of `code`."""
     different = different_texts(code, path)
     assert not different, different[:20]
+
+
+def main(*words: str) -> None:
+    """Print the vendor's text of each word."""
+    halves = (map(lambda part: int(part, 16), word.split("_")) for word in words)
+    code = b"".join(
+        without_scheduling(low.to_bytes(8, "little") + high.to_bytes(8, "little"))
+        for high, low in halves
+    )
+    with tempfile.NamedTemporaryFile() as file:
+        text = run([nvdisasm(), "-b", "SM75"], code, Path(file.name), (0, 1))
+    print("\n".join(map(squeeze, TEXT_LINE.findall(text))) or "no instruction")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

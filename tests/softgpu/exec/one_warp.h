@@ -5,6 +5,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "check.h"
 #include "decode/instr.h"
 #include "exec/lower.h"
+#include "exec/upset.h"
 
 namespace softgpu::exec {
 
@@ -82,6 +84,8 @@ class OneWarp {
     size_t i = 0;
     for (uint32_t v : values) reg(r).lane[i++] = v;
   }
+  // What goes wrong when it runs.
+  void wrong(Upsets* upsets) { state_.upsets = &upsets_.emplace(state_, upsets); }
   // True when the program came to its end without a fault.
   bool run() {
     while (!run_block_round(&block)) {
@@ -98,6 +102,7 @@ class OneWarp {
   Launch launch_;
   Program program_;
   LaunchState state_;
+  std::optional<UpsetRun> upsets_;
   std::unique_ptr<Row[]> pool_;
 };
 

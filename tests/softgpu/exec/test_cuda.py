@@ -17,7 +17,7 @@ import nvcc  # noqa: E402
 
 def compile_and_run(program: Path, *arguments: str) -> str:
     if not nvcc.present():
-        pytest.skip("nvcc is not installed")
+        pytest.skip("[nvcc]: it is not installed")
     flags = ["-std=c++17", "--extended-lambda", "-cudart", "shared", "-o", str(program)]
     subprocess.run(
         [*nvcc.command(program.parent, *flags), *arguments], check=True, capture_output=True

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 def test_torch_kernels() -> None:
     library = os.environ["SOFTGPU_LIBRARY"]
     if importlib.util.find_spec("torch") is None:
-        pytest.skip("torch is not installed")
+        pytest.skip("[torch]: it is not installed")
     run = subprocess.run(
         [sys.executable, str(HERE / "torch_kernels.py")],
         env={**os.environ, "LD_PRELOAD": library},

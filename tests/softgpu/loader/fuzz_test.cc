@@ -68,7 +68,7 @@ class Fuzzer {
     std::memcpy(image.data() + at, &value, width);
   }
 
-  // As core/module.cc does.
+  // As module/module.cc does.
   static void apply(const softgpu::Cubin& cubin) {
     Bytes constants(cubin.constant4.begin(), cubin.constant4.end());
     Bytes initial(cubin.global_init.begin(), cubin.global_init.end());

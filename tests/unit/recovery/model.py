@@ -11,7 +11,9 @@ from pyft.recovery import events as ev
 from pyft.recovery import facts
 from pyft.recovery.classify import Fault, of_agent, of_exit, row_of
 from pyft.recovery.gpus import Gpus
-from pyft.recovery.plan import Plan, Rank, State
+from pyft.recovery.plan import Plan
+from pyft.recovery.rank import Rank, State
+from pyft.wire import messages as wire
 
 KILLED = of_exit(9)
 LOST = Fault(row_of("api", 999), "API code [999]")
@@ -29,7 +31,7 @@ class Server:
     dying: Fault | None = None  # dead, and the agent does not know it yet
     mute: bool = False  # it does nothing any more
     refuses: bool = False  # it cannot export its communicator
-    inbox: list[ev.Send] = field(default_factory=list)
+    inbox: list[wire.Message] = field(default_factory=list)
     outbox: list[ev.Received] = field(default_factory=list)
 
 
@@ -54,7 +56,7 @@ class World:
         for id, server in self.servers.items():
             server.stage, server.outbox = "live", []
             server.view = {r: s.epoch for r, s in self.servers.items() if r != id}
-            self.say(server, ev.Message.MADE)
+            self.say(server, wire.Made)
         for server in self.servers.values():
             self.plan.handle(server.outbox.pop())
 
@@ -81,7 +83,7 @@ class World:
             elif isinstance(action, ev.Send):
                 server = self.servers.get(action.id)
                 if server and server.epoch == action.epoch:
-                    server.inbox.append(action)
+                    server.inbox.append(action.message)
             elif isinstance(action, ev.Timer):
                 self.timers.append(action)
             elif isinstance(action, ev.GiveUp):
@@ -90,11 +92,11 @@ class World:
             elif isinstance(action, ev.Refuse):
                 raise AssertionError(action.text)
 
-    def say(self, server: Server, kind: ev.Message, **more: int | bytes) -> None:
+    def say(self, server: Server, kind: type[wire.Message], **more: int | bytes) -> None:
         """Put a message on its way to the agent."""
-        rank = int(more.pop("rank", server.id))
-        received = ev.Received(server.id, server.epoch, kind, key=KEY, rank=rank, **more)
-        server.outbox.append(received)
+        about = {} if kind is wire.Live else {"key": KEY, "rank": server.id}
+        said = kind(**(about | more))
+        server.outbox.append(ev.Received(server.id, server.epoch, said))
 
     # ---- what can happen next -----------------------------------------------------------------
 
@@ -198,7 +200,7 @@ class World:
             return State.GIVEN_UP
         if server and server.stage != "live":
             return State.FENCING
-        waits = server and any(m.kind is ev.Message.LIVE for m in server.outbox)
+        waits = server and any(isinstance(m.message, wire.Live) for m in server.outbox)
         return State.RECOVERING if waits else State.RUNNING
 
     def work(self, server: Server) -> None:
@@ -207,37 +209,37 @@ class World:
             self.take(server, server.inbox.pop(0))
         elif server.stage == "want":
             server.stage = "asked"
-            self.say(server, ev.Message.WANT_EXPORT)
+            self.say(server, wire.WantExport)
         elif server.stage == "export":
             server.stage = "joining"
-            self.say(server, ev.Message.FRESH, payload=pickle.dumps(server.epoch))
+            self.say(server, wire.Fresh, payload=pickle.dumps(server.epoch))
         elif server.stage == "alone":
             server.stage = "joined"
-            self.say(server, ev.Message.MADE)
+            self.say(server, wire.Made)
         elif server.stage == "joined":
             server.stage = "live"
-            self.say(server, ev.Message.LIVE)
+            self.say(server, wire.Live)
 
-    def take(self, server: Server, message: ev.Send) -> None:
+    def take(self, server: Server, message: wire.Message) -> None:
         """Let a server act on a message of the agent."""
-        if message.kind is ev.Message.DO_EXPORT:
+        if isinstance(message, wire.DoExport):
             view = pickle.dumps(server.view | {server.id: server.epoch})
-            code = message.code << 32 | server.refuses
-            self.say(server, ev.Message.EXPORTED, rank=message.rank, code=code, payload=view)
-        elif message.kind is ev.Message.DO_REPLACE:
+            answer = {"result": int(server.refuses), "repair": message.repair, "payload": view}
+            self.say(server, wire.Exported, rank=message.rank, **answer)
+        elif isinstance(message, wire.DoReplace):
             server.view[message.rank] = pickle.loads(message.payload)
-            self.say(server, ev.Message.REPLACED, rank=message.rank, code=message.code << 32)
-        elif message.kind is ev.Message.EXPORT and message.code == 0:
+            self.say(server, wire.Replaced, rank=message.rank, repair=message.repair)
+        elif isinstance(message, wire.Export) and not message.answer:
             server.view = pickle.loads(message.payload)
             server.view.pop(server.id, None)
             server.stage = "export"
-        elif message.kind is ev.Message.EXPORT:
-            assert message.code == ev.NOBODY_LIVES
+        elif isinstance(message, wire.Export):
+            assert message.answer is wire.ExportAnswer.NOBODY_LIVES
             server.stage = "alone"
-        elif message.kind is ev.Message.JOIN:
+        elif isinstance(message, wire.Join):
             assert server.stage == "joining"
             server.stage = "joined"
-            self.say(server, ev.Message.MADE)
+            self.say(server, wire.Made)
 
     # ---- what must hold -----------------------------------------------------------------------
 

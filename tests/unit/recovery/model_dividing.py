@@ -10,6 +10,7 @@ from model_meeting import Guest, MeetingWorld
 from pyft.recovery import events as ev
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan
+from pyft.wire import messages as wire
 
 BEFORE = ("parent", "divide", "asking", "make")  # it has no view yet
 AFTER = ("entry", "record", "tell", "taken")
@@ -54,7 +55,7 @@ class DividingWorld(MeetingWorld):
         """Let one thing happen."""
         kind, number = step
         if kind == "ask":
-            self.say(self.servers[number], ev.Message.WANT_EXPORT, code=ev.DIVIDING)
+            self.say(self.servers[number], wire.WantExport, reason=wire.ExportReason.DIVIDING)
         else:
             World.do(self, step)
 
@@ -67,7 +68,7 @@ class DividingWorld(MeetingWorld):
             server.stage = "want" if server.id in self.entries else "divide"
         elif server.stage == "divide":
             server.stage = "make" if server.first else "asking"
-            self.say(server, ev.Message.MAKING)
+            self.say(server, wire.Making)
             # The agent reads this long before it can hear of anything that follows from it.
             self.apply(self.plan.handle(server.outbox.pop()))
         elif server.stage == "make":
@@ -82,19 +83,19 @@ class DividingWorld(MeetingWorld):
             self.entries[server.id] = True
         else:
             server.stage = "live" if server.first else "joined"
-            self.say(server, ev.Message.MADE)
+            self.say(server, wire.Made)
 
-    def take(self, server: Guest, message: ev.Send) -> None:
+    def take(self, server: Guest, message: wire.Message) -> None:
         """Let a server act on a message of the agent."""
-        if message.kind is ev.Message.EXPORT and server.stage not in ("asked", "asking"):
+        if isinstance(message, wire.Export) and server.stage not in ("asked", "asking"):
             return
-        if message.kind is ev.Message.DO_REPLACE and server.stage in BEFORE:
+        if isinstance(message, wire.DoReplace) and server.stage in BEFORE:
             server.later[message.rank] = pickle.loads(message.payload)
-        if message.kind is ev.Message.EXPORT and message.code:
+        if isinstance(message, wire.Export) and message.answer:
             self.make_alone(server)
             return
         World.take(self, server, message)
-        if message.kind is ev.Message.JOIN and server.id not in self.entries:
+        if isinstance(message, wire.Join) and server.id not in self.entries:
             server.outbox.pop()  # not before it has records
             server.stage = "taken"
 

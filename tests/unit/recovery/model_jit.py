@@ -1,6 +1,6 @@
 """Ranks that keep what they have in common in their GPUs, and only there.
 
-Servers as proxy/server/recovery/shadows.cc and capture_comparison.cc have them. Whenever a rank
+Servers as proxy/checkpoint/snapshot/pre_images.cc and snapshot_commit.cc have them. Whenever a rank
 dies, the others can give it each content of its point; or it has written it down itself before.
 """
 
@@ -46,7 +46,7 @@ class JitWorld(SharesWorld):
     def gate(self, id: int) -> None:
         """Let a gate ask what becomes of the cut before."""
         self.asked.add(id)
-        self.servers[id].outbox.append(("withdraw", self.servers[id].asked, 0))
+        self.servers[id].outbox.append(("decision-request", self.servers[id].asked, 0))
 
     def turn(self, id: int) -> None:
         super().turn(id)
@@ -73,11 +73,11 @@ class JitWorld(SharesWorld):
         store.lent = lent
         self.wanted[id] = {key: digest for key, (_, digest) in store.current.names.items()}
 
-    def capture_alone(self, id: int) -> None:
+    def snapshot_alone(self, id: int) -> None:
         lent = self.stores[id].lent | self.wanted[id]
         for key, content in self.wanted[id].items():
             assert self.has(id, key, content), "lost"
-        super().capture_alone(id)
+        super().snapshot_alone(id)
         self.stores[id].lent |= lent
         self.lent_for[id] = max(self.lent_for[id], self.shares.line(id))
 

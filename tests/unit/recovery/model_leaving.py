@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from model import KILLED, Server, World
 
 from pyft.recovery import events as ev
+from pyft.wire import messages as wire
 
 
 @dataclass
@@ -51,13 +52,13 @@ class LeavingWorld(World):
         else:
             super().do(step)
 
-    def take(self, server: Member, message: ev.Send) -> None:
+    def take(self, server: Member, message: wire.Message) -> None:
         """Let a server act on a message of the agent."""
-        if message.kind is ev.Message.LEFT:
+        if isinstance(message, wire.Left):
             assert message.rank in self.gone
             assert message.rank not in self.servers, "its server may still send something"
             server.told.add(message.rank)
-        elif message.kind is ev.Message.EXPORT and message.code == ev.OTHERS_ENDED:
+        elif isinstance(message, wire.Export) and message.answer is wire.ExportAnswer.OTHERS_ENDED:
             server.stage = "alone"
         else:
             super().take(server, message)

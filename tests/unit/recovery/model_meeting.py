@@ -10,7 +10,9 @@ from model import KEY, Server, World
 
 from pyft.recovery import events as ev
 from pyft.recovery.gpus import Gpus
-from pyft.recovery.plan import Plan, State
+from pyft.recovery.plan import Plan
+from pyft.recovery.rank import State
+from pyft.wire import messages as wire
 
 
 @dataclass
@@ -128,7 +130,7 @@ class MeetingWorld(World):
             self.rooms[number].table = dict(self.rooms[number].joined)
         elif kind == "ask":
             server = self.servers[number]
-            self.say(server, ev.Message.WANT_EXPORT, code=ev.LOST_MEETING)
+            self.say(server, wire.WantExport, reason=wire.ExportReason.LOST_MEETING)
         else:
             super().do(step)
         self.rooms = [room for room in self.rooms if self.is_there(room.host)]
@@ -148,7 +150,7 @@ class MeetingWorld(World):
             super().work(server)
         elif server.stage == "start":
             server.stage, server.lost = "enter", not server.first
-            self.say(server, ev.Message.MAKING)
+            self.say(server, wire.Making)
             # The agent reads this long before it can hear of anything that follows from it.
             self.apply(self.plan.handle(server.outbox.pop()))
             self.enter(server)
@@ -164,7 +166,7 @@ class MeetingWorld(World):
             self.entries[server.id] = True
         else:
             server.stage = "live" if server.first else "joined"
-            self.say(server, ev.Message.MADE)
+            self.say(server, wire.Made)
 
     def enter(self, server: Guest) -> None:
         """Go into the room that is open; open one if there is none."""
@@ -195,22 +197,22 @@ class MeetingWorld(World):
         name = (server.id, server.epoch)
         self.rooms = [r for r in self.rooms if r.host != name or r.table or r.first]
 
-    def take(self, server: Guest, message: ev.Send) -> None:
+    def take(self, server: Guest, message: wire.Message) -> None:
         """Let a server act on a message of the agent."""
         before = server.stage in ("start", "enter", "meeting")
-        if message.kind is ev.Message.EXPORT and server.stage not in ("asked", "enter", "meeting"):
+        if isinstance(message, wire.Export) and server.stage not in ("asked", "enter", "meeting"):
             return  # all have met meanwhile
-        if message.kind is ev.Message.DO_REPLACE and before:
+        if isinstance(message, wire.DoReplace) and before:
             server.later[message.rank] = pickle.loads(message.payload)
-        if message.kind is ev.Message.EXPORT and before:
+        if isinstance(message, wire.Export) and before:
             self.leave(server, self.room_of(server))
-        if message.kind is ev.Message.EXPORT and message.code:
+        if isinstance(message, wire.Export) and message.answer:
             server.stage = "alone" if self.entries[server.id] else "start"
             if server.stage == "start":
                 del self.entries[server.id]
             return
         super().take(server, message)
-        if message.kind is ev.Message.JOIN and server.id not in self.entries:
+        if isinstance(message, wire.Join) and server.id not in self.entries:
             server.outbox.pop()  # not before it has records
             server.stage = "taken"
 

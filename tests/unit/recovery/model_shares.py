@@ -1,6 +1,6 @@
-"""All that can happen to ranks that share captures: cuts, deaths, agents, and messages in any order.
+"""All that can happen to ranks that share snapshots: cuts, deaths, agents, and messages in any order.
 
-Stores and servers as proxy/server/recovery/{store,capture} have them, the agent as
+Stores as proxy/checkpoint/store has them, servers as proxy/server/recovery/snapshotter, the agent as
 pyft/agent/{comparison,sharing} puts it together. Whatever happens, a rank that would have to start
 anew finds each content of its point.
 """
@@ -12,7 +12,7 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pyft.recovery.replicas import Key, Replicas, Settled
+from pyft.recovery.replicas import Agreed, Key, Replicas
 from pyft.recovery.shares import Commit, Outcome, Shares
 
 BLOCKS: list[Key] = [(0, 1 << 20), (1 << 20, 1 << 20)]
@@ -48,7 +48,7 @@ class Store:
 class Server:
     next: int  # step
     asked: int = 0
-    held: int = 0
+    prepared: int = 0
     committed: int = 0
     dropped: int = 0
     forcing: bool = False
@@ -134,7 +134,7 @@ class SharesWorld:
             store.waiting, store.whole = None, False
         if server.forcing and not store.waiting:
             server.forcing = False
-            self.capture_alone(id)
+            self.snapshot_alone(id)
 
     def promote(self, store: Store) -> None:
         assert store.waiting
@@ -146,7 +146,7 @@ class SharesWorld:
         self.turn(id)
         step, server.next = server.next, server.next + 1
         if store.waiting:
-            server.outbox.append(("captured", step, 0))
+            server.outbox.append(("staged", step, 0))
             return
         store.seq += 1
         digests = {key: b"%d at step %d" % (key[0], step) for key in BLOCKS}
@@ -154,11 +154,11 @@ class SharesWorld:
         own = {key: digest for key, digest in digests.items() if key not in names}
         store.waiting = Point(step, store.seq, server.next, own, names)
         server.asked = step
-        server.outbox.append(("captured", step, store.seq))
+        server.outbox.append(("staged", step, store.seq))
 
     def copied(self, id: int) -> None:
         self.stores[id].whole = True
-        self.servers[id].outbox.append(("held", self.servers[id].asked, 1))
+        self.servers[id].outbox.append(("prepared", self.servers[id].asked, 1))
 
     def force(self, id: int) -> None:
         """Let a rank need room in its log."""
@@ -166,11 +166,11 @@ class SharesWorld:
         server = self.servers[id]
         if self.stores[id].waiting:
             server.forcing = True
-            server.outbox.append(("withdraw", server.asked, 0))
+            server.outbox.append(("decision-request", server.asked, 0))
         else:
-            self.capture_alone(id)
+            self.snapshot_alone(id)
 
-    def capture_alone(self, id: int) -> None:
+    def snapshot_alone(self, id: int) -> None:
         server, store = self.servers[id], self.stores[id]
         store.seq += 1
         if store.current.step:
@@ -203,15 +203,17 @@ class SharesWorld:
             self.kept = json.dumps(self.shares.note())
 
     def outcomes(self, id: int, kind: str, step: int, what: int) -> list[Outcome]:
-        if kind != "captured":
-            return (self.shares.held if kind == "held" else self.shares.withdraw)(id, step)
+        if kind != "staged":
+            return (self.shares.prepared if kind == "prepared" else self.shares.decide_now)(
+                id, step
+            )
         point, table, rows = self.stores[id].waiting, None, None
         if what and point and point.seq == what:
             table = point.own | {key: digest for key, (_, digest) in point.names.items()}
             rows = {key: owner for key, (owner, _) in point.names.items()}
-        outcomes = self.shares.captured(id, step, what, table, rows)
-        for judged in self.replicas.captured(id, step, table):
-            assert isinstance(judged, Settled), "nobody's memory changes here"
+        outcomes = self.shares.staged(id, step, what, table, rows)
+        for judged in self.replicas.staged(id, step, table):
+            assert isinstance(judged, Agreed), "nobody's memory changes here"
             outcomes += self.shares.compared(judged.id, judged.cut)
         return outcomes
 

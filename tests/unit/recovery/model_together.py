@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from model import Server, World
 
 from pyft.recovery import events as ev
+from pyft.wire import messages as wire
 
 
 @dataclass
@@ -69,13 +70,11 @@ class TogetherWorld(World):
         self.cuts -= 1
         server.cut += 1
         store = self.stores[server.id]
-        held = not store.waits
-        self.say(server, ev.Message.LINE, code=server.cut - server.start)
-        told = ev.Received(
-            server.id, server.epoch, ev.Message.HELD, server.cut, int(held), server.cut
-        )
-        server.outbox.append(told)
-        if held:
+        prepared = not store.waits
+        self.say(server, wire.Line, collectives=server.cut - server.start)
+        said = wire.Prepared(server.cut, prepared, server.cut)
+        server.outbox.append(ev.Received(server.id, server.epoch, said))
+        if prepared:
             store.waits = server.cut
 
     def can_work(self, server: Server) -> bool:
@@ -90,28 +89,28 @@ class TogetherWorld(World):
         """Let a server take a message or go one stage on."""
         if not server.inbox and server.stage == "want":
             server.stage = "asked"
-            self.say(server, ev.Message.WANT_ID)
+            self.say(server, wire.WantId)
         elif not server.inbox and server.stage == "joining":
             server.stage = "joined"
-            self.say(server, ev.Message.MADE)
+            self.say(server, wire.Made)
             starts = {one.start for one in self.servers.values()}
             assert len(starts) == 1, f"together from different lines {starts}"
         else:
             super().work(server)
 
-    def take(self, server: Server, message: ev.Send) -> None:
+    def take(self, server: Server, message: wire.Message) -> None:
         """Let a server act on a message of the agent."""
         store = self.stores[server.id]
-        if message.kind is ev.Message.MADE_AS:
+        if isinstance(message, wire.MadeAs):
             if server.stage != "asked":
                 return  # heard twice
             server.stage = "joining"
             server.made_as = message.payload or str(server.epoch).encode()
             if not message.payload:
-                self.say(server, ev.Message.WANT_ID, payload=server.made_as)
-        elif message.kind is ev.Message.SETTLED and store.waits == message.key:
-            store.point, store.waits = message.key, 0
-        elif message.kind is ev.Message.DROPPED and store.waits == message.key:
+                self.say(server, wire.WantId, payload=server.made_as)
+        elif isinstance(message, wire.Commit) and store.waits == message.step:
+            store.point, store.waits = message.step, 0
+        elif isinstance(message, wire.Abort) and store.waits == message.step:
             store.waits = 0
 
     def check_views(self) -> None:

@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from job import PYFT, Job, wait_for
-from stand_ins import CLIENT, Start, faults, free_port, given, order, scrape, wait_serving
+from ranks import free_port
+from stand_ins import CLIENT, Start, faults, given, order, scrape, wait_serving, wait_standby
 
-from pyft.agent.notes import make_note, read_note
+from pyft.agent.process.notes import make_note, read_note
 
 
 def test_servers_that_work_go_on(start: Start, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_client_that_ends_while_no_agent_lives(start: Start, tmp_path: Path) -
     assert faults(tmp_path) == []
 
 
-# What the agent says to its keeper, from its start to the end of a job with one fault: 26 things.
+# What the agent says to its supervisor, from its start to the end of a job with one fault: 26 things.
 @pytest.mark.parametrize("number", range(1, 24, 2))
 def test_it_may_die_between_any_two_things_that_it_does(
     start: Start, tmp_path: Path, number: int
@@ -171,7 +171,7 @@ def agents(job: Job) -> list[int]:
     found = []
     for pid in job.processes():
         with contextlib.suppress(OSError):
-            if "--keeper-fd" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+            if "--supervisor-fd" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
                 found.append(pid)
     return found
 
@@ -199,7 +199,7 @@ def test_agents_that_never_work_end_the_job(start: Start, number: signal.Signals
     assert list(job.log_dir.glob("*.ring"))
 
 
-@pytest.mark.parametrize("who", ["launcher", "keeper", "command"])
+@pytest.mark.parametrize("who", ["launcher", "supervisor", "command"])
 def test_all_ends_as_ever_after_an_adoption(start: Start, who: str) -> None:
     job = start(9)
     wait_serving(job, 1)
@@ -208,11 +208,11 @@ def test_all_ends_as_ever_after_an_adoption(start: Start, who: str) -> None:
         job.send(signal.SIGTERM)
     else:
         os.kill(job.victim(who), signal.SIGKILL)
-    assert job.wait(20) == {"launcher": -9, "keeper": 1, "command": 143}[who]
+    assert job.wait(20) == {"launcher": -9, "supervisor": 1, "command": 143}[who]
     job.assert_nothing_left(20)
     sentences = {
         "launcher": "the launcher was killed: ended the command and its servers",
-        "keeper": "] was killed by signal [9 SIGKILL]: ended the command and its servers",
+        "supervisor": "] was killed by signal [9 SIGKILL]: ended the command and its servers",
         "command": "0 of 0 recovered",
     }
     assert sentences[who] in job.errors()
@@ -234,8 +234,7 @@ def test_all_servers_of_a_job_have_its_secret(start: Start, tmp_path: Path) -> N
     for servers in (2, 3):
         assert order(job, "replace", "--rank", "0").returncode == 0
         wait_serving(job, servers)
-    wait_for(lambda: len(job.processes()) == 6, 20, "a server stands by")
-    time.sleep(0.5)
+    wait_standby(job)
     assert order(job, "inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
     assert job.wait(30) == 0
     shown = given(tmp_path)

@@ -6,25 +6,24 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from job import PYFT, wait_for
-from stand_ins import CLIENT, Start, faults, free_port, given, order, scrape, wait_serving
+from ranks import free_port
+from stand_ins import CLIENT, Start, faults, given, order, scrape, wait_serving, wait_standby
 
-from pyft.agent import page
 from pyft.errors import NOT_INJECTED
 
 
 def test_a_killed_server_is_replaced(start: Start, tmp_path: Path) -> None:
-    job = start(2, PYFT_FAULT="nothing", SOFTGPU_FAULT="slow")
+    job = start(2, PYFT_FAULT="cut.copying", SOFTGPU_FAULT="slow")
     wait_serving(job, 1)
     os.kill(job.victim("server"), signal.SIGKILL)
     assert job.wait(30) == 0
     job.assert_nothing_left()
     assert [line[:8] for line in job.output().splitlines()][-2:] == ["status 5", "status 1"]
     first, second = given(tmp_path)
-    assert (first["fds"], first["epoch"], first["PYFT_FAULT"]) == (5, 1, "nothing")
+    assert (first["fds"], first["epoch"], first["PYFT_FAULT"]) == (5, 1, "cut.copying")
     plain = {"epoch": 2, "fds": 5, "page": 2, "mode": 0, "waited": False}
     plain |= {"PYFT_DIVERGENCE": "strict"}
     plain |= {"seed": first["seed"]}
@@ -36,6 +35,16 @@ def test_a_killed_server_is_replaced(start: Start, tmp_path: Path) -> None:
     assert all(ms >= 0 for ms in fault["phases_ms"].values())
     assert "rank [0] goes on after" in job.errors()
     assert "1 of 1 recovered, goodput 0." in job.errors()
+
+
+def test_the_agent_says_what_it_decides_if_asked(start: Start, tmp_path: Path) -> None:
+    job = start(2, ACTS="die", PYFT_LOG="warning,plan=debug,agent=debug")
+    assert job.wait(30) == 0
+    said = job.errors()
+    dead = said.index("[debug agent pid ")
+    for words in ("is dead: Fault(", "event Exited(id=0, epoch=1", "action Start(id=0, epoch=2"):
+        dead = said.index(words, dead)
+    assert "[trace plan" not in said
 
 
 def test_a_lost_gpu_is_left_and_the_next_one_waits_for_a_spare(
@@ -134,8 +143,7 @@ def test_orders(start: Start, tmp_path: Path) -> None:
 def test_a_server_that_stood_by_takes_over(start: Start, tmp_path: Path) -> None:
     job = start(3, "--spares", "1", ACTS=",die")
     wait_serving(job, 1)
-    wait_for(lambda: len(job.processes()) == 6, 20, "a server stands by")
-    time.sleep(0.5)
+    wait_standby(job)
     assert order(job, "inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
     assert job.wait(30) == 0
     assert [server["waited"] for server in given(tmp_path)] == [False, True, False]
@@ -149,8 +157,7 @@ def saying(words: str) -> tuple[str, ...]:
 
 
 def test_a_client_without_a_number_says_which_rank_it_is(start: Start, tmp_path: Path) -> None:
-    at = page.FIELDS["communicator"][0]
-    place = f'os.pwrite(fds[1], struct.pack("<Q", 4 << 32 | 3), {at}); agent.send(b"0")'
+    place = 'CONTROL_PAGE["communicator"].put(fds[1], 4 << 32 | 3); agent.send(b"0")'
     job = start(2, command=saying(place))
     wait_serving(job, 1)
     wait_for(lambda: job.meta()["live"][0]["rank"] == 3, 20, "its rank is known")
@@ -166,7 +173,7 @@ def test_a_client_without_a_number_says_which_rank_it_is(start: Start, tmp_path:
 def test_a_replay_on_memory_of_others_proves_nothing_about_the_program(
     start: Start, tmp_path: Path
 ) -> None:
-    imports = f'os.pwrite(fds[1], struct.pack("<I", 1), {page.FIELDS["shared"][0]})'
+    imports = 'CONTROL_PAGE["shared"].put(fds[1], layout.Shared.IMPORTS)'
     job = start(9, command=saying(imports), ACTS=",700,700")
     wait_serving(job, 1)
     os.kill(job.victim("server"), signal.SIGKILL)
@@ -182,7 +189,7 @@ def test_places_of_faults_reach_one_server(start: Start, tmp_path: Path) -> None
     job = start(2, *options, ACTS="die")
     assert job.wait(30) == NOT_INJECTED
     first, second = given(tmp_path)
-    assert first["PYFT_KILL_AT"] == "rank:0,cut:2,entry:7,note:0"
+    assert first["PYFT_KILL_AT"] == "kill:7,cut=2,rank=0,note=0"
     assert "PYFT_KILL_AT" not in second
 
 

@@ -10,10 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft.agent import comparison, page
-from pyft.agent.comparison import BLOCK, MANIFEST, Comparison
+from pyft.agent.channel import page
+from pyft.agent.replicas import comparison
+from pyft.agent.replicas.comparison import Comparison
 from pyft.recovery import events as ev
-from pyft.recovery.events import Message
+from pyft.wire import messages as wire
+from pyft.wire.layout import MANIFEST, MANIFEST_BLOCK, STORE_HEADER
 
 AT = 8192
 
@@ -21,8 +23,8 @@ AT = 8192
 class Server(SimpleNamespace):
     """Remembers what it was told."""
 
-    def send(self, message: ev.Send) -> bool:
-        self.told.append((message.kind, message.key))
+    def send(self, message: wire.Message) -> bool:
+        self.told.append((type(message), message.step))
         return True
 
 
@@ -37,8 +39,8 @@ def member(id: int) -> SimpleNamespace:
 def write(one: SimpleNamespace, cut: int, content: bytes) -> None:
     """Put the table of a cut into a store."""
     base = page.window_base(one.id)
-    outside = BLOCK.pack(4096, 8, b"x" * 16, 0)
-    rows = BLOCK.pack(base + 512, 100, content.ljust(16), 0) + outside
+    outside = MANIFEST_BLOCK.pack(4096, 8, b"x" * 16, 0)
+    rows = MANIFEST_BLOCK.pack(base + 512, 100, content.ljust(16), 0) + outside
     os.pwrite(one.channel.store_fd, MANIFEST.pack(cut, 10 * cut, 2, 2, 0, 108, cut, b"") + rows, AT)
 
 
@@ -69,10 +71,10 @@ def agent(members: dict, suspected: list[ev.Suspected], notes: list[dict]) -> Co
     )
 
 
-def captured(compared: Comparison, one: SimpleNamespace, cut: int, content: bytes) -> None:
+def snapshotted(compared: Comparison, one: SimpleNamespace, cut: int, content: bytes) -> None:
     write(one, cut, content)
     epoch = one.server.epoch
-    compared.received(one, ev.Received(one.id, epoch, Message.CAPTURED, cut, AT, 10 * cut))
+    compared.received(one, ev.Received(one.id, epoch, wire.Staged(cut, AT, 10 * cut)))
 
 
 def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,20 +86,20 @@ def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) 
     for one in members.values():
         first.joined(one)
     for cut, (id, one) in itertools.product((1, 2, 3), members.items()):
-        captured(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+        snapshotted(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
     first.restarted(members[0])
     suspected.clear()
     second = agent(members, suspected, notes)
     second.adopt(notes[-1], (None, ()), list(members.values()))
-    assert [second.arbitrates(one) for one in members.values()] == [3, 3]
+    assert [second.arbitrates(id) for id in members] == [3, 3]
     second.resume()
     assert [one.id for one in suspected] == [1], "rank 0 has a new server already"
-    captured(second, members[0], 3, b"same")
+    snapshotted(second, members[0], 3, b"same")
     second.restarted(members[1])
     third = agent(members, suspected, notes)
     third.adopt(notes[-1], (None, ()), list(members.values()))
-    assert [third.arbitrates(one) for one in members.values()] == [0, 3]
-    captured(third, members[1], 3, b"same")
+    assert [third.arbitrates(id) for id in members] == [0, 3]
+    snapshotted(third, members[1], 3, b"same")
     assert "rank [11] on GPU [1] had something else in" in said[-1]
     fourth = agent(members, suspected, notes)
     fourth.adopt(notes[-1], (None, ()), list(members.values()))
@@ -112,13 +114,13 @@ def test_a_cut_of_which_no_agent_knows_any_more(members: dict) -> None:
     for one in members.values():
         first.joined(one)
     for cut, one in itertools.product((1, 2), members.values()):
-        captured(first, one, cut, b"same")
-    captured(first, members[0], 3, b"same")  # waits for the other
-    assert members[0].server.told[-1] == (Message.SETTLED, 2)
+        snapshotted(first, one, cut, b"same")
+    snapshotted(first, members[0], 3, b"same")  # waits for the other
+    assert members[0].server.told[-1] == (wire.Commit, 2)
     second = agent(members, [], [])
     second.adopt(None, (None, ()), list(members.values()))
-    second.received(members[0], ev.Received(0, 5, Message.CAPTURED, 4, 0))
-    assert members[0].server.told[-1] == (Message.SETTLED, 4), "cut 3 need not wait"
+    second.received(members[0], ev.Received(0, 5, wire.Staged(4, 0)))
+    assert members[0].server.told[-1] == (wire.Commit, 4), "cut 3 need not wait"
 
 
 def test_a_suspect_that_the_next_agent_meets_is_not_settled(
@@ -131,22 +133,22 @@ def test_a_suspect_that_the_next_agent_meets_is_not_settled(
     for one in members.values():
         first.joined(one)
     for cut, (id, one) in itertools.product((1, 2, 3), members.items()):
-        captured(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+        snapshotted(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
     suspected: list[ev.Suspected] = []
     second = agent(members, suspected, notes)
     second.adopt(notes[-1], (None, ()), list(members.values()))
-    captured(second, members[1], 3, b"bad")
-    second.received(members[1], ev.Received(1, 6, Message.CAPTURED, 4, 0))
-    assert (Message.SETTLED, 3) not in members[1].server.told
-    assert (Message.SETTLED, 4) not in members[1].server.told
+    snapshotted(second, members[1], 3, b"bad")
+    second.received(members[1], ev.Received(1, 6, wire.Staged(4, 0)))
+    assert (wire.Commit, 3) not in members[1].server.told
+    assert (wire.Commit, 4) not in members[1].server.told
     second.resume()
     assert sorted(one.id for one in suspected) == [0, 1]
     for one in members.values():
         second.restarted(one)
     for one in members.values():
-        captured(second, one, 3, b"same")
+        snapshotted(second, one, 3, b"same")
     assert [one["rank"] for one in second.found] == [11]
-    assert all(one.server.told[-1] == (Message.SETTLED, 3) for one in members.values())
+    assert all(one.server.told[-1] == (wire.Commit, 3) for one in members.values())
 
 
 def test_servers_compare_while_an_agent_is_adopting(
@@ -175,12 +177,12 @@ def test_digests_of_two_kinds_are_not_compared(
     compared = agent(members, suspected, [])
     for one in members.values():
         compared.joined(one)
-    os.pwrite(members[1].channel.store_fd, b"\1", page.STORE_DIGEST_KIND[0])
+    os.pwrite(members[1].channel.store_fd, b"\1", STORE_HEADER["digest_kind"].offset)
     for cut in (1, 2, 3):
         for id, one in members.items():
-            captured(compared, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+            snapshotted(compared, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
     for one in members.values():
-        assert one.server.told == [(Message.SETTLED, cut) for cut in (1, 2, 3)]
+        assert one.server.told == [(wire.Commit, cut) for cut in (1, 2, 3)]
     assert suspected == []
     (sentence,) = said
     assert "digests are of kinds [0, 1]" in sentence
@@ -197,28 +199,28 @@ def test_servers_are_told_suspected_and_named(
 
     compared.joined(members[0])
     fd = members[0].channel.store_fd
-    offset, _ = page.STORE_SETTINGS["compares"]
+    offset = STORE_HEADER["compares"].offset
     assert os.pread(fd, 1, offset) == b"\0", "there is nobody else"
     compared.joined(members[1])
     assert os.pread(fd, 1, offset) == b"\1"
     for cut in (1, 2, 3):
         for id, one in members.items():
-            captured(compared, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+            snapshotted(compared, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
     for one in members.values():
-        assert one.server.told == [(Message.SETTLED, 1), (Message.SETTLED, 2)]
+        assert one.server.told == [(wire.Commit, 1), (wire.Commit, 2)]
     assert [(s.id, s.epoch, s.fault.name) for s in suspected] == [
         (0, 5, "replica"),
         (1, 6, "replica"),
     ]
     for one in members.values():
         compared.restarted(one)
-        assert compared.arbitrates(one) == 3
-    captured(compared, members[0], 3, b"same")
-    assert compared.arbitrates(members[0]) == 0
-    captured(compared, members[1], 3, b"same")
+        assert compared.arbitrates(one.id) == 3
+    snapshotted(compared, members[0], 3, b"same")
+    assert compared.arbitrates(0) == 0
+    snapshotted(compared, members[1], 3, b"same")
     assert "rank [11] on GPU [1] had something else in" in said[-1]
     assert compared.found == [{"rank": 11, "gpu": 1, "offset": 512, "bytes": 100, "cut": 3}]
     compared.gone(members[1])
-    captured(compared, members[0], 3, b"same")
-    assert members[0].server.told[-1] == (Message.SETTLED, 3), "nobody is left to wait for"
+    snapshotted(compared, members[0], 3, b"same")
+    assert members[0].server.told[-1] == (wire.Commit, 3), "nobody is left to wait for"
     assert os.pread(fd, 1, offset) == b"\0"

@@ -16,9 +16,10 @@ from pyft.recovery import events as ev  # noqa: E402
 from pyft.recovery import facts  # noqa: E402
 from pyft.recovery.classify import of_agent, of_exit  # noqa: E402
 from pyft.recovery.departures import Departures, Told  # noqa: E402
-from pyft.recovery.events import MINTER, Message  # noqa: E402
 from pyft.recovery.gpus import Gpus  # noqa: E402
-from pyft.recovery.plan import Plan, Rank, State  # noqa: E402
+from pyft.recovery.plan import Plan  # noqa: E402
+from pyft.recovery.rank import Rank, State  # noqa: E402
+from pyft.wire import messages as wire  # noqa: E402
 
 KEY = 7
 KILLED = of_exit(9)
@@ -31,16 +32,18 @@ def started(ranks: int, **options: bool) -> Plan:
     return plan
 
 
-def say(plan: Plan, id: int, kind: Message, rank: int = -1) -> list[tuple[int, int]]:
+def say(plan: Plan, id: int, kind: type[wire.Message], rank: int = -1) -> list[tuple[int, int]]:
     """Let a server say something; return who is told that which rank has left."""
     rank = id if rank < 0 else rank
-    return told(plan.handle(ev.Received(id, plan.ranks[id].epoch, kind, KEY, rank)))
+    said = kind(KEY) if kind is wire.Minted else kind(KEY, rank)
+    return told(plan.handle(ev.Received(id, plan.ranks[id].epoch, said)))
 
 
 def told(actions: list[ev.Action]) -> list[tuple[int, int]]:
-    left = [a for a in actions if isinstance(a, ev.Send) and a.kind is Message.LEFT]
-    assert all(action.key == KEY for action in left)
-    return [(action.id, action.rank) for action in left]
+    sent = [(a.id, a.message) for a in actions if isinstance(a, ev.Send)]
+    left = [(id, message) for id, message in sent if isinstance(message, wire.Left)]
+    assert all(message.key == KEY for _, message in left)
+    return [(id, message.rank) for id, message in left]
 
 
 def leave(plan: Plan, id: int) -> list[tuple[int, int]]:
@@ -51,7 +54,7 @@ def leave(plan: Plan, id: int) -> list[tuple[int, int]]:
 def made(ranks: int, **options: bool) -> Plan:
     plan = started(ranks, **options)
     for id in range(ranks):
-        say(plan, id, Message.MADE)
+        say(plan, id, wire.Made)
     return plan
 
 
@@ -75,7 +78,7 @@ def test_the_other_members_are_told_when_its_server_has_ended() -> None:
 def test_a_rank_of_another_communicator_is_not() -> None:
     plan = started(3)
     for id in (0, 1):
-        say(plan, id, Message.MADE)
+        say(plan, id, wire.Made)
     assert leave(plan, 2) == []
 
 
@@ -96,35 +99,35 @@ def test_a_server_that_is_replaced_hears_it_when_it_has_its_place() -> None:
     plan.handle(ev.Suspected(0, plan.ranks[0].epoch, fault))
     assert leave(plan, 1) == [(2, 1)], "rank 0 is being ended"
     plan.handle(ev.Exited(0, plan.ranks[0].epoch, KILLED))
-    assert say(plan, 0, Message.MADE) == [(0, 1)]
+    assert say(plan, 0, wire.Made) == [(0, 1)]
 
 
 def test_one_that_has_ended_its_communicator_leaves_it_all_the_same() -> None:
     plan = made(2)
-    assert say(plan, 1, Message.ENDED) == []
+    assert say(plan, 1, wire.Ended) == []
     assert leave(plan, 1) == [(0, 1)]
 
 
 def test_one_whose_communicator_has_failed_takes_no_part_any_more() -> None:
     plan = made(3)
-    assert say(plan, 1, Message.BROKEN) == [(0, 1), (2, 1)]
+    assert say(plan, 1, wire.Broken) == [(0, 1), (2, 1)]
 
 
 def test_who_makes_it_is_told_when_nobody_is_left_who_has_it() -> None:
     plan = started(3)
     for id in (0, 1, 2):
-        assert say(plan, id, Message.MAKING) == []
-    say(plan, 1, Message.MADE)
-    say(plan, 2, Message.MADE)
+        assert say(plan, id, wire.Making) == []
+    say(plan, 1, wire.Made)
+    say(plan, 2, wire.Made)
     assert leave(plan, 1) == [(2, 1)], "rank 0 gets its place from rank 2"
     assert leave(plan, 2) == [(0, 1), (0, 2)]
 
 
 def test_a_meeting_whose_maker_has_left() -> None:
     plan = started(2)
-    assert say(plan, 1, Message.MINTED) == []
+    assert say(plan, 1, wire.Minted) == []
     assert leave(plan, 1) == []
-    assert say(plan, 0, Message.MAKING) == [(0, MINTER)]
+    assert say(plan, 0, wire.Making) == [(0, wire.MINTER)]
 
 
 def test_a_stale_id_is_of_no_use_to_the_next_attempt() -> None:
@@ -133,7 +136,7 @@ def test_a_stale_id_is_of_no_use_to_the_next_attempt() -> None:
     leave(plan, 0)
     leave(plan, 1)
     plan.handle(ev.Attached(2, 1, 1))
-    assert say(plan, 2, Message.MAKING, 1) == [(2, 0), (2, 1)]
+    assert say(plan, 2, wire.Making, 1) == [(2, 0), (2, 1)]
 
 
 def test_the_next_agent_knows_it() -> None:

@@ -13,6 +13,7 @@ from model_meeting import MeetingWorld  # noqa: E402
 
 from pyft.recovery import events as ev  # noqa: E402
 from pyft.recovery.communicators import Communicators  # noqa: E402
+from pyft.wire import messages as wire  # noqa: E402
 
 KILL = ("kill",)
 
@@ -39,8 +40,8 @@ def test_the_model_finds_a_lost_one_that_nobody_hears(monkeypatch: pytest.Monkey
 def test_who_keeps_others_waiting_is_replaced() -> None:
     """A rank with records waits for one that has said nothing since it began to make it."""
     plan = MeetingWorld(2, 0, 0, KILL).plan
-    plan.handle(ev.Received(0, 1, ev.Message.MAKING, 7, 0))
-    actions = plan.handle(ev.Received(1, 2, ev.Message.WANT_EXPORT, 7, 1, ev.FROM_RECORDS))
+    plan.handle(ev.Received(0, 1, wire.Making(7, 0)))
+    actions = plan.handle(ev.Received(1, 2, wire.WantExport(7, 1)))
     timers = [action for action in actions if isinstance(action, ev.Timer)]
     assert [timer.what[3] for timer in timers] == ["wait"]
     assert ev.Kill(0, 1) in plan.handle(ev.Due(timers[0].what))

@@ -14,7 +14,8 @@ from pyft.recovery import events as ev  # noqa: E402
 from pyft.recovery import facts  # noqa: E402
 from pyft.recovery.communicators import Communicators  # noqa: E402
 from pyft.recovery.gpus import Gpus  # noqa: E402
-from pyft.recovery.plan import Plan, Rank, State  # noqa: E402
+from pyft.recovery.plan import Plan  # noqa: E402
+from pyft.recovery.rank import Rank, State  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_the_model_finds_a_forgetful_agent(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_model_finds_a_server_that_is_not_ended_first(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(self: Plan, rank: Rank) -> list[ev.Action]:
         self.ranks[rank.id] = rank
-        return self._start(rank) if rank.state is State.FENCING else []
+        return self.starting.next(rank, False) if rank.state is State.FENCING else []
 
     monkeypatch.setattr(Plan, "adopt", hasty)
     with pytest.raises(AssertionError, match="two servers"):
@@ -69,7 +70,7 @@ def test_the_model_finds_a_server_that_is_not_ended_first(monkeypatch: pytest.Mo
 
 def test_the_model_finds_a_second_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(self: Plan, rank: object, fault: object) -> list[ev.Action]:
-        return self._start(rank)  # without waiting for the death of the one before
+        return self.starting.next(rank, False)  # without waiting for the death of the one before
 
     monkeypatch.setattr(Plan, "_fence", hasty)
     with pytest.raises(AssertionError, match="two servers"):

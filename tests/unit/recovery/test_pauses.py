@@ -9,9 +9,9 @@ from itertools import count
 
 import pytest
 
-from pyft.agent import page
-from pyft.agent.pauses import NOTE, Pauses
-from pyft.recovery.plan import Rank, State
+from pyft.agent.channel import page
+from pyft.agent.lifecycle.pauses import NOTE, Pauses
+from pyft.recovery.rank import Rank, State
 
 
 @pytest.fixture

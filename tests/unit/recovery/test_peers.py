@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft.agent.peers import Peers
+from pyft.agent.replicas.peers import Peers
 from pyft.recovery.replicas import Replicas
 
 
@@ -123,9 +123,9 @@ def test_those_with_most_in_common_come_first() -> None:
     small, large, own = (0, 1000), (4096, 2000), (8192, 5000)
     for cut in (1, 2):
         digest = bytes([cut])
-        replicas.captured(0, cut, {small: digest, large: digest, own: b"a"})
-        replicas.captured(1, cut, {small: digest, large: b"other", own: b"b"})
-        replicas.captured(2, cut, {small: digest, large: digest, own: b"c"})
+        replicas.staged(0, cut, {small: digest, large: digest, own: b"a"})
+        replicas.staged(1, cut, {small: digest, large: b"other", own: b"b"})
+        replicas.staged(2, cut, {small: digest, large: digest, own: b"c"})
     assert replicas.partners(0) == [2, 1]
     replicas.own.add(small)
     assert replicas.partners(1) == []

@@ -12,11 +12,11 @@ from pyft.recovery.replicas import (
     SMALL_STREAK,
     STREAK,
     UNDECIDED,
+    Agreed,
     Disagree,
     Judged,
     Outcome,
     Replicas,
-    Settled,
 )
 
 SAME, OWN = (0, 64), (64, 64)  # a block that all have, and one in which they differ
@@ -30,112 +30,112 @@ def table(rank: int, cut: int, same: bytes = GOOD) -> dict:
 def cuts(replicas: Replicas, ranks: int, last: int) -> None:
     """Let all ranks come to cuts 1 to `last` in good order."""
     for cut, rank in itertools.product(range(1, last + 1), range(ranks)):
-        replicas.captured(rank, cut, table(rank, cut))
+        replicas.staged(rank, cut, table(rank, cut))
     assert all(standing.cut == last for standing in replicas.ranks.values())
 
 
 def test_ranks_without_replicas_wait_for_nobody() -> None:
     replicas = Replicas()
     for cut in range(1, 5):
-        assert replicas.captured(0, cut, table(0, cut)) == [Settled(0, cut)]
+        assert replicas.staged(0, cut, table(0, cut)) == [Agreed(0, cut)]
     own = {OWN: b"another"}
-    assert replicas.captured(1, 4, own) == [Settled(1, 4)]
-    assert replicas.captured(0, 5, table(0, 5)) == [Settled(0, 5)]
+    assert replicas.staged(1, 4, own) == [Agreed(1, 4)]
+    assert replicas.staged(0, 5, table(0, 5)) == [Agreed(0, 5)]
 
 
 def test_replicas_are_settled_together() -> None:
     replicas = Replicas()
     cuts(replicas, 2, STREAK)
     cut = STREAK + 1
-    assert replicas.captured(0, cut, table(0, cut)) == []
-    assert replicas.captured(1, cut, table(1, cut)) == [Settled(0, cut), Settled(1, cut)]
-    assert replicas.captured(1, cut + 1, table(1, cut + 1)) == []
-    passed_over = replicas.captured(0, cut + 1, None)
-    assert passed_over == [Settled(0, cut + 1), Settled(1, cut + 1)]
+    assert replicas.staged(0, cut, table(0, cut)) == []
+    assert replicas.staged(1, cut, table(1, cut)) == [Agreed(0, cut), Agreed(1, cut)]
+    assert replicas.staged(1, cut + 1, table(1, cut + 1)) == []
+    passed_over = replicas.staged(0, cut + 1, None)
+    assert passed_over == [Agreed(0, cut + 1), Agreed(1, cut + 1)]
     cut += 2
-    assert replicas.captured(0, cut, table(0, cut)) == [], "they still are replicas"
-    assert replicas.captured(1, cut, table(1, cut)) == [Settled(0, cut), Settled(1, cut)]
+    assert replicas.staged(0, cut, table(0, cut)) == [], "they still are replicas"
+    assert replicas.staged(1, cut, table(1, cut)) == [Agreed(0, cut), Agreed(1, cut)]
 
 
 def test_replicas_are_found_when_messages_of_one_rank_are_read_first() -> None:
     replicas = Replicas()
     for rank in (0, 1):
         for cut in range(1, STREAK + 1):
-            assert replicas.captured(rank, cut, table(rank, cut)) == [Settled(rank, cut)]
+            assert replicas.staged(rank, cut, table(rank, cut)) == [Agreed(rank, cut)]
     cut = STREAK + 1
-    replicas.captured(0, cut, table(0, cut))
-    assert replicas.captured(1, cut, table(1, cut, BAD)) == [Disagree(cut, SAME, (0, 1))]
+    replicas.staged(0, cut, table(0, cut))
+    assert replicas.staged(1, cut, table(1, cut, BAD)) == [Disagree(cut, SAME, (0, 1))]
 
 
 def test_one_cut_is_not_counted_twice() -> None:
     replicas = Replicas()
     cuts(replicas, 2, 1)
-    replicas.restarted(1)  # before it has heard that its cut is settled
-    assert replicas.captured(1, 1, table(1, 1)) == [Settled(1, 1)]
-    assert replicas.captured(0, 2, table(0, 2)) == [Settled(0, 2)], "no replica yet"
+    replicas.restarted(1)  # before it has heard that its cut is agreed
+    assert replicas.staged(1, 1, table(1, 1)) == [Agreed(1, 1)]
+    assert replicas.staged(0, 2, table(0, 2)) == [Agreed(0, 2)], "no replica yet"
 
 
 def test_a_cut_that_is_forgotten_waits_no_longer() -> None:
     replicas = Replicas()  # of a new agent
-    assert replicas.captured(0, 8, None) == [Settled(0, 8)]
+    assert replicas.staged(0, 8, None) == [Agreed(0, 8)]
     cuts(replicas, 2, STREAK)
     cut = STREAK + 1
-    replicas.captured(0, cut, table(0, cut))
-    assert replicas.captured(0, cut + 1, None) == [], "one that is held does wait"
+    replicas.staged(0, cut, table(0, cut))
+    assert replicas.staged(0, cut + 1, None) == [], "one that is held does wait"
 
 
 def test_who_is_not_in_the_majority_is_suspected() -> None:
     replicas = Replicas()
     cuts(replicas, 3, 3)
-    replicas.captured(0, 4, table(0, 4))
-    replicas.captured(2, 4, table(2, 4))
-    assert replicas.captured(1, 4, table(1, 4, BAD)) == [Disagree(4, SAME, (1,))]
+    replicas.staged(0, 4, table(0, 4))
+    replicas.staged(2, 4, table(2, 4))
+    assert replicas.staged(1, 4, table(1, 4, BAD)) == [Disagree(4, SAME, (1,))]
     assert (replicas.arbitrates(1), replicas.arbitrates(0)) == (4, 0)
     assert replicas.restarted(1) == []
-    settled = replicas.captured(1, 4, table(1, 4))
+    agreed = replicas.staged(1, 4, table(1, 4))
     judged = Judged(4, SAME, (1,), (1,))
-    assert settled == [judged, Settled(0, 4), Settled(1, 4), Settled(2, 4)]
+    assert agreed == [judged, Agreed(0, 4), Agreed(1, 4), Agreed(2, 4)]
 
 
 def test_of_two_both_are_suspected() -> None:
     for guilty in (0, 1):
         replicas = Replicas()
         cuts(replicas, 2, 2)
-        replicas.captured(guilty, 3, table(guilty, 3, BAD))
-        assert replicas.captured(1 - guilty, 3, table(1 - guilty, 3)) == [Disagree(3, SAME, (0, 1))]
+        replicas.staged(guilty, 3, table(guilty, 3, BAD))
+        assert replicas.staged(1 - guilty, 3, table(1 - guilty, 3)) == [Disagree(3, SAME, (0, 1))]
         for rank in (0, 1):
             assert replicas.restarted(rank) == []
-        assert replicas.captured(0, 3, table(0, 3)) == [], "the other one has not replayed"
+        assert replicas.staged(0, 3, table(0, 3)) == [], "the other one has not replayed"
         judged = Judged(3, SAME, (guilty,), (0, 1))
-        assert replicas.captured(1, 3, table(1, 3)) == [judged, Settled(0, 3), Settled(1, 3)]
+        assert replicas.staged(1, 3, table(1, 3)) == [judged, Agreed(0, 3), Agreed(1, 3)]
 
 
 def test_a_program_that_makes_them_differ_is_left_alone() -> None:
     replicas = Replicas()
     cuts(replicas, 2, 2)
     for rank in (0, 1):
-        replicas.captured(rank, 3, table(rank, 3, bytes([rank])))
+        replicas.staged(rank, 3, table(rank, 3, bytes([rank])))
     for rank in (0, 1):
         replicas.restarted(rank)
-        found = replicas.captured(rank, 3, table(rank, 3, bytes([rank])))
-    assert found == [Judged(3, SAME, (), (0, 1)), Settled(0, 3), Settled(1, 3)]
+        found = replicas.staged(rank, 3, table(rank, 3, bytes([rank])))
+    assert found == [Judged(3, SAME, (), (0, 1)), Agreed(0, 3), Agreed(1, 3)]
     for cut in (4, 5, 6, 7):  # the same for a while, as with averages now and then
         same = GOOD if cut in (4, 5, 6) else None
         for rank in (0, 1):
-            found = replicas.captured(rank, cut, table(rank, cut, same or bytes([rank])))
-            assert found == [Settled(rank, cut)]
+            found = replicas.staged(rank, cut, table(rank, cut, same or bytes([rank])))
+            assert found == [Agreed(rank, cut)]
 
 
 def test_nobody_is_guilty_where_no_replay_gives_what_was_there() -> None:
     replicas = Replicas()
     cuts(replicas, 2, 2)
     for rank in (0, 1):
-        replicas.captured(rank, 3, table(rank, 3, bytes([rank])))
+        replicas.staged(rank, 3, table(rank, 3, bytes([rank])))
     for rank in (0, 1):
         replicas.restarted(rank)
-        found = replicas.captured(rank, 3, table(rank, 3, b"third" + bytes([rank])))
+        found = replicas.staged(rank, 3, table(rank, 3, b"third" + bytes([rank])))
     assert found[0] == Judged(3, SAME, (), (0, 1))
-    assert replicas.captured(0, 4, table(0, 4)) == [Settled(0, 4)]
+    assert replicas.staged(0, 4, table(0, 4)) == [Agreed(0, 4)]
 
 
 def test_blocks_that_once_differed_are_no_replicas() -> None:
@@ -143,13 +143,13 @@ def test_blocks_that_once_differed_are_no_replicas() -> None:
     for cut in range(1, 6):
         for rank in (0, 1):
             same = bytes([rank]) if cut in (1, 5) else GOOD
-            assert replicas.captured(rank, cut, table(rank, cut, same)) == [Settled(rank, cut)]
+            assert replicas.staged(rank, cut, table(rank, cut, same)) == [Agreed(rank, cut)]
 
 
 def test_a_small_block_may_be_the_same_for_a_while() -> None:
     small, replicas = (128, SMALL_BYTES - 1), Replicas()
     for cut, rank in itertools.product(range(1, SMALL_STREAK + 2), (0, 1)):
-        replicas.captured(rank, cut, {small: b"zero"})
+        replicas.staged(rank, cut, {small: b"zero"})
         is_sure = cut > SMALL_STREAK or (cut == SMALL_STREAK and rank == 1)
         assert replicas.common() == ([(small, {0, 1})] if is_sure else [])
 
@@ -158,15 +158,15 @@ def test_a_suspect_that_ends_or_says_nothing_is_not_waited_for() -> None:
     for end in ("gone", "silent"):
         replicas = Replicas()
         cuts(replicas, 2, 2)
-        replicas.captured(0, 3, table(0, 3, BAD))
-        replicas.captured(1, 3, table(1, 3))
+        replicas.staged(0, 3, table(0, 3, BAD))
+        replicas.staged(1, 3, table(1, 3))
         replicas.restarted(0)
-        replicas.captured(0, 3, table(0, 3))
+        replicas.staged(0, 3, table(0, 3))
         assert replicas.case
-        replicas.captured(1, 4, None)
+        replicas.staged(1, 4, None)
         assert replicas.case.answers == {0: True}, "it was the server before that has said this"
         replicas.restarted(1)
-        found = replicas.gone(1) if end == "gone" else replicas.captured(1, 4, None)
+        found = replicas.gone(1) if end == "gone" else replicas.staged(1, 4, None)
         assert Judged(3, SAME, (0,), (0, 1)) in found
 
 
@@ -176,12 +176,12 @@ def test_what_cannot_be_told_is_not_blamed_on_the_program_at_once() -> None:
     for cut in range(3, 3 + UNDECIDED):
         assert SAME not in replicas.own
         for rank in (0, 1):
-            found = replicas.captured(rank, cut, table(rank, cut, bytes([rank])))
+            found = replicas.staged(rank, cut, table(rank, cut, bytes([rank])))
         assert found == [Disagree(cut, SAME, (0, 1))]
         for rank in (0, 1):
             replicas.restarted(rank)
         for rank in (0, 1):
-            found = replicas.captured(rank, cut, None)
+            found = replicas.staged(rank, cut, None)
         assert Judged(cut, SAME, (), (0, 1), told=False) in found
     assert SAME in replicas.own
 
@@ -197,7 +197,7 @@ class World:
     deaths: int
     replicas: Replicas = field(default_factory=Replicas)
     at: list[int] = field(default_factory=list)  # cut that waits in each rank's store
-    point: list[int] = field(default_factory=list)  # recovery point
+    point: list[int] = field(default_factory=list)  # committed snapshot
     first: list[bool] = field(default_factory=list)  # it has not replayed the bad cut yet
     found: list[Judged] = field(default_factory=list)
     doomed: set[int] = field(default_factory=set)
@@ -216,7 +216,7 @@ class World:
             self.at[rank] += 1
             cut = self.at[rank]
             bad = (rank, cut) == (self.guilty, self.bad_cut) and self.first[rank]
-            self.act(self.replicas.captured(rank, cut, table(rank, cut, BAD if bad else GOOD)))
+            self.act(self.replicas.staged(rank, cut, table(rank, cut, BAD if bad else GOOD)))
             return
         self.deaths -= kind == "die"
         self.doomed.discard(rank)
@@ -227,7 +227,7 @@ class World:
     def act(self, outcomes: list[Outcome]) -> None:
         """Do what the agent does."""
         for outcome in outcomes:
-            if isinstance(outcome, Settled):
+            if isinstance(outcome, Agreed):
                 if outcome.id not in self.doomed and self.at[outcome.id] == outcome.cut:
                     self.point[outcome.id] = outcome.cut
             elif isinstance(outcome, Disagree):

@@ -7,25 +7,28 @@ from pathlib import Path
 import pytest
 
 from pyft._native.nvml import NvmlError
-from pyft.agent import metrics, nvml, options, standby
+from pyft.agent.job import environment
+from pyft.agent.lifecycle import nvml
+from pyft.agent.operators import metrics
+from pyft.agent.standby import standby
 from pyft.errors import UsageError
 from pyft.recovery import classify, inject, report
 from pyft.recovery.report import Incident
 from pyft.recovery.requests import Requests
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "recovery.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "operate" / "faults.md"
 
 
 def test_the_page_shows_the_table() -> None:
-    assert classify.markdown() in PAGE.read_text(), "python -m pyft.recovery.classify"
+    assert classify.markdown() in PAGE.read_text(), "python tools/gen/gen_faults.py --root ."
 
 
 def test_faults_on_request() -> None:
     text = "server-kill,rank=1,step=3,call=10,server=2"
     fault = inject.parse(text)
     assert str(fault) == text
-    assert fault.place() == "cut:3,entry:10"
-    assert inject.parse("ecc", rank=2).words(0, 5) == "ecc device=0 note=5"
+    assert fault.place() == "kill:10,cut=3"
+    assert inject.parse("ecc", rank=2).words(0, 5) == "ecc,device=0,note=5"
     for wrong in ("boom,rank=0", "ecc", "ecc,rank=x", "ecc,rank=0,when=1", "ecc,rank=0,call=0"):
         with pytest.raises(UsageError, match=r"fault"):
             inject.parse(wrong)
@@ -37,13 +40,13 @@ def test_each_fault_is_one_servers() -> None:
         fault = inject.parse(text)
         requests.add(fault, by_agent=not fault.by_server)
     assert requests.of_server(rank=0, server=1) == requests.all[:1]
-    assert requests.all[0].injection.place() == "cut:2,entry:1"
+    assert requests.all[0].injection.place() == "kill:1,cut=2"
     assert requests.of_server(rank=0, server=2) == []
     assert requests.of_server(rank=1, server=1) == []
-    assert requests.all[1].injection.words(3, 1) == "error code=700 device=3 in=9 note=1"
-    assert inject.lost_gpus(1, 4, {4: "lost"}) == {"SOFTGPU_FAULT": "lost device=1"}
-    assert inject.lost_gpus(1, 5, {4: "lost"}) == {}
-    assert options.visible_devices(1, 2, 4) == [0, 2, 1, 3]
+    assert requests.all[1].injection.words(3, 1) == "error,code=700,device=3,in=9,note=1"
+    assert environment.lost_gpus(1, 4, {4: "lost"}) == {"SOFTGPU_FAULT": "lost,device=1"}
+    assert environment.lost_gpus(1, 5, {4: "lost"}) == {}
+    assert environment.visible_devices(1, 2, 4) == [0, 2, 1, 3]
 
 
 def incident(began: float, ended: float, **more: object) -> Incident:
@@ -91,7 +94,7 @@ class FakeNvml:
     """What is used of the library."""
 
     def __init__(self) -> None:
-        self.error = 0
+        self.error = ""
         self.action: str | None = None
         self.pending: list[tuple[str, int]] = []
 
@@ -99,7 +102,7 @@ class FakeNvml:
 
     def touch(self, uuid: str) -> None:
         if self.error:
-            raise NvmlError("nvmlDeviceGetMemoryInfo", self.error)
+            raise NvmlError("nvmlDeviceGetMemoryInfo", self.error, 1)
 
     def recovery_action(self, uuid: str) -> str | None:
         return self.action
@@ -112,11 +115,11 @@ def test_what_nvml_knows() -> None:
     library = FakeNvml()
     known = nvml.Nvml(library, ["GPU-a", "GPU-b"])
     assert known.look(0) is None
-    library.error = 15
+    library.error = "GPU_IS_LOST"
     lost = known.look(1)
     assert lost is not None
     assert (lost.name, lost.row.do) == ("gpu-lost", classify.Do.OTHER)
-    library.error = 3
+    library.error = "NOT_SUPPORTED"
     assert known.look(1) is None
     library.pending = [("GPU-a", 94), ("GPU-b", 79), ("GPU-a", 45), ("GPU-z", 79)]
     found = [(gpu, fault.name) for gpu, fault in known.xids()]
@@ -138,8 +141,8 @@ def test_what_a_standby_is_told() -> None:
     ("action", "name", "do"),
     [
         ("none", "device-error", classify.Do.SAME),
-        ("drain P2P", "gpu-lost", classify.Do.OTHER),
-        ("reset", "gpu-lost", classify.Do.OTHER),
+        ("drain p2p", "gpu-lost", classify.Do.OTHER),
+        ("gpu reset", "gpu-lost", classify.Do.OTHER),
         ("action 9", "gpu-lost", classify.Do.OTHER),
     ],
 )

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from job import PYFT, wait_for
-from stand_ins import Start, given, order, wait_serving
+from job import PYFT
+from stand_ins import Start, order, wait_serving
 
 from pyft.errors import NOT_INJECTED, UsageError
 from pyft.recovery.inject import parse
@@ -87,6 +87,19 @@ def test_what_is_noted_has_happened() -> None:
     assert requests.add(parse("ecc,rank=0"), by_agent=True).number == 0, "numbers are used again"
 
 
+def test_a_gpu_that_was_lost_after_the_last_work_is_a_miss() -> None:
+    requests = account("gpu-lost,rank=0,step=5")
+    requests.saw(7, Seen(0, 1, 8))
+    requests.all[0].told.append((7, 1))
+    requests.look(7, noted(0), [])
+    late = "it came to the GPU of server [1] of rank [0] after the last work there: no call met it"
+    assert why(requests) == [late]
+    requests.restore(json.loads(json.dumps(requests.note())))
+    assert why(requests) == [late]
+    requests.look(7, noted(0), [1])
+    assert requests.missed() == []
+
+
 def test_what_the_soft_gpu_never_came_to() -> None:
     requests = account("bitflip,rank=0,call=4", "hang,rank=0,step=7")
     requests.all[0].told.append((7, 1))
@@ -130,13 +143,13 @@ def test_the_next_agent_goes_on() -> None:
     [
         (
             ("server-kill,rank=0,step=2", "ecc,rank=0,step=3"),
-            "capture",
+            "snapshot",
             "fault [ecc,rank=0,step=3] never happens: fault [server-kill,rank=0,step=2] is the end of "
             "the same server; say server=2 for the one that replaces it",
         ),
         (("sticky,rank=0,step=2,server=2",), "none", "a rank has one server"),
         (("sticky,rank=0,step=2",), "none", "only server-kill has a step"),
-        (tuple(f"slow,rank={n}" for n in range(65)), "capture", "[65] faults are too many"),
+        (tuple(f"slow,rank={n}" for n in range(65)), "snapshot", "[65] faults are too many"),
     ],
 )
 def test_what_cannot_happen_is_refused(texts: tuple[str, ...], protect: str, reason: str) -> None:
@@ -147,8 +160,14 @@ def test_what_cannot_happen_is_refused(texts: tuple[str, ...], protect: str, rea
 
 def test_what_may_happen_is_not_refused() -> None:
     texts = ("slow,rank=0", "bitflip,rank=0", "ecc,rank=0", "ecc,rank=0,server=2", "hang,rank=5")
-    check([parse(text) for text in texts], "capture")
+    check([parse(text) for text in texts], "snapshot")
     check([parse("server-kill,rank=0,step=3")], "none")
+
+
+@pytest.mark.parametrize("kind", ["slow", "bitflip", "upset", "stuck", "rot", "wrong-copy"])
+def test_a_server_has_as_many_silent_faults_as_asked_for(kind: str) -> None:
+    texts = (f"{kind},rank=0,step=1", f"{kind},rank=0,step=2", "server-kill,rank=0,step=3")
+    check([parse(text) for text in texts], "snapshot")
 
 
 # ---- jobs -------------------------------------------------------------------------------------
@@ -186,8 +205,7 @@ def test_the_commands_own_failure_is_the_exit_code(start: Start, tmp_path: Path)
 def test_the_account_outlives_agents(start: Start, tmp_path: Path) -> None:
     options = ("--inject", "gpu-lost,rank=0", "--inject", "ecc,rank=0,server=3")
     job = start(2, *options, "--spares", "1", AFTER_S="3")
-    wait_serving(job, 1)
-    wait_for(lambda: len(given(tmp_path)) == 2, 20, "a second server")
+    wait_serving(job, 2)
     job.kill_agent()
     assert order(job, "inject", "--rank", "0", "--fault", "sticky,step=9").returncode == 0
     job.kill_agent()
@@ -223,3 +241,11 @@ def test_the_help_explains_which_server() -> None:
     text = subprocess.run(line, capture_output=True, text=True, env=environment).stdout
     assert "server=K" in text
     assert f"[{NOT_INJECTED}]" in text
+
+
+def test_a_seed_draws_the_place_of_what_computes_wrongly() -> None:
+    fault = parse("upset,rank=1,step=2,call=5,seed=7")
+    assert fault.words(0, 3) == "upset,device=0,in=5,seed=7,note=3"
+    assert str(fault) == "upset,rank=1,step=2,call=5,seed=7"
+    with pytest.raises(UsageError, match=r"seed= is for upset, rot, wrong-copy"):
+        parse("ecc,rank=0,seed=7")

@@ -15,12 +15,12 @@ from model_together import TogetherWorld  # noqa: E402
 from pyft.recovery import events as ev  # noqa: E402
 from pyft.recovery.plan import Plan  # noqa: E402
 from pyft.recovery.rollback import (  # noqa: E402
-    Dropped,
+    Abort,
+    Commit,
     Line,
     MadeAs,
     Paced,
     RollbackSets,
-    Settled,
 )
 
 
@@ -44,7 +44,7 @@ def test_all_orders(
 
 def test_the_model_finds_a_line_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(self: RollbackSets, id: int) -> list[object]:
-        return [self._settle(id)] if self.ranks[id].held else []
+        return [self._commit(id)] if self.ranks[id].prepared else []
 
     monkeypatch.setattr(RollbackSets, "_judge", alone)
     with pytest.raises(AssertionError, match="different lines"):
@@ -64,15 +64,15 @@ def pair() -> RollbackSets:
     return sets
 
 
-def cut(sets: RollbackSets, id: int, step: int, collectives: int, held: bool = True) -> list:
+def cut(sets: RollbackSets, id: int, step: int, collectives: int, prepared: bool = True) -> list:
     sets.told(id, 7, Line(id, collectives))
-    return sets.came_to(id, step, 100 + step if held else 0)
+    return sets.came_to(id, step, 100 + step if prepared else 0)
 
 
 def test_a_line_is_where_all_have_come_equally_far() -> None:
     sets = pair()
     assert cut(sets, 0, 5, 10) == []
-    assert cut(sets, 1, 3, 10) == [Settled(0, 5), Settled(1, 3)], "steps are a rank's own"
+    assert cut(sets, 1, 3, 10) == [Commit(0, 5), Commit(1, 3)], "steps are a rank's own"
     assert (sets.line(0), sets.line(1)) == (5, 3)
     assert (sets.entry(0), sets.entry(1)) == (105, 103)
 
@@ -80,28 +80,39 @@ def test_a_line_is_where_all_have_come_equally_far() -> None:
 def test_who_is_behind_takes_a_later_cut() -> None:
     sets = pair()
     assert cut(sets, 0, 1, 10) == []
-    assert cut(sets, 1, 1, 12) == [Dropped(0, 1)]
-    assert cut(sets, 0, 2, 12) == [Settled(0, 2), Settled(1, 1)]
+    assert cut(sets, 1, 1, 12) == [Abort(0, 1)]
+    assert cut(sets, 0, 2, 12) == [Commit(0, 2), Commit(1, 1)]
 
 
 def test_a_cut_that_another_rank_has_passed_over_is_dropped() -> None:
     sets = pair()
-    assert cut(sets, 1, 2, 10, held=False) == []
-    assert cut(sets, 0, 2, 10) == [Dropped(0, 2)]
+    assert cut(sets, 1, 2, 10, prepared=False) == []
+    assert cut(sets, 0, 2, 10) == [Abort(0, 2)]
     assert cut(sets, 0, 3, 20) == []
-    assert cut(sets, 1, 3, 20, held=False) == [Dropped(0, 3)]
+    assert cut(sets, 1, 3, 20, prepared=False) == [Abort(0, 3)]
+
+
+def test_after_a_line_there_may_be_another_one_at_the_same_place() -> None:
+    """A cut for want of room, then that of the optimizer's step, which calls no other rank."""
+    sets = pair()
+    assert cut(sets, 0, 1, 10) == []
+    assert cut(sets, 1, 1, 10) == [Commit(0, 1), Commit(1, 1)]
+    assert cut(sets, 0, 2, 10) == [], "the other one may come there as well"
+    assert cut(sets, 1, 2, 10) == [Commit(0, 2), Commit(1, 2)]
+    assert cut(sets, 0, 3, 10) == []
+    assert cut(sets, 1, 3, 20) == [Abort(0, 3)], "now it has not"
 
 
 def test_a_cut_that_cannot_wait_is_a_line_already_or_never() -> None:
     sets = pair()
     assert cut(sets, 0, 5, 10) == []
-    assert sets.withdraw(0, 5) == [Dropped(0, 5)]
-    assert cut(sets, 1, 3, 10) == [Dropped(1, 3)], "the other one has passed this place"
-    assert cut(sets, 0, 6, 20) == []
-    assert cut(sets, 1, 4, 20) == [Settled(0, 6), Settled(1, 4)]
-    assert sets.withdraw(0, 6) == [Settled(0, 6)], "it was decided meanwhile"
+    assert sets.withdraw(0, 5) == [Abort(0, 5)]
+    assert cut(sets, 1, 3, 10) == [], "the other one may hold another cut of this place"
+    assert cut(sets, 0, 6, 20) == [Abort(1, 3)], "it has none"
+    assert cut(sets, 1, 4, 20) == [Commit(0, 6), Commit(1, 4)]
+    assert sets.withdraw(0, 6) == [Commit(0, 6)], "it was decided meanwhile"
     assert cut(sets, 1, 7, 30) == []
-    assert cut(sets, 0, 8, 30, held=False) == [Dropped(1, 7)]
+    assert cut(sets, 0, 8, 30, prepared=False) == [Abort(1, 7)]
 
 
 def test_the_others_hear_how_many_cuts_fit() -> None:
@@ -116,7 +127,7 @@ def test_a_message_that_only_one_side_has_had_is_in_no_line() -> None:
     sets.told(0, 7, Line(0, 4, sent={1: 3}))
     sets.came_to(0, 1, 200)
     sets.told(1, 7, Line(1, 4, received={0: 2}))
-    assert sets.came_to(1, 1, 200) == [Dropped(1, 1)]
+    assert sets.came_to(1, 1, 200) == [Abort(1, 1)]
 
 
 def test_a_communicator_that_one_has_ended_may_be_needed_again() -> None:
@@ -124,9 +135,9 @@ def test_a_communicator_that_one_has_ended_may_be_needed_again() -> None:
     sets.ended(0, 7)
     assert sets.of(1) == {0, 1}
     assert sets.came_to(0, 1, 200) == []
-    assert cut(sets, 1, 1, 10) == [Dropped(1, 1)]
+    assert cut(sets, 1, 1, 10) == [Abort(1, 1)]
     sets.ended(1, 7)
-    assert sets.came_to(1, 2, 200) == [Settled(0, 1), Settled(1, 2)]
+    assert sets.came_to(1, 2, 200) == [Commit(0, 1), Commit(1, 2)]
     assert sets.of(1) == {1}
 
 

@@ -1,4 +1,4 @@
-"""Captures that ranks share: every order of events, and single situations."""
+"""Snapshots that ranks share: every order of events, and single situations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import model  # noqa: E402
 from model_jit import JitWorld  # noqa: E402
 from model_shares import SharesWorld  # noqa: E402
 
-from pyft.recovery.shares import Commit, Drop, Outcome, Shares  # noqa: E402
+from pyft.recovery.shares import Abort, Commit, Outcome, Shares  # noqa: E402
 
 A, B, SMALL = (0, 1 << 20), (1 << 20, 1 << 20), (1 << 21, 100)
 TABLE = {A: b"a", B: b"b"}
@@ -63,7 +63,7 @@ def test_the_model_finds_a_gate_that_does_not_wait(monkeypatch: pytest.MonkeyPat
 def test_the_model_finds_a_rank_that_goes_its_own_way_and_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(JitWorld, "capture_alone", SharesWorld.capture_alone)
+    monkeypatch.setattr(JitWorld, "snapshot_alone", SharesWorld.snapshot_alone)
     with pytest.raises(AssertionError, match="nobody could restore"):
         model.explore(JitWorld(2, 1, 1, 1, 0), limit=100_000)
 
@@ -82,11 +82,11 @@ def test_the_model_finds_a_rank_that_takes_back_what_it_has_lent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forgets(self: SharesWorld, id: int) -> None:
-        capture_alone(self, id)
+        snapshot_alone(self, id)
         self.stores[id].lent = {}
 
-    capture_alone = SharesWorld.capture_alone
-    monkeypatch.setattr(SharesWorld, "capture_alone", forgets)
+    snapshot_alone = SharesWorld.snapshot_alone
+    monkeypatch.setattr(SharesWorld, "snapshot_alone", forgets)
     with pytest.raises(AssertionError, match="misses a block"):
         model.explore(SharesWorld(2, 1, forced=1), limit=100_000)
 
@@ -107,8 +107,8 @@ def shared(*ids: int) -> Shares:
 
 def hold(shares: Shares, id: int, step: int) -> list[Outcome]:
     """Let a rank come to a cut, and all be well with it."""
-    outcomes = shares.captured(id, step, 10 * step, TABLE, shares.rows.get(id))
-    return outcomes + shares.compared(id, step) + shares.held(id, step)
+    outcomes = shares.staged(id, step, 10 * step, TABLE, shares.rows.get(id))
+    return outcomes + shares.compared(id, step) + shares.prepared(id, step)
 
 
 def test_bytes_are_divided_evenly_and_stay_where_they_are() -> None:
@@ -136,8 +136,8 @@ def test_blocks_of_different_contents_have_owners_of_their_own() -> None:
 def test_points_of_a_group_move_together() -> None:
     shares = shared(0, 1)
     assert hold(shares, 0, 5) == []
-    assert shares.captured(1, 5, 50, TABLE, shares.rows[1]) == []
-    assert shares.held(1, 5) == []
+    assert shares.staged(1, 5, 50, TABLE, shares.rows[1]) == []
+    assert shares.prepared(1, 5) == []
     assert shares.compared(1, 5) == [Commit(0, 5), Commit(1, 5)]
     assert (shares.entry(0), shares.entry(1)) == (50, 50)
 
@@ -145,7 +145,7 @@ def test_points_of_a_group_move_together() -> None:
 def test_a_cut_that_somebody_passes_over_is_nobodys() -> None:
     shares = shared(0, 1)
     assert hold(shares, 0, 5) == []
-    assert shares.captured(1, 5) == [Drop(0, 5)]
+    assert shares.staged(1, 5) == [Abort(0, 5)]
     assert hold(shares, 0, 6) == []
     assert hold(shares, 1, 6) == [Commit(0, 6), Commit(1, 6)]
 
@@ -153,17 +153,17 @@ def test_a_cut_that_somebody_passes_over_is_nobodys() -> None:
 def test_a_cut_that_has_changed_while_it_was_copied_is_nobodys() -> None:
     shares = shared(0, 1)
     assert hold(shares, 0, 5) == []
-    shares.captured(1, 5, 50, TABLE, shares.rows[1])
-    assert shares.captured(1, 5) == [Drop(0, 5)]
+    shares.staged(1, 5, 50, TABLE, shares.rows[1])
+    assert shares.staged(1, 5) == [Abort(0, 5)]
 
 
 def test_a_block_that_its_owner_has_not_is_not_shared_again() -> None:
     shares = shared(0, 1)
     assert shares.rows == {1: {A: 0}, 0: {B: 1}}
     assert hold(shares, 0, 5) == []
-    shares.captured(1, 5, 50, {B: b"b", A: b"another"}, shares.rows[1])
+    shares.staged(1, 5, 50, {B: b"b", A: b"another"}, shares.rows[1])
     shares.compared(1, 5)
-    assert shares.held(1, 5) == [Drop(0, 5), Drop(1, 5)]
+    assert shares.prepared(1, 5) == [Abort(0, 5), Abort(1, 5)]
     assert shares.plan([(A, {0, 1}), (B, {0, 1})]) == {1: {}}
     assert hold(shares, 0, 6) == []
     assert hold(shares, 1, 6) == [Commit(0, 6), Commit(1, 6)]
@@ -172,17 +172,17 @@ def test_a_block_that_its_owner_has_not_is_not_shared_again() -> None:
 def test_a_rank_that_needs_room_does_not_wait() -> None:
     shares = shared(0, 1)
     assert hold(shares, 0, 5) == []
-    assert shares.withdraw(0, 5) == [Drop(0, 5)]
-    assert shares.captured(1, 5, 50, TABLE, shares.rows[1]) == [Drop(1, 5)]
+    assert shares.decide_now(0, 5) == [Abort(0, 5)]
+    assert shares.staged(1, 5, 50, TABLE, shares.rows[1]) == [Abort(1, 5)]
     assert hold(shares, 0, 6) + hold(shares, 1, 6) == [Commit(0, 6), Commit(1, 6)]
-    assert shares.withdraw(0, 6) == [Commit(0, 6)], "it has been decided"
+    assert shares.decide_now(0, 6) == [Commit(0, 6)], "it has been decided"
 
 
 def test_a_rank_that_has_ended_is_not_waited_for() -> None:
     shares = shared(0, 1)
     assert hold(shares, 1, 5) == []
-    assert hold(shares, 0, 6) == [Drop(1, 5)]
-    assert shares.ended(1) == [Drop(0, 6)], "what it should have kept never came"
+    assert hold(shares, 0, 6) == [Abort(1, 5)]
+    assert shares.ended(1) == [Abort(0, 6)], "what it should have kept never came"
     assert hold(shares, 1, 7) == []
     shares = shared(0, 1)
     assert hold(shares, 1, 5) == []
@@ -197,9 +197,9 @@ def test_a_rank_that_has_ended_is_not_waited_for() -> None:
 
 def test_alone_nothing_waits_for_the_copies() -> None:
     shares = Shares()
-    assert shares.captured(0, 1, 10, TABLE) == []
+    assert shares.staged(0, 1, 10, TABLE) == []
     assert shares.compared(0, 1) == [Commit(0, 1)]
-    assert shares.held(0, 1) == []
+    assert shares.prepared(0, 1) == []
     assert shares.entry(0) == 0
 
 
@@ -210,8 +210,8 @@ def test_the_next_agent_repeats_what_is_decided_and_drops_the_rest() -> None:
     after = Shares()
     assert after.restore(json.loads(json.dumps(shares.note()))) == [Commit(0, 5), Commit(1, 5)]
     assert after.entry(0) == 50
-    assert after.held(1, 6) == [Drop(1, 6)], "of which it has not heard"
-    assert after.compared(0, 7) == [Drop(0, 7)]
+    assert after.prepared(1, 6) == [Abort(1, 6)], "of which it has not heard"
+    assert after.compared(0, 7) == [Abort(0, 7)]
     assert hold(after, 0, 8) == []
     assert hold(after, 1, 8) == [Commit(0, 8), Commit(1, 8)]
 
@@ -222,11 +222,11 @@ def test_with_copies_in_gpus_each_names_the_next() -> None:
     assert shares.rows == {0: {A: 1, B: 2}, 1: {A: 2}, 2: {A: 0, B: 0}}
     tables = {0: TABLE, 1: {A: b"a"}, 2: TABLE}
     for id, table in tables.items():
-        assert shares.captured(id, 5, 50, table, shares.rows[id]) == []
+        assert shares.staged(id, 5, 50, table, shares.rows[id]) == []
         assert shares.compared(id, 5) == []
-    assert shares.held(0, 5) == []
-    assert shares.held(2, 5) == []
-    assert shares.held(1, 5) == [Commit(id, 5) for id in (0, 1, 2)]
+    assert shares.prepared(0, 5) == []
+    assert shares.prepared(2, 5) == []
+    assert shares.prepared(1, 5) == [Commit(id, 5) for id in (0, 1, 2)]
     assert (shares.line(2), shares.group(1)) == (5, {0, 1, 2})
 
 
@@ -234,8 +234,8 @@ def test_a_copy_in_another_gpu_must_be_the_same() -> None:
     shares = Shares(jit=True)
     shares.plan([(A, {0, 1})])
     for id, digest in ((0, b"a"), (1, b"other")):
-        shares.captured(id, 5, 50, {A: digest}, shares.rows[id])
+        shares.staged(id, 5, 50, {A: digest}, shares.rows[id])
         shares.compared(id, 5)
-    assert shares.held(0, 5) == []
-    assert shares.held(1, 5) == [Drop(0, 5), Drop(1, 5)]
+    assert shares.prepared(0, 5) == []
+    assert shares.prepared(1, 5) == [Abort(0, 5), Abort(1, 5)]
     assert shares.apart == {A}

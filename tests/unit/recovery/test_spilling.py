@@ -7,14 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft.agent.spilling import SPILL_S, Spilling
-from pyft.recovery import events as ev
-from pyft.recovery.events import Message
+from pyft.agent.replicas.spilling import SPILL_S, Spilling
+from pyft.wire import messages as wire
 
 
 class Server(SimpleNamespace):
-    def send(self, message: ev.Send) -> bool:
-        self.told.append((message.kind, message.key, message.rank))
+    def send(self, message: wire.Message) -> bool:
+        self.told.append(message)
         return self.listens
 
     def send_store(self, owner: int, attempt: int, fd: int) -> None:
@@ -51,17 +50,17 @@ class Agent:
 
     def wants(self, owner: int = 1, attempt: int = 0) -> list[tuple[int, int, int]]:
         """Let member 0 ask for a store; return what it has got so far."""
-        self.spilling.wanted(0, self.server(0), owner, attempt)  # type: ignore[arg-type]
+        self.spilling.wanted(0, self.server(0), wire.WantStore(owner, attempt))  # type: ignore[arg-type]
         return self.server(0).stores
 
-    def asked(self, id: int) -> list[tuple[Message, int]]:
-        """Return what a member was told to write down: kind and step."""
-        return [(kind, step) for kind, _, step in self.server(id).told]
+    def asked(self, id: int) -> list[int]:
+        """Return what a member was told to write down: the steps."""
+        return [message.step for message in self.server(id).told]
 
     def answers(self, id: int, whom: int | None = None, missing: int = 0) -> None:
         """Let a member answer its last question, or that of another."""
-        number = self.server(id if whom is None else whom).told[-1][1]
-        self.spilling.spilled(ev.Received(id, 4, Message.SPILLED, number, missing, 0, b""))
+        number = self.server(id if whom is None else whom).told[-1].number
+        self.spilling.spilled(id, wire.Spilled(number, missing))
 
 
 @pytest.fixture
@@ -71,9 +70,9 @@ def agent() -> Agent:
 
 def test_a_store_is_given_when_it_has_been_filled(agent: Agent) -> None:
     assert agent.wants() == []
-    assert agent.asked(1) == [(Message.SPILL, 7)]
+    assert agent.asked(1) == [7]
     agent.answers(2, whom=1)
-    agent.spilling.spilled(ev.Received(1, 4, Message.SPILLED, 9, 0, 0, b""))  # an older agent's
+    agent.spilling.spilled(1, wire.Spilled(9))  # an older agent's
     assert agent.server(0).stores == []
     agent.answers(1)
     agent.answers(1)
@@ -82,7 +81,7 @@ def test_a_store_is_given_when_it_has_been_filled(agent: Agent) -> None:
 
 def test_then_come_the_stores_of_others_and_then_none(agent: Agent) -> None:
     agent.wants(attempt=1)
-    assert agent.asked(2) == [(Message.SPILL, 7)]
+    assert agent.asked(2) == [7]
     agent.answers(2, missing=3)  # where it is looked for it will be missed
     assert agent.wants(attempt=2) == [(1, 1, 102), (1, 2, -1)]
 

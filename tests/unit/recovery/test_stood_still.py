@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft.agent import incidents as module
-from pyft.agent import messages, page
-from pyft.agent.incidents import Incidents
-from pyft.agent.servers import Servers
+from pyft.agent.channel import page
+from pyft.agent.lifecycle import decisions
+from pyft.agent.lifecycle import incidents as module
+from pyft.agent.lifecycle.incidents import Incidents
+from pyft.agent.process import messages
 from pyft.recovery import classify, report
 
 
@@ -41,8 +42,7 @@ class Job:
     def sentence(self, monkeypatch: pytest.MonkeyPatch) -> str:
         said: list[str] = []
         monkeypatch.setattr(messages, "say", said.append)
-        servers = SimpleNamespace(incidents=self.incidents)
-        Servers._say_recovered(servers, self.member)  # type: ignore[arg-type]
+        decisions.say_recovered(self.incidents, self.member)
         return said[0]
 
 

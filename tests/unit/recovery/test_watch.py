@@ -8,10 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft.agent import messages, page, unfinished, watch
-from pyft.agent.watch import Watch
+from pyft.agent.channel import page
+from pyft.agent.lifecycle import watch
+from pyft.agent.lifecycle.watch import Watch
+from pyft.agent.members import unfinished
+from pyft.agent.process import messages
 from pyft.recovery import events
-from pyft.recovery.plan import State
+from pyft.recovery.rank import State
 
 HANG_S = 60.0
 BUSY = {"device_progress": 7, "fences_open": 1, "dispatching_seq": 40, "consumed": 4096}
@@ -41,7 +44,7 @@ class Job:
             members={0: self.member},
             plan=SimpleNamespace(ranks={0: rank}),
             event=self.faults.append,
-            ask_nvml=lambda: None,
+            deaths=SimpleNamespace(ask_nvml=lambda: None),
             requests=SimpleNamespace(waiting=list),
             heartbeat_timeout=lambda member: 1e9,
             hang_timeout=lambda: self.limit,
@@ -113,7 +116,6 @@ def test_a_snapshot_that_stands_still_is_found(job: Job) -> None:
     [
         {"collectives_waiting": 1},  # other ranks
         {"callback_asked": 4, "callback_done": 3},  # a host function
-        {"bounce_writer_waiting": 1},
         {"device_progress": 0},
         {"fences_open": 0},  # and its ring is drained
         {"phase": page.Phase.RESTORE},

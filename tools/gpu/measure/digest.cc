@@ -1,7 +1,7 @@
 // Digests of device memory, computed there: how fast beside copying it to the host, and that host
 // and device have the same bits.
+#include "checkpoint/digest/nh.h"
 #include "server/digest/images.h"
-#include "server/digest/nh.h"
 
 #include <cstring>
 
@@ -11,7 +11,8 @@ namespace measure {
 
 namespace {
 
-using namespace pyft::server;  // NOLINT: what is measured
+using namespace pyft::checkpoint;  // NOLINT: what is measured
+using namespace pyft::server;      // NOLINT
 
 constexpr uint64_t kSeed = 20;
 

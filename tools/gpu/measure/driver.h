@@ -3,7 +3,7 @@
 //
 // A line is one of
 //   figure NAME VALUE UNIT     what was measured
-//   fail SENTENCE              a rule of docs/recovery.md or ARCHITECTURE.md does not hold here
+//   fail SENTENCE              a rule of docs/concepts or ARCHITECTURE.md does not hold here
 //   skip SENTENCE              it cannot be measured on this machine
 // A program that prints neither fail nor skip has passed. Anything else on a line is for people.
 #ifndef TOOLS_GPU_MEASURE_DRIVER_H_

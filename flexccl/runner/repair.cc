@@ -1,0 +1,237 @@
+// The part of OperationRunner for steps of the epoch: agreeing to them, deciding them, taking them,
+// and passing them on to whoever is behind.
+#include <algorithm>
+
+#include "runner/operation_runner.h"
+#include "transport/join.h"
+
+namespace flexccl {
+namespace {
+
+// A new rank mostly calls at once; if it does not, it is asked whether it is there.
+constexpr std::chrono::microseconds kCallsWithin(300);
+constexpr std::chrono::milliseconds kLook(2), kDoubt(1);
+constexpr int kLooksPerQuestion = 20;
+constexpr std::uint64_t kAnswerMs = 3000;
+
+Asked whom(const Membership& self, int slot, Deadline deadline) {
+  return {OperationRunner::find_address(self, slot),
+          self.comm,
+          static_cast<std::uint32_t>(slot),
+          self.transport,
+          self.key,
+          std::min(deadline, in_ms(kAnswerMs))};
+}
+
+// The live slots but its own, the nearest first, going up or down.
+std::vector<int> others(const Membership& self, bool up) {
+  const Ring ring = self.ring();
+  std::vector<int> slots;
+  for (int step = 1; step < ring.size; ++step)
+    slots.push_back(self.slot_at(ring.wrap(ring.rank + (up ? step : -step))));
+  return slots;
+}
+
+}  // namespace
+
+Membership OperationRunner::newest() const {
+  const auto self = view();
+  return after(*self, steps_->decided(self->epoch));
+}
+
+std::shared_ptr<const Membership> OperationRunner::expected() const {
+  const auto self = view();
+  const std::vector<Change> steps = steps_->expected(self->epoch);
+  if (steps.empty()) return self;
+  for (const Change& step : steps)
+    if (step.slot == self->slot) return self;  // the next operation says that
+  return std::make_shared<const Membership>(after(*self, steps));
+}
+
+void OperationRunner::learn(const std::vector<Change>& steps) {
+  if (!steps.empty() && !steps_->learn(steps))
+    fail(ncclInvalidUsage, "flexccl: rank [", view()->slot, "] knows another step to epoch [",
+         steps.back().epoch, "] than the one for slot [", steps.back().slot,
+         "]: begin again from a rank with the highest epoch");
+}
+
+void OperationRunner::change(const std::vector<Change>& steps) {
+  const std::scoped_lock control(control_);
+  learn(steps);
+  steps_->agree(steps.back());
+  look();
+  Lock lock(mutex_);
+  while (published_->epoch < steps.back().epoch) {
+    lock.unlock();
+    if (const Lock turn(turn_, std::try_to_lock); turn) return apply(true);
+    lock.lock();
+    changed_.wait_for(lock, kLook);
+  }
+}
+
+void OperationRunner::agree(const std::vector<Change>& steps) {
+  const Change& last = steps.back();
+  learn({steps.begin(), steps.end() - 1});
+  const Steps::Vote vote = steps_->vote(last);
+  if (vote != Steps::Vote::kOpen && vote != Steps::Vote::kAgreed) return change(steps);
+  const Membership self = newest();
+  const auto [before, behind] = neighbours(self, last.slot);
+  if (self.slot == before || self.slot == behind) greet(self, last);
+  steps_->agree(last);
+  look();
+}
+
+// It must be there before anybody waits for its decision.
+void OperationRunner::greet(const Membership& self, const Change& step) {
+  if (steps_->wait_for_voter(step, std::chrono::steady_clock::now() + kCallsWithin)) return;
+  try {
+    const Answer there = status_of(step.slot, step.address);
+    if (there.epoch != step.epoch)
+      fail(ncclRemoteError, "it is in epoch [", there.epoch, "], not in [", step.epoch, "]");
+  } catch (const Error& error) {
+    fail(error.code, "flexccl: rank [", self.slot, "] stays in epoch [", self.epoch,
+         "], the new rank [", step.slot, "] does not answer: ", error.what());
+  }
+}
+
+void OperationRunner::look() {
+  if (!steps_->any_ready(view()->epoch)) return;
+  if (const Lock turn(turn_, std::try_to_lock); turn) {
+    try {
+      apply(true);
+    } catch (const Error&) {
+      // It has lost its place: the next operation says so.
+    }
+    return;
+  }
+  // Under the lock: an interruption after its repair would have no end.
+  const std::scoped_lock lock(mutex_);
+  if (keeps_ && steps_->any_ready(published_->epoch)) engine_.interrupt();
+  changed_.notify_all();
+}
+
+// Precondition of what follows: the calling thread has the turn.
+void OperationRunner::wait_for_decision() {
+  if (!steps_->in_doubt(membership_->epoch)) return;
+  const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
+  for (int looks = 0; steps_->in_doubt(membership_->epoch) && !aborted_;) {
+    Lock lock(mutex_);
+    changed_.wait_for(lock, kDoubt);
+    lock.unlock();
+    if (++looks % kLooksPerQuestion == 0) {
+      ask_for_news();
+      // Whoever was to decide has ended before: there was no such step.
+      const std::vector<Change> doubtful = steps_->expected(membership_->epoch);
+      if (!doubtful.empty() && has_left(doubtful.back().slot)) break;
+    }
+    if (std::chrono::steady_clock::now() > deadline)
+      fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "] waited [",
+           membership_->timeout_ms + membership_->repair_ms,
+           "] ms for the new rank to which it had agreed in epoch [", membership_->epoch, "]");
+  }
+  apply();
+}
+
+void OperationRunner::hear_of(int slot, std::uint32_t epoch) {
+  if (steps_->newest() >= epoch) return;
+  std::vector<Change> steps(Info::kMaxChanges);
+  const std::span<Change> all(steps);
+  ask_slot(slot, {.verb = Verb::kSteps}, std::as_writable_bytes(all));
+  std::erase_if(steps, [](const Change& step) { return step.epoch == 0; });
+  learn(steps);
+}
+
+void OperationRunner::ask_for_news() {
+  for (const int slot : others(*membership_, true)) {
+    if (steps_->newest() > membership_->epoch) return;
+    try {
+      hear_of(slot, membership_->epoch + 1);
+    } catch (const Error&) {
+      // That one is gone, or knows no more.
+    }
+  }
+}
+
+void OperationRunner::inform(int slot) {
+  if (membership_->changes.empty() || !informed_.insert(slot).second) return;
+  try {
+    tell(*membership_, slot, locate(slot));
+  } catch (const Error&) {
+    informed_.erase(slot);
+  }
+}
+
+bool OperationRunner::has_taken(int slot) {
+  const Answer answer = ask_slot(slot, {}, {});
+  if (answer.epoch < membership_->epoch) inform(slot);
+  return answer.epoch >= membership_->epoch;
+}
+
+// One conversation with the nearest rank on each side that can be reached; those that are gone are
+// passed over, another repair will be theirs. Step by step with both, so that they wake together.
+std::vector<JoinCall> OperationRunner::call_both_sides(const Membership& self, Deadline deadline) {
+  const auto step = std::as_bytes(std::span(&self.changes.back(), 1));
+  std::vector<int> left[] = {others(self, true), others(self, false)};
+  std::optional<JoinCall> calls[2];
+  const std::function<void(JoinCall&)> talk[] = {[](JoinCall&) {},
+                                                 [&](JoinCall& call) { call.speak(step); },
+                                                 [](JoinCall& call) { call.wait_for_welcome(); }};
+  // Comes as far with one side as with the other.
+  const auto advance = [&](std::vector<int>& slots, std::optional<JoinCall>& call, int stage) {
+    for (int next = call ? stage : 0; !slots.empty();) {
+      try {
+        if (!call)
+          call.emplace(whom(self, slots.front(), deadline), static_cast<std::uint32_t>(self.slot),
+                       self.epoch);
+        for (; next <= stage; ++next) talk[next](*call);
+        return;
+      } catch (const Error& error) {
+        if (error.code != ncclRemoteError || std::chrono::steady_clock::now() > deadline) throw;
+        call.reset();
+        slots.erase(slots.begin());
+        next = 0;
+      }
+    }
+  };
+  for (int stage = 0; stage < 3; ++stage)
+    for (const int side : {0, 1})
+      if (side == 0 || left[0].empty() || left[0].front() != left[1].front())
+        advance(left[side], calls[side], stage);
+  if (!calls[0])
+    fail(ncclRemoteError, "flexccl: the new rank [", self.slot, "] reaches none of the others");
+  std::vector<JoinCall> both;
+  for (auto& call : calls)
+    if (call && (both.empty() || both[0].slot() != call->slot())) both.push_back(std::move(*call));
+  return both;
+}
+
+void OperationRunner::take_place() {
+  const auto self = view();
+  const Deadline deadline = in_ms(self->timeout_ms);
+  std::vector<JoinCall> calls = call_both_sides(*self, deadline);
+  std::shared_ptr<MembershipLog> log = steps_->log();
+  for (JoinCall& call : calls) {
+    Fd there;
+    const Answer answer = call.wait_for_answer(deadline, &there);
+    if (answer.standing != Standing::kHere)
+      fail(ncclInvalidUsage, "flexccl: the new rank [", self->slot, "] was to come with epoch [",
+           self->epoch, "], rank [", call.slot(), "] knows another step of epoch [", answer.epoch,
+           "]: begin again from a rank with the highest epoch");
+    if (!log && there) log = MembershipLog::adopt(std::move(there), *self);
+  }
+  if (log && !log->publish(self->changes))
+    fail(ncclInvalidUsage, "flexccl: the new rank [", self->slot, "] was to come with epoch [",
+         self->epoch, "], for which something else was decided meanwhile");
+  if (log) placed_.store(true, std::memory_order_release);
+  for (JoinCall& call : calls) {
+    call.decide();
+    placed_.store(true, std::memory_order_release);  // whoever hears of it first
+  }
+  if (log) {
+    log->set_reader(self->slot, true);
+    return steps_->set_log(std::move(log));
+  }
+  for (JoinCall& call : calls) call.wait_for_receipt(deadline);
+}
+
+}  // namespace flexccl

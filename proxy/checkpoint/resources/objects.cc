@@ -1,0 +1,198 @@
+#include "checkpoint/resources/objects.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "checkpoint/resources/kernel_heap.h"
+#include "checkpoint/resources/variables.h"
+#include "pyft/handle.h"
+#include "ring/object_log.h"
+#include "ring/reader.h"
+
+namespace pyft::checkpoint {
+
+namespace {
+
+constexpr int kReadTries = 1000;
+
+struct Object {
+  ring::EntryHeader header;
+  std::vector<std::byte> body, payload;
+};
+
+std::string entry_text(const ring::EntryHeader& header) {
+  return "entry [" + std::to_string(header.seq) + "] of call [" + std::to_string(header.call) + "]";
+}
+
+// The client may be folding entries while this reads: a copy counts when nothing has moved.
+std::string read_objects(const ring::LogView& log, std::vector<Object>* objects,
+                         uint64_t* committed) {
+  const ring::LogHeader& header = *log.header;
+  std::string error;
+  for (int attempt = 0; attempt < kReadTries; ++attempt) {
+    objects->clear();
+    error.clear();
+    *committed = header.committed.load(std::memory_order_seq_cst);
+    const uint64_t begin = header.object_log_begin.load(std::memory_order_seq_cst);
+    const uint64_t used = header.object_log_used.load(std::memory_order_seq_cst);
+    ring::for_each_object(
+        log,
+        [&](const ring::EntryHeader& entry, std::span<const std::byte> body,
+            std::span<const std::byte> payload) {
+          objects->push_back({entry, {body.begin(), body.end()}, {payload.begin(), payload.end()}});
+        },
+        &error);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (header.committed.load() == *committed && header.object_log_begin.load() == begin &&
+        header.object_log_used.load() == used)
+      return error;
+  }
+  return "the client never stops writing its object log";
+}
+
+class ObjectRestorer {
+ public:
+  ObjectRestorer(ring::Channel& channel, const Store& store, DeviceState& state,
+                 Placement& placement, ObjectMaker& maker)
+      : channel_(channel),
+        state_(state),
+        placement_(placement),
+        maker_(maker),
+        until_(store.point().manifest),
+        places_(store.point().places),
+        variables_(places_, state, placement) {}
+
+  std::string run() {
+    std::vector<Object> objects;
+    uint64_t committed = 0;
+    std::string error = read_objects(channel_.log_view(), &objects, &committed);
+    if (error.empty() && committed > until_.position)
+      error = "the log before position [" + std::to_string(committed) +
+              "] is gone and the last snapshot is of position [" + std::to_string(until_.position) +
+              "]";
+    const uint64_t missing = channel_.log_view().header->objects_missing.load();
+    if (error.empty() && missing)
+      error = "the object log lacks [" + std::to_string(missing) +
+              "] objects, for which it had no room: set PYFT_OBJECT_LOG_MB higher";
+    if (!error.empty()) return error;
+    std::erase_if(objects, [&](const Object& object) {
+      return object.header.seq > until_.seq || !seen_.insert(object.header.seq).second;
+    });
+    choose_modules(objects);
+    for (Object& object : objects) {
+      if (!error.empty()) return error;
+      error = make(object);
+    }
+    if (error.empty()) error = from_ring(committed);
+    if (error.empty()) error = restore_kernel_heap(places_, state_, placement_);
+    if (error.empty()) error = variables_.check();
+    return error;
+  }
+
+ private:
+  void choose_modules(const std::vector<Object>& objects) {
+    std::vector<ModuleImage> images;
+    for (const Object& object : objects) {
+      const uint64_t key = ring::object_key(object.body);
+      if (object.header.flags & ring::kCreates && Handle{key}.kind() == HandleKind::kModule)
+        images.push_back({key, object.payload});
+    }
+    if (const auto ready = variables_.choose(images))
+      channel_.control().ready_modules = static_cast<uint32_t>(*ready);
+  }
+
+  // An object that the log names did exist, so that making it again must work.
+  std::string make(Object& object) {
+    object.header.flags &= static_cast<uint16_t>(~ring::kWantsReply);
+    object.header.reply_slot = ring::kNoSlot;
+    known_.insert(ring::object_key(object.body));
+    std::string error = dispatch(object.header, object.body, object.payload);
+    // Not the client's error: the agent decides what becomes of it.
+    if (error.empty() && maker_.failed())
+      error = entry_text(object.header) + " of the object log fails in the new server";
+    return error;
+  }
+
+  std::string dispatch(const ring::EntryHeader& header, std::span<const std::byte> body,
+                       std::span<const std::byte> payload) {
+    const uint64_t key = ring::object_key(body);
+    if (header.flags & ring::kCreates)
+      if (std::string problem = variables_.place(key); !problem.empty()) return problem;
+    if (maker_.imports(header))
+      if (const int code = placement_.place({.address = key, .bytes = 0, .owner = key}))
+        return "memory of another process cannot be placed: code [" + std::to_string(code) + "]";
+    const std::string problem = maker_.execute(header, body, payload);
+    return problem.empty() ? problem : entry_text(header) + ": " + problem;
+  }
+
+  // What was made and ended between the last committed cut and the snapshotted one. The client may
+  // have begun to fold just this, so that some of it may be gone from the object log already: an
+  // object that is ended here without having been made is one of those, and not missed.
+  std::string from_ring(uint64_t committed) {
+    constexpr uint16_t kOfObjects = ring::kCreates | ring::kDestroys | ring::kStreamCaptured;
+    const auto each = [&](auto&& body) -> std::string {
+      ring::Reader reader(channel_.log_view(), ring::Reader::Mode::kServer, committed);
+      ring::EntryView entry;
+      while (reader.position() < until_.position) {
+        if (reader.next(&entry) != ring::Reader::Next::kEntry)
+          return "the log ends before the snapshotted position: " + reader.error();
+        if (!(entry.header.flags & kOfObjects) || entry.header.seq > until_.seq) continue;
+        if (std::string error = body(entry); !error.empty()) return error;
+      }
+      return {};
+    };
+    std::unordered_set<uint64_t> alive = known_;
+    std::unordered_map<uint64_t, uint64_t> ended;  // key -> sequence number of its end
+    std::string error = each([&](const ring::EntryView& entry) -> std::string {
+      const uint64_t key = ring::object_key(entry.body);
+      if (entry.header.flags & ring::kCreates)
+        alive.insert(key);
+      else if (entry.header.flags & ring::kDestroys && !alive.contains(key))
+        ended[key] = entry.header.seq;
+      return {};
+    });
+    if (!error.empty()) return error;
+    return each([&](const ring::EntryView& entry) -> std::string {
+      const auto end = ended.find(ring::object_key(entry.body));
+      const bool gone = end != ended.end() && entry.header.seq <= end->second;
+      if (gone || seen_.contains(entry.header.seq)) return {};
+      return dispatch(entry.header, entry.body, entry.payload);
+    });
+  }
+
+  ring::Channel& channel_;
+  DeviceState& state_;
+  Placement& placement_;
+  ObjectMaker& maker_;
+  const ring::Manifest& until_;
+  const std::vector<ring::ManifestPlace>& places_;
+  VariableRestorer variables_;
+  std::unordered_set<uint64_t> seen_;   // sequence numbers
+  std::unordered_set<uint64_t> known_;  // objects
+};
+
+}  // namespace
+
+void save_objects(const ring::EntryHeader& cut, uint64_t position, ring::Manifest* manifest) {
+  manifest->seq = cut.seq;
+  manifest->position = position;
+}
+
+Restored restore_objects(ring::Channel& channel, const Store& store, DeviceState& state,
+                         Placement& placement, ObjectMaker& maker) {
+  Restored restored;
+  if (!store.has_point()) {
+    placement.choose_modules({}, {});
+    if (const uint64_t gone = channel.log_view().header->committed.load())
+      restored.error = "there is no snapshot, and the log before position [" +
+                       std::to_string(gone) + "] is gone";
+    return restored;
+  }
+  restored.position = store.point().manifest.position;
+  restored.error = ObjectRestorer(channel, store, state, placement, maker).run();
+  return restored;
+}
+
+}  // namespace pyft::checkpoint

@@ -1,0 +1,131 @@
+#include "checkpoint/store/heap.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
+#include "checkpoint/throttle.h"
+
+namespace pyft::checkpoint {
+
+namespace {
+
+constexpr uint64_t kBackingStep = uint64_t{2} << 20;
+constexpr uint64_t kKeepFree = uint64_t{64} << 20;
+
+uint64_t round_up(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Heap::Heap(int fd, uint64_t file_offset, uint64_t bytes)
+    : fd_(fd), file_offset_(file_offset), bytes_(bytes / kAlign * kAlign) {
+  if (bytes_) add_free(0, bytes_);
+}
+
+void Heap::add_free(uint64_t offset, uint64_t bytes) {
+  free_[offset] = bytes;
+  fit_.insert({bytes, offset});
+}
+
+void Heap::drop_free(std::map<uint64_t, uint64_t>::iterator part) {
+  fit_.erase({part->second, part->first});
+  free_.erase(part);
+}
+
+uint64_t Heap::take(uint64_t bytes) {
+  errno = 0;
+  const uint64_t wanted = rounded(std::max<uint64_t>(bytes, 1));
+  if (wanted < bytes) return kNone;
+  const auto fit = fit_.lower_bound({wanted, 0});
+  if (fit == fit_.end()) return kNone;
+  const auto [size, offset] = *fit;
+  if (const int failed = back(offset + wanted)) {
+    errno = failed;
+    return kNone;
+  }
+  drop_free(free_.find(offset));
+  if (size > wanted) add_free(offset + wanted, size - wanted);
+  used_ += wanted;
+  touch(offset + wanted, wanted);
+  return offset;
+}
+
+// Up to its end all parts have been taken at some time.
+void Heap::touch(uint64_t end, uint64_t bytes) {
+  if (end > touched_) throttle_new(std::min(end - touched_, bytes));
+  touched_ = std::max(touched_, end);
+}
+
+void Heap::take_at(uint64_t offset, uint64_t bytes) {
+  const uint64_t wanted = rounded(std::max<uint64_t>(bytes, 1));
+  const auto part = std::prev(free_.upper_bound(offset));
+  const auto [begin, size] = *part;
+  drop_free(part);
+  if (offset > begin) add_free(begin, offset - begin);
+  const uint64_t end = offset + wanted;
+  if (begin + size > end) add_free(end, begin + size - end);
+  used_ += wanted;
+  touched_ = std::max(touched_, end);
+  backed_ = std::max(backed_, std::min(bytes_, round_up(end, kBackingStep)));
+}
+
+void Heap::give(uint64_t offset, uint64_t bytes) {
+  uint64_t size = rounded(std::max<uint64_t>(bytes, 1));
+  used_ -= size;
+  auto next = free_.lower_bound(offset);
+  if (next != free_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == offset) {
+      offset = before->first;
+      size += before->second;
+      drop_free(before);
+    }
+  }
+  if (next != free_.end() && offset + size == next->first) {
+    size += next->second;
+    drop_free(next);
+  }
+  add_free(offset, size);
+}
+
+int Heap::back(uint64_t end) {
+  if (end <= backed_) return 0;
+  const uint64_t to = std::min(bytes_, round_up(end, kBackingStep));
+  int failed = 0;
+  do {
+    failed = fallocate(fd_, 0, static_cast<off_t>(file_offset_ + backed_),
+                       static_cast<off_t>(to - backed_))
+                 ? errno
+                 : 0;
+  } while (failed == EINTR);
+  if (!failed) backed_ = to;
+  return failed;
+}
+
+uint64_t Heap::end_of_used() const {
+  if (free_.empty()) return bytes_;
+  const auto last = std::prev(free_.end());
+  return last->first + last->second == bytes_ ? last->first : bytes_;
+}
+
+void Heap::note_extent() {
+  extents_[noted_++ % kRemembered] = end_of_used();
+}
+
+void Heap::trim() {
+  const uint64_t used_to = end_of_used();
+  if (used_to >= backed_ || backed_ - used_to < kKeepFree) return;
+  const uint64_t needed = std::max(used_to + used_, *std::ranges::max_element(extents_));
+  const uint64_t begin = round_up(needed, kBackingStep);
+  if (begin >= backed_) return;
+  touched_ = std::min(touched_, begin);
+  if (fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(file_offset_ + begin), static_cast<off_t>(backed_ - begin)) == 0)
+    backed_ = begin;
+}
+
+}  // namespace pyft::checkpoint

@@ -1,0 +1,57 @@
+// Communicators as the client sees them. The server has the real ones; what a rank asks its own
+// communicator (rank, size, error) is answered here.
+#ifndef PYFT_CLIENT_COLLECTIVES_NCCL_H_
+#define PYFT_CLIENT_COLLECTIVES_NCCL_H_
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "api/commands.h"
+#include "client/device/stream.h"
+
+namespace pyft::client {
+
+// `word` grows to `error_base` + the ncclResult_t when the communicator fails. Never freed:
+// PyTorch's watchdog threads ask for communicators while the process exits.
+struct Communicator {
+  Communicator(Device& device, uint64_t handle, uint32_t word)
+      : device(device), handle(handle), word(word) {}
+  Device& device;
+  const uint64_t handle;
+  const uint32_t word;
+  uint64_t error_base = 0;
+  int rank = 0, size = 1;
+  std::mutex mutex;      // guards `sentence`
+  std::string sentence;  // of the first error
+};
+
+// nullptr: no live communicator.
+Communicator* communicator_of(const ncclComm* handle);
+ncclResult_t async_error(Communicator& communicator);
+
+// Says it on stderr and for ncclGetLastError of this thread.
+ncclResult_t refuse_nccl(const char* call, ncclResult_t code, const std::string& why);
+ncclResult_t no_communicator(const char* call);
+// Appends what the program has set of a new communicator's config, an NcclSettings, to what is sent
+// to make it; without a config nothing. Checks it as NCCL does.
+ncclResult_t add_settings(const char* call, const ncclConfig_t* given,
+                          std::vector<std::byte>* payload);
+const std::string& last_nccl_sentence();
+// ncclSuccess, or what became of an entry that could not be appended or answered.
+ncclResult_t nccl_result(cudaError_t error);
+
+// All collectives, sends and receives have commands of this one layout.
+using NcclBody = cmd::ncclAllReduce;
+struct NcclOperation {
+  Call call;
+  Communicator* communicator;
+  Stream* stream;
+  NcclBody body;
+};
+// Appends the operation, or keeps it until the calling thread's group ends.
+ncclResult_t submit(const NcclOperation& operation);
+
+}  // namespace pyft::client
+
+#endif  // PYFT_CLIENT_COLLECTIVES_NCCL_H_

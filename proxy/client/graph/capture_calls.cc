@@ -1,0 +1,150 @@
+// A capture begins, ends as a graph, and is asked for: the calls.
+#include <utility>
+
+#include "api/commands.h"
+#include "client/device/capture.h"
+#include "client/graph/graph.h"
+#include "client/process/handles.h"
+
+using namespace pyft;          // NOLINT
+using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
+
+namespace {
+
+cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  cudaError_t error;
+  Stream* stream = stream_of(handle, &error);
+  return stream ? begin_capture(*stream, mode) : error;
+}
+
+cudaError_t end_capture(Stream& stream, cudaGraph_t* graph) {
+  if (!graph) return cudaErrorInvalidValue;
+  *graph = nullptr;
+  bool invalidated = false;
+  if (const cudaError_t error = leave_to_end(stream, &invalidated); error != cudaSuccess)
+    return error;
+  const uint64_t handle = mint_graph(stream.device, HandleKind::kGraph);
+  if (!handle) return cudaErrorMemoryAllocation;
+  cudaError_t error = stream.device.confirm(Call::cudaStreamEndCapture,
+                                            cmd::cudaStreamEndCapture{handle, stream.handle});
+  if (error == cudaSuccess && invalidated) {
+    error = stream.device.send(Call::cudaGraphDestroy, cmd::cudaGraphDestroy{handle});
+    if (error == cudaSuccess) error = cudaErrorStreamCaptureInvalidated;
+  }
+  if (error == cudaSuccess)
+    *graph = reinterpret_cast<cudaGraph_t>(handle);
+  else if (forget_graph(handle))
+    end_handle(handle);
+  return error;
+}
+
+cudaError_t end(cudaStream_t handle, cudaGraph_t* graph) {
+  cudaError_t error;
+  Stream* stream = stream_of(handle, &error);
+  return stream ? end_capture(*stream, graph) : error;
+}
+
+cudaError_t status_of(cudaStream_t handle, cudaStreamCaptureStatus* status, uint64_t* id) {
+  if (!status) return cudaErrorInvalidValue;
+  // Without a capture nothing is looked up: this is asked at every allocation.
+  *status = cudaStreamCaptureStatusNone;
+  *id = 0;
+  if (!any_captures()) return cudaSuccess;
+  cudaError_t error;
+  Stream* stream = stream_of(handle, &error);
+  return stream ? capture_status(*stream, status, id) : error;
+}
+
+template <class Mode>
+bool exchange_mode(Mode* mode) {
+  if (!mode) return false;
+  const auto wanted = static_cast<cudaStreamCaptureMode>(*mode);
+  if (wanted < cudaStreamCaptureModeGlobal || wanted > cudaStreamCaptureModeRelaxed) return false;
+  *mode = static_cast<Mode>(std::exchange(thread_capture_mode(), wanted));
+  return true;
+}
+
+// The graph and its nodes stay the backend's.
+template <class... Out>
+cudaError_t no_nodes(size_t* count, Out... wanted) {
+  if (count) *count = 0;
+  for (const bool asked : {wanted != nullptr...})
+    if (asked) return cudaErrorNotSupported;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+PYFT_API cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+  enter(Api::cudaStreamBeginCapture);
+  return done(begin(stream, mode));
+}
+
+PYFT_API CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
+  enter(Api::cuStreamBeginCapture_v2);
+  return static_cast<CUresult>(begin(hStream, static_cast<cudaStreamCaptureMode>(mode)));
+}
+
+PYFT_API cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* pGraph) {
+  enter(Api::cudaStreamEndCapture);
+  return done(end(stream, pGraph));
+}
+
+PYFT_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
+  enter(Api::cuStreamEndCapture);
+  return static_cast<CUresult>(end(hStream, phGraph));
+}
+
+PYFT_API cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
+                                           enum cudaStreamCaptureStatus* pCaptureStatus) {
+  enter(Api::cudaStreamIsCapturing);
+  uint64_t id = 0;
+  return done(status_of(stream, pCaptureStatus, &id));
+}
+
+PYFT_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  enter(Api::cuStreamIsCapturing);
+  uint64_t id = 0;
+  return static_cast<CUresult>(
+      status_of(hStream, reinterpret_cast<cudaStreamCaptureStatus*>(captureStatus), &id));
+}
+
+PYFT_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
+                                              enum cudaStreamCaptureStatus* captureStatus_out,
+                                              unsigned long long* id_out, cudaGraph_t* graph_out,
+                                              const cudaGraphNode_t** dependencies_out,
+                                              const cudaGraphEdgeData** edgeData_out,
+                                              size_t* numDependencies_out) {
+  enter(Api::cudaStreamGetCaptureInfo);
+  uint64_t id = 0;
+  const cudaError_t error = status_of(stream, captureStatus_out, &id);
+  if (id_out) *id_out = id;
+  if (error != cudaSuccess || !id) return done(error);
+  return done(no_nodes(numDependencies_out, graph_out, dependencies_out, edgeData_out));
+}
+
+PYFT_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
+                                            CUstreamCaptureStatus* captureStatus_out,
+                                            cuuint64_t* id_out, CUgraph* graph_out,
+                                            const CUgraphNode** dependencies_out,
+                                            const CUgraphEdgeData** edgeData_out,
+                                            size_t* numDependencies_out) {
+  enter(Api::cuStreamGetCaptureInfo_v3);
+  uint64_t id = 0;
+  const cudaError_t error =
+      status_of(hStream, reinterpret_cast<cudaStreamCaptureStatus*>(captureStatus_out), &id);
+  if (id_out) *id_out = id;
+  if (error != cudaSuccess || !id) return static_cast<CUresult>(error);
+  return static_cast<CUresult>(
+      no_nodes(numDependencies_out, graph_out, dependencies_out, edgeData_out));
+}
+
+PYFT_API cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode) {
+  enter(Api::cudaThreadExchangeStreamCaptureMode);
+  return done(exchange_mode(mode) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+PYFT_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  enter(Api::cuThreadExchangeStreamCaptureMode);
+  return exchange_mode(mode) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

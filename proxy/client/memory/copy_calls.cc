@@ -1,0 +1,195 @@
+// The many spellings of copy and fill.
+#include "client/memory/copy.h"
+
+using namespace pyft;          // NOLINT
+using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
+
+namespace {
+
+template <class Pointer>
+uint64_t address(Pointer* pointer) {
+  return reinterpret_cast<uint64_t>(pointer);
+}
+
+CUresult result(cudaError_t error) {
+  return static_cast<CUresult>(error);
+}
+
+// CUDA_MEMCPY2D names arrays too; those are not supported.
+CUresult driver_2d(const CUDA_MEMCPY2D* p, CUstream stream) {
+  if (!p) return CUDA_ERROR_INVALID_VALUE;
+  const auto side = [](CUmemorytype type, const void* host, CUdeviceptr device) {
+    return type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : uint64_t{device};
+  };
+  if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  Copy2D job{side(p->dstMemoryType, p->dstHost, p->dstDevice),
+             p->dstPitch,
+             side(p->srcMemoryType, p->srcHost, p->srcDevice),
+             p->srcPitch,
+             p->WidthInBytes,
+             p->Height};
+  if (!job.dst_pitch) job.dst_pitch = job.width;
+  if (!job.src_pitch) job.src_pitch = job.width;
+  job.dst += p->dstY * job.dst_pitch + p->dstXInBytes;
+  job.src += p->srcY * job.src_pitch + p->srcXInBytes;
+  return result(copy_2d(job, stream, false));
+}
+
+}  // namespace
+
+PYFT_API cudaError_t cudaMemcpy(void* dst, const void* src, size_t count,
+                                enum cudaMemcpyKind kind) {
+  enter(Api::cudaMemcpy);
+  return done(copy(address(dst), address(src), count, nullptr, true));
+}
+
+PYFT_API cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t count,
+                                     enum cudaMemcpyKind kind, cudaStream_t stream) {
+  enter(Api::cudaMemcpyAsync);
+  return done(copy(address(dst), address(src), count, stream, false));
+}
+
+PYFT_API cudaError_t cudaMemcpy2D(void* dst, size_t dpitch, const void* src, size_t spitch,
+                                  size_t width, size_t height, enum cudaMemcpyKind kind) {
+  enter(Api::cudaMemcpy2D);
+  return done(copy_2d({address(dst), dpitch, address(src), spitch, width, height}, nullptr, true));
+}
+
+PYFT_API cudaError_t cudaMemcpy2DAsync(void* dst, size_t dpitch, const void* src, size_t spitch,
+                                       size_t width, size_t height, enum cudaMemcpyKind kind,
+                                       cudaStream_t stream) {
+  enter(Api::cudaMemcpy2DAsync);
+  return done(copy_2d({address(dst), dpitch, address(src), spitch, width, height}, stream, false));
+}
+
+PYFT_API cudaError_t cudaMemcpyPeer(void* dst, int dstDevice, const void* src, int srcDevice,
+                                    size_t count) {
+  enter(Api::cudaMemcpyPeer);
+  return done(copy(address(dst), address(src), count, nullptr, true));
+}
+
+PYFT_API cudaError_t cudaMemcpyPeerAsync(void* dst, int dstDevice, const void* src, int srcDevice,
+                                         size_t count, cudaStream_t stream) {
+  enter(Api::cudaMemcpyPeerAsync);
+  return done(copy(address(dst), address(src), count, stream, false));
+}
+
+PYFT_API cudaError_t cudaMemset(void* devPtr, int value, size_t count) {
+  enter(Api::cudaMemset);
+  return done(fill(address(devPtr), static_cast<uint8_t>(value), 1, count, nullptr));
+}
+
+PYFT_API cudaError_t cudaMemsetAsync(void* devPtr, int value, size_t count, cudaStream_t stream) {
+  enter(Api::cudaMemsetAsync);
+  return done(fill(address(devPtr), static_cast<uint8_t>(value), 1, count, stream));
+}
+
+PYFT_API cudaError_t cudaMemset2D(void* devPtr, size_t pitch, int value, size_t width,
+                                  size_t height) {
+  enter(Api::cudaMemset2D);
+  return done(
+      fill_2d(address(devPtr), pitch, static_cast<uint8_t>(value), 1, width, height, nullptr));
+}
+
+PYFT_API cudaError_t cudaMemset2DAsync(void* devPtr, size_t pitch, int value, size_t width,
+                                       size_t height, cudaStream_t stream) {
+  enter(Api::cudaMemset2DAsync);
+  return done(
+      fill_2d(address(devPtr), pitch, static_cast<uint8_t>(value), 1, width, height, stream));
+}
+
+PYFT_API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  enter(Api::cuMemcpy);
+  return result(copy(dst, src, ByteCount, nullptr, true));
+}
+
+PYFT_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
+                                CUstream hStream) {
+  enter(Api::cuMemcpyAsync);
+  return result(copy(dst, src, ByteCount, hStream, false));
+}
+
+PYFT_API CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  enter(Api::cuMemcpyHtoD_v2);
+  return result(copy(dstDevice, address(srcHost), ByteCount, nullptr, true));
+}
+
+PYFT_API CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  enter(Api::cuMemcpyDtoH_v2);
+  return result(copy(address(dstHost), srcDevice, ByteCount, nullptr, true));
+}
+
+PYFT_API CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  enter(Api::cuMemcpyDtoD_v2);
+  return result(copy(dstDevice, srcDevice, ByteCount, nullptr, true));
+}
+
+PYFT_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                                       CUstream hStream) {
+  enter(Api::cuMemcpyHtoDAsync_v2);
+  return result(copy(dstDevice, address(srcHost), ByteCount, hStream, false));
+}
+
+PYFT_API CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                       CUstream hStream) {
+  enter(Api::cuMemcpyDtoHAsync_v2);
+  return result(copy(address(dstHost), srcDevice, ByteCount, hStream, false));
+}
+
+PYFT_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
+                                       size_t ByteCount, CUstream hStream) {
+  enter(Api::cuMemcpyDtoDAsync_v2);
+  return result(copy(dstDevice, srcDevice, ByteCount, hStream, false));
+}
+
+PYFT_API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  enter(Api::cuMemcpy2DAsync_v2);
+  return driver_2d(pCopy, hStream);
+}
+
+PYFT_API CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+  enter(Api::cuMemsetD8_v2);
+  return result(fill(dstDevice, uc, 1, N, nullptr));
+}
+
+PYFT_API CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+  enter(Api::cuMemsetD32_v2);
+  return result(fill(dstDevice, ui, 4, N, nullptr));
+}
+
+PYFT_API CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N,
+                                  CUstream hStream) {
+  enter(Api::cuMemsetD8Async);
+  return result(fill(dstDevice, uc, 1, N, hStream));
+}
+
+PYFT_API CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
+                                   CUstream hStream) {
+  enter(Api::cuMemsetD16Async);
+  return result(fill(dstDevice, us, 2, N, hStream));
+}
+
+PYFT_API CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N,
+                                   CUstream hStream) {
+  enter(Api::cuMemsetD32Async);
+  return result(fill(dstDevice, ui, 4, N, hStream));
+}
+
+PYFT_API CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
+                                    size_t Width, size_t Height, CUstream hStream) {
+  enter(Api::cuMemsetD2D8Async);
+  return result(fill_2d(dstDevice, dstPitch, uc, 1, Width, Height, hStream));
+}
+
+PYFT_API CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
+                                     size_t Width, size_t Height, CUstream hStream) {
+  enter(Api::cuMemsetD2D16Async);
+  return result(fill_2d(dstDevice, dstPitch, us, 2, Width, Height, hStream));
+}
+
+PYFT_API CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
+                                     size_t Width, size_t Height, CUstream hStream) {
+  enter(Api::cuMemsetD2D32Async);
+  return result(fill_2d(dstDevice, dstPitch, ui, 4, Width, Height, hStream));
+}

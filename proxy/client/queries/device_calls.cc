@@ -1,0 +1,266 @@
+// What programs ask about devices, by CUDA's names: most of it is answered from facts that cannot
+// change (properties.h).
+#include <cstdio>
+#include <cstring>
+
+#include "api/commands.h"
+#include "client/device/stream.h"
+#include "client/queries/properties.h"
+
+using namespace pyft;          // NOLINT
+using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
+
+namespace {
+
+constexpr int kCudaVersion = CUDART_VERSION;
+
+cudaError_t bus_id(char* text, int length, int ordinal) {
+  const cudaDeviceProp* prop = nullptr;
+  if (!text || length < 13) return cudaErrorInvalidValue;
+  const cudaError_t error = properties_of_ordinal(ordinal, &prop);
+  if (error == cudaSuccess)
+    std::snprintf(text, static_cast<size_t>(length), "%04x:%02x:%02x.0", prop->pciDomainID,
+                  prop->pciBusID, prop->pciDeviceID);
+  return error;
+}
+
+cudaError_t device_count(int* count) {
+  if (!count) return cudaErrorInvalidValue;
+  *count = 0;
+  const cudaError_t error = usable();
+  if (error == cudaSuccess) *count = static_cast<int>(process().devices.size());
+  return error;
+}
+
+}  // namespace
+
+PYFT_API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* prop, int device) {
+  enter(Api::cudaGetDeviceProperties);
+  const cudaDeviceProp* found = nullptr;
+  if (!prop) return done(cudaErrorInvalidValue);
+  const cudaError_t error = properties_of_ordinal(device, &found);
+  if (error == cudaSuccess) *prop = *found;
+  return done(error);
+}
+
+PYFT_API cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attr, int device) {
+  enter(Api::cudaDeviceGetAttribute);
+  return done(attribute_of_ordinal(device, attr, value));
+}
+
+PYFT_API cudaError_t cudaGetDeviceCount(int* count) {
+  enter(Api::cudaGetDeviceCount);
+  return done(device_count(count));
+}
+
+PYFT_API cudaError_t cudaGetDevice(int* device) {
+  enter(Api::cudaGetDevice);
+  if (!device) return done(cudaErrorInvalidValue);
+  if (const cudaError_t error = usable(); error != cudaSuccess) return done(error);
+  *device = current_device();
+  return cudaSuccess;
+}
+
+PYFT_API cudaError_t cudaSetDevice(int device) {
+  enter(Api::cudaSetDevice);
+  if (const cudaError_t error = usable(); error != cudaSuccess) return done(error);
+  if (device < 0 || device >= static_cast<int>(process().devices.size()))
+    return done(cudaErrorInvalidDevice);
+  set_current_device(device);
+  return cudaSuccess;
+}
+
+PYFT_API cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags) {
+  enter(Api::cudaInitDevice);
+  cudaError_t error;
+  return done(attach(device, &error) ? cudaSuccess : error);
+}
+
+PYFT_API cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+  enter(Api::cudaSetDeviceFlags);
+  return done(usable());
+}
+
+PYFT_API cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
+  enter(Api::cudaGetDeviceFlags);
+  if (flags) *flags = cudaDeviceScheduleAuto;
+  return done(usable());
+}
+
+PYFT_API cudaError_t cudaDeviceReset() {
+  enter(Api::cudaDeviceReset);
+  Device* device = attached_or_null(current_device());
+  return done(device ? device->synchronize_all() : usable());
+}
+
+PYFT_API cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
+  enter(Api::cudaDeviceGetPCIBusId);
+  return done(bus_id(pciBusId, len, device));
+}
+
+PYFT_API cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* pciBusId) {
+  enter(Api::cudaDeviceGetByPCIBusId);
+  if (!device || !pciBusId) return done(cudaErrorInvalidValue);
+  char text[32];
+  for (int i = 0; i < static_cast<int>(process().devices.size()); ++i) {
+    if (const cudaError_t error = bus_id(text, sizeof text, i); error != cudaSuccess)
+      return done(error);
+    if (std::strcmp(text, pciBusId) == 0) {
+      *device = i;
+      return cudaSuccess;
+    }
+  }
+  return done(cudaErrorInvalidValue);
+}
+
+PYFT_API cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
+  enter(Api::cudaDeviceGetStreamPriorityRange);
+  if (leastPriority) *leastPriority = 0;
+  if (greatestPriority) *greatestPriority = -5;
+  return done(usable());
+}
+
+PYFT_API cudaError_t cudaDriverGetVersion(int* driverVersion) {
+  enter(Api::cudaDriverGetVersion);
+  if (!driverVersion) return done(cudaErrorInvalidValue);
+  *driverVersion = process().enabled ? kCudaVersion : 0;
+  return cudaSuccess;
+}
+
+PYFT_API cudaError_t cudaRuntimeGetVersion(int* runtimeVersion) {
+  enter(Api::cudaRuntimeGetVersion);
+  if (!runtimeVersion) return done(cudaErrorInvalidValue);
+  *runtimeVersion = kCudaVersion;
+  return cudaSuccess;
+}
+
+PYFT_API cudaError_t cudaDeviceCanAccessPeer(int* canAccessPeer, int device, int peerDevice) {
+  enter(Api::cudaDeviceCanAccessPeer);
+  if (!canAccessPeer) return done(cudaErrorInvalidValue);
+  *canAccessPeer = 0;
+  return done(usable());
+}
+
+PYFT_API cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
+  enter(Api::cudaDeviceEnablePeerAccess);
+  return done(cudaErrorPeerAccessUnsupported);
+}
+
+PYFT_API cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
+  enter(Api::cudaDeviceDisablePeerAccess);
+  return done(cudaErrorPeerAccessNotEnabled);
+}
+
+PYFT_API cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache* pCacheConfig) {
+  enter(Api::cudaDeviceGetCacheConfig);
+  if (pCacheConfig) *pCacheConfig = cudaFuncCachePreferNone;
+  return done(usable());
+}
+
+PYFT_API cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache cacheConfig) {
+  enter(Api::cudaDeviceSetCacheConfig);
+  return done(usable());
+}
+
+PYFT_API cudaError_t cudaProfilerStart() {
+  enter(Api::cudaProfilerStart);
+  return cudaSuccess;
+}
+
+PYFT_API cudaError_t cudaProfilerStop() {
+  enter(Api::cudaProfilerStop);
+  return cudaSuccess;
+}
+
+static cudaError_t last_error_of_device(bool clear) {
+  const cudaError_t error = last_error(clear);
+  if (error != cudaSuccess) return error;
+  Device* device = attached_or_null(current_device());
+  if (!device) return cudaSuccess;
+  if (const cudaError_t sticky = device->health(); sticky != cudaSuccess) return sticky;
+  const cudaError_t late = device->late_error();
+  return clear ? late : done(late);
+}
+
+PYFT_API cudaError_t cudaGetLastError() {
+  enter(Api::cudaGetLastError);
+  return last_error_of_device(true);
+}
+
+PYFT_API cudaError_t cudaPeekAtLastError() {
+  enter(Api::cudaPeekAtLastError);
+  return last_error_of_device(false);
+}
+
+// ---- driver spelling -------------------------------------------------------------------------
+
+PYFT_API CUresult cuInit(unsigned int Flags) {
+  enter(Api::cuInit);
+  return static_cast<CUresult>(usable());
+}
+
+PYFT_API CUresult cuDriverGetVersion(int* driverVersion) {
+  enter(Api::cuDriverGetVersion);
+  if (!driverVersion) return CUDA_ERROR_INVALID_VALUE;
+  *driverVersion = kCudaVersion;
+  return CUDA_SUCCESS;
+}
+
+PYFT_API CUresult cuDeviceGetCount(int* count) {
+  enter(Api::cuDeviceGetCount);
+  return static_cast<CUresult>(device_count(count));
+}
+
+PYFT_API CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  enter(Api::cuDeviceGet);
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  if (const cudaError_t error = usable(); error != cudaSuccess) return static_cast<CUresult>(error);
+  if (ordinal < 0 || ordinal >= static_cast<int>(process().devices.size()))
+    return CUDA_ERROR_INVALID_DEVICE;
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+PYFT_API CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
+  enter(Api::cuDeviceGetName);
+  const cudaDeviceProp* prop = nullptr;
+  if (!name || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const cudaError_t error = properties_of_ordinal(dev, &prop);
+  if (error == cudaSuccess) std::snprintf(name, static_cast<size_t>(len), "%s", prop->name);
+  return static_cast<CUresult>(error);
+}
+
+PYFT_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
+  enter(Api::cuDeviceGetUuid_v2);
+  const cudaDeviceProp* prop = nullptr;
+  if (!uuid) return CUDA_ERROR_INVALID_VALUE;
+  const cudaError_t error = properties_of_ordinal(dev, &prop);
+  if (error == cudaSuccess) std::memcpy(uuid, &prop->uuid, sizeof *uuid);
+  return static_cast<CUresult>(error);
+}
+
+PYFT_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+  enter(Api::cuDeviceTotalMem_v2);
+  const cudaDeviceProp* prop = nullptr;
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  const cudaError_t error = properties_of_ordinal(dev, &prop);
+  if (error == cudaSuccess) *bytes = prop->totalGlobalMem;
+  return static_cast<CUresult>(error);
+}
+
+PYFT_API CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
+  enter(Api::cuDeviceGetAttribute);
+  return static_cast<CUresult>(attribute_of_ordinal(dev, attrib, pi));
+}
+
+PYFT_API CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
+  enter(Api::cuDeviceGetPCIBusId);
+  return static_cast<CUresult>(bus_id(pciBusId, len, dev));
+}
+
+PYFT_API CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
+  enter(Api::cuDeviceCanAccessPeer);
+  if (!canAccessPeer) return CUDA_ERROR_INVALID_VALUE;
+  *canAccessPeer = 0;
+  return CUDA_SUCCESS;
+}

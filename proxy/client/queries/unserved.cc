@@ -1,0 +1,63 @@
+#include "client/queries/unserved.h"
+
+namespace pyft::client {
+
+namespace {
+
+constexpr CUdevice_attribute kUnserved[] = {
+    // Memory that host and device reach by the same pointers: the program's is not the server's.
+    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+    CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED,
+    // Streams that read and write words of the program's.
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
+    // Memory that others are given by a descriptor, a fabric or a network card.
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
+    // Kinds of memory beyond plain memory of the device.
+    CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+};
+
+}  // namespace
+
+void hide_unserved(std::span<int32_t> attributes, cudaDeviceProp* properties) {
+  for (const CUdevice_attribute one : kUnserved)
+    if (one < attributes.size()) attributes[one] = 0;
+  cudaDeviceProp& p = *properties;
+  p.managedMemory = p.hostNativeAtomicSupported = p.pageableMemoryAccess = 0;
+  p.concurrentManagedAccess = p.canUseHostPointerForRegisteredMem = 0;
+  p.pageableMemoryAccessUsesHostPageTables = p.directManagedMemAccessFromHost = 0;
+  p.gpuDirectRDMASupported = p.gpuDirectRDMAWritesOrdering = 0;
+  p.gpuDirectRDMAFlushWritesOptions = p.memoryPoolSupportedHandleTypes = 0;
+  p.timelineSemaphoreInteropSupported = p.hostNumaMultinodeIpcSupported = 0;
+  p.sparseCudaArraySupported = p.deferredMappingCudaArraySupported = 0;
+}
+
+}  // namespace pyft::client

@@ -1,0 +1,45 @@
+// Copies between the device and client memory, as a recovery needs them: what is read is kept in
+// the journal at the moment the stream reads it, and what an earlier server has finished writing is
+// never written again, only compared.
+#ifndef PYFT_SERVER_HANDLERS_HOST_COPIES_H_
+#define PYFT_SERVER_HANDLERS_HOST_COPIES_H_
+
+#include "server/handlers/handlers.h"
+
+namespace pyft::server {
+
+// One side of a copy that lies in client memory (the pinned window or the bounce area).
+bool in_client_memory(Session& session, uint64_t address, uint64_t bytes);
+
+// Address to read `bytes` from instead of `source`. Call before the copy is given to the stream.
+uint64_t journaled_source(Session& session, const EntryHeader& header, uint64_t index,
+                          uint64_t source, uint64_t bytes, CUstream stream);
+
+// Where a copy writes instead of `target`, and what follows it in the stream.
+class JournaledResult {
+ public:
+  JournaledResult(Session& session, const EntryHeader& header, uint64_t index, uint64_t target,
+                  uint64_t bytes);
+  uint64_t address() const { return address_; }
+  // The copy is in the stream: what follows it there notes or compares the result.
+  int finish(CUstream stream);
+
+ private:
+  Session& session_;
+  uint64_t seq_, address_, bytes_;
+  uint16_t call_;
+  ring::JournalRecord* record_ = nullptr;
+  std::byte* scratch_ = nullptr;  // the result is only compared
+};
+
+// cuMemcpyAsync with all of this.
+int copy_journaled(Session& session, const EntryHeader& header, uint64_t target, uint64_t source,
+                   uint64_t bytes, CUstream stream);
+
+// The same for rows. What lies between the rows in client memory is read and never written.
+int copy_2d_journaled(Session& session, const EntryHeader& header,
+                      const cmd::cudaMemcpy2DAsync& command, CUstream stream);
+
+}  // namespace pyft::server
+
+#endif  // PYFT_SERVER_HANDLERS_HOST_COPIES_H_

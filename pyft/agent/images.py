@@ -1,0 +1,291 @@
+"""Makes images of the job's processes, as pyft.recovery.images decides (docs/concepts/recovery-line.md).
+
+CRIU is the supervisor's child, so that it ends its work even if the agent dies meanwhile. What an
+image has in memory the supervisor keeps, under names of the image.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyft import config
+from pyft.agent import image_record, leaving
+from pyft.agent.flushes import Flushes
+from pyft.agent.image_record import NOTE
+from pyft.agent.members.member import Member
+from pyft.agent.process import messages, process_tree
+from pyft.agent.restoring import Restoring, kept_name
+from pyft.agent.standings import standing_of
+from pyft.agent.supervisor.children import DUMP
+from pyft.agent.supervisor.link import Handover
+from pyft.images import criu, memory, tree
+from pyft.recovery import images as decided
+
+if TYPE_CHECKING:
+    from pyft.agent.lifecycle.servers import Servers
+
+LOOK_S = 0.1
+QUICK_S = 0.001  # while clients are held
+TOLD_AFTER = 3  # images in a row that were passed over
+
+
+class Images:
+    """All images of a job that is movable."""
+
+    def __init__(self, servers: Servers, plan: decided.Images | None = None) -> None:
+        self._servers = servers
+        self._options = servers.options
+        self._program: Path | None = None
+        self._plan = plan or decided.Images(config.get_int("PYFT_IMAGE_EVERY"))
+        self.back: dict[str, Any] | None = None  # the image to which all are to go back
+        self.leaves: leaving.Image | None = None  # with which the place goes to another host
+        self.failed = ""  # why the job has to end
+        self._records: dict[int, dict[str, Any]] = {}
+        self._memory: dict[int, dict[int, list[int]]] = {}  # by image and client
+        self._dump = 0  # CRIU's pid
+        self._root = 0
+        self._began = 0.0
+        self.figures: list[dict[str, float]] = []  # of the images that this agent has made
+        self._clients_name = ""
+        self.flushes: Flushes | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Return where the images of the job lie."""
+        return self._options.log_dir / "images"
+
+    def started(
+        self, command: Sequence[str], environment: dict[str, str], clients_name: str
+    ) -> tuple[Sequence[str], dict[str, str]]:
+        """Return what is started for a command, and with which environment."""
+        del clients_name
+        return command, environment
+
+    def begin(self, root: int) -> None:
+        """Make images from now on, or say why there will be none."""
+        self._program, self._root = criu.find(), root
+        if why := criu.lacks(self._program):
+            self._program = None
+            messages.say(f"--movable: no images, so a process that is killed ends the job: {why}")
+            return
+        if self._options.flush:
+            own = {"dmr": self._options.dmr, "flush_every": self._options.flush_every}
+            options = self._options.of_the_job() | own
+            about = {"options": options, "clients_name": self._clients_name}
+            self.flushes = Flushes(self._options, about)
+        self._again()
+
+    def adopt(self, root: int, handover: Handover) -> None:
+        """Go on where the agent before has stopped, perhaps in the middle of a dump."""
+        self._root, self._program = root, criu.find()
+        self._clients_name = handover.clients_name
+        note = handover.notes.get(NOTE)
+        if not note:
+            self._release("")  # a hold leaves no note before its dump
+            return
+        self._records = {int(number): record for number, record in note["records"].items()}
+        for number, record in self._records.items():
+            self._memory[number] = image_record.memory_of(record, handover)
+        dumps = [p for p in handover.processes.values() if p.name == DUMP]
+        self._dump = next((p.pid for p in dumps if p.status is None), 0)
+        actions = self._plan.adopt(time.monotonic(), note["plan"])
+        if not self._dump:
+            self._perform(actions)
+
+    def _again(self) -> None:
+        self.look()
+        held = self._plan.phase is decided.Phase.HOLD
+        self._servers.loop.after(QUICK_S if held else LOOK_S, self._again)
+
+    @property
+    def waits(self) -> bool:
+        """Say whether it is still to be decided what is done about a client's death."""
+        return False
+
+    def turn(self) -> None:
+        """Look at once while clients are held: a server or a client has said something."""
+        if self._plan.phase is decided.Phase.HOLD:
+            self.look()
+
+    def look(self) -> None:
+        """Decide about everything that may have changed."""
+        if self._program and not self._dump and not self._servers.ending:
+            self._perform(self._plan.look(time.monotonic(), self._standings()))
+        if self.flushes:
+            self.flushes.look()
+
+    def ended(self, pid: int, status: int) -> bool:
+        """Take the end of a process; say whether it was CRIU's."""
+        if not self._dump or pid != self._dump:
+            return False
+        self._dump = 0
+        self._servers.supervisor.forget(pid)
+        if self._plan.phase is not decided.Phase.DUMP:  # the agent before has begun it
+            self._continue()
+            self._perform([decided.Release()])
+            return True
+        why = "" if status == 0 else f"CRIU: {criu.why_failed(self._folder_of(self._plan.number))}"
+        self._perform(self._plan.dumped(time.monotonic(), self._standings(), why))
+        return True
+
+    def client_lost(self, why: str) -> bool:
+        """Say whether all go back because a client was killed."""
+        self.back = self.lost()
+        if self.back:
+            messages.say(f"{why}: all go back to the image of step [{self.back['step']}]")
+        return bool(self.back)
+
+    def lost(self) -> dict[str, Any] | None:
+        """Return the image to which all go back because a client is lost; None if there is none."""
+        number, why = self._plan.lost() if self._program else (0, "")
+        if not number:
+            if why:
+                messages.say(f"--movable: nothing is restored: {why}")
+            return None
+        self.keep()
+        return self._records[number]
+
+    def restoring(self, record: dict[str, Any], reaped: Callable[[], dict[int, int]]) -> Restoring:
+        """Return what puts the job back to an image."""
+        assert self._program
+        self._servers.ending = True
+        fds = self._memory[record["number"]]
+        return Restoring(self._servers.supervisor, self._program, record, fds, reaped)
+
+    def begin_again(self, record: dict[str, Any], handover: Handover) -> None:
+        """Know what is needed for a restore that the agent before has begun."""
+        self._program = criu.find()
+        self._memory[record["number"]] = image_record.memory_of(record, handover)
+
+    def end(self) -> None:
+        """The job ends: nobody needs the images."""
+        self._program = None
+        if self.flushes:
+            self.flushes.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def keep(self) -> None:
+        """Keep for the next agent what cannot be seen."""
+        self._servers.supervisor.keep(NOTE, {"plan": self._plan.note(), "records": self._records})
+
+    # ---- what can be seen ---------------------------------------------------------------------
+
+    def _members(self) -> list[Member]:
+        return [m for m in self._servers.members.values() if not m.client_gone and not m.saved]
+
+    def _standings(self) -> list[decided.Standing]:
+        plan = self._servers.plan
+        return [standing_of(m, plan.ranks.get(m.id), plan.rollback) for m in self._members()]
+
+    # ---- what is done -------------------------------------------------------------------------
+
+    def _perform(self, actions: list[decided.Action]) -> None:
+        for action in actions:
+            self._do(action)
+
+    def _do(self, action: decided.Action) -> None:
+        if isinstance(action, decided.Hold):
+            self._hold(action.step)
+        elif isinstance(action, decided.Release):
+            self._release(action.why)
+        elif isinstance(action, decided.Dump):
+            self._begin_dump(action)
+        elif isinstance(action, decided.Copy):
+            self._copy(action)
+        elif isinstance(action, decided.Keep):
+            self.keep()
+            if self.flushes:
+                self.flushes.offer(self._records[action.number], self._memory[action.number])
+        else:
+            self._drop(action.number)
+
+    def _hold(self, step: int) -> None:
+        until = time.monotonic_ns() + int(self._plan.deadline() * 1e9)
+        for member in self._members():
+            member.channel.hold(step, until)
+
+    def _release(self, why: str) -> None:
+        self._continue()
+        for member in self._members():
+            member.channel.hold(0, 0)
+        if why and (self._plan.passed == 1 or self._plan.passed == TOLD_AFTER):
+            messages.say(f"--movable: no image of this step: {why}")
+
+    def _continue(self) -> None:
+        """Let the tree go on, which was stopped for the dump, and is restored so."""
+        if self._root:
+            process_tree.send(tree.members(self._root), signal.SIGCONT)
+
+    def _folder_of(self, number: int) -> Path:
+        return self.folder / str(number)
+
+    def _begin_dump(self, action: decided.Dump) -> None:
+        self._began = time.monotonic()
+        self._hold(action.step)  # the deadline of a dump
+        folder = self._folder_of(action.number)
+        record, why = self._begun(action.number, folder)
+        if record:
+            self._records[action.number] = record
+        if not why:
+            assert self._program
+            links = record["sockets"].values()
+            arguments = criu.dump_arguments(self._program, self._root, folder, links)
+            self.keep()
+            process_tree.send(record["pids"], signal.SIGSTOP)
+            try:
+                self._dump = self._servers.supervisor.start_criu(DUMP, arguments)
+            except OSError as error:
+                why = f"CRIU cannot be started: {error.strerror}"
+        if why:
+            self._perform(self._plan.dumped(time.monotonic(), self._standings(), why))
+
+    def _begun(self, number: int, folder: Path) -> tuple[dict[str, Any], str]:
+        """Return the record of an image of all processes as they are, or why there can be none."""
+        pids = tree.members(self._root)
+        outside = [m for m in self._members() if m.channel.client_pid not in pids]
+        if outside:
+            return {}, f"{outside[0].who} is no descendant of the command any more"
+        own = {"number": number, "step": self._plan.step, "root": self._root}
+        record, why = image_record.begun(folder, pids, self._members(), own)
+        return record, why or tree.connection_out_of(pids, bool(self._options.head))
+
+    def _copy(self, action: decided.Copy) -> None:
+        """Copy the memory of all clients; the processes are stopped, and the servers drained."""
+        record, why = self._records[action.number], ""
+        try:
+            for member in self._members():
+                self._copy_member(action.number, member)
+            record["clients"] = {str(m.id): m.note() for m in self._members()}
+            record["servers"] = self._servers.decisions.note()
+            self.keep()  # before it is told: another agent has to find what counts from then on
+        except OSError as error:
+            why = f"the memory cannot be copied: {error.strerror}"
+        actions = self._plan.copied(time.monotonic(), why)
+        self._perform(actions)
+        frozen = time.monotonic() - self._began
+        self.figures.append({"step": action.step, "frozen_s": frozen})
+
+    def _copy_member(self, number: int, member: Member) -> None:
+        channel = member.channel
+        copies = self._memory.setdefault(number, {}).setdefault(member.id, [])
+        for part in memory.PARTS:
+            fd = getattr(channel, f"{part}_fd")
+            copies.append(memory.copy_of(fd, f"pyft-{part}-{channel.name}"))
+        self._servers.supervisor.keep(kept_name(number, member.id), member.note(), copies)
+
+    def _drop(self, number: int) -> None:
+        record = self._records.pop(number, None)
+        if record is None:
+            return
+        for id, copies in self._memory.pop(number, {}).items():
+            self._servers.supervisor.drop(kept_name(number, id))
+            for fd in copies:
+                os.close(fd)
+        self.keep()
+        shutil.rmtree(record["folder"], ignore_errors=True)

@@ -1,0 +1,99 @@
+"""Folders of jobs: where traces and meta.json lie, and which of them are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from pyft import config
+from pyft.agent.job.meta_shape import damage
+from pyft.errors import TraceError, UsageError
+
+META = "meta.json"
+_NAME = re.compile(r"\d{8}-\d{6}-\d+")
+
+
+def state_folder() -> Path:
+    """Return the folder that holds the job folders."""
+    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(base) / "pyft"
+
+
+def new_job_name() -> str:
+    """Return a name that sorts by time and is unique on this machine."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+
+
+def create(folder: Path) -> Path:
+    """Create a job folder for this user only and remove the oldest finished ones beside it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK | os.X_OK) else "it is not writable"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise UsageError(
+            f"the folder of the job [{folder}] cannot be used ({reason}): name another by --log-dir"
+        )
+    if folder.parent == state_folder():
+        _remove_old(folder.parent, keep=config.get_int("PYFT_KEEP_JOBS"))
+    return folder
+
+
+def jobs(state: Path | None = None) -> list[Path]:
+    """Return the job folders, oldest first."""
+    state = state or state_folder()
+    if not state.is_dir():
+        return []
+    return sorted(p for p in state.iterdir() if _NAME.fullmatch(p.name) and p.is_dir())
+
+
+def _remove_old(state: Path, keep: int) -> None:
+    for folder in jobs(state)[:-keep]:
+        if not is_live(read_meta(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_meta(folder: Path, meta: dict[str, Any]) -> None:
+    """Replace meta.json in one step, so that a reader never sees half of it."""
+    temporary = folder / f".{META}.{os.getpid()}"
+    temporary.write_text(json.dumps(meta, indent=1) + "\n")
+    temporary.replace(folder / META)
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """Return meta.json, or nothing if there is none that can be read."""
+    try:
+        return load_meta(folder)
+    except TraceError:
+        return {}
+
+
+def load_meta(folder: Path) -> dict[str, Any]:
+    """Return meta.json; raise TraceError, with what is wrong with it, if it cannot be read."""
+    path = folder / META
+    try:
+        meta: dict[str, Any] = json.loads(path.read_text())
+    except OSError as error:
+        raise TraceError(f"[{path}] cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"[{path}] is damaged: it is no JSON ({error})") from None
+    if why := damage(meta):
+        raise TraceError(f"[{path}] is damaged: {why}")
+    return meta
+
+
+def is_live(meta: dict[str, Any]) -> bool:
+    """Say whether the job still runs: its supervisor does, whichever agent it has."""
+    pid = meta.get("supervisor_pid")
+    if meta.get("state") != "running" or not isinstance(pid, int):
+        return False
+    try:
+        return b"pyft" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

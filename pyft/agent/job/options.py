@@ -1,0 +1,227 @@
+"""What the user has asked of a job; the agent gets it as its command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyft import config
+from pyft.agent.job.gpus import MAX_DEVICES as MAX_DEVICES
+from pyft.errors import NativeMissingError, UsageError
+
+PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
+PLACES_LIBRARY = "libpyft_places.so"  # connections between places, in jobs of several hosts
+COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
+SOFT_GPU = "libsoftgpu.so"  # not built where there is no BLAS for it; real GPUs need none
+DIRECT_LIBRARIES = (*COLLECTIVES, SOFT_GPU, "libsoftgpu_nvml.so")
+SERVER_FILES = ("pyft-server", *COLLECTIVES)
+DEFAULT_PROTECT = "snapshot"
+# What goes with a job whose processes are restored elsewhere; the rest is of the host and the run.
+OF_JOB = ("job", "devices", "spares", "strict", "protect", "on_no_spare", "standby", "divergence")
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """Everything about a job but the environment, which the agent inherits unchanged."""
+
+    job: str
+    log_dir: Path
+    native_dir: Path
+    devices: int
+    direct: bool
+    command: tuple[str, ...]
+    spares: int = 0  # devices beyond `devices`, which the program does not see
+    movable: bool = False  # its processes are dumped, so that they can be restored
+    strict: bool = False  # an unsupported call stops the process
+    protect: str = DEFAULT_PROTECT  # snapshot, jit, none
+    on_no_spare: str = "wait"  # wait, fail
+    divergence: str = ""  # strict, report; nothing: strict on software GPUs
+    dmr: str = "off"  # off, checkpoint
+    inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
+    metrics_port: int = 0  # of /metrics; 0: off
+    standby: str = "spares"  # spares, all, none: GPUs for which a server stands by
+    real_gpus: tuple[str, ...] = ()  # UUIDs, those of the spares last; none: software GPUs
+    head: str = ""  # HOST:PORT of who decides for several hosts
+    place: int = 0  # this one's number among them
+    life: int = 0  # which owner of the place this one is
+    host: str = ""  # its name
+    address: str = ""  # at which other hosts reach it
+    flush: tuple[str, ...] = ()  # folders into which images that count are written
+    parity: int = 0  # how many of them may be lost
+    flush_every: float = 0.0  # seconds between two
+
+    @property
+    def backend(self) -> str:
+        """Return whose functions the servers call."""
+        return "cuda" if self.real_gpus else "soft"
+
+    @property
+    def strict_replay(self) -> bool:
+        """Say whether a replay that differs ends the rank."""
+        return self.divergence == "strict" if self.divergence else not self.real_gpus
+
+    @property
+    def gpus(self) -> str:
+        """Return the GPUs the program sees, in the words of --gpus or as UUIDs."""
+        return ",".join(self.real_gpus[: self.devices]) or f"soft:{self.devices}"
+
+    def of_the_job(self) -> dict[str, Any]:
+        """Return what is needed to go on with the job on another host, or after all of it was lost."""
+        of_job = {name: getattr(self, name) for name in OF_JOB}
+        return of_job | {"command": list(self.command)}
+
+    def to_arguments(self) -> list[str]:
+        """Return the agent's command line; `from_arguments` is the inverse."""
+        flags = [f"--{name}" for name in ("direct", "strict", "movable") if getattr(self, name)]
+        return [
+            *("--job", self.job, "--log-dir", str(self.log_dir)),
+            *("--native-dir", str(self.native_dir), "--devices", str(self.devices)),
+            *("--spares", str(self.spares), "--metrics-port", str(self.metrics_port)),
+            *("--protect", self.protect, "--on-no-spare", self.on_no_spare),
+            *("--standby", self.standby),
+            *("--divergence", self.divergence, "--dmr", self.dmr),
+            *(word for text in self.inject for word in ("--inject", text)),
+            *(word for uuid in self.real_gpus for word in ("--real-gpu", uuid)),
+            *("--head", self.head, "--host", self.host, "--address", self.address),
+            *("--place", str(self.place), "--life", str(self.life)),
+            *(word for folder in self.flush for word in ("--flush", folder)),
+            *("--parity", str(self.parity), "--flush-every", str(self.flush_every)),
+            *flags,
+            "--",
+            *self.command,
+        ]
+
+    @classmethod
+    def from_arguments(cls, arguments: Sequence[str]) -> tuple[JobOptions, int]:
+        """Return the options and the socket to the supervisor."""
+        end = arguments.index("--")
+        parser = argparse.ArgumentParser(prog="pyft.agent")
+        texts = ("--job", "--log-dir", "--native-dir", "--protect", "--on-no-spare", "--standby")
+        for name in (*texts, "--divergence", "--dmr", "--head", "--host", "--address"):
+            parser.add_argument(name, required=True)
+        numbers = ("--devices", "--spares", "--metrics-port", "--supervisor-fd")
+        for name in (*numbers, "--place", "--life", "--parity"):
+            parser.add_argument(name, type=int, required=True)
+        parser.add_argument("--flush", action="append", default=[])
+        parser.add_argument("--flush-every", type=float, required=True)
+        parser.add_argument("--inject", action="append", default=[])
+        parser.add_argument("--real-gpu", action="append", default=[])
+        for name in ("--direct", "--strict", "--movable"):
+            parser.add_argument(name, action="store_true")
+        got = parser.parse_args(arguments[:end])
+        options = cls(
+            job=got.job,
+            log_dir=Path(got.log_dir),
+            native_dir=Path(got.native_dir),
+            devices=got.devices,
+            direct=got.direct,
+            command=tuple(arguments[end + 1 :]),
+            spares=got.spares,
+            strict=got.strict,
+            movable=got.movable,
+            protect=got.protect,
+            on_no_spare=got.on_no_spare,
+            standby=got.standby,
+            divergence=got.divergence,
+            dmr=got.dmr,
+            inject=tuple(got.inject),
+            metrics_port=got.metrics_port,
+            real_gpus=tuple(got.real_gpu),
+            head=got.head,
+            place=got.place,
+            life=got.life,
+            host=got.host,
+            address=got.address,
+            flush=tuple(got.flush),
+            parity=got.parity,
+            flush_every=got.flush_every,
+        )
+        return options, got.supervisor_fd
+
+    def check_native_files(self) -> None:
+        """Raise NativeMissingError naming the first file the job would miss."""
+        if re.search(r"[\s:]", str(self.native_dir)):
+            raise NativeMissingError(
+                f"pyft lies in [{self.native_dir}]: LD_PRELOAD allows no ':' or space in it"
+            )
+        for name in self.native_files():
+            if not (self.native_dir / name).is_file():
+                remedy = "install scipy-openblas32 and pyft again" if name == SOFT_GPU else ""
+                raise NativeMissingError(
+                    f"the native file [{self.native_dir / name}] is missing: "
+                    + (remedy or "install pyft again")
+                )
+
+    def native_files(self) -> tuple[str, ...]:
+        """Return the files of pyft that the job uses."""
+        if self.direct:
+            return () if self.real_gpus else DIRECT_LIBRARIES
+        return (*self._proxy_libraries(), *SERVER_FILES, *(() if self.real_gpus else (SOFT_GPU,)))
+
+    def preload_libraries(self) -> list[str]:
+        """Return what goes in front of LD_PRELOAD: nothing, where the program has the GPU itself."""
+        if self.direct and self.real_gpus:
+            return []
+        names = DIRECT_LIBRARIES if self.direct else self._proxy_libraries()
+        return [str(self.native_dir / name) for name in names]
+
+    def _proxy_libraries(self) -> tuple[str, ...]:
+        return (*PROXY_LIBRARIES, *((PLACES_LIBRARY,) if self.head else ()))
+
+
+def collectives(options: JobOptions, environment: Mapping[str, str]) -> str:
+    """Return whose collectives the servers use: flexccl's, or NCCL's, which refuses a shared GPU."""
+    if not options.real_gpus:
+        return "flexccl"
+    shared = len(set(options.real_gpus)) < len(options.real_gpus)
+    return environment.get("PYFT_COLLECTIVES") or ("flexccl" if shared else "nccl")
+
+
+def uses_nccl(options: JobOptions) -> bool:
+    """Say whether NCCL connects the ranks, which does not let a new one in."""
+    return options.devices > 1 and collectives(options, os.environ) == "nccl"
+
+
+def check_protection(options: JobOptions) -> None:
+    """Raise UsageError where a fault would find that nobody can repair it."""
+    if options.protect == "jit" and uses_nccl(options):
+        raise UsageError(
+            "--protect jit needs ranks that are replaced alone, which NCCL does not allow: use "
+            "--protect snapshot, or set PYFT_COLLECTIVES=flexccl"
+        )
+    if options.dmr != "off":
+        _check_redundancy(options)
+    if not options.movable:
+        return
+    if options.direct or options.protect != "snapshot":
+        raise UsageError("--movable needs servers and --protect snapshot")
+    if config.get_str("PYFT_REPLAY") == "one":
+        raise UsageError("--movable needs ranks that go back together: leave PYFT_REPLAY=one away")
+
+
+def _check_redundancy(options: JobOptions) -> None:
+    if options.direct:
+        raise UsageError(f"--dmr {options.dmr} needs servers: leave --direct away")
+    if options.protect != "snapshot":
+        raise UsageError(f"--dmr {options.dmr} needs --protect snapshot, to undo what it finds")
+    if options.real_gpus:
+        raise UsageError(
+            f"--dmr {options.dmr} needs soft GPUs in this version: use --gpus soft:N, or --dmr off"
+        )
+
+
+def replays_all(options: JobOptions) -> bool:
+    """Say whether a fault of one rank sends all back with which it shares communicators.
+
+    As it must where nobody can be replaced alone, and where records may hold what is wrong.
+    """
+    if options.movable:  # a line of all ranks is what images belong to
+        return True
+    if asked := config.get_str("PYFT_REPLAY"):
+        return asked == "all"
+    return (uses_nccl(options) or options.dmr != "off") and options.protect == "snapshot"

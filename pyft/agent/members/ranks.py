@@ -1,0 +1,80 @@
+"""Which number a client has in messages, reports and orders.
+
+RANK in its environment says so, where a launcher sets it. Otherwise (mp.spawn, Lightning's launcher,
+plain subprocesses) it is the place in the largest communicator, as long as those who have made one of
+that size have different places: parts of all ranks have equal ones. Before that, and without
+communicators, it is LOCAL_RANK, else the number of the device, else one that nobody has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from pyft.agent.channel.protocol import number_in
+
+
+@dataclass
+class Claim:
+    """What is known of one client and device."""
+
+    id: int
+    pid: int
+    device: int
+    environment: Mapping[str, str]
+    place: tuple[int, int] = (0, 0)  # rank and size in its largest communicator; size 0: none
+    guessed: int = -1  # its number, from before it had a place
+
+    @property
+    def rank(self) -> int | None:
+        """Return what a launcher says."""
+        return number_in(self.environment, "RANK")
+
+
+def place_of(word: int) -> tuple[int, int]:
+    """Read what a client has written: anything may stand there. One alone has no place."""
+    rank, size = word & 0xFFFFFFFF, word >> 32
+    return (rank, size) if rank < size and 1 < size < 1 << 20 else (0, 0)
+
+
+def numbers(claims: Sequence[Claim], devices: int) -> dict[int, int]:
+    """Return the number of each client. `claims` are in the order in which they came.
+
+    Devices of one process share its number, unless each has a place of its own.
+    """
+    found = {c.id: c.rank for c in claims if c.rank is not None}
+    found |= _places([c for c in claims if c.rank is None])
+    by_pid: dict[int, int] = {}
+    for claim in claims:
+        if claim.id in found:
+            by_pid[claim.pid] = min(found[claim.id], by_pid.get(claim.pid, found[claim.id]))
+    for claim in claims:
+        if claim.id in found:
+            continue
+        if claim.pid not in by_pid:
+            taken = set(by_pid.values()) | set(found.values())
+            by_pid[claim.pid] = next(n for n in _wishes(claim, devices) if n not in taken)
+        found[claim.id] = by_pid[claim.pid]
+    return found
+
+
+def leads(claim: Claim, claims: Sequence[Claim]) -> bool:
+    """Say whether its process works on this device: it may look at others as well."""
+    others = [c for c in claims if c.pid == claim.pid and c.place[1]]
+    return bool(claim.place[1]) or not others
+
+
+def _places(claims: Sequence[Claim]) -> dict[int, int]:
+    largest = max((c.place[1] for c in claims), default=0)
+    found = {c.id: c.place[0] for c in claims if c.place[1] == largest > 0}
+    return found if len(set(found.values())) == len(found) else {}
+
+
+def _wishes(claim: Claim, devices: int) -> Iterator[int]:
+    """Numbers below the count of devices are left to those who use these."""
+    local = number_in(claim.environment, "LOCAL_RANK")
+    if claim.guessed >= 0:
+        yield claim.guessed
+    yield claim.device if local is None else local
+    yield from count(devices)

@@ -1,0 +1,1 @@
+"""What operators ask of a running job, and what they are told."""

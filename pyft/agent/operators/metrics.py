@@ -1,0 +1,143 @@
+"""`/metrics` in Prometheus' text format, on the loopback interface, answered by the agent's loop.
+
+Every user of the machine may read them, as Prometheus' own has to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pyft.agent.channel import page
+from pyft.agent.process.door import Door, Listener
+from pyft.agent.process.loop import Loop
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from pyft.agent.lifecycle.servers import Servers
+    from pyft.agent.members.member import Member
+
+READ_S = 2.0
+MOST_READERS = 32
+_LARGEST_REQUEST = 8192
+
+
+def serve(port: int, loop: Loop, text: Callable[[], str]) -> socket.socket:
+    """Listen on 127.0.0.1; raise OSError when the port is taken."""
+    listener = socket.create_server(("127.0.0.1", port))
+
+    def answer(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it has gone, or does not take so much
+            request = connection.recv(_LARGEST_REQUEST, socket.MSG_DONTWAIT)
+            if request:
+                connection.send(respond(request, text), socket.MSG_DONTWAIT)
+
+    Door(loop, Listener(listener), answer, most=MOST_READERS, seconds=READ_S)
+    return listener
+
+
+def respond(request: bytes, text: Callable[[], str]) -> bytes:
+    """Return the answer to one HTTP request."""
+    known = request.startswith((b"GET /metrics ", b"GET /metrics?"))
+    status = "200 OK" if known else "404 Not Found"
+    body = text().encode() if known else b"see /metrics\n"
+    kind = "text/plain; version=0.0.4; charset=utf-8"
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n".encode() + body
+
+
+def text(servers: Servers) -> str:
+    """Return all meters of a job."""
+    # Here, since agents without --metrics-port need not wait for it (0.1 s).
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry()
+    registry.register(Meters(servers))
+    return generate_latest(registry).decode()
+
+
+class Meters:
+    """What prometheus_client calls a collector: all meters of a job, as they are now."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: meters have no names before there are ranks."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return all meters."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        found, plan = self._servers.report(), self._servers.plan
+        faults = CounterMetricFamily("pyft_faults", "Faults noticed.", labels=["class", "rank"])
+        for labels, count in Counter((i["fault"], str(i["rank"])) for i in found["faults"]).items():
+            faults.add_metric(labels, count)
+        yield faults
+        counters = (
+            ("pyft_recoveries", "Faults repaired.", found["recovered"]),
+            ("pyft_given_up", "Faults the client was told of.", found["given_up"]),
+            ("pyft_lost_seconds", "Time without progress.", found["lost_seconds"]),
+            ("pyft_agent_restarts", "Agents that have died.", found["agent_restarts"]),
+        )
+        for name, meaning, value in counters:
+            yield CounterMetricFamily(name, meaning, value)
+        gauges = (
+            ("pyft_goodput", "Share of the time with progress.", found["goodput"]),
+            ("pyft_epoch", "Epoch of the newest server.", plan.starting.epoch),
+            ("pyft_gpus_lost", "GPUs that are not used any more.", len(plan.gpus.lost)),
+        )
+        for name, meaning, value in gauges:
+            yield GaugeMetricFamily(name, meaning, value)
+        strikes = GaugeMetricFamily(
+            "pyft_gpu_strikes", "What a GPU has computed wrongly, lately.", labels=["gpu"]
+        )
+        for gpu, steps in sorted(plan.gpus.strikes.of.items()):
+            strikes.add_metric([str(gpu)], len(steps))
+        yield strikes
+        families: dict[str, Metric] = {}
+        for member in self._servers.members.values():
+            labels, values = _of_rank(member)
+            if values and plan.protect:
+                values["pyft_protected_share"] = self._servers.protected.share_of(member.id)
+            for name, value in values.items():
+                new = GaugeMetricFamily(name, _MEANINGS.get(name, ""), labels=["rank", "device"])
+                families.setdefault(name, new).add_metric(labels, value)
+        yield from families.values()
+
+
+_MEANINGS = {
+    "pyft_ring_position_bytes": "Written into the ring so far.",
+    "pyft_ring_lag_bytes": "Written into the ring and not taken out yet.",
+    "pyft_snapshot_cut": "The last snapshot.",
+    "pyft_unprotected_cuts": "Cuts at which the log was freed without a snapshot.",
+    "pyft_protected_share": "Share of the time in which a fault would have been repaired.",
+    "pyft_server_alive": "1: the rank has a server.",
+    "pyft_journal_lost": "1: a copy's source found no room since the last snapshot.",
+    "pyft_objects_missing": "Objects that live and found no room in the object log.",
+}
+
+
+def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
+    """Return the labels of a rank and its meters, none when it has ended."""
+    labels = [str(member.channel.rank), str(member.channel.device)]
+    if member.saved:
+        return labels, {}
+    state = page.read(member.channel.control_fd)
+    header = member.channel.header()
+    values: dict[str, float] = {
+        "pyft_ring_position_bytes": header["appended"],
+        "pyft_ring_lag_bytes": max(0, header["appended"] - state.consumed),
+        "pyft_snapshot_cut": state.snapshot_cut,
+        "pyft_unprotected_cuts": state.unprotected,
+        "pyft_server_alive": int(member.server_alive),
+        "pyft_journal_lost": int(bool(state.journal_lost)),
+        "pyft_objects_missing": header["objects_missing"],
+    }
+    figures = page.store_figures(member.channel.store_fd)
+    return labels, values | {f"pyft_store_{name}": value for name, value in figures.items()}

@@ -1,0 +1,57 @@
+"""The agent's event loop, and what its parts need of it."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+LONGEST_S = 60.0  # one turn, without a timer
+
+
+class Loop(Protocol):
+    """What parts of the agent need of its event loop."""
+
+    def watch(self, source: Any, action: Callable[[], Any]) -> None:
+        """Call `action` whenever `source` can be read."""
+
+    def forget(self, source: Any) -> None:
+        """Stop that; unknown sources are no error."""
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Call `action` once, later."""
+
+
+class EventLoop:
+    """Sources and timers. Single-threaded: callbacks run from `turn`."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, Callable[[], None]]] = []
+
+    def watch(self, source: Any, action: Callable[[], Any]) -> None:
+        """Call `action` whenever `source` can be read."""
+        self._selector.register(source, selectors.EVENT_READ, action)
+
+    def forget(self, source: Any) -> None:
+        """Stop that."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(source)
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Call `action` once, later."""
+        self._timers.append((time.monotonic() + seconds, action))
+
+    def turn(self) -> None:
+        """Call what is due, and wait for the next source or timer."""
+        now = time.monotonic()
+        due = [timer for timer in self._timers if timer[0] <= now]
+        self._timers = [timer for timer in self._timers if timer[0] > now]
+        for _, action in due:
+            action()
+        next_due = now if due else min((at for at, _ in self._timers), default=now + LONGEST_S)
+        for key, _ in self._selector.select(max(0.0, next_due - now)):
+            if key.fd in self._selector.get_map():  # an earlier callback may have closed it
+                key.data()

@@ -1,0 +1,153 @@
+"""Puts a job back to an image: ends all of it, gives the memory back, has CRIU restore the processes.
+
+The agent that has done so ends. The next one finds what an agent leaves behind that has died together
+with all servers, and takes over as ever (adoption.py). So a restore that is interrupted at any place
+is begun again by the next agent: until the last step the note of it stays.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyft.agent.channel import page
+from pyft.agent.process import process_tree
+from pyft.agent.supervisor.children import RESTORE
+from pyft.agent.supervisor.link import SupervisorLink
+from pyft.images import criu, memory, tree
+
+NOTE = "restoring"
+END_S = 5.0  # for what is killed to be gone, with its number
+RESTORE_S = 60.0  # for CRIU
+HELD_S = 60.0  # a restored client waits so long for the next agent
+LOOK_S = 0.01
+
+
+class RestoreError(Exception):
+    """The job cannot be put back; it ends."""
+
+
+class Restoring:
+    """One restore. `fds`: the memory of each client in the image, by the client's id."""
+
+    def __init__(
+        self,
+        supervisor: SupervisorLink,
+        program: Path,
+        record: dict[str, Any],
+        fds: dict[int, list[int]],
+        ended: Callable[[], dict[int, int]],
+    ) -> None:
+        self._supervisor = supervisor
+        self._program = program
+        self._record = record
+        self._fds = fds
+        self._ended = ended  # takes what the supervisor says; status by pid
+
+    def run(self) -> None:
+        """Do it; raise RestoreError when that is impossible."""
+        self._supervisor.keep(NOTE, self._record)
+        end_all(self._record["pids"], self._ended)
+        self._cut_logs()
+        clients = {int(id): note for id, note in self._record["clients"].items()}
+        ours = {id: self._give_back(id, note) for id, note in clients.items()}
+        self._restore(clients)
+        for id, note in clients.items():
+            self._keep(id, note, ours[id])
+        self._supervisor.keep("servers", self._record["servers"])
+        self._supervisor.drop(NOTE)
+
+    # ---- the present is ended -----------------------------------------------------------------
+
+    def _cut_logs(self) -> None:
+        for note in self._record["logs"]:
+            if why := tree.Log(**note).cut_back():
+                raise RestoreError(why)
+
+    # ---- the image is given back --------------------------------------------------------------
+
+    def _give_back(self, id: int, note: dict[str, Any]) -> socket.socket:
+        """Have the supervisor hold new memory and a new connection; return our end of that."""
+        name = note["channel"]["name"]
+        until = time.monotonic_ns() + int(HELD_S * 1e9)
+        copies = [
+            memory.copy_of(fd, f"pyft-{part}-{name}")
+            for part, fd in zip(memory.PARTS, self._fds[id], strict=True)
+        ]
+        page.prepare_for_restore(copies[1], until)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._supervisor.keep(restored_name(id), note, [*copies, theirs.fileno()])
+        theirs.close()
+        self._fds[id] = copies
+        return ours
+
+    def _restore(self, clients: dict[int, dict[str, Any]]) -> None:
+        inherit = []
+        for id, note in clients.items():
+            name, kept = note["channel"]["name"], restored_name(id)
+            # The first one is the note; the store is the servers' alone.
+            inherit += [(kept, 1 + at, f"/memfd:pyft-{part}-{name}") for at, part in _mapped()]
+            inode = self._record["sockets"][str(id)]
+            inherit.append((kept, 1 + len(memory.PARTS), f"socket:[{inode}]"))
+        folder, root = Path(self._record["folder"]), self._record["root"]
+        self._supervisor.forget(root)
+        pid = self._supervisor.start_criu(
+            RESTORE,
+            criu.restore_arguments(self._program, folder),
+            root,
+            inherit,
+            self._record["standard"],
+        )
+        deadline = time.monotonic() + RESTORE_S
+        while (status := self._ended().get(pid)) is None:
+            if time.monotonic() > deadline:
+                raise RestoreError(f"CRIU has not restored the processes within [{RESTORE_S:g}] s")
+            time.sleep(LOOK_S)
+        self._supervisor.forget(pid)
+        if status:
+            raise RestoreError(f"CRIU: {criu.why_failed(folder)}")
+
+    def _keep(self, id: int, note: dict[str, Any], ours: socket.socket) -> None:
+        """What the next agent finds of a client."""
+        pidfd = os.pidfd_open(note["channel"]["client_pid"])
+        fds = [*self._fds[id], ours.fileno(), pidfd]
+        self._supervisor.keep(f"client-{id}", note, fds)
+        self._supervisor.drop(restored_name(id))
+        for fd in (*self._fds[id], pidfd):
+            os.close(fd)
+        ours.close()
+
+
+def end_all(pids: list[int], ended: Callable[[], object]) -> None:
+    """Kill all that the supervisor has but the agent, and see that these numbers are free."""
+    supervisor = os.getppid()
+    deadline = time.monotonic() + END_S
+    while True:
+        ended()
+        alive = process_tree.descendants(supervisor, {os.getpid()})
+        process_tree.send(alive, signal.SIGKILL)
+        taken = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+        if not alive and not taken:
+            return
+        if time.monotonic() > deadline:
+            raise RestoreError(f"[{len(alive)}] processes cannot be ended, {taken} are taken")
+        time.sleep(LOOK_S)
+
+
+def kept_name(number: int, id: int) -> str:
+    """Return the name by which the supervisor keeps the memory of a client in an image."""
+    return f"image-{number}-client-{id}"
+
+
+def restored_name(id: int) -> str:
+    """Return the name of what CRIU is given for a client."""
+    return f"restored-{id}"
+
+
+def _mapped() -> list[tuple[int, str]]:
+    return [(at, part) for at, part in enumerate(memory.PARTS) if part != "store"]

@@ -1,0 +1,1 @@
+"""The parent of all processes of a job, the agent's link to it, and the launcher before it."""

@@ -1,0 +1,1 @@
+"""What Python programs call: `pyft.run`, `pyft.status`, `pyft.inject`, `pyft.faults`."""

@@ -1,0 +1,49 @@
+"""The jobs that run now, and which of them is meant."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pyft import config
+from pyft.agent.job import job_folder
+from pyft.errors import TraceError
+
+Found = tuple[Path, dict[str, Any]]  # folder and meta.json
+
+
+def live_jobs(target: str | None) -> list[Found]:
+    """Return folder and meta of the live jobs; TraceError when the named one is not among them."""
+    folders = job_folder.jobs()
+    if target and (Path(target) / job_folder.META).is_file():
+        folders = [Path(target).resolve()]  # this one, wherever it lies
+        target = folders[0].name
+    found = [(folder, job_folder.read_meta(folder)) for folder in folders]
+    alive = [(folder, meta) for folder, meta in found if job_folder.is_live(meta)]
+    if target is None:
+        return alive
+    names = {target, os.path.basename(target.rstrip("/"))}
+    mine = [
+        (folder, meta)
+        for folder, meta in alive
+        if folder.name in names or str(meta.get("agent_pid")) == target
+    ]
+    if not mine:
+        raise TraceError(f"[{target}] is no running job")
+    return mine
+
+
+def only(target: str | None) -> Found:
+    """Return the job that orders are for: it has servers, and no other one could be meant."""
+    found = [one for one in live_jobs(target) if not one[1].get("direct")]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(meta["job"] for _, meta in found)
+    what = f"jobs [{names}] run: say which by --job" if found else "no job is running"
+    raise TraceError(what)
+
+
+def own() -> str | None:
+    """Return the folder of the job in which this process runs, None outside of jobs."""
+    return config.get_str("PYFT_JOB_FOLDER") or None

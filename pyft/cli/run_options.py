@@ -1,0 +1,204 @@
+"""The options of `pyft run`: what they may be, and what their help says."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyft.agent.job.options import DEFAULT_PROTECT
+from pyft.agent.process import messages
+from pyft.errors import NOT_INJECTED
+from pyft.recovery.inject import KINDS
+
+
+class Protect(str, enum.Enum):
+    """What is kept outside the GPU, so that a fault can be repaired."""
+
+    snapshot = "snapshot"
+    jit = "jit"
+    none = "none"
+
+
+DEFAULT = Protect(DEFAULT_PROTECT)
+_OLD_PROTECT = {"capture": Protect.snapshot}  # names of before, which hold for this version still
+
+
+def _protect(text: str) -> Protect:
+    """Return what a word of --protect means."""
+    if text in _OLD_PROTECT:
+        new = _OLD_PROTECT[text]
+        messages.say(
+            f"--protect [{text}] is called [{new.value}] now: this version still takes the old name"
+        )
+        return new
+    try:
+        return Protect(text)
+    except ValueError:
+        words = ", ".join(repr(one.value) for one in Protect)
+        raise typer.BadParameter(f"{text!r} is not one of {words}.") from None
+
+
+class OnNoSpare(str, enum.Enum):
+    """What happens when a GPU is lost and there is no other one."""
+
+    wait = "wait"
+    fail = "fail"
+
+
+class StandBy(str, enum.Enum):
+    """For which GPUs a server stands by."""
+
+    spares = "spares"
+    all = "all"
+    none = "none"
+
+
+class Divergence(str, enum.Enum):
+    """What a replay does that differs from what the program has been told."""
+
+    strict = "strict"
+    report = "report"
+
+
+class Dmr(str, enum.Enum):
+    """What is executed twice and compared: dual modular redundancy."""
+
+    off = "off"
+    checkpoint = "checkpoint"
+
+
+class Unsupported(str, enum.Enum):
+    """What an unsupported call does."""
+
+    warn = "warn"
+    error = "error"
+
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- COMMAND...", help="The command, left untouched."),
+]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        help="soft:N: N software GPUs; auto: all GPUs of the driver; 0,1: those of nvidia-smi. "
+        "Default: the variable PYFT_GPUS."
+    ),
+]
+Direct = Annotated[
+    bool, typer.Option("--direct", help="Software GPUs inside the command: no servers.")
+]
+Spares = Annotated[
+    int, typer.Option(min=0, help="Further GPUs the command does not see, for replacements.")
+]
+ProtectOption = Annotated[
+    Protect,
+    typer.Option(
+        parser=_protect,
+        metavar="[snapshot|jit|none]",
+        help="snapshot: faults are repaired; jit: as long as another rank has the same contents; "
+        "none: they are the command's errors.",
+    ),
+]
+Movable = Annotated[
+    bool,
+    typer.Option(
+        "--movable",
+        help="Dump the command's processes every now and then, so that a killed one is restored "
+        "and the job goes on. Needs CRIU and root (tools/get/criu).",
+    ),
+]
+Flush = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write images to this folder, so that the job can be resumed when all of it is lost. "
+        "Implies --movable. Repeatable: each folder gets a part, see --parity.",
+    ),
+]
+Parity = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="With several --flush: how many of the folders may be lost. Default: 1.",
+    ),
+]
+FlushEvery = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        metavar="SECONDS",
+        help="With --flush: least time between two; 0: each image. Default: 600.",
+    ),
+]
+Resume = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="DIR",
+        help="Go on with a job whose images --flush has written here, with its command and its "
+        "options, and flush to there. Repeatable: all folders; a new one for each that is lost.",
+    ),
+]
+Head = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="This is one host of several, and `pyft head` is there. Implies --movable; needs "
+        "PYFT_TOKEN, the same on each host.",
+    ),
+]
+Place = Annotated[int, typer.Option(min=0, help="With --head: which of the hosts' places this is.")]
+Address = Annotated[
+    str, typer.Option(help="With --head: the IPv4 address at which the other hosts reach this one.")
+]
+HostName = Annotated[str, typer.Option(help="The name of this host (default: the system's).")]
+OnNoSpareOption = Annotated[
+    OnNoSpare,
+    typer.Option(help="A GPU is lost and no spare is left: wait for one, or fail."),
+]
+StandByOption = Annotated[
+    StandBy,
+    typer.Option(
+        help="Servers that wait for a fault, started and on their GPU: one for each spare, "
+        "for all GPUs (a context on each more), or none."
+    ),
+]
+DivergenceOption = Annotated[
+    Divergence | None,
+    typer.Option(
+        help="A replay differs from what the program was told: its calls return an error "
+        "(strict, for software GPUs), or it is reported (for GPUs)."
+    ),
+]
+DmrOption = Annotated[
+    Dmr,
+    typer.Option(
+        help="Dual modular redundancy. checkpoint: activation checkpointing executes products of "
+        "the forward pass twice; both results are compared (software GPUs)."
+    ),
+]
+Inject = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND,rank=R[,step=S][,call=C][,server=K][,seed=N]",
+        help=f"Let a fault happen, for tests: {', '.join(KINDS)}. After step S (a cut, which "
+        "follows each step of an optimizer; 0: the start), before its C-th call; without both: as "
+        "soon as the server works. server=K: to the K-th server of the rank, which counts from "
+        "where it starts (1: the first; 2: the one that replaces it after another fault). "
+        f"Repeatable. One that does not happen is named at the end, with the reason, and makes "
+        f"the exit code [{NOT_INJECTED}] when the command's is 0.",
+    ),
+]
+MetricsPort = Annotated[
+    int,
+    typer.Option(min=0, max=65535, help="Port of /metrics on 127.0.0.1; 0: none."),
+]
+UnsupportedOption = Annotated[
+    Unsupported,
+    typer.Option(help="A call pyft does not support: name it and go on, or stop the process."),
+]
+LogDir = Annotated[Path | None, typer.Option(help="Folder for traces and meta.json of this job.")]
+Report = Annotated[Path | None, typer.Option(help="Write a summary of the job to this JSON file.")]

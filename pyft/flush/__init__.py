@@ -1,0 +1,1 @@
+"""Flushes: lines of a job on disk, from which it is resumed when all of it was lost."""

@@ -1,0 +1,1 @@
+"""Several hosts: the head that decides for all of them, places, leases, copies of images elsewhere."""

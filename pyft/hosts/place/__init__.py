@@ -1,0 +1,1 @@
+"""A place on its host: its lease, what the head decides about its images, their mirrors."""

@@ -1,0 +1,173 @@
+"""A place's right to run on this host: claimed before anything starts, kept by a lease.
+
+The launcher renews it each third of its time. If the head confirms nothing for 0.7 of it, all
+processes of the place are stopped: they can do nothing while another host takes the place. They go on
+when the head says that the place is still theirs, and are killed when it is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from pyft.agent.job.options import JobOptions
+from pyft.agent.process import messages, process_tree
+from pyft.errors import AgentLostError, UsageError
+from pyft.hosts.wire.head_link import HeadLink
+from pyft.hosts.wire.link import Link, LinkError, address_of, token
+
+STOP_AT = 0.7
+LOOK_S = 0.05
+ANSWER_S = 10.0
+AGAIN_S = 0.2
+STOPPED_S = 600.0  # then nobody will answer any more
+
+
+class Lease:
+    """The lease of one place. `lost` is why the place is another host's."""
+
+    def __init__(self, options: JobOptions) -> None:
+        self._place, self._host, self.life = options.place, options.host, options.life
+        self._where, self._secret = address_of(options.head), token()
+        self._seconds = 0.0
+        self._sent: dict[int, float] = {}
+        self._confirmed = 0.0
+        self._stopped: list[int] = []
+        self._stopped_at = 0.0
+        self._noted = threading.Event()  # how the command has ended
+        self._left = False  # nothing of it runs any more
+        self._over = False  # it is kept no longer
+        self.lost = ""
+
+    def claim(self) -> int:
+        """Take the place; return the number of its owner. Raise UsageError."""
+        sent = time.clock_gettime(time.CLOCK_BOOTTIME)
+        try:
+            link = Link.to(self._where, self._secret)
+            try:
+                link.send("hello", **self._hello())
+                said = link.receive(ANSWER_S) or {"kind": "refused", "why": "it does not answer"}
+            finally:
+                link.close()
+        except LinkError as error:
+            raise UsageError(
+                f"the head at {self._where} refuses: {error}; see PYFT_TOKEN"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"the head at {self._where} cannot be reached: {error}") from None
+        if said["kind"] != "welcome":
+            raise UsageError(f"place [{self._place}] cannot be taken: {said.get('why')}")
+        self.life, self._seconds, self._confirmed = int(said["life"]), float(said["lease_s"]), sent
+        return self.life
+
+    def begin(self) -> None:
+        """Keep it from now on."""
+        self._link = HeadLink(self._where, self._secret, self._hello)
+        threading.Thread(target=self._keep, daemon=True).start()
+
+    def end(self, code: int) -> None:
+        """Say how the command has ended, until the head has noted it: else it is a lost host."""
+        deadline = time.monotonic() + ANSWER_S
+        while not self.lost and time.monotonic() < deadline:
+            self._link.say("done", code=code & 255, life=self.life)
+            if self._noted.wait(AGAIN_S):
+                break
+        self._link.end()
+
+    def leave(self) -> None:
+        """Say that nothing of the place runs here any more, and keep it no longer.
+
+        If the head does not hear it, it waits until the lease has ended.
+        """
+        self._left = True  # before it is said: the next owner may have it before the answer is here
+        deadline = time.monotonic() + ANSWER_S
+        while not self.lost and time.monotonic() < deadline:
+            self._link.say("left", life=self.life)
+            if self._noted.wait(AGAIN_S):
+                break
+        self._over = True
+        self._link.end()
+
+    def _hello(self) -> dict[str, object]:
+        return {"role": "host", "place": self._place, "host": self._host, "life": self.life}
+
+    def _keep(self) -> None:
+        """Renew it until the place is another host's; who cannot renew has no place either."""
+        try:
+            self._renew()
+        except Exception as error:  # whatever it is: nothing may run on without a fence
+            self.lost = f"its lease cannot be kept: {error}"
+        if not self._left:
+            self._kill()
+
+    def _renew(self) -> None:
+        number, next_at = 0, 0.0
+        while not self.lost and not self._over:
+            now = time.clock_gettime(time.CLOCK_BOOTTIME)
+            while said := self._link.heard():
+                self._take(now, said)
+            if now >= next_at:
+                number, next_at = number + 1, now + self._seconds / 3
+                self._sent[number] = now
+                self._link.say("renew", number=number, host=self._host, life=self.life)
+            self._fence(now)
+            time.sleep(LOOK_S)
+
+    def _take(self, now: float, said: dict[str, object]) -> None:
+        if said["kind"] == "renewed":
+            sent = self._sent.pop(said.get("number"), None)  # type: ignore[arg-type]
+            if sent is not None:
+                self._sent = {n: at for n, at in self._sent.items() if at > sent}
+                self._confirmed = max(self._confirmed, sent)
+        elif said["kind"] == "noted":
+            self._noted.set()
+        elif said["kind"] == "refused":
+            self.lost = str(said.get("why"))[:1000]
+
+    def _fence(self, now: float) -> None:
+        silent = now - self._confirmed > STOP_AT * self._seconds
+        if silent:  # again and again: others may be starting
+            self._stopped += _stop(process_tree.descendants(os.getpid()))
+            if not self._stopped_at:
+                self._stopped_at = now
+                _say(
+                    f"the head has confirmed nothing for [{now - self._confirmed:.1f}] s: "
+                    f"place [{self._place}] stands still until it does"
+                )
+            if now > self._stopped_at + STOPPED_S:
+                self.lost = f"the head has been silent for [{STOPPED_S:g}] s"
+        elif self._stopped_at:
+            process_tree.send(self._stopped, signal.SIGCONT)
+            self._stopped, self._stopped_at = [], 0.0
+            _say(f"the head answers: place [{self._place}] goes on")
+
+    def _kill(self) -> None:
+        _say(f"place [{self._place}] is not this host's any more: {self.lost}")
+        for _ in range(3):  # who is being started has no parent of ours for a moment
+            process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
+            time.sleep(LOOK_S)
+
+    def why_ended(self, error: AgentLostError) -> AgentLostError:
+        """Return why the job has ended here."""
+        return AgentLostError(f"place [{self._place}]: {self.lost}") if self.lost else error
+
+
+def _say(sentence: str) -> None:
+    """Tell the user from a thread of its own: a terminal that is held holds no fence."""
+    threading.Thread(target=messages.say, args=(sentence,), daemon=True).start()
+
+
+def _stop(pids: list[int]) -> list[int]:
+    """Stop processes; return those that ran."""
+    ran = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            if state not in "TtZX":
+                os.kill(pid, signal.SIGSTOP)
+                ran.append(pid)
+    return ran

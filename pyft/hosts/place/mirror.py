@@ -1,0 +1,274 @@
+"""Copies of images on other hosts: sent by the agent of a place, taken by a host without one.
+
+A header says all that will follow; then the bytes of CRIU's files and of the memory objects, without
+their holes; then a keyed digest of those. A copy counts when that is equal, never before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyft.hosts.wire import checked
+from pyft.hosts.wire.accepting import accept_all
+from pyft.hosts.wire.link import HEADER_LARGEST, Link, LinkError, key_for
+from pyft.images import clocks, memory
+from pyft.images.contents import CHUNK, MOST_CLIENTS, Contents, remove
+
+SILENT_S = 20.0  # between two pieces
+ANSWER_S = 30.0
+TELL_S = 5.0  # between two words to the head that something arrives
+MOST_CONNECTIONS = 64
+LEAST_FREE = 1 << 28  # of the host's memory
+
+
+@dataclass
+class Outgoing:
+    """An image that is to be copied; `memory` has descriptors of its own."""
+
+    place: int
+    record: dict[str, Any]
+    memory: dict[int, list[int]]
+    options: dict[str, Any]
+    clients_name: str
+
+
+@dataclass
+class Stored:
+    """A copy of an image that is whole."""
+
+    place: int
+    number: int
+    folder: Path
+    record: dict[str, Any]
+    options: dict[str, Any]
+    clients_name: str
+    memory: dict[int, list[int]] = field(default_factory=dict)
+
+    def drop(self) -> None:
+        """Give it up."""
+        remove(self.folder, self.memory)
+
+
+def digest_for(secret: bytes) -> Any:
+    """Return what the bytes of an image are hashed with."""
+    return hashlib.blake2b(key=key_for(secret, "image"), digest_size=32)
+
+
+# ---- there ----------------------------------------------------------------------------------
+
+
+def send(
+    hosts: Sequence[tuple[str, str, int]],
+    secret: bytes,
+    image: Outgoing,
+    failed: Callable[[str, str], object],
+    comes_on: Callable[[], object],
+) -> threading.Thread:
+    """Send an image to hosts (name, address, port), one after the other, from a thread of its own.
+
+    `failed` is called with each one that does not take it, and the reason; `comes_on` at times while
+    they do.
+    """
+    told = time.monotonic()
+
+    def progress() -> None:
+        nonlocal told
+        if time.monotonic() > told + TELL_S:
+            told = time.monotonic()
+            comes_on()
+
+    def run() -> None:
+        try:
+            for name, *where in hosts:
+                try:
+                    _send((where[0], where[1]), secret, image, progress)
+                except (OSError, ValueError) as error:
+                    failed(name, str(error))
+        finally:
+            for fds in image.memory.values():
+                for fd in fds:
+                    os.close(fd)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def _send(
+    where: tuple[str, int], secret: bytes, image: Outgoing, progress: Callable[[], object]
+) -> None:
+    folder = Path(image.record["folder"])
+    contents = Contents.of(folder, image.memory)
+    note = contents.note()
+    link = Link.to(where, secret, SILENT_S)
+    try:
+        link.send(
+            "image",
+            place=image.place,
+            record=image.record,
+            options=image.options,
+            clients_name=image.clients_name,
+            files=note["files"],
+            memory=note["objects"],
+        )
+        hashed = digest_for(secret)
+        for piece in contents.pieces(folder, image.memory):
+            hashed.update(piece)
+            link.send_bytes(piece)
+            progress()
+        link.send("end", digest=hashed.hexdigest())
+        said = link.receive(ANSWER_S)
+        if not said or said["kind"] != "have":
+            raise LinkError(f"it is not taken: {(said or {}).get('why', 'no answer')}")
+    finally:
+        link.close()
+
+
+# ---- here -----------------------------------------------------------------------------------
+
+
+class Receiver:
+    """Takes images of all places into a folder and into memory. `have` is called for each whole one."""
+
+    def __init__(
+        self,
+        listener: socket.socket | None,
+        secret: bytes,
+        folder: Path,
+        have: Callable[[Stored], object],
+    ) -> None:
+        self._listener, self._secret, self._folder, self._have = listener, secret, folder, have
+        self._lock = threading.Lock()
+        self._images: dict[tuple[int, int], Stored] = {}
+        self._taken = 0
+        if listener:
+            accept_all(listener, MOST_CONNECTIONS, self._serve)
+
+    def images(self) -> list[tuple[int, int]]:
+        """Return place and number of all that are whole."""
+        with self._lock:
+            return list(self._images)
+
+    def put(self, image: Stored) -> None:
+        """Have an image that this host has made itself."""
+        with self._lock:
+            self._images[image.place, image.number] = image
+
+    def take(self, place: int, number: int) -> Stored | None:
+        """Return an image, which is its taker's from now on."""
+        with self._lock:
+            return self._images.pop((place, number), None)
+
+    def keep(self, number: int) -> None:
+        """Drop the images before this one: it is the line of all."""
+        self._drop(lambda one: one < number)
+
+    def drop(self, number: int) -> None:
+        """Drop an image that has been given up."""
+        self._drop(lambda one: one == number)
+
+    def _drop(self, is_old: Callable[[int], bool]) -> None:
+        with self._lock:
+            old = [key for key in self._images if is_old(key[1])]
+            dropped = [self._images.pop(key) for key in old]
+        for image in dropped:
+            image.drop()
+
+    def end(self) -> None:
+        """Take no more, and drop all."""
+        if self._listener:
+            self._listener.close()
+        self.keep(checked.MOST)
+
+    def _serve(self, sock: socket.socket, _: str) -> None:
+        with contextlib.suppress(OSError):
+            link = Link(sock, self._secret, calls=False)
+            said = link.receive(SILENT_S, HEADER_LARGEST)
+            if said and said["kind"] == "image":
+                self._receive(link, said)
+
+    def _receive(self, link: Link, said: dict[str, Any]) -> None:
+        with self._lock:
+            self._taken += 1
+            folder = self._folder / f"copy-{self._taken}"
+        stored = _header(said, folder)
+        try:
+            hashed = digest_for(self._secret)
+            _take(link, hashed, stored, _contents(said, folder.parent))
+            end = link.receive(SILENT_S) or {}
+            if end.get("digest") != hashed.hexdigest():
+                raise LinkError("its digest differs")
+        except (OSError, ValueError, TypeError, KeyError) as error:  # also what is no row, no note
+            stored.drop()
+            link.send("refused", why=str(error))
+            return
+        with self._lock:
+            before = self._images.get((stored.place, stored.number))
+            self._images[stored.place, stored.number] = stored
+        if before:
+            before.drop()
+        self._have(stored)
+        link.send("have")
+
+
+def _header(said: dict[str, Any], folder: Path) -> Stored:
+    """Check what is announced; raise LinkError."""
+    record, options = said.get("record"), said.get("options")
+    if not isinstance(record, dict) or not isinstance(options, dict):
+        raise LinkError("it has no record")
+    clients = record.get("clients")
+    if not isinstance(clients, dict) or len(clients) > MOST_CLIENTS:
+        raise LinkError("its clients are none")
+    if not clocks.are_clocks(record.get("clocks")):
+        raise LinkError("its clocks are none")
+    number = checked.number(record, "number")
+    where = (checked.number(said, "place"), number)
+    return Stored(*where, folder, record, options, checked.name(said, "clients_name"))
+
+
+def _contents(said: dict[str, Any], folder: Path) -> Contents:
+    """Return what will follow, for which there is room; raise LinkError or ValueError."""
+    contents = Contents.from_note({"files": said["files"], "objects": said["memory"]})
+    folder.mkdir(parents=True, exist_ok=True)
+    on_disk, free = contents.bytes - contents.memory_bytes, shutil.disk_usage(folder).free // 2
+    if on_disk > free:
+        raise LinkError(
+            f"it needs [{on_disk / 1e6:.0f}] MB of disk, and there are [{free / 1e6:.0f}] MB"
+        )
+    room = memory.available() - LEAST_FREE
+    if contents.memory_bytes > room:
+        raise LinkError(
+            f"it needs [{contents.memory_bytes / 1e6:.0f}] MB of memory, and there are "
+            f"[{max(0, room) / 1e6:.0f}] MB"
+        )
+    return contents
+
+
+def _take(link: Link, hashed: Any, stored: Stored, contents: Contents) -> None:
+    """Make the image of the bytes that follow."""
+    buffer = memoryview(bytearray(CHUNK))
+
+    def fill(fd: int, start: int, end: int) -> None:
+        while start < end:
+            piece = buffer[: min(CHUNK, end - start)]
+            link.receive_into(piece, SILENT_S)
+            hashed.update(piece)
+            done = 0
+            while done < len(piece):
+                done += os.pwrite(fd, piece[done:], start + done)
+            start += len(piece)
+
+    clients = stored.record["clients"].items()
+    names = {int(id): note["channel"]["name"] for id, note in clients}
+    contents.make_files(stored.folder, fill)
+    contents.make_memory(names, fill, stored.memory)

@@ -1,0 +1,242 @@
+"""Images of one place of several: the head says when all are held, and which image counts.
+
+It stands where pyft.recovery.images stands in a job of one host, and is asked and told the same; what
+that decides itself this one has decided by the head. Without input or output but the link.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pyft.hosts.place.actions import Action, Fail, GoBack, Leave, MadeAs, Mirror, Relay
+from pyft.hosts.wire import checked
+from pyft.hosts.wire.head_link import HeadLink
+from pyft.hosts.wire.link import LinkError
+from pyft.recovery.images import (
+    TAKE_S,
+    Copy,
+    Drop,
+    Dump,
+    Hold,
+    Images,
+    Keep,
+    Phase,
+    Release,
+    Standing,
+)
+
+STATUS_S = 0.1
+MOST_HOLD_MS = 600_000
+AGAIN_S = 1.0  # between two calls for help
+ANSWER_S = 120.0  # for the head to say what is done about a loss
+
+
+class RemoteImages(Images):
+    """The images of a place, as the head decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.round = 0  # of going back, that this place has seen
+        self.back_in = 0  # the round in which it is restored: the next agent comes back in it
+        self.came_back = 0  # the round in which it was
+        self.is_fresh = 0  # nothing has happened since
+        self.lost_why = ""  # what has died here, as long as the head has not answered
+        self.lost_at = 0.0
+        self._told_at = self._told_lost_at = 0.0
+        self._told_held = 0
+        self._take_s = TAKE_S
+        self._late = ""  # who does not stand at the step
+        self._mirrors: list[tuple[str, str, int]] = []  # of the image that is being made
+        self._wanted: dict[tuple[int, int], tuple[int, str]] = {}  # client, key: round and id
+        self.places: list[str] = []  # addresses of all, once they are there
+        self.link: HeadLink | None = None
+
+    def hello(self, place: int, life: int, address: str = "") -> dict[str, Any]:
+        """Return what the head is told at each new connection."""
+        where = {"place": place, "life": life, "address": address}
+        return {"role": "agent", "restored": self.came_back, **where}
+
+    # ---- asked by the agent -------------------------------------------------------------------
+
+    def look(self, now: float, clients: Sequence[Standing]) -> list[Action]:
+        """Do what the head has said, and tell it what has changed."""
+        actions: list[Action] = []
+        assert self.link
+        while said := self.link.heard():
+            try:
+                actions += self._ordered(now, said)
+            except LinkError as error:
+                actions.append(Fail(f"the head says what cannot be: {error}"))
+        if self.lost_why:
+            self._tell_lost(now)
+        elif self.phase is Phase.HOLD:
+            self._tell_held(clients)
+        elif now >= self._told_at + STATUS_S and clients:
+            self._tell_status(now, max(c.steps for c in clients))
+        return actions
+
+    def dumped(self, now: float, clients: Sequence[Standing], why: str = "") -> list[Action]:
+        """Go on when the processes are dumped; `why` they are not."""
+        if self.phase is not Phase.DUMP:
+            return []
+        if not why and (late := self._missing(clients)):
+            why = f"after the dump, {late}"
+        if why:
+            self._say("passed", why=why)
+            return self._given_up(why, self.number)
+        self.phase = Phase.COPY
+        return [Copy(self.number, self.step)]
+
+    def copied(self, now: float, why: str = "") -> list[Action]:
+        """The image is whole here. All stand still until it is at all places."""
+        if self.phase is not Phase.COPY:
+            return []
+        if why:
+            self._say("passed", why=why)
+            return self._given_up(why, self.number)
+        self._say("copied", number=self.number)
+        return [Mirror(self.number, self._mirrors)] if self._mirrors else []
+
+    def lost(self) -> tuple[int, str]:
+        """Nothing is decided here."""
+        return 0, ""
+
+    def deadline(self) -> float:
+        """Return how long a client may be held from the beginning of the phase."""
+        return self._hold_s if self.phase is Phase.HOLD else self._take_s
+
+    def tell_lost(self, now: float, why: str) -> None:
+        """Ask the head what is to be done about a death."""
+        if not self.lost_why:
+            self.lost_why, self.lost_at = why, now
+            self._tell_lost(now)
+
+    def want_id(self, client: int, key: int, made_as: str) -> None:
+        """Ask the head for the id of a communicator, or tell it."""
+        self._wanted[client, key] = (self.round, made_as)
+        self._say("want_id", round=self.round, client=client, key=key, made_as=made_as)
+
+    @property
+    def is_dumping(self) -> bool:
+        """Say whether the processes are stopped, or about to be, for an image."""
+        return self.phase in (Phase.DUMP, Phase.COPY)
+
+    def tell_relayed(self, place: int, data: str) -> None:
+        """Have the head pass on what the relay of this place says to that of another one."""
+        self._say("relay", round=self.round, to=place, data=data)
+
+    def note(self) -> dict[str, int]:
+        """Return what the next agent has to know."""
+        own = ("round", "back_in", "is_fresh")
+        return super().note() | {name: int(getattr(self, name)) for name in own}
+
+    def adopt(self, now: float, note: dict[str, int]) -> list[Action]:
+        """Go on where the agent before has stopped; what was restored waits for the head's word."""
+        for name, value in note.items():
+            setattr(self, name, value)
+        self.step, self.phase, self.came_back = 0, Phase.NONE, self.back_in
+        return [] if self.back_in else [Release()]
+
+    # ---- told by the head ---------------------------------------------------------------------
+
+    def _ordered(self, now: float, said: dict[str, Any]) -> list[Action]:
+        kind = said["kind"]
+        if kind == "welcome":
+            for (client, key), (round, made_as) in self._wanted.items():
+                self._say("want_id", round=round, client=client, key=key, made_as=made_as)
+            return []
+        if kind == "hold":
+            self.step, self._told_held = checked.number(said, "step"), 0
+            self._late = ""
+            self._hold_s = checked.number(said, "milliseconds", MOST_HOLD_MS) / 1000
+            self.phase, self._since = Phase.HOLD, now
+            return [Hold(self.step)]
+        if kind == "dump":
+            return self._dump(now, said)
+        if kind == "release":
+            why = checked.text(said, "why")
+            self.passed = self.passed + 1 if why else 0
+            return self._given_up(why, checked.number(said, "number"))
+        if kind == "keep":
+            return self._kept(checked.number(said, "number"))
+        if kind == "drop":
+            return [Drop(checked.number(said, "number"))]
+        if kind == "back":
+            self.round = checked.number(said, "round")
+            self._wanted, self.back_in, self.is_fresh = {}, self.round, 1
+            return [GoBack(checked.number(said, "number"), checked.text(said, "why"))]
+        if kind == "leave":
+            return [Leave(checked.number(said, "number"), checked.text(said, "why"))]
+        if kind == "go":
+            self.phase = Phase.NONE
+            return [Release()]
+        if kind == "made_as":
+            return self._made_as(said)
+        if kind == "relay":
+            of_now = checked.number(said, "round") == self.round
+            return [Relay(checked.data(said, "data"))] if of_now else []
+        if kind == "places":
+            self.places = checked.names(said, "addresses")
+        if kind in ("fail", "refused"):
+            return [Fail(checked.text(said, "why"))]
+        return []
+
+    def _dump(self, now: float, said: dict[str, Any]) -> list[Action]:
+        if self.phase is not Phase.HOLD or checked.number(said, "step") != self.step:
+            return []
+        self.number = checked.number(said, "number")
+        self.phase, self._since = Phase.DUMP, now
+        self._take_s = checked.number(said, "milliseconds", MOST_HOLD_MS) / 1000
+        self._mirrors = checked.hosts(said, "mirrors")
+        return [Dump(self.number, self.step)]
+
+    def _kept(self, number: int) -> list[Action]:
+        before, self.current = self.current, number
+        return [Keep(number), *([Drop(before)] if before and before != number else [])]
+
+    def _made_as(self, said: dict[str, Any]) -> list[Action]:
+        if checked.number(said, "round") != self.round:
+            return []
+        client, key = checked.number(said, "client"), checked.number(said, "key", (1 << 64) - 1)
+        made_as = checked.text(said, "made_as")
+        if made_as:
+            self._wanted.pop((client, key), None)
+        return [MadeAs(client, key, made_as)]
+
+    def _given_up(self, why: str, number: int) -> list[Action]:
+        if self.phase is Phase.HOLD and why and self._late:
+            why = f"{why} ({self._late})"
+        self.phase, self.step = Phase.NONE, 0
+        drop: list[Action] = [Drop(number)] if number and number != self.current else []
+        return [Release(why), *drop]
+
+    # ---- what the head is told ----------------------------------------------------------------
+
+    def _tell_held(self, clients: Sequence[Standing]) -> None:
+        if self._told_held == self.step or any(not c.works for c in clients):
+            return
+        self._late = self._missing(clients)
+        if self._late:
+            return
+        self._told_held = self.step
+        if behind := next((c.behind for c in clients if c.behind), ""):
+            self._say("passed", why=f"behind the cut stands [{behind}]")
+            return
+        lines = [line for client in clients for line in client.lines]
+        self._say("held", step=self.step, lines=[list(line) for line in lines])
+
+    def _tell_status(self, now: float, steps: int) -> None:
+        self._told_at = now
+        self._pace.saw(now, steps)
+        self._say("status", steps=steps, step_us=math.ceil(1e6 * self._pace.step_s(now)))
+
+    def _tell_lost(self, now: float) -> None:
+        if now >= self._told_lost_at + AGAIN_S:
+            self._told_lost_at = now
+            self._say("lost", why=self.lost_why)
+
+    def _say(self, kind: str, **values: Any) -> None:
+        if self.link:
+            self.link.say(kind, **values)

@@ -1,0 +1,1 @@
+"""A host without a place, and how it takes one."""

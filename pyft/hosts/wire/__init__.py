@@ -1,0 +1,1 @@
+"""Connections between hosts: who may speak, and what is checked."""

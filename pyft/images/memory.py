@@ -1,0 +1,72 @@
+"""Copies of memory objects: those of an image, and those that a restored client gets."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PARTS = ("log", "control", "bounce", "pinned", "store")  # of a client
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_CHUNK = 64 << 20
+
+
+def copy_of(source: int, name: str) -> int:
+    """Return a new memory object with this name and the same contents, holes and seals."""
+    fd = new(name, os.fstat(source).st_size)
+    try:
+        for start, end in data_of(source):
+            _copy(source, fd, start, end)
+        seal(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def new(name: str, size: int) -> int:
+    """Return a new memory object that is one hole."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, size)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def seal(fd: int) -> None:
+    """Keep the size of a memory object as it is."""
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+
+
+def available() -> int:
+    """Return how many bytes of memory the host has left."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) << 10
+    return 0
+
+
+def data_of(fd: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of an object that are no holes. Who else has it may be changing it."""
+    at, size = 0, os.fstat(fd).st_size
+    while at < size:
+        try:
+            at = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError:  # nothing but a hole follows
+            return
+        end = os.lseek(fd, at, os.SEEK_HOLE)
+        yield at, end
+        at = end
+
+
+def _copy(source: int, target: int, start: int, end: int) -> None:
+    while start < end:
+        done = os.copy_file_range(source, target, min(_CHUNK, end - start), start, start)
+        if done <= 0:
+            raise OSError(5, "a memory object ends before its size")
+        start += done

@@ -1,0 +1,182 @@
+"""What can be seen of a process tree before it is dumped: its processes, files and sockets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyft.agent.process import process_tree
+
+_TAIL_BYTES = 64 << 10
+_STANDARD = (0, 1, 2)
+_ESTABLISHED, _LISTENS = "01", "0A"
+_ANYWHERE = ("00000000", "0" * 32)  # any address of the host, in the words of /proc/net
+_LOOPBACK = re.compile(r"[0-9A-F]{6}7F|0{24}01000000")  # 127.0.0.0/8, ::1
+_MAPPED = "0000000000000000FFFF0000"  # ::ffff:0:0/96, in the words of /proc/net/tcp6
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A descriptor of a process."""
+
+    pid: int
+    link: str
+    flags: int
+    device: int
+    inode: int
+    is_regular: bool
+    links: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Return what two descriptors of the same file have in common."""
+        return self.device, self.inode
+
+    @property
+    def is_written(self) -> bool:
+        """Say whether it is a file with a name, open for writing."""
+        writes = self.flags & os.O_ACCMODE != os.O_RDONLY
+        return self.is_regular and writes and self.links > 0
+
+
+@dataclass(frozen=True)
+class Log:
+    """A file that is only appended to, as it was at the dump."""
+
+    path: str
+    device: int
+    inode: int
+    size: int
+    tail: str  # digest of its last bytes
+
+    @classmethod
+    def of(cls, path: str) -> Log:
+        """Look at a file now."""
+        about = os.stat(path)
+        tail = _tail_of(path, about.st_size)
+        return cls(path, about.st_dev, about.st_ino, about.st_size, tail)
+
+    def note(self) -> dict[str, object]:
+        """Return all of it, in plain values."""
+        return asdict(self)
+
+    def cut_back(self) -> str:
+        """Take away what was appended since; return why that cannot be done."""
+        try:
+            about = os.stat(self.path)
+            same = (about.st_dev, about.st_ino) == (self.device, self.inode)
+            if not same or about.st_size < self.size or _tail_of(self.path, self.size) != self.tail:
+                return f"[{self.path}] is not the file any more that it was"
+            os.truncate(self.path, self.size)
+        except OSError as error:
+            return f"[{self.path}] cannot be cut back: {error.strerror}"
+        return ""
+
+
+def members(root: int) -> list[int]:
+    """Return the processes of a tree."""
+    return [root, *process_tree.descendants(root)]
+
+
+def open_files(pids: Collection[int]) -> Iterator[OpenFile]:
+    """Yield the descriptors of processes that live."""
+    for pid in pids:
+        folder = Path(f"/proc/{pid}/fd")
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            try:
+                about, link = os.stat(folder / name), os.readlink(folder / name)
+                flags = _flags_of(pid, name)
+            except OSError:  # closed meanwhile
+                continue
+            regular = stat.S_ISREG(about.st_mode)
+            yield OpenFile(pid, link, flags, about.st_dev, about.st_ino, regular, about.st_nlink)
+
+
+def standard_files(pid: int) -> dict[tuple[int, int], tuple[int, str]]:
+    """Return stdin, stdout and stderr of a process: descriptor and link, by identity."""
+    found: dict[tuple[int, int], tuple[int, str]] = {}
+    for fd in _STANDARD:
+        try:
+            about = os.stat(f"/proc/{pid}/fd/{fd}")
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            continue
+        if not stat.S_ISCHR(about.st_mode):  # /dev/null is opened again
+            found[about.st_dev, about.st_ino] = (fd, link)
+    return found
+
+
+def connection_out_of(pids: Sequence[int], is_anywhere: bool = False) -> str:
+    """Return a TCP connection of a tree whose other end is none of it, in words.
+
+    `is_anywhere`: the tree may be restored on another host, which has other addresses.
+    """
+    inodes = {file.inode: file.pid for file in open_files(pids) if file.link.startswith("socket:")}
+    ours = [row for row in _connections(pids[0]) if row.inode in inodes] if pids else []
+    ends = {row.local for row in ours if row.state == _ESTABLISHED}
+    for row in ours:
+        if row.state == _ESTABLISHED and row.remote not in ends:
+            return f"a connection of [pid {inodes[row.inode]}] leads out of the command"
+        address = row.local.partition(":")[0]
+        if is_anywhere and row.state == _LISTENS and not _is_everywhere(address):
+            return f"[pid {inodes[row.inode]}] listens at an address that only this host has"
+    return ""
+
+
+def _is_everywhere(address: str) -> bool:
+    return address in _ANYWHERE or bool(_LOOPBACK.fullmatch(address))
+
+
+@dataclass(frozen=True)
+class _Connection:
+    """A TCP socket; both ends as the kernel writes them."""
+
+    local: str
+    remote: str
+    state: str
+    inode: int
+
+
+def _connections(pid: int) -> Iterator[_Connection]:
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            yield _Connection(_end_of(words[1]), _end_of(words[2]), words[3], int(words[9]))
+
+
+def _end_of(text: str) -> str:
+    """Return an address as one of version 4, if it is one in the form of version 6."""
+    address, _, port = text.partition(":")
+    return f"{address[len(_MAPPED) :] if address.startswith(_MAPPED) else address}:{port}"
+
+
+def inherit_key(link: str) -> str:
+    """Return what CRIU calls a descriptor that it is given instead of opening the file."""
+    return link.lstrip("/") if link.startswith("/") else link
+
+
+def _flags_of(pid: int, fd: str) -> int:
+    for line in Path(f"/proc/{pid}/fdinfo/{fd}").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "flags":
+            return int(value, 8)
+    return 0
+
+
+def _tail_of(path: str, size: int) -> str:
+    with open(path, "rb") as file:
+        file.seek(max(0, size - _TAIL_BYTES))
+        return hashlib.sha256(file.read(min(size, _TAIL_BYTES))).hexdigest()

@@ -1,0 +1,82 @@
+"""Past jobs: which there are, and how each has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyft.agent.job import job_folder
+from pyft.errors import TraceError
+
+WIDTH = 60  # of a command, as listed
+
+
+def find(target: str | None) -> Path:
+    """Return the folder of a job, by default of the latest; raise TraceError when there is none."""
+    if target is None:
+        known = [folder for folder in job_folder.jobs() if job_folder.read_meta(folder)]
+        if not known:
+            raise TraceError(
+                f"there is no job in [{job_folder.state_folder()}]: start one, pyft run"
+            )
+        return known[-1]
+    for folder in (Path(target), job_folder.state_folder() / target):
+        if (folder / job_folder.META).is_file():
+            return folder.resolve()
+    raise TraceError(f"[{target}] is no job: `pyft report --list` names those that there are")
+
+
+def state_of(meta: Mapping[str, Any]) -> str:
+    """Return in a few words how a job has ended, or that it runs."""
+    if job_folder.is_live(dict(meta)):
+        return "running"
+    state = str(meta.get("state", "unknown"))
+    if state == "running":
+        return "died with launcher and supervisor"
+    code = meta.get("exit_code")
+    return f"exit code {code}" if state == "ended" else state
+
+
+def seconds_of(meta: Mapping[str, Any]) -> float:
+    """Return how long a job took, or takes until now."""
+    start = number(meta.get("started"))
+    end = number(meta.get("ended")) or (time.time() if job_folder.is_live(dict(meta)) else start)
+    return max(0.0, end - start)
+
+
+def number(value: object) -> float:
+    """Return a number that a file of a job has, 0 for what is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return float(value) if abs(value) < 1e18 else 0.0
+
+
+def rows(folders: list[Path]) -> list[tuple[str, ...]]:
+    """Return a line for each job, the latest first, with a head."""
+    found = [("job", "began", "took", "GPUs", "faults", "ended with", "command")]
+    for folder in reversed(folders):
+        meta = job_folder.read_meta(folder)
+        recovery = meta.get("recovery") or {}
+        faults = recovery.get("faults") or []
+        began = time.strftime("%m-%d %H:%M", time.localtime(number(meta.get("started"))))
+        found.append(
+            (
+                folder.name,
+                began if meta else "?",
+                f"{seconds_of(meta):.0f} s",
+                str(meta.get("gpus", "?")),
+                f"{recovery.get('recovered', 0)} of {len(faults)} recovered" if faults else "none",
+                state_of(meta),
+                " ".join(map(str, meta.get("command", [])))[:WIDTH],
+            )
+        )
+    return found
+
+
+def table(folders: list[Path]) -> list[str]:
+    """Return the lines that list jobs."""
+    found = rows(folders)
+    widths = [max(len(row[column]) for row in found) for column in range(len(found[0]))]
+    return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in found]

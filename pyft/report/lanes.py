@@ -1,0 +1,217 @@
+"""What each rank did when: steps, snapshots, faults and the phases of their recoveries.
+
+Put together from meta.json, from timeline.jsonl (what the agent has seen, every now and then), and
+from the rings, which know each step that they still have to the nanosecond.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyft.agent.job import job_folder
+from pyft.agent.operators.timeline import FILE
+from pyft.errors import PyftError
+from pyft.recovery.report import PHASES
+from pyft.report.history import number, seconds_of, state_of
+from pyft.trace import targets
+from pyft.trace.reader import TraceReader
+from pyft.wire.layout import Mark
+
+MOST_STEPS = 1_000_000  # of a rank; more are left out
+LARGEST = 1 << 40  # number that a record can have
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that a rank did from `start` to `end`, in seconds since the job's start."""
+
+    name: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class FaultSpan:
+    """A fault: when it was noticed, and the phases of its recovery. `number` counts from 1."""
+
+    number: int
+    fields: Mapping[str, Any]
+    start: float
+    end: float
+    phases: tuple[Span, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the class of the fault."""
+        return str(self.fields.get("fault", "?"))
+
+
+@dataclass
+class Lane:
+    """One rank. `steps` are the ends of its steps, `snapshots` when one was first seen."""
+
+    rank: int
+    pids: list[int] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+    exact: bool = True  # or some of the steps are spread evenly between two looks of the agent
+    snapshots: list[Span] = field(default_factory=list)
+    gpus: list[tuple[float, int]] = field(default_factory=list)  # since when, which
+    faults: list[FaultSpan] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a page or a trace shows of a job."""
+
+    name: str
+    folder: Path
+    meta: Mapping[str, Any]
+    state: str
+    seconds: float
+    lanes: tuple[Lane, ...]
+
+    @property
+    def recovery(self) -> Mapping[str, Any]:
+        """Return the part of the report about faults, even of a job that has written none."""
+        empty = {"faults": [], "recovered": 0, "goodput": 1.0, "lost_seconds": 0.0}
+        more = {"agent_restarts": 0, "verdict": "", "corruptions": [], "not_injected": []}
+        return empty | more | dict(self.meta.get("recovery") or {})
+
+    @property
+    def faults(self) -> list[FaultSpan]:
+        """Return the faults of all ranks, in order."""
+        return sorted((f for lane in self.lanes for f in lane.faults), key=lambda f: f.number)
+
+
+@dataclass
+class Seen:
+    """What the agent has seen of a member."""
+
+    steps: list[tuple[float, int]] = field(default_factory=list)
+    snapshots: list[tuple[float, int]] = field(default_factory=list)
+    gpus: list[tuple[float, int]] = field(default_factory=list)
+
+
+def read(folder: Path) -> Job:
+    """Return what is known of a job, which may still run."""
+    meta = job_folder.load_meta(folder)
+    start_ns, seen = timeline(folder / FILE)
+    rings = _rings(folder, start_ns)
+    lanes: dict[int, Lane] = {}
+    for entry in [*meta.get("channels", []), *meta.get("live", [])]:
+        one = seen.get(entry.get("id", -1), Seen())
+        exact = rings.get(entry.get("name"), [])
+        if one.steps or exact:  # a process may look at a device without working on it
+            rank = int(entry.get("rank", 0))
+            _add(lanes.setdefault(rank, Lane(rank)), entry, one, exact)
+    faults = (meta.get("recovery") or {}).get("faults", [])
+    for index, fields in enumerate(faults, 1):
+        rank = int(number(fields.get("rank")))
+        lanes.setdefault(rank, Lane(rank)).faults.append(_fault(index, fields))
+    ends = [s for lane in lanes.values() for s in lane.steps[-1:]]
+    ends += [fault.end for lane in lanes.values() for fault in lane.faults]
+    seconds = max([seconds_of(meta), *ends])
+    ordered = tuple(lanes[rank] for rank in sorted(lanes))
+    return Job(str(meta.get("job", folder.name)), folder, meta, state_of(meta), seconds, ordered)
+
+
+def _add(lane: Lane, entry: Mapping[str, Any], seen: Seen, exact: list[float]) -> None:
+    """Put a process into the lane of its rank, which may have had another one before."""
+    lane.pids.append(int(entry.get("pid", 0)))
+    steps, whole = _steps(seen.steps, exact)
+    lane.steps = sorted([*lane.steps, *steps])[:MOST_STEPS]
+    lane.exact = lane.exact and whole
+    lane.snapshots += [Span(f"cut {cut}", at, at) for at, cut in seen.snapshots]
+    lane.gpus += seen.gpus or [(0.0, int(entry.get("gpu", 0)))]
+
+
+def _steps(seen: list[tuple[float, int]], exact: list[float]) -> tuple[list[float], bool]:
+    """Return when each step has ended, and whether all of that is exact.
+
+    Those before the first that the ring still has are spread evenly between the agent's looks.
+    """
+    most = min(seen[-1][1] if seen else 0, MOST_STEPS)
+    missing = most - len(exact)
+    if missing <= 0:
+        return exact, True
+    spread: list[float] = []
+    looks = [(seen[0][0], 0), *seen]
+    for (start, before), (end, after) in itertools.pairwise(looks):
+        count = min(after, missing) - before
+        spread += [start + (end - start) * (k + 1) / max(1, after - before) for k in range(count)]
+    return [*spread[:missing], *exact], False
+
+
+def _fault(index: int, fields: Mapping[str, Any]) -> FaultSpan:
+    start = number(fields.get("began"))
+    end = number(fields.get("ended")) or number(fields.get("noticed"))
+    phases, at = [], start
+    for name in PHASES:
+        length = number((fields.get("phases_ms") or {}).get(name)) / 1e3
+        if length > 0:
+            phases.append(Span(name, at, at + length))
+            at += length
+    return FaultSpan(index, fields, start, max(end, start), tuple(phases))
+
+
+def timeline(path: Path) -> tuple[int, dict[int, Seen]]:
+    """Return the job's start on the monotonic clock, and what was seen of each member."""
+    start_ns = 0
+    seen: dict[int, Seen] = {}
+    for line in _lines(path):
+        if isinstance(line.get("start_ns"), int):
+            start_ns = line["start_ns"]
+            continue
+        values = [line.get(name) for name in ("id", "steps", "snapshot", "gpu")]
+        if not all(type(value) is int and 0 <= value <= LARGEST for value in values):
+            continue
+        id, steps, snapshot, gpu = values
+        one = seen.setdefault(id, Seen())
+        at = number(line.get("t"))
+        if one.steps and steps < one.steps[-1][1]:  # the job went back to an image
+            one.steps = [(t, n) for t, n in one.steps if n < steps]
+        one.steps.append((at, steps))
+        if snapshot and (not one.snapshots or one.snapshots[-1][1] != snapshot):
+            one.snapshots.append((at, snapshot))
+        if not one.gpus or one.gpus[-1][1] != gpu:
+            one.gpus.append((at, gpu))
+    return start_ns, seen
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file of lines, without those that are damaged or not yet whole."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:  # a job of an older pyft, or with --direct
+        return
+    for line in text.splitlines():
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _rings(folder: Path, start_ns: int) -> dict[str | None, list[float]]:
+    """Return when each step has ended that the rings of a job still have, by name of the channel."""
+    if not start_ns:
+        return {}
+    try:
+        rings = targets.of_job(folder)
+    except PyftError:  # it has none, or has lost them
+        return {}
+    found: dict[str | None, list[float]] = {}
+    for ring in rings:
+        try:
+            with TraceReader(ring.path) as reader:
+                times = list(reader.times_of(Mark.CUT))
+        except PyftError:
+            continue
+        found[ring.title] = [(t - start_ns) / 1e9 for t in times if t >= start_ns]
+    return found

@@ -1,0 +1,1 @@
+"""`pyft top`: a job that runs, live on a terminal."""

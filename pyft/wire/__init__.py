@@ -1,0 +1,1 @@
+"""What processes share, as tables in proxy/api/wire say it."""

@@ -1,0 +1,103 @@
+"""Fields of memory that processes share, by name; pyft/wire/layout.py says where they are."""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+from collections import namedtuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Field:
+    """Where a field is in its structure, and its form as `struct` has it."""
+
+    offset: int
+    form: str
+
+    @functools.cached_property
+    def packer(self) -> struct.Struct:
+        """Return what reads and writes it."""
+        return struct.Struct("<" + self.form)
+
+    @property
+    def size(self) -> int:
+        """Return its bytes."""
+        return self.packer.size
+
+    def read(self, raw: bytes, at: int = 0) -> Any:
+        """Return the value in a structure that begins at `at`; several ones as a tuple."""
+        return self._value(self.packer.unpack_from(raw, at + self.offset))
+
+    def write(self, memory: Any, value: Any, at: int = 0) -> None:
+        """Put a value into a structure that begins at `at`."""
+        self.packer.pack_into(memory, at + self.offset, value)
+
+    def pack(self, *values: Any) -> bytes:
+        """Return the value as it lies in memory; several ones if it is an array."""
+        return self.packer.pack(*values)
+
+    def unpack(self, raw: bytes) -> Any:
+        """Return the value of bytes that are nothing but this field."""
+        return self._value(self.packer.unpack(raw))
+
+    @staticmethod
+    def _value(values: tuple[Any, ...]) -> Any:
+        return values[0] if len(values) == 1 else values
+
+    # ---- the same in an object that lies behind a descriptor -------------------------------------
+
+    def get(self, fd: int, at: int = 0) -> Any:
+        """Return the value in a structure that begins at `at`."""
+        return self.unpack(os.pread(fd, self.size, at + self.offset))
+
+    def put(self, fd: int, *values: Any, at: int = 0) -> None:
+        """Put a value into a structure that begins at `at`."""
+        os.pwrite(fd, self.pack(*values), at + self.offset)
+
+
+class View:
+    """A structure, as far as it is of interest here."""
+
+    def __init__(self, size: int, fields: Mapping[str, Field]) -> None:
+        self.size = size
+        self.fields = dict(fields)
+
+    def __getitem__(self, name: str) -> Field:
+        return self.fields[name]
+
+    def read(self, raw: bytes, *names: str) -> dict[str, Any]:
+        """Return fields by name, all of them if none is named."""
+        return {name: self.fields[name].read(raw) for name in names or self.fields}
+
+    # ---- whole records, whose fields are all of one value ---------------------------------------
+
+    @functools.cached_property
+    def _record(self) -> tuple[struct.Struct, Any]:
+        form, at = "<", 0
+        for field in self.fields.values():
+            form += f"{field.offset - at}x{field.form}"
+            at = field.offset + field.size
+        return struct.Struct(f"{form}{self.size - at}x"), namedtuple("Record", self.fields)  # noqa: PYI024
+
+    def pack(self, *first: Any, **named: Any) -> bytes:
+        """Return a record, of the first fields' values and of named ones; the others are 0."""
+        packer, _ = self._record
+        empty = {name: b"" if one.form.endswith("s") else 0 for name, one in self.fields.items()}
+        values = dict(zip(empty, first, strict=False)) | named
+        if unknown := values.keys() - empty.keys():
+            raise KeyError(f"there is no field {sorted(unknown)}")
+        return packer.pack(*(empty | values).values())
+
+    def unpack(self, raw: bytes) -> Any:
+        """Return the record with which the bytes begin, as a named tuple."""
+        packer, record = self._record
+        return record._make(packer.unpack_from(raw))
+
+    def each(self, raw: bytes) -> Iterator[Any]:
+        """Yield all records of an array, as named tuples."""
+        packer, record = self._record
+        return map(record._make, packer.iter_unpack(raw))

@@ -1,0 +1,1 @@
+"""`pyft lab`: ways to survive faults, measured, modelled and simulated. Imports nothing of pyft."""

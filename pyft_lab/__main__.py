@@ -1,0 +1,5 @@
+"""`python -m pyft_lab`, for a source tree that is not installed."""
+
+from pyft_lab.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Published numbers, computed again from what their papers say."""

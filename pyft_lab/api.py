@@ -1,0 +1,65 @@
+"""What a mechanism is. A new one derives from `Mechanism`, in a file of its own.
+
+The lab imports such a file twice: in the runner, which reads the fields, and in each rank, which
+makes an object of it. So torch is imported inside of methods only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FAULTS = {
+    "rank-kill": "the script's process of a rank gets SIGKILL",
+    "gpu-lost": "a GPU falls off the bus",
+    "sticky": "a kernel fails, and the context with it (CUDA error 700)",
+    "ecc": "a GPU reports an uncontained memory error",
+    "torn": "the newest checkpoint file loses its second half, and a rank gets SIGKILL",
+    "eio": "each fsync(2) of all ranks fails with EIO, until the job is started anew",
+    "disk-full": "the disk of checkpoints has no room left, until the job is started anew",
+    "slow-write": "each fsync(2) of all ranks takes a second more, until the job is started anew",
+}
+
+
+STORAGE = ("eio", "disk-full", "slow-write")  # those of the disk with checkpoints
+WITHOUT_GPU = ("rank-kill", "torn", *STORAGE)  # those that there are on the CPU
+RESCALE = "rescale"  # no fault: all ranks end in order, and others go on; for references only
+
+ASKED, READY = ".asked", ".ready"  # files io-N of a rank that waits for a fault of storage to begin
+BALLAST = "ballast"  # what fills the disk of checkpoints
+
+
+class Mechanism:
+    """A way to survive faults. This one saves nothing, and begins anew.
+
+    `state` is what the script trains with: `model`, `optimizer`, `sampler`, `step`, and
+    `pack()` and `unpack(packed)` for all that the rest of the run depends on.
+    """
+
+    name = "none"
+    substrates: tuple[str, ...] = ("cpu", "soft")
+    survives: tuple[str, ...] = tuple(FAULTS)  # others are shown as not claimed, and not run
+    most_faults = 0  # that a run can have; 0: as many as there are ranks
+    options: tuple[str, ...] = ("--direct",)  # of `pyft run`, on soft GPUs
+    environment: Mapping[str, str] = {}
+    relaunches = True  # all ranks are started anew when one has failed
+    resizes = False  # and may be more or less than before
+    writes = False  # files, on the disk of checkpoints
+
+    def __init__(self, folder: Path, rank: int, interval: int) -> None:
+        self.folder, self.rank, self.interval = folder, rank, interval
+
+    def restore(self, state: Any) -> None:
+        """Bring the state to the last one that was saved, if there is one."""
+
+    def after_step(self, state: Any) -> None:
+        """Save, if it is time."""
+        if state.step % self.interval == 0:
+            self.save(state)
+
+    def save(self, state: Any) -> None:
+        """Save the state, or begin to."""
+
+    def close(self, state: Any) -> None:
+        """Finish what is under way; the training has ended."""

@@ -1,0 +1,212 @@
+"""Runs cells, each in its folder; what is there whole is not run again.
+
+A cell is run in a folder of its own, which gets the cell's name when all is there. A runner that is
+killed goes on with the first cell that has none; that cell begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pyft_lab import oracle, storage_oracle
+from pyft_lab.api import RESCALE, STORAGE
+from pyft_lab.errors import LabError
+from pyft_lab.matrix import disk, storage, tied
+from pyft_lab.matrix.spec import Cell, Fault
+from pyft_lab.mechanisms import find
+
+END_S = 10.0  # for a job to end in order, when its time is up
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a cell came to."""
+
+    cell: Cell
+    folder: Path
+    data: dict[str, Any]
+    cached: bool
+    dropped: tuple[str, ...] = ()  # what was removed to keep a bound of the disk, a sentence each
+
+
+def folder_of(out: Path, cell: Cell) -> Path:
+    return out / "cells" / cell.key
+
+
+def pyft_run(folder: Path, cell: Cell) -> list[str]:
+    """Return the words in front of a command on soft GPUs."""
+    program = Path(sys.executable).with_name("pyft")
+    if not program.exists():
+        raise LabError(f"substrate [soft] needs the command pyft: there is no [{program}]")
+    mechanism = find(cell.mechanism)
+    words = [str(program), "run", "--gpus", f"soft:{cell.ranks}", "--log-dir", str(folder / "log")]
+    spares = [] if "--direct" in mechanism.options else ["--spares", str(max(len(cell.faults), 1))]
+    return [*words, "--report", str(folder / "report.json"), *spares, *mechanism.options, "--"]
+
+
+def command(folder: Path, cell: Cell, timeout_s: float) -> list[str]:
+    """Return the command that runs a cell."""
+    restarts = len(cell.faults) if find(cell.mechanism).relaunches else 0
+    words = [str(folder), str(cell.ranks), str(cell.last_ranks), str(restarts), str(int(timeout_s))]
+    launch = [sys.executable, "-m", "pyft_lab.matrix.launch", *words]
+    if storage.has_small_disk({fault.kind for fault in cell.faults}):
+        launch = [*storage.SMALL, *launch]
+    soft = pyft_run(folder, cell) if cell.substrate == "soft" else []
+    return [sys.executable, str(Path(tied.__file__)), str(os.getpid()), *soft, *launch]
+
+
+def supervise(folder: Path, cell: Cell, timeout_s: float) -> None:
+    """Run a cell to its end, whatever that is."""
+    environment = {"OMP_NUM_THREADS": "1", "SOFTGPU_THREADS": "1"}
+    environment |= {"SOFTGPU_CONTROL": str(folder / "control"), **find(cell.mechanism).environment}
+    with (folder / "output").open("wb") as output:
+        job = subprocess.Popen(
+            command(folder, cell, timeout_s), env=os.environ | environment,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        job.wait(timeout_s + END_S)
+    except subprocess.TimeoutExpired:
+        job.terminate()
+    finally:
+        try:
+            job.wait(END_S if job.poll() is None else 0)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            job.wait()
+
+
+def not_claimed(cell: Cell) -> str:
+    """Return why a cell is not run: its mechanism does not claim what is asked for."""
+    mechanism = find(cell.mechanism)
+    kinds = {fault.kind for fault in cell.faults} - {*mechanism.survives, RESCALE}
+    if kinds:
+        return f"does not claim to survive {', '.join(sorted(kinds))}"
+    if not mechanism.writes and any(fault.kind in STORAGE for fault in cell.faults):
+        return "writes nothing that a fault of storage could hit"
+    if cell.ranks_after and not mechanism.resizes:
+        return "goes on with as many ranks only"
+    if len(cell.faults) > (mechanism.most_faults or len(cell.faults)):
+        return f"can have {mechanism.most_faults} fault in a run of the lab"
+    if cell.substrate not in mechanism.substrates:
+        return f"not on substrate {cell.substrate}"
+    return ""
+
+
+def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
+    """Return what a cell came to."""
+    ended = read_json(folder / "launch.json") or {"action": "died", "attempts": 1}
+    reference = folder if cell == cell.reference else folder_of(out, reference_of(folder, cell))
+    most = max(cell.ranks, cell.last_ranks)
+    verdict = oracle.judge(folder, reference, most, cell.steps, cell.last_ranks)
+    repairs = oracle.repairs(read_json(folder / "report.json"))
+    verdict.faults += oracle.check_faults(cell.faults, ended["attempts"], repairs)
+    wrong, without = storage_oracle.check(folder, cell.faults, ended["attempts"])
+    verdict.integrity, verdict.faults = verdict.integrity + wrong, verdict.faults + without
+    return {
+        "status": ended["action"],
+        "attempts": ended["attempts"],
+        "oracle": asdict(verdict),
+        "good": verdict.good and ended["action"] == "done",
+        "load1": os.getloadavg()[0],
+        "faults": oracle.costs(folder, cell.faults, repairs),
+        **oracle.times(folder),
+    }
+
+
+def reference_of(folder: Path, cell: Cell) -> Cell:
+    """Return the cell that a run is judged against."""
+    if not cell.ranks_after or cell.planned:
+        return cell.reference
+    again = [line["step"] for line in oracle.lines_of(folder, 0) if line["attempt"]]
+    return cell.stopped_at(min(again, default=0))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def run_cell(out: Path, cell: Cell, timeout_s: float, rerun_failed: bool = False) -> Result:
+    """Run one cell, or return what is there of it; its reference has been run before.
+
+    It is tried once more if its time was up, on a machine that does other things as well; or if a
+    fault had no effect: a rank that starts late gets a server that stood by, which hears of none.
+    """
+    folder = folder_of(out, cell)
+    if why := not_claimed(cell):
+        return Result(cell, folder, {"status": why, "good": True, "claimed": False}, cached=True)
+    done = read_json(folder / "result.json")
+    if done and (done["good"] or not rerun_failed):
+        return Result(cell, folder, done, cached=True)
+    for left in (folder, *folder.parent.glob(f"{cell.key}.*")):
+        shutil.rmtree(left, ignore_errors=True)
+    work = folder.with_suffix(f".{os.getpid()}")
+    for attempt in range(2):
+        shutil.rmtree(work, ignore_errors=True)
+        for name in ("ranks", "checkpoints"):
+            (work / name).mkdir(parents=True)
+        (work / "cell.json").write_text(json.dumps(asdict(cell), indent=1))
+        begin = time.monotonic()
+        supervise(work, cell, timeout_s)
+        if cell.ranks_after and not cell.planned:
+            run_cell(out, reference_of(work, cell), timeout_s)
+        data = {"claimed": True, "run_s": time.monotonic() - begin, **judge(out, work, cell)}
+        data["tries"] = attempt + 1
+        if data["status"] not in ("timed out", "died") and not data["oracle"]["faults"]:
+            break
+    data["disk_mb"] = disk.size(work) / disk.MB
+    if data["good"]:
+        disk.slim(work)
+    (work / "result.json").write_text(json.dumps(data, indent=1))
+    work.rename(folder)
+    dropped = () if data["good"] else disk.bound_bad(bad_cells(out))
+    return Result(cell, folder, data, cached=False, dropped=tuple(dropped))
+
+
+def bad_cells(out: Path) -> list[Path]:
+    """Return the folders of cells that are done and not good."""
+    done = (path for path in out.glob("cells/*/result.json") if "." not in path.parent.name)
+    return [path.parent for path in done if not read_json(path)["good"]]
+
+
+def needed_bytes(results: list[Result], substrate: str) -> int:
+    """Return what the next cell may take, by those that were run before."""
+    sizes = [r.data["disk_mb"] for r in results
+             if r.cell.substrate == substrate and "disk_mb" in r.data]  # fmt: skip
+    most = disk.GROWTH * max(sizes) if sizes else disk.FIRST_MB[substrate]
+    return int(max(most, disk.FIRST_MB["cpu"]) * disk.MB)
+
+
+def run(
+    out: Path, cells: list[Cell], timeout_s: float, rerun_failed: bool = False
+) -> Iterator[Result]:
+    """Run all cells, one after the other: they are timed."""
+    (out / "cells").mkdir(parents=True, exist_ok=True)
+    disk.clear_left(out / "cells")
+    for cell in cells:
+        if not read_json(folder_of(out, cell) / "result.json") and not not_claimed(cell):
+            disk.check_free(out, needed_bytes(load(out), cell.substrate))
+            storage.check_tools({fault.kind for fault in cell.faults})
+        yield run_cell(out, cell, timeout_s, rerun_failed)
+
+
+def load(out: Path) -> list[Result]:
+    """Return all results that a folder has."""
+    found = []
+    for path in sorted(out.glob("cells/*/result.json")):
+        if "." in path.parent.name:  # a runner is about to rename it
+            continue
+        facts = read_json(path.with_name("cell.json"))
+        facts["faults"] = tuple(Fault(**fault) for fault in facts["faults"])
+        found.append(Result(Cell(**facts), path.parent, read_json(path), cached=True))
+    return found

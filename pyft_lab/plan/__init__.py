@@ -1,0 +1,1 @@
+"""What to set for a job: searched with formulas, decided by simulation."""

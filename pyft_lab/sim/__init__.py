@@ -1,0 +1,1 @@
+"""Simulator of a cluster's faults: traces are drawn once, and every mechanism meets the same ones."""

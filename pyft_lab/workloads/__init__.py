@@ -1,0 +1,1 @@
+"""What runs in the ranks. The only part of the lab that imports torch."""

@@ -1,0 +1,121 @@
+"""The long form of tests/unit/test_agent_inputs.py: `make fuzz MINUTES=60`.
+
+Each target has its share of the time. An input that makes the agent execute a line that no input
+before has reached joins the corpus, a folder which the next run begins with. An input that would
+end an agent is kept as `ends-*`, and this program exits with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from agent_inputs import TARGETS, Target
+from mutate import mutated
+from socket_inputs import Sockets
+
+import pyft
+
+TRACED = 4  # one input in so many is looked at line by line, which costs much
+SAY_S = 60.0
+Line = tuple[CodeType, int]
+
+
+class Lines:
+    """Which lines of pyft a call executes."""
+
+    def __init__(self) -> None:
+        self._root = str(Path(pyft.__file__).parent)
+        self.seen: set[Line] = set()
+        self._now: set[Line] = set()
+
+    def _frame(self, frame: FrameType, event: str, _: Any) -> Any:
+        return self._line if frame.f_code.co_filename.startswith(self._root) else None
+
+    def _line(self, frame: FrameType, event: str, _: Any) -> Any:
+        self._now.add((frame.f_code, frame.f_lineno))
+        return self._line
+
+    def new(self, target: Target, data: bytes) -> bool:
+        """Run an input; say whether it came to lines that none before has come to."""
+        self._now.clear()
+        sys.settrace(self._frame)
+        try:
+            target.run(data)
+        finally:
+            sys.settrace(None)
+        found = not self._now <= self.seen
+        self.seen |= self._now
+        return found
+
+
+def kept(folder: Path, data: bytes, prefix: str = "") -> Path:
+    """Write an input down under a name that it alone has."""
+    path = folder / f"{prefix}{hashlib.sha256(data).hexdigest()[:16]}"
+    path.write_bytes(data)
+    return path
+
+
+def fuzz(target: Target, folder: Path, seconds: float, seed: int) -> bool:
+    """Fuzz one target; print how much was tried, and say whether nothing would end an agent."""
+    folder.mkdir(parents=True, exist_ok=True)
+    before = [p.read_bytes() for p in sorted(folder.iterdir()) if not p.name.startswith("ends-")]
+    corpus = target.seeds()
+    dice, lines, tried, data = random.Random(seed), Lines(), 0, b""
+    end, say = time.monotonic() + seconds, time.monotonic() + SAY_S
+    try:
+        for data in [*corpus, *before]:
+            lines.new(target, data)
+        corpus += before
+        while time.monotonic() < end:
+            tried += 1
+            data = mutated(dice, corpus, target.words)
+            if tried % TRACED:
+                target.run(data)
+            elif lines.new(target, data):
+                corpus.append(data)
+                kept(folder, data)
+            if time.monotonic() > say:
+                say += SAY_S
+                print(f"  {target.name}: {tried} mutations so far", flush=True)
+    except Exception:
+        traceback.print_exc()
+        print(f"{target.name}: [{kept(folder, data, 'ends-')}] would end an agent", flush=True)
+        return False
+    print(
+        f"{target.name}: {tried} mutations, corpus of {len(corpus)}, {len(lines.seen)} lines",
+        flush=True,
+    )
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60.0, help="for all targets together")
+    parser.add_argument("--corpus", type=Path, default=Path("build/fuzz/agent"))
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--target", action="append", help="only this one")
+    asked = parser.parse_args()
+    chosen = [make for make in (*TARGETS, Sockets) if not asked.target or make.name in asked.target]  # type: ignore[attr-defined]
+    print(f"seed {asked.seed}, corpus in [{asked.corpus}]", flush=True)
+    fine, stderr = True, os.dup(2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the agent's sentences on damaged messages
+    sys.stderr = os.fdopen(stderr, "w")
+    for make in chosen:
+        target = make()
+        seconds = asked.minutes * 60 / len(chosen)
+        fine &= fuzz(target, asked.corpus / target.name, seconds, asked.seed)
+        target.close()
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""docs/figures.md is what the results say, and results are what benchmarks write."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = sorted((ROOT / "bench" / "results").glob("*.json"))
+KEYS = {"name", "column", "unit", "median", "min", "max", "n", "values", "at_most", "at_least"}
+
+
+def load(path: Path) -> ModuleType:
+    """Import a program that is in no package."""
+    spec = importlib.util.spec_from_file_location(f"_{path.parent.name}_{path.stem}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_made_from_the_results() -> None:
+    made = load(ROOT / "tools" / "gen" / "figures.py").page()
+    assert made == (ROOT / "docs" / "figures.md").read_text(), "python tools/gen/figures.py"
+
+
+def test_every_file_of_results_is_shown() -> None:
+    words = (ROOT / "tools" / "gen" / "figures.toml").read_text()
+    assert [p.stem for p in RESULTS if f'results = "{p.stem}"' not in words] == []
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_results_say_what_they_are(path: Path) -> None:
+    found = json.loads(path.read_text())
+    assert all(found[key] for key in ("command", "machine", "commit", "date"))
+    for row in found["figures"]:
+        assert set(row) <= KEYS | {"note"}
+        assert row.get("min", row["median"]) <= row["median"] <= row.get("max", row["median"]), row
+
+
+def test_what_a_benchmark_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    figures, result_file = (load(ROOT / "bench" / f"{n}.py") for n in ("figures", "result_file"))
+    path = tmp_path / "x.json"
+    result_file.write(path, [figures.Figure("a launch", [3.0, 1.0, 2.0], "us", at_most=1.5)])
+    found = json.loads(path.read_text())
+    assert all(found[key] for key in ("command", "machine", "commit", "date"))
+    (row,) = found["figures"]
+    assert set(row) <= KEYS
+    assert (row["median"], row["min"], row["max"], row["n"]) == (2.0, 1.0, 3.0, 3)
+    page = load(ROOT / "tools" / "gen" / "figures.py")
+    assert page.value(row) == "2 (1 to 3, n=3) us"
+    assert page.target(row) == "<= 1.5: **missed**"

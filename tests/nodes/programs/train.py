@@ -1,0 +1,93 @@
+"""A training whose losses depend on all that a process has in itself: generators, loops, a log.
+
+    train.py --steps N [--store FILE] [--log FILE] [--written FILE] [--pause S] [--slow FILE]
+
+With --store ranks meet by that file, else as the environment says. --log: each rank appends its lines
+to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+SLOW_S, SLOWER_S = 0.8, 4.0  # the second one so that a busy machine has time for what is awaited
+SLOWER_FROM = 20
+
+
+def parse() -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--store")
+    parser.add_argument("--log")
+    parser.add_argument("--written")
+    parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--slow", default="")
+    return parser.parse_args()
+
+
+def digest(model: nn.Module) -> str:
+    """Return a hash of all parameters."""
+    sums = hashlib.sha256()
+    for parameter in model.parameters():
+        sums.update(parameter.detach().cpu().numpy().tobytes())
+    return sums.hexdigest()
+
+
+def say(line: str) -> None:
+    """Print a line with one system call, so that ranks do not write into each other's."""
+    os.write(1, f"{line}\n".encode())
+
+
+def main() -> None:
+    """Train."""
+    args = parse()
+    rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    if ranks > 1:
+        how = {"init_method": f"file://{args.store}"} if args.store else {}
+        dist.init_process_group("nccl", rank=rank, world_size=ranks, **how)
+    torch.manual_seed(7)
+    random.seed(rank)
+    model: nn.Module = nn.Sequential(
+        nn.Linear(32, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 8)
+    ).to(device)
+    if ranks > 1:
+        model = DistributedDataParallel(model, device_ids=[device.index])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    batches = torch.Generator().manual_seed(rank)  # on the host: CRIU has it, no snapshot
+    log = open(f"{args.log}.{rank}", "a") if args.log else None  # noqa: SIM115
+    written = open(args.written, "w") if args.written else None  # noqa: SIM115
+    for step in range(args.steps):
+        inputs = torch.randn(16, 32, generator=batches).to(device)
+        wanted = torch.full((16, 8), random.random(), device=device)  # noqa: S311
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(inputs), wanted)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
+        optimizer.step()
+        line = f"rank={rank} step={step} loss={loss.item():.9e} norm={norm:.9e}"
+        say(line)
+        if log:
+            log.write(line + "\n")
+            log.flush()
+        if written:
+            written.write(line)
+        slow = SLOW_S if step < SLOWER_FROM else SLOWER_S
+        time.sleep(slow if os.path.exists(args.slow) else args.pause)
+    say(f"rank={rank} sha256={digest(model)}")
+    if ranks > 1:
+        dist.destroy_process_group()
+
+
+main()

@@ -1,0 +1,173 @@
+"""Trainings on several hosts, of which one is lost: for the tests, the sweep and the demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import movable
+from fabric import SWITCH, Fabric, Host
+from job import PYFT, wait_for
+
+PORT = 29471
+
+
+class SeveralHosts:
+    """A head, `places` hosts that train, and spares."""
+
+    def __init__(
+        self,
+        folder: Path,
+        fabric: Fabric,
+        *arguments: str,
+        places: int = 2,
+        lease: float = 3.0,
+        every: float = 1.0,
+        ranks_each: int = 1,
+        torchrun: str = "",
+        copies: int = 1,
+    ) -> None:
+        """`torchrun`: with that rendezvous it starts the ranks of a place; else a shell does."""
+        self.folder, self.fabric, self._ranks_each = folder, fabric, ranks_each
+        (folder / "meet").mkdir(parents=True)
+        self.environment = os.environ | {
+            "PYFT_TOKEN": secrets.token_hex(16),
+            "OMP_NUM_THREADS": "1",
+            "XDG_STATE_HOME": str(folder / "state"),
+        }
+        self._head_arguments = [
+            *(PYFT, "head", "--places", str(places), "--listen", f"{SWITCH}:{PORT}"),
+            *("--ledger", str(folder / "ledger"), "--lease", f"{lease:g}"),
+            *("--image-every", f"{every:g}", "--copies", str(copies)),
+        ]
+        self.start_head()
+        self.runs: list[subprocess.Popen[bytes]] = []
+        for host in fabric.hosts[places:]:
+            self.runs.append(self._start_spare(host))
+        store = ("--store", str(folder / "meet" / "store"))
+        training = [movable.TRAIN, *(() if torchrun else store), *arguments]
+        for place, host in enumerate(fabric.hosts[:places]):
+            launcher = self._shell(places, place)
+            if torchrun:
+                launcher = self._torchrun(places, place, torchrun)
+            self.runs.append(self._start_place(host, place, [*launcher, *training]))
+
+    def start_head(self) -> None:
+        """Start the head, or another one after it has died."""
+        out = self.folder / "head"
+        self.head = self.fabric.start_head(self._head_arguments, self.environment, out)
+        wait_for(lambda: "waits at" in self.said("head"), 20, self.everything)
+
+    def _start_place(self, host: Host, place: int, command: list[str]) -> subprocess.Popen[bytes]:
+        options = ["--head", f"{SWITCH}:{PORT}", "--place", str(place), "--host", host.name]
+        options += ["--address", host.address, "--gpus", f"soft:{self._ranks_each}"]
+        options += ["--log-dir", str(self.folder / f"log-{host.name}")]
+        arguments = [PYFT, "run", *options, "--", *command]
+        return host.start(arguments, self.environment, self.folder / host.name)
+
+    def _torchrun(self, places: int, place: int, rendezvous: str) -> list[str]:
+        """Return torchrun with the static rendezvous, which it has by default, or with c10d's."""
+        first, own = self.fabric.hosts[0].address, self.fabric.hosts[place].address
+        program = str(Path(sys.executable).with_name("torchrun"))
+        each = ("--nnodes", str(places), "--nproc-per-node", str(self._ranks_each))
+        if rendezvous == "static":
+            master = ("--master-addr", first, "--master-port", "29500")
+            return [program, *each, "--node-rank", str(place), *master]
+        return [
+            *(program, *each, "--rdzv-backend", "c10d", "--rdzv-id", "job"),
+            *("--rdzv-endpoint", f"{first}:29400", "--rdzv-conf", f"is_host={int(place == 0)}"),
+            *("--local-addr", own),
+        ]
+
+    def _shell(self, places: int, place: int) -> list[str]:
+        """Return a script that starts the ranks of a place, and ends as the first one that fails."""
+        first = place * self._ranks_each
+        starts = [
+            f'RANK={first + n} LOCAL_RANK={n} "$@" & p{n}=$!' for n in range(self._ranks_each)
+        ]
+        waits = [f"wait $p{n} || exit" for n in range(self._ranks_each)]
+        world = f"export WORLD_SIZE={places * self._ranks_each}"
+        script = "\n".join([world, *starts, *waits])
+        return ["sh", "-c", script, "sh", sys.executable]
+
+    def _start_spare(self, host: Host) -> subprocess.Popen[bytes]:
+        arguments = [PYFT, "host", "--head", f"{SWITCH}:{PORT}", "--address", host.address]
+        arguments += ["--host", host.name, "--folder", str(self.folder)]
+        return host.start(arguments, self.environment, self.folder / host.name)
+
+    def said(self, name: str) -> str:
+        """Return what a host, or the head, has said on stderr."""
+        path = self.folder / f"{name}.stderr"
+        return path.read_text() if path.exists() else ""
+
+    def everything(self) -> str:
+        """Return what all have said."""
+        names = ("head", *(host.name for host in self.fabric.hosts))
+        return "\n".join(f"--- {name}\n{self.said(name)}" for name in names)
+
+    def results(self) -> set[str]:
+        """Return losses and hashes of all hosts; repeated lines count once, if they are equal."""
+        paths = [self.folder / f"{host.name}.stdout" for host in self.fabric.hosts]
+        return {line for path in paths if path.exists() for line in path.read_text().splitlines()}
+
+    def wait_for_step(self, rank: int, step: int, seconds: float = 60) -> None:
+        """Wait until a rank has printed a step."""
+        text = f"rank={rank} step={step} "
+        wait_for(lambda: any(text in line for line in self.results()), seconds, self.everything)
+
+    def wait_for_line(self, count: int = 1, seconds: float = 60) -> None:
+        """Wait until so many images have become the line of all."""
+        text = "is the line of all"
+        wait_for(lambda: self.said("head").count(text) >= count, seconds, self.everything)
+
+    def ask(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command that calls the head, where that is."""
+        return subprocess.Popen(
+            [
+                *("nsenter", f"--net=/run/netns/{self.fabric.switch}", "--", PYFT, *words),
+                *("--head", f"{SWITCH}:{PORT}"),
+            ],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def kill_in(self, name: str, role: str) -> None:
+        """Kill client, server or agent of a host."""
+        pid = self._pids(self.folder / f"log-{name}")[role]
+        subprocess.run([*self._inside(name), "kill", "-KILL", str(pid)], check=True)
+
+    def clocks_at(self, name: str, place: int) -> dict[str, int]:
+        """Return for each role of a place that came to a host what its clocks add, in seconds."""
+        found = {}
+        meta = next(self.folder.glob(f"**/place-{place}/meta.json"))
+        wait_for(lambda: json.loads(meta.read_text())["live"], 20, self.everything)
+        for role, pid in self._pids(meta.parent).items():
+            command = [*self._inside(name), "cat", f"/proc/{pid}/timens_offsets"]
+            said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            found[role] = int(said.split()[1])
+        return found
+
+    @staticmethod
+    def _pids(folder: Path) -> dict[str, int]:
+        meta = json.loads((folder / "meta.json").read_text())
+        live = meta["live"][0]
+        return {
+            "agent": meta["agent_pid"],
+            "client": live["pid"],
+            "server": live["server_pid"],
+        }
+
+    def _inside(self, name: str) -> list[str]:
+        host = next(host for host in self.fabric.hosts if host.name == name)
+        return ["nsenter", "-t", str(host.pid), "-p", "-m"]
+
+    def wait(self, seconds: float = 120) -> int:
+        """Return the exit code of the head."""
+        return self.head.wait(seconds)

@@ -1,0 +1,145 @@
+"""A host is drained while its job trains: losses and parameters are those without it.
+
+The first test runs wherever hosts can be made; the others only where PYFT_REQUIRE names nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from job import wait_for
+from required import refuses
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fabric  # noqa: E402
+import movable  # noqa: E402
+import several  # noqa: E402
+
+STEPS = ("--steps", "40")
+Need = Callable[[str, bool, str], None]
+longer = pytest.mark.skipif(
+    not refuses("[nodes]: "), reason="[nodes]: it takes half a minute; make test-nodes runs it"
+)
+
+
+@pytest.fixture(autouse=True)
+def _kernel(need: Need) -> None:
+    why = movable.lacks() or fabric.lacks()
+    need("nodes", not why, why)
+
+
+def started(folder: Path, hosts: fabric.Fabric, **how: str) -> several.SeveralHosts:
+    """Return a job that trains, and does not end before `ends_equal`."""
+    slow = folder / "slow"
+    slow.touch()
+    more = ("--slow", str(slow))
+    job = several.SeveralHosts(folder / "hosts", hosts, *STEPS, *more, every=60.0, **how)
+    job.wait_for_step(1, 1)
+    return job
+
+
+def ends_equal(job: several.SeveralHosts, folder: Path) -> None:
+    """Let it end, wait for that, and compare with a run that nothing has happened to."""
+    (folder / "slow").unlink()
+    assert job.wait(120) == 0, job.everything()
+    wanted = movable.undisturbed(folder / "undisturbed", "--steps", "40")
+    assert job.results() == wanted, job.everything()
+
+
+def entries(job: several.SeveralHosts, kind: str) -> list[dict]:
+    """Return the head's decisions of a kind."""
+    ledger = (job.folder / "ledger").read_text().splitlines()
+    return [entry for entry in map(json.loads, ledger) if entry["kind"] == kind]
+
+
+def test_a_host_is_drained(tmp_path: Path) -> None:
+    """Its place goes to the spare, no step is repeated, and nothing of it runs any more."""
+    with fabric.Fabric(3) as hosts:
+        job = started(tmp_path, hosts)
+        ordered = job.ask("drain", "--host", "h1")
+        said, _ = ordered.communicate(timeout=60)
+        assert ordered.returncode == 0, said + job.everything()
+        assert "host h1 is drained: place [1] is on host [h2]" in said
+        place = job.runs[-1]
+        wait_for(lambda: place.poll() is not None, 10, job.everything)
+        assert place.wait() == 0, job.everything()
+        wait_for(lambda: processes(hosts.hosts[1]) == ["1"], 5, job.everything)
+        status, _ = job.ask("status").communicate(timeout=20)
+        assert "place 1 on host h2, life 2: runs" in status
+        ends_equal(job, tmp_path)
+    printed = [f"{name}.stdout" for name in ("h0", "h1", "h2")]
+    lines = Counter(line for p in printed for line in (job.folder / p).read_text().splitlines())
+    assert set(lines.values()) == {1}  # no step was made twice
+
+
+def processes(host: fabric.Host) -> list[str]:
+    """Return the numbers of all that it has: 1 is its first one, which reaps those that have ended."""
+    return [p.name for p in Path(f"/proc/{host.pid}/root/proc").iterdir() if p.name.isdigit()]
+
+
+def drained(tmp_path: Path, hosts: fabric.Fabric) -> several.SeveralHosts:
+    """Return a job whose host h1 is being drained."""
+    job = started(tmp_path, hosts)
+    ordered = job.ask("drain", "--host", "h1", "--no-wait")
+    said, _ = ordered.communicate(timeout=60)
+    assert ordered.returncode == 0, said + job.everything()
+    return job
+
+
+def heard(job: several.SeveralHosts, sentence: str) -> None:
+    """Wait until the head has said something."""
+    wait_for(lambda: sentence in job.said("head"), 60, job.everything)
+
+
+@longer
+def test_the_spare_dies_meanwhile(tmp_path: Path) -> None:
+    """The old host has its image, and goes on itself; no step is repeated."""
+    with fabric.Fabric(3) as hosts:
+        job = drained(tmp_path, hosts)
+        heard(job, "place [1] is on host [h2]")
+        hosts.hosts[2].kill()
+        ends_equal(job, tmp_path)
+    assert "host [h1] takes place [1]" in job.said("head")
+    assert "this host takes place [1]" in job.said("h1")
+    assert [entry["host"] for entry in entries(job, "claim")][2:] == ["h2", "h1"]
+
+
+@longer
+def test_the_host_dies_meanwhile(tmp_path: Path) -> None:
+    with fabric.Fabric(3) as hosts:
+        job = drained(tmp_path, hosts)
+        heard(job, "host [h1] ends place [1]")
+        hosts.hosts[1].kill()
+        ends_equal(job, tmp_path)
+    assert "host [h2] takes place [1]" in job.said("head")
+    assert len(entries(job, "back")) == 1
+
+
+@longer
+def test_the_head_dies_meanwhile(tmp_path: Path) -> None:
+    """The next one reads how far the drain was, and goes on with it."""
+    with fabric.Fabric(3) as hosts:
+        job = drained(tmp_path, hosts)
+        heard(job, "host [h1] ends place [1]")
+        job.head.kill()
+        job.head.wait()
+        job.start_head()
+        ends_equal(job, tmp_path)
+    assert entries(job, "chosen")[-1]["host"] == "h2"
+    assert "host [h1] is drained: its place [1] is on host [h2]" in job.said("head")
+
+
+@longer
+def test_the_host_of_torchruns_store_is_drained(tmp_path: Path) -> None:
+    with fabric.Fabric(3) as hosts:
+        job = started(tmp_path, hosts, torchrun="static")
+        ordered = job.ask("drain", "--host", "h0")
+        said, _ = ordered.communicate(timeout=90)
+        assert ordered.returncode == 0, said + job.everything()
+        ends_equal(job, tmp_path)
+    assert "its place [0] is on host [h2]" in job.said("head")

@@ -1,0 +1,161 @@
+"""`pyft run --movable`: a process of the script is killed, and the job goes on with equal results."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from job import wait_for
+
+sys.path.insert(0, str(Path(__file__).parent))
+import movable  # noqa: E402
+
+# The session's leader is outside of the PID namespace, as for what a container's host starts in it.
+# Files are opened again, since those of the test are in a mount namespace that CRIU does not see.
+REOPEN = """
+exec </dev/null >>"$(readlink /proc/$$/fd/1)" 2>>"$(readlink /proc/$$/fd/2)" "$0" "$@"
+"""
+OTHER_SESSION = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", REOPEN)
+STEPS = ("--steps", "60", "--pause", "0.03")
+Need = Callable[[str, bool, str], None]
+
+
+@pytest.fixture(autouse=True)
+def _criu(need: Need) -> None:
+    why = movable.lacks()
+    need("nodes", not why, why)
+
+
+@cache
+def expected(ranks: int = 2) -> frozenset[str]:
+    """Return the results without any fault."""
+    with TemporaryDirectory() as folder:
+        return frozenset(movable.undisturbed(Path(folder), "--steps", "60", ranks=ranks))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rank", "wrapper"), [(1, 0, OTHER_SESSION), (2, 0, ()), (2, 1, ())]
+)
+def test_a_client_is_killed(
+    tmp_path: Path, ranks: int, rank: int, wrapper: tuple[str, ...]
+) -> None:
+    """Without --movable this is the end of the job."""
+    job = movable.start(tmp_path, *STEPS, ranks=ranks, wrapper=wrapper)
+    try:
+        movable.wait_for_image(job)
+        movable.wait_for_step(job, 30, rank)
+        os.kill(movable.client(job, rank), signal.SIGKILL)
+        assert job.wait(120) == 0, job.errors()
+        assert "all go back to the image of step" in job.errors()
+        assert movable.results(job) == expected(ranks)
+        verdicts = {fault["verdict"] for fault in movable.faults(tmp_path)["faults"]}
+        assert verdicts == {"exact"}
+        job.assert_nothing_left()
+        assert not (job.log_dir / "images").exists()
+    finally:
+        job.kill_everything()
+
+
+def test_two_clients_are_killed_one_after_the_other(tmp_path: Path) -> None:
+    """The second time a client is killed that was restored."""
+    job = movable.start(tmp_path, *STEPS)
+    try:
+        for step, rank in ((20, 1), (40, 0)):
+            movable.wait_for_image(job)
+            movable.wait_for_step(job, step, rank)
+            os.kill(movable.client(job, rank), signal.SIGKILL)
+            said = 1 + (step > 20)
+            wait_for(lambda n=said: job.errors().count("all go back") == n, 20, job.errors)
+            wait_for(lambda n=said: job.errors().count("has taken over") == n, 60, job.errors)
+        assert job.wait(120) == 0, job.errors()
+        assert movable.results(job) == expected()
+        job.assert_nothing_left()
+    finally:
+        job.kill_everything()
+
+
+def test_a_log_that_is_appended_to_has_each_line_once(tmp_path: Path) -> None:
+    job = movable.start(tmp_path, *STEPS, "--log", str(tmp_path / "log.txt"))
+    try:
+        movable.wait_for_image(job)
+        movable.wait_for_step(job, 30)
+        os.kill(movable.client(job, 1), signal.SIGKILL)
+        assert job.wait(120) == 0, job.errors()
+        for rank in (0, 1):
+            lines = (tmp_path / f"log.txt.{rank}").read_text().splitlines()
+            assert len(lines) == len(set(lines)) == 60
+    finally:
+        job.kill_everything()
+
+
+def test_the_agent_is_killed_while_it_restores(tmp_path: Path) -> None:
+    """The next one begins the restore again."""
+    job = movable.start(tmp_path, *STEPS)
+    try:
+        movable.wait_for_image(job)
+        movable.wait_for_step(job, 30)
+        agent = job.victim("agent")
+        os.kill(movable.client(job, 1), signal.SIGKILL)
+        wait_for(lambda: "all go back" in job.errors(), 20, "the restore begins")
+        os.kill(agent, signal.SIGKILL)
+        assert job.wait(120) == 0, job.errors()
+        assert movable.results(job) == expected()
+        job.assert_nothing_left()
+    finally:
+        job.kill_everything()
+
+
+def test_client_and_agent_are_killed_at_once(tmp_path: Path) -> None:
+    """The next agent finds a client that was killed before it came."""
+    job = movable.start(tmp_path, *STEPS)
+    try:
+        movable.wait_for_image(job)
+        movable.wait_for_step(job, 30)
+        with job.without_agent():
+            os.kill(movable.client(job, 1), signal.SIGKILL)
+        assert job.wait(120) == 0, job.errors()
+        assert movable.results(job) == expected()
+        job.assert_nothing_left()
+    finally:
+        job.kill_everything()
+
+
+def test_a_file_open_for_writing_is_named(tmp_path: Path) -> None:
+    """There is no image then, and nothing else is lost."""
+    written = str(tmp_path / "written.txt")
+    job = movable.start(tmp_path, *STEPS, "--written", written, ranks=1)
+    try:
+        assert job.wait(120) == 0, job.errors()
+        assert f"no image of this step: [{written}] is open for writing" in job.errors()
+        assert movable.results(job) == expected(1)
+    finally:
+        job.kill_everything()
+
+
+def test_a_script_that_fails_is_not_restored(tmp_path: Path) -> None:
+    """An exit that the program has chosen is its end; so is a SIGTERM."""
+    job = movable.start(tmp_path, *STEPS)
+    try:
+        movable.wait_for_image(job)
+        movable.wait_for_step(job, 30)
+        os.kill(movable.client(job, 1), signal.SIGTERM)
+        assert job.wait(60) == 1
+        assert "all go back" not in job.errors()
+    finally:
+        job.kill_everything()
+
+
+def test_without_criu_one_sentence_says_what_is_lost(tmp_path: Path) -> None:
+    job = movable.start(tmp_path, *STEPS, ranks=1, PYFT_CRIU="/bin/false")
+    try:
+        assert job.wait(120) == 0, job.errors()
+        assert job.errors().count("a process that is killed ends the job") == 1
+        assert movable.results(job) == expected(1)
+    finally:
+        job.kill_everything()

@@ -1,0 +1,137 @@
+"""Jobs on several hosts, of which one is lost at a random moment: each must end equal.
+
+    .venv/bin/python tests/sweep/hosts.py [--moments 10] [--seed 1]
+
+A moment is a pause after a place: after a step, in a hold, in a dump, while mirrors travel, or while all
+go back after another loss. Four runs are torchrun's, the next four meet by a file. Lost is one of the
+hosts that train, silently; in every third run the other one's agent is killed as well. A run is good
+when losses and parameters equal those without any fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "nodes")]
+
+import fabric  # noqa: E402
+import movable  # noqa: E402
+import several  # noqa: E402
+from job import wait_for  # noqa: E402
+
+STEPS = 60
+TRAINING = ("--steps", str(STEPS), "--pause", "0.1")
+PLACES = ("step", "image", "mirror", "back")
+MOST_PAUSE_S = {"step": 1.0, "image": 0.6, "mirror": 0.3, "back": 2.5}
+
+
+def entries(job: several.SeveralHosts) -> list[dict]:
+    """Return the head's ledger."""
+    return [json.loads(line) for line in (job.folder / "ledger").read_text().splitlines()]
+
+
+def away_s(job: several.SeveralHosts) -> float:
+    """Return how long it took from the choice of another host until all went on."""
+    chosen = next(entry["at"] for entry in entries(job) if entry["kind"] == "chosen")
+    return (
+        next(e["at"] for e in entries(job) if e["kind"] == "onward" and e["at"] > chosen) - chosen
+    )
+
+
+def images(job: several.SeveralHosts) -> int:
+    """Return how many images have been begun."""
+    return sum(entry["kind"] == "image" for entry in entries(job))
+
+
+def dumped(folder: Path, before: int) -> bool:
+    """Say whether there is a whole image that is later than another one."""
+    done = folder.glob("*/inventory.img")
+    return any(int(path.parent.name) > before for path in done)
+
+
+def reach(job: several.SeveralHosts, place: str, dice: random.Random) -> None:
+    """Wait for a place of the run, and then for a moment."""
+    job.wait_for_line()
+    if place == "step":
+        job.wait_for_step(1, dice.randrange(8, 40))
+    elif place in ("image", "mirror"):
+        before = images(job)
+        wait_for(lambda: images(job) > before, 30, job.everything())
+        folder = (
+            job.folder / "log-h0" / "images"
+        )  # an image may be passed over: the next one counts
+        wait_for(lambda: place == "image" or dumped(folder, before), 30, job.everything())
+    else:
+        job.kill_in("h0", "client")
+        wait_for(lambda: "all go back" in job.said("head"), 30, job.everything())
+    time.sleep(dice.uniform(0, MOST_PAUSE_S[place]))
+
+
+def killed(job: several.SeveralHosts, name: str) -> bool:
+    """Kill the agent of a host; say whether there was one, where another may be starting."""
+    try:
+        job.kill_in(name, "agent")
+    except (OSError, ValueError, LookupError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def run(folder: Path, number: int, seed: int, wanted: set[str]) -> str:
+    """Lose a host of one job; return what is wrong, nothing if it is good."""
+    dice = random.Random(f"{seed}-{number}")
+    place, victim = PLACES[number % len(PLACES)], dice.randrange(2)
+    torchrun = number // len(PLACES) % 2 == 0
+    with fabric.Fabric(3) as hosts:
+        job = several.SeveralHosts(folder, hosts, *TRAINING, torchrun=torchrun)
+        try:
+            reach(job, place, dice)
+            what = f"{place}{', torchrun' if torchrun else ''}: h{victim} is lost"
+            hosts.hosts[victim].kill()
+            if number % 3 == 2:
+                wait_for(lambda: killed(job, f"h{1 - victim}"), 20, f"{what}: no agent to kill")
+                what += f", agent of h{1 - victim} killed"
+            code = job.wait(150)
+        except AssertionError as error:
+            return f"{place}: {error}\n=== at the end\n{job.everything()}"
+        if code:
+            return f"{what}: exit code {code}: {job.everything()}"
+        if "takes place" not in job.said("head"):
+            return f"{what}: it was lost after the end"
+        if job.results() != wanted:
+            return f"{what}: other results: {job.everything()}"
+        print(f"ok   {number} {what}; restored in [{away_s(job):.1f}] s", flush=True)
+        return ""
+
+
+def main() -> int:
+    """Return 0 if all runs were good."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--moments", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    if why := movable.lacks() or fabric.lacks():
+        print(why)
+        return 1
+    bad = 0
+    with tempfile.TemporaryDirectory() as name:
+        wanted = movable.undisturbed(Path(name) / "undisturbed", "--steps", str(STEPS))
+        for number in range(args.first, args.first + args.moments):
+            wrong = run(Path(name) / str(number), number, args.seed, wanted)
+            if wrong:
+                bad += 1
+                print(f"BAD  {number} {wrong}", flush=True)
+    print(f"{args.moments - bad} of {args.moments} good")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Two relays on this machine, and between them what agents and head do: programs connect to each other."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from relays import ADDRESSES, Relays
+
+from pyft.hosts.place import relayed
+from pyft.hosts.relay import relay
+from pyft.hosts.relay.pair import AGENT, target_of
+
+PATIENCE_S = 20.0
+
+SERVER = """
+import socket
+listener = socket.create_server(("", 0))
+print(listener.getsockname()[1], flush=True)
+for _ in range(2):
+    sock, _ = listener.accept()
+    while data := sock.recv(65536):
+        sock.sendall(data)
+    sock.close()
+"""
+CLIENT = """
+import os, socket, sys, threading
+port = int(sys.argv[1])
+try:
+    socket.create_connection(("192.0.2.1", 1), 10)
+except ConnectionRefusedError:
+    print("refused", flush=True)
+for family, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "::ffff:192.0.2.1")):
+    sock = socket.socket(family)
+    sock.connect((address, port))
+    sent = os.urandom(400_000)
+    got = bytearray()
+    def send():
+        sock.sendall(sent)
+        sock.shutdown(socket.SHUT_WR)
+    threading.Thread(target=send).start()
+    while data := sock.recv(65536):
+        got += data
+    print("equal" if bytes(got) == sent else f"[{len(got)}] bytes of [{len(sent)}]", flush=True)
+sys.exit(7)
+"""
+
+
+class World(Relays):
+    """Two places, of which one may lose datagrams; what is started is ended."""
+
+    def __init__(self, drops: int) -> None:
+        super().__init__(drops)
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: Any, **how: Any) -> subprocess.Popen[str]:
+        process = super().start(*arguments, stdout=subprocess.PIPE, **how)
+        self.processes.append(process)
+        return process
+
+    def end(self) -> None:
+        super().end()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            assert process.stdout
+            process.stdout.close()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[World]:
+    monkeypatch.setenv("PYFT_TOKEN", secrets.token_hex(16))
+    made = World(getattr(request, "param", 0))
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("world", [0, 5], indirect=True)
+def test_programs_of_two_places_talk(world: World) -> None:
+    """Also where a fifth of the datagrams is lost; nobody listens at port 1."""
+    server = world.start(0, sys.executable, "-c", SERVER)
+    assert server.stdout
+    port = server.stdout.readline().strip()
+    client = world.start(1, sys.executable, "-c", CLIENT, port)
+    said, _ = client.communicate(timeout=60)
+    assert said.split("\n") == ["refused", "equal", "equal", ""]
+    assert client.returncode == 7
+    assert server.wait(PATIENCE_S) == 0
+    assert world.carried > 50
+
+
+def test_nothing_starts_before_all_places_are_there(world: World) -> None:
+    process = world.start(0, "sh", "-c", "echo $PYFT_PLACES [$PYFT_RELAY_KEY]", welcome=False)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.0)
+    world.ends[0].places = ADDRESSES
+    assert process.stdout
+    assert process.stdout.readline().strip() == f"{','.join(ADDRESSES)} []"
+    assert process.wait(PATIENCE_S) == 0
+
+
+def test_signals_and_ends_are_those_of_the_command(world: World) -> None:
+    process = world.start(
+        0, sys.executable, "-c", "print(1, flush=True)\nimport time\ntime.sleep(60)"
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "1\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
+    assert world.start(1, "/nowhere/program").wait(PATIENCE_S) == relay.NOT_FOUND
+
+
+def test_a_place_that_has_ended_refuses(world: World) -> None:
+    """And who asks what cannot be is answered, or let go."""
+    world.start(0, "true").wait(PATIENCE_S)
+    client = world.start(1, "sleep", "60")
+    name = relayed.name_of(world.names[1])
+    wait_until(lambda: asked(name, question(1, 80)) == (0, 80))
+    assert asked(name, question(5, 80))[0] == errno.ENETUNREACH
+    assert asked(name, question(0, 70000))[0] == errno.ENETUNREACH
+    assert asked(name, b"abc") is None
+    assert client.poll() is None
+
+
+def test_the_agents_end_takes_nothing_but_datagrams(world: World) -> None:
+    stranger = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    carried: list[int] = []
+    end = relayed.Relayed(f"pyft-test-{secrets.token_hex(6)}", 0, lambda to, _: carried.append(to))
+    end.places = ADDRESSES
+    where = "\0" + relay.outer_name(end._name)
+    for data in (b"", b"x", bytes(200), secrets.token_bytes(4000)):
+        stranger.sendto(data, where)
+        end.heard(True)
+    assert all(to != AGENT for to in carried)  # the others are refused by head and relay
+    assert target_of(b"") == AGENT
+    stranger.close()
+
+
+def question(place: int, port: int) -> bytes:
+    """Return what shim/places.cc asks."""
+    return b"".join(n.to_bytes(4, sys.byteorder) for n in (place, port))
+
+
+def asked(name: str, question: bytes) -> tuple[int, int] | None:
+    """Ask a relay as shim/places.cc does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(PATIENCE_S)
+        sock.connect("\0" + name)
+        sock.sendall(question)
+        sock.shutdown(socket.SHUT_WR)
+        answer = sock.recv(8)
+    return (
+        (int.from_bytes(answer[:4], "little"), int.from_bytes(answer[4:], "little"))
+        if answer
+        else None
+    )
+
+
+def wait_until(is_so: object) -> None:
+    """Wait for something; who is asked too early refuses the connection."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            if is_so():  # type: ignore[operator]
+                return
+        except OSError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError("it does not come about")
+
+
+def test_what_is_gated_does_not_leave(world: World) -> None:
+    world.is_open = [False, False]
+    world.start(0, "sleep", "60")
+    world.start(1, sys.executable, "-c", CLIENT, "1")
+    time.sleep(1.0)
+    assert world.carried == 0

@@ -1,0 +1,50 @@
+"""`pyft lab run` whose jobs are stand-ins: python stand_in.py run MATRIX --out FOLDER
+
+A job writes what a rank writes, and a log of `STAND_IN_LOG` bytes, in about `STAND_IN_S` seconds.
+`STAND_IN_BAD` names mechanisms that end with other parameters.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+LINES = 8
+
+
+def job(folder: Path) -> None:
+    cell = json.loads((folder / "cell.json").read_text())
+    (folder / "log").mkdir()
+    (folder / "log" / "rank0.ring").write_bytes(b"x" * int(os.environ.get("STAND_IN_LOG", "0")))
+    for number, _ in enumerate(cell["faults"]):
+        (folder / f"fired-{number}").write_text(json.dumps({"t": time.monotonic()}))
+    pause = float(os.environ.get("STAND_IN_S", "0")) / LINES
+    for rank in range(cell["ranks"]):
+        with (folder / "ranks" / f"{rank}.jsonl").open("w", buffering=1) as file:
+            for step in range(cell["steps"]):
+                line = {"attempt": 0, "step": step, "loss": "0x1", "ids": [step]}
+                file.write(json.dumps(line | {"t": time.monotonic()}) + "\n")
+                if step < LINES and not rank:
+                    time.sleep(pause)
+        bad = cell["mechanism"] in os.environ.get("STAND_IN_BAD", "").split(",")
+        (folder / f"final-{rank}").write_text("other" if bad else "same")
+    ended = {"action": "done", "attempts": 1 + len(cell["faults"])}
+    (folder / "launch.json").write_text(json.dumps(ended))
+
+
+def main() -> None:
+    if sys.argv[1] == "job":
+        return job(Path(sys.argv[2]))
+    from pyft_lab import cli
+    from pyft_lab.matrix import runner, tied
+
+    tie = [sys.executable, tied.__file__, str(os.getpid()), sys.executable, __file__, "job"]
+    runner.command = lambda folder, cell, timeout_s: [*tie, str(folder)]
+    return cli.main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

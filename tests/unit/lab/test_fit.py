@@ -1,0 +1,77 @@
+"""Constants from made-up cells whose truth is known, and what they predict."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyft_lab import fit
+from pyft_lab.errors import LabError
+from pyft_lab.matrix.runner import Result, load
+from pyft_lab.matrix.spec import Cell, Fault
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+STEP_S, RECOVER_S = 0.5, {"blocking": 8.0, "pyft-snapshot": 0.4}
+
+
+def result(mechanism: str, seed: int, step: int, spread: float = 0.1) -> Result:
+    """Return a run whose fault costs what the model says, but for some noise."""
+    fault = Fault(step, 0, "backward", "gpu-lost")
+    cell = Cell("soft", "gpt", mechanism, 2, 40, 10, seed, (fault,))
+    again = step % 10 if mechanism == "blocking" else 0
+    noise = random.Random(f"{mechanism} {seed}").gauss(0, spread)
+    lost = RECOVER_S[mechanism] * (1 + noise) + again * STEP_S
+    cost = {"kind": "gpu-lost", "moment": "backward", "step": step, "lost_s": lost, "phases_s": {}}
+    data = {"claimed": True, "good": True, "step_s": STEP_S, "wall_s": 20 + lost, "faults": [cost]}
+    return Result(cell, Path(), data, cached=True)
+
+
+def cells(count: int = 12) -> list[Result]:
+    steps = random.Random(1)
+    return [result(m, seed, steps.randrange(1, 39)) for seed in range(count) for m in RECOVER_S]
+
+
+def test_what_was_put_in_is_found_again() -> None:
+    found = tomllib.loads(fit.constants(cells()))
+    for name, recover in RECOVER_S.items():
+        mean, low, high = found[name]["recover_s"]
+        assert low < recover < high
+        assert abs(mean / recover - 1) < 0.15
+        assert found[name]["from"] == "measured-soft: 12 faults in 12 runs"
+    assert found["pyft-snapshot"]["replayed_steps"] == [0, 0, 0]
+    assert 1 < found["blocking"]["replayed_steps"][0] < 9
+
+
+def test_half_of_the_seeds_predict_the_others_and_a_wrong_model_does_not() -> None:
+    predictions = fit.predict(fit.samples(cells()))
+    assert [p.holds for p in predictions] == [True, True]
+    assert fit.orders(predictions) == (1, 1)
+    odd = [r for r in cells() if r.cell.seed % 2]
+    for run in odd:  # what happens in the other half is not what the model says
+        run.data["faults"][0]["lost_s"] *= 3
+    wrong = fit.predict(fit.samples([r for r in cells() if not r.cell.seed % 2] + odd))
+    assert [p.holds for p in wrong] == [False, False]
+
+
+def test_too_few_runs_predict_nothing() -> None:
+    assert fit.predict(fit.samples(cells(4))) == []
+
+
+def test_steps_that_are_done_again_follow_the_kind_of_fault() -> None:
+    kinds = {"gpu-lost": 7, "torn": 17, "eio": 10, "disk-full": 10, "slow-write": 0}
+    run = result("blocking", 1, 27)
+    assert {kind: fit.steps_again(run, 27, kind) for kind in kinds} == kinds
+    assert fit.steps_again(result("pyft-snapshot", 1, 27), 27, "gpu-lost") == 0
+
+
+def test_substrates_are_not_mixed(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="one is needed"):
+        fit.read(tmp_path)
+    assert load(tmp_path) == []

@@ -1,0 +1,82 @@
+"""Figures and pages: equal results make equal files, and nothing leads elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pyft_lab import figures, page
+from pyft_lab.matrix.runner import Result
+from pyft_lab.matrix.spec import Cell, Fault
+from pyft_lab.report import compare
+from pyft_lab.sim import sweep
+
+FAULT = Fault(7, 0, "backward", "gpu-lost")
+PHASES = {"notice and launch": 0.4, "import": 2.0}
+
+
+def result(mechanism: str, seed: int, lost: float, good: bool = True) -> Result:
+    faults = (FAULT,) if lost else ()
+    cell = Cell("soft", "gpt", mechanism, 2, 40, 10 if lost else 0, seed, faults)
+    cost = {"kind": "gpu-lost", "moment": "backward", "step": 7, "lost_s": lost, "phases_s": PHASES}
+    oracle = {"losses": [] if good else ["step 3: <b>differs"]}
+    data = {"claimed": True, "good": good, "status": "done", "attempts": 1, "step_s": 0.1}
+    data |= {"wall_s": 4.0 + lost, "replayed": 0, "load1": 1.0, "run_s": 9.0, "oracle": oracle}
+    return Result(cell, Path("folder"), {**data, "faults": [cost] if lost else []}, cached=False)
+
+
+def matrix() -> list[Result]:
+    return [
+        made
+        for seed in (1, 2, 3)
+        for made in (
+            result("none", seed, 0), result("blocking", seed, 8 + seed),
+            result("pyft-snapshot", seed, 0.4 + seed / 100),
+        )
+    ]  # fmt: skip
+
+
+def test_equal_results_make_equal_files_without_links(tmp_path: Path) -> None:
+    texts = []
+    for name in ("one", "two"):
+        written = page.write(matrix(), tmp_path / name, "pyft lab run m.toml")
+        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        texts.append([path.read_bytes() for path in files])
+        assert "http" not in written.read_text()
+        assert written.stat().st_size < 3_000_000
+    assert texts[0] == texts[1]
+    names = {path.name for path in files}
+    assert {"lost-time.svg", "lost-time.png", "ratios.svg", "results.csv", "faults.jsonl"} <= names
+    rows = [json.loads(line) for line in (tmp_path / "one" / "faults.jsonl").open()]
+    assert len(rows) == 6
+    assert "pyft-snapshot 4.21 %" in written.read_text()  # of what one costs blocking
+
+
+def test_ratios_are_those_of_the_pairs() -> None:
+    (blocking, snapshot) = compare(matrix())
+    assert blocking.cost is None  # by itself
+    assert blocking.goodput is None
+    assert snapshot.goodput is not None
+    assert 13.0 / 4.41 < snapshot.goodput.ratio < 15.0 / 4.43  # 13 to 15 s by 4.41 to 4.43 s
+    assert snapshot.goodput.pairs == 3
+    assert snapshot.cost is not None
+    assert snapshot.cost.low < 0.042 < snapshot.cost.high
+    assert snapshot.overhead is not None
+    assert snapshot.overhead.ratio == pytest.approx(1)
+
+
+def test_a_wrong_cell_is_told_and_not_compared(tmp_path: Path) -> None:
+    results = [*matrix()[:-1], result("pyft-snapshot", 3, 0.4, good=False)]
+    text = page.write(results, tmp_path, "x").read_text()
+    assert "Wrong cells" in text
+    assert "&lt;b&gt;differs" in text  # what a run has written is no HTML
+    assert compare(results)[1].cost.pairs == 2  # type: ignore[union-attr]
+
+
+def test_goodput_is_drawn_with_its_bands(tmp_path: Path) -> None:
+    points = sweep.sweep([1024, 4096], "llama3", 5, 4, 1)
+    svg = figures.goodput(points, tmp_path / "g.svg").read_text()
+    assert "pyft-mirror" in svg
+    assert (tmp_path / "g.png").stat().st_size > 1000

@@ -1,0 +1,121 @@
+"""What is put together of a job's records: lanes, and the list of past jobs."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import sample
+
+from pyft.agent.job import job_folder
+from pyft.agent.operators.timeline import FILE, Timeline
+from pyft.errors import TraceError
+from pyft.report import history, lanes
+
+
+def test_lanes_of_a_job(tmp_path: Path) -> None:
+    job = lanes.read(sample.write(tmp_path / "job", sample.fault()))
+    first, second = job.lanes
+    assert (first.rank, second.rank) == (0, 1)
+    assert len(first.steps) == len(second.steps) == 10
+    assert first.steps == [float(step) for step in range(2, 12)]
+    assert not first.exact  # of no ring
+    assert [one.name for one in second.snapshots] == [f"cut {cut}" for cut in range(1, 6)]
+    assert [gpu for _, gpu in second.gpus] == [1, 2]
+    assert not first.faults
+    (fault,) = second.faults
+    assert (fault.number, fault.name, fault.start, fault.end) == (1, "gpu-lost", 3.0, 3.5)
+    assert [one.name for one in fault.phases] == ["detect", "restore"]
+    assert fault.phases[-1].end == pytest.approx(3.5)
+    assert job.state == "exit code 0"
+    assert job.seconds == 12.0
+
+
+def test_the_ring_knows_the_last_steps_exactly() -> None:
+    seen = [(1.0, 0), (2.0, 4), (3.0, 8)]
+    steps, exact = lanes._steps(seen, [2.6, 2.7, 2.9])
+    assert not exact
+    assert steps == [1.25, 1.5, 1.75, 2.0, 2.25, 2.6, 2.7, 2.9]
+    assert lanes._steps(seen, [float(k) for k in range(8)]) == ([float(k) for k in range(8)], True)
+    assert lanes._steps([], [1.0]) == ([1.0], True)
+
+
+def test_damaged_records_are_left_out(tmp_path: Path) -> None:
+    folder = sample.write(tmp_path / "job", steps=2)
+    with (folder / FILE).open("a") as file:
+        file.write('{"t": 9, "id": 0, "steps": 18446744073709551615, "snapshot": -1}\n')
+        file.write('[]\n{"t": "x", "id": [1]}\nnot json\n{"t": 9, "id": 0, "st')
+    job = lanes.read(folder)
+    assert [lane.rank for lane in job.lanes] == [0, 1]
+    assert len(job.lanes[1].steps) == 2
+
+
+def test_a_rank_that_went_back_has_its_steps_once(tmp_path: Path) -> None:
+    folder = sample.write(tmp_path / "job", steps=4)
+    with (folder / FILE).open("a") as file:
+        for step in range(2, 6):
+            file.write(
+                json.dumps({"t": 8.0 + step, "id": 0, "steps": step, "snapshot": 2, "gpu": 0})
+                + "\n"
+            )
+    assert len(lanes.read(folder).lanes[0].steps) == 5
+
+
+def test_the_list_of_jobs(tmp_path: Path) -> None:
+    state = job_folder.state_folder()
+    for number, faults in enumerate([(), (sample.fault(),)]):
+        sample.write(state / f"20260101-00000{number}-{number}", *faults)
+    head, last, first = history.table(job_folder.jobs())
+    assert head.split()[0] == "job"
+    assert "1 of 1 recovered  exit code 0" in last
+    assert "none" in first
+    assert history.find(None).name == "20260101-000001-1"
+    assert history.find("20260101-000000-0").name == "20260101-000000-0"
+    with pytest.raises(TraceError, match="pyft report --list"):
+        history.find("nothing")
+
+
+def test_what_a_job_that_died_is_called(tmp_path: Path) -> None:
+    folder = sample.write(tmp_path / "job", state="running", supervisor_pid=2**22 + 1)
+    assert lanes.read(folder).state == "died with launcher and supervisor"
+
+
+def member(tmp_path: Path, **fields: int) -> SimpleNamespace:
+    """Return what the agent has of a client, with a control page in a file."""
+    from pyft.wire.layout import CONTROL_PAGE
+
+    file = (tmp_path / "control").open("w+b")
+    file.truncate(4096)
+    for name, value in fields.items():
+        CONTROL_PAGE[name].put(file.fileno(), value)
+    channel = SimpleNamespace(control_fd=file.fileno(), device=0, file=file)
+    return SimpleNamespace(id=7, saved=False, channel=channel, server=SimpleNamespace(gpu=3))
+
+
+def test_the_agent_writes_only_what_has_changed(tmp_path: Path) -> None:
+    one = member(tmp_path, steps=4, snapshot_cut=3)
+    due: list[float] = []
+    loop = SimpleNamespace(after=lambda seconds, _: due.append(seconds))
+    begun = time.monotonic() - 1000
+    timeline = Timeline(tmp_path, loop, begun, lambda: [one])
+    timeline.begin()
+    timeline.look()
+    start, seen = map(json.loads, (tmp_path / FILE).read_text().splitlines())
+    assert start == {"start_ns": int(begun * 1e9)}
+    assert seen.pop("t") == pytest.approx(1000, abs=60)
+    assert seen == {"id": 7, "steps": 4, "snapshot": 3, "gpu": 3}
+    assert due[0] >= 0.5  # a job that runs for long is looked at less often
+    one.saved = True
+    timeline.look()
+    assert len((tmp_path / FILE).read_text().splitlines()) == 2
+
+
+def test_a_full_disk_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    loop = SimpleNamespace(after=lambda *_: None)
+    timeline = Timeline(tmp_path / "gone", loop, time.monotonic(), lambda: [member(tmp_path)])
+    timeline.begin()
+    timeline.look()
+    assert capfd.readouterr().err.count("cannot be written") == 1

@@ -1,0 +1,123 @@
+"""The `pyft` command for people: help, version, completion, hints, bug reports."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import pyft
+from pyft.api.run import program
+from pyft.cli import demo, env, run
+from pyft.cli.help import EXAMPLES, SECTIONS
+from pyft.cli.main import app
+from pyft.errors import CommandError, PyftError
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def result(code: str, faults: list[dict[str, object]]) -> pyft.Result:
+    return pyft.Result(0, code, "", {"recovery": {"faults": faults}})
+
+
+def test_each_command_stands_in_one_group() -> None:
+    names = [name for group in SECTIONS.values() for name in group]
+    assert sorted(names) == sorted(COMMANDS)
+    text = CliRunner().invoke(app, ["--help"]).output
+    assert "..." not in text.split("Run and look:")[1]  # nothing is cut off
+    assert "Others:" not in text
+    for title in SECTIONS:
+        assert f"{title}:" in text
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name])
+def test_examples_have_options_that_there_are(name: str) -> None:
+    known = {option for one in COMMANDS[name].params for option in one.opts} | {"--help"}
+    text = CliRunner().invoke(app, [name, "--help"]).output
+    for example in EXAMPLES[name]:
+        assert example in text
+        ours = example.split(f"pyft {name}", 1)[1].split(" -- ")[0].split(" torchrun ")[0]
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", ours)) <= known, example
+
+
+def test_version() -> None:
+    for word in ("--version", "version"):
+        assert CliRunner().invoke(app, [word]).output == f"{pyft.__version__}\n"
+
+
+def test_completion() -> None:
+    words = {"_PYFT_COMPLETE": "complete_bash", "COMP_WORDS": "pyft re", "COMP_CWORD": "1"}
+    done = subprocess.run(program(), env=os.environ | words, capture_output=True, text=True)
+    assert done.stdout.split() == ["report", "replace"]
+
+
+def test_a_script_that_is_no_command(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch(mode=0o600)
+    with pytest.raises(CommandError, match=rf"-- python {script} --steps 3`") as error:
+        run._check_command([str(script), "--steps", "3"])
+    assert error.value.exit_code == 126
+    with pytest.raises(CommandError, match="there is no script") as error:
+        run._check_command([str(tmp_path / "other.py")])
+    assert error.value.exit_code == 127
+    script.chmod(0o700)
+    run._check_command([str(script)])
+    run._check_command(["true", "x.py"])
+
+
+def test_the_usual_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYFT_JOB", raising=False)
+    monkeypatch.delenv("PYFT_GPUS", raising=False)
+    assert run._usual_gpus() is None
+    monkeypatch.setenv("PYFT_GPUS", "soft:3")
+    assert run._usual_gpus() == "soft:3"
+    monkeypatch.setenv("PYFT_JOB", "20260101-000000-1")  # then they are those of that job
+    assert run._usual_gpus() is None
+
+
+def test_a_bug_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env, "CHECKS", env.CHECKS[:2])
+    monkeypatch.setenv("FLEXCCL_JOB_TOKEN", "secret")
+    monkeypatch.setenv("PYFT_CUT_EVERY", "3")
+    text = CliRunner().invoke(app, ["env", "--bug-report"]).output
+    assert f"pyft {pyft.__version__}" in text
+    assert "`PYFT_CUT_EVERY=3`" in text
+    assert "secret" not in text
+    assert "ok: platform" in text
+    assert "### The last job\n\nnone" in text
+
+
+def test_the_demo_compares() -> None:
+    recovered, lost = [{"outcome": "recovered"}], [{"outcome": "given up: why"}]
+    fields = {"rank": 0, "fault": "gpu-lost", "evidence": "", "began": 1.0, "total_ms": 1.0}
+    fields |= {"gpu_from": 0, "gpu_to": 1, "verdict": "exact", "replayed_entries": 1}
+    text = "step=1 loss=0.5\nstep=2 loss=0.25\nparameters=ab\n"
+    same = demo.compare(result(text, []), result(text, [fields | recovered[0]]))
+    assert same == ["3  the same bits in both runs: 2 losses, and a hash of all parameters"]
+    with pytest.raises(PyftError, match="differs"):
+        demo.compare(result(text, []), result(text + "x", [fields | recovered[0]]))
+    for faults in ([], [fields | lost[0]]):
+        with pytest.raises(PyftError, match="was not replaced"):
+            demo.compare(result(text, []), result(text, faults))
+    assert demo.curve(text) == "loss 0.5000 █▄ 0.2500"
+
+
+def test_the_demo_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo.importlib.util, "find_spec", lambda _: None)
+    assert "pip install torch" in str(CliRunner().invoke(app, ["demo"]).exception)
+
+
+def test_usage_errors_are_one_sentence() -> None:
+    done = subprocess.run(
+        [*program(), "run", "--gpus", "soft:0", "--", sys.executable],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,56 @@
+"""The check of terms finds what it is there to find, and the tree has none of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECKER = ROOT / "tools" / "check" / "terms.py"
+GLOSSARY = """# Glossary
+
+| term | meaning | defined in | was |
+|---|---|---|---|
+| supervisor | holds what must survive | `a.py` | `keeper` |
+| quiesce | wait for all streams | `a.h` | `stand_still` |
+"""
+
+
+def check(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(CHECKER), str(root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def tree(folder: Path, name: str, text: str) -> Path:
+    (folder / "docs").mkdir()
+    (folder / "docs" / "glossary.md").write_text(GLOSSARY)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder
+
+
+def test_the_tree_uses_the_words_of_the_glossary() -> None:
+    result = check(ROOT)
+    assert result.returncode == 0, result.stdout
+
+
+def test_old_words_are_named_with_the_new_ones(tmp_path: Path) -> None:
+    text = "the Keepers wait\nbookkeeper\nrun_keeper_1()\nstand_still()\n"
+    result = check(tree(tmp_path, "proxy/a.cc", text))
+    assert result.returncode == 1
+    assert "proxy/a.cc:1: [keeper] is called [supervisor] (docs/glossary.md)" in result.stdout
+    assert "proxy/a.cc:2" not in result.stdout
+    assert "proxy/a.cc:3" in result.stdout
+    assert "proxy/a.cc:4: [stand_still] is called [quiesce]" in result.stdout
+
+
+def test_capture_is_left_to_cuda(tmp_path: Path) -> None:
+    text = "# of a stream capture\nrun(capture_output=True)\nmemory is captured\n"
+    result = check(tree(tmp_path, "pyft/a.py", text))
+    assert "pyft/a.py:3: a capture is CUDA's" in result.stdout
+    assert "terms: 1 problems" in result.stdout
+
+
+def test_cuda_s_own_code_may_capture(tmp_path: Path) -> None:
+    assert check(tree(tmp_path, "softgpu/a.cc", "captured\n")).returncode == 0

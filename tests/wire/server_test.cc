@@ -1,0 +1,137 @@
+// The server as main() makes it: in this process, on a channel with a store, with the test as its
+// client and its agent. Behind is a device whose streams have always come to their ends.
+#include "server/server.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "api/mock_table.h"
+#include "check.h"
+#include "own_server.h"
+#include "ring/writer.h"
+
+namespace {
+
+using namespace pyft;  // NOLINT: a test
+
+constexpr uint64_t kStoreBytes = uint64_t{2} << 30;  // sparse
+
+// Streams call functions at once, as a soft GPU may.
+const backend::Backend& soft() {
+  static const backend::Backend made = [] {
+    backend::Backend backend{backend::Kind::kSoft, backend::mock_table(), {}};
+    backend.extras.publish = [](void*, void (*function)(void*), void* data) {
+      function(data);
+      return 0;
+    };
+    backend.extras.view = [](unsigned long long address, unsigned long long) {
+      return reinterpret_cast<const void*>(address);
+    };
+    backend.extras.module_variables = [](void*, unsigned long long*, unsigned long long* bytes) {
+      return *bytes = 0, 0;
+    };
+    return backend;
+  }();
+  return made;
+}
+
+// A client's channel, and both ends of the connection to its servers.
+struct Job {
+  Job() : client(make_channel()), writer(*client, alive) {
+    setenv("PYFT_JOURNAL_MB", "1", 1);
+    client->control().protect = static_cast<uint32_t>(ring::Protect::kSnapshot);
+    store.reset(memfd_create("store", MFD_CLOEXEC));
+    CHECK_EQ(ftruncate(store.get(), kStoreBytes), 0);
+    start();
+  }
+  // The agent has a new server for the same client.
+  void start() {
+    int ends[2];
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    agent.reset(ends[0]);
+    attachment.agent.reset(ends[1]);
+    ring::ChannelFds fds = client->dup_fds();
+    fds.store.reset(dup(store.get()));
+    ring::ChannelSizes sizes = client->sizes();
+    sizes.pinned = 0;
+    sizes.store = kStoreBytes;
+    std::string error;
+    attachment.channel = ring::Channel::map(ring::Role::kServer, 0, std::move(fds), sizes, &error);
+    CHECK_EQ(error, "");
+  }
+  std::unique_ptr<server::Server> serve(std::string* error) {
+    return server::Server::make(attachment, soft(), nullptr, standby, error);
+  }
+  ring::ControlPage& page() const { return client->control(); }
+  // Of what the server has said to the agent, the first message of this kind.
+  bool was_told(ring::MessageKind kind) const {
+    server::AgentMessage message{};
+    while (server::receive_message(agent.get(), &message) && message.kind != ring::MessageKind{})
+      if (message.kind == kind) return true;
+    return false;
+  }
+
+  AlwaysAlive alive;
+  std::unique_ptr<ring::Channel> client;
+  ring::Writer writer;
+  UniqueFd store, agent;
+  server::Attachment attachment;
+  server::Standby standby{soft()};
+};
+
+TEST(a_server_serves_until_its_client_ends) {
+  Job job;
+  std::string error;
+  const auto server = job.serve(&error);
+  CHECK_EQ(error, "");
+  job.writer.goodbye();
+  CHECK(server->run() == server::Loop::End::kGoodbye);
+  CHECK(job.was_told(ring::MessageKind::kLive));
+}
+
+TEST(a_server_that_replaces_another_starts_at_its_snapshot) {
+  Job job;
+  std::string error;
+  {
+    const auto server = job.serve(&error);
+    CHECK_EQ(error, "");
+    job.writer.cut();
+    job.writer.fence(0, 1, 1);
+    job.attachment.agent.reset();  // dies
+    CHECK(server->run() == server::Loop::End::kAgentGone);
+    CHECK_EQ(job.page().snapshot_cut.load(), 1u);
+  }
+  job.start();
+  const auto next = job.serve(&error);
+  CHECK_EQ(error, "");
+  job.writer.goodbye();
+  CHECK(next->run() == server::Loop::End::kGoodbye);
+  CHECK_EQ(job.page().replayed_entries.load(), 1u);  // the fence
+  CHECK(job.was_told(ring::MessageKind::kLive));
+}
+
+TEST(a_client_that_breaks_the_protocol_is_told_apart) {
+  Job job;
+  std::string error;
+  const auto server = job.serve(&error);
+  CHECK_EQ(error, "");
+  job.writer.append(uint16_t{0xffff}, uint64_t{0});
+  CHECK(server->run() == server::Loop::End::kProtocolError);
+  CHECK(server->error().starts_with("entry ["));
+}
+
+TEST(a_server_is_not_made_on_a_store_that_is_of_no_use) {
+  Job job;
+  setenv("PYFT_JOURNAL_MB", "99999999", 1);
+  std::string error;
+  CHECK(!job.serve(&error));
+  CHECK(error.starts_with("PYFT_JOURNAL_MB is [99999999]"));
+}
+
+}  // namespace
+
+CHECK_MAIN

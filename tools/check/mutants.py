@@ -1,0 +1,166 @@
+"""Mutation testing of single modules: which change of the code does no test notice?
+
+    python tools/check/mutants.py [--module NAME]... [--jobs N] [--every N] [--list]
+
+mutants.toml says which modules, by which tests they are judged, and which mutants may survive, each
+with its reason. Exits with 1 if another one survives, if one of those is killed meanwhile, or if
+too few are killed. The source is not touched: each mutant is imported in a process of its own,
+which is forked with pytest already loaded. Whole modules are mutated, tables too, and not function
+bodies only, as mutmut does; cosmic-ray would start Python anew for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.machinery
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+
+import pytest
+from mutations import Mutant, mutants
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = Path(__file__).with_name("mutants.toml")
+LEAST_KILLED = 0.95
+MEMORY = 8 << 30  # a mutant that grows without an end is killed as well
+# --assert=plain: else pytest imports modules of pyft by its own finder, as they belong to a plugin
+PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", "--assert=plain")
+
+
+@dataclass(frozen=True)
+class Module:
+    """A row of mutants.toml."""
+
+    name: str
+    tests: list[str]
+    survivors: dict[str, str]  # mutant -> reason
+
+
+def table() -> list[Module]:
+    """Read mutants.toml."""
+    rows = tomllib.loads(TABLE.read_text())["module"]
+    return [Module(r["name"], r["tests"], r.get("survivors", {})) for r in rows]
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Gives a module other code than its file has."""
+
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        super().__init__(name, path)
+        self._code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self._code
+
+
+class _Finder:
+    """Finds that module, and no other one."""
+
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        self._name = name
+        self._spec = importlib.util.spec_from_file_location(
+            name, path, loader=_Loader(name, path, code)
+        )
+
+    def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        return self._spec if name == self._name else None
+
+
+def start(module: Module, path: str, code: CodeType, seconds: float) -> int:
+    """Run the tests on this code in a new process; return its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 70
+    with contextlib.suppress(BaseException):
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        sys.meta_path.insert(0, _Finder(module.name, path, code))
+        sys.dont_write_bytecode = True
+        status = int(pytest.main([*PYTEST, *(str(ROOT / test) for test in module.tests)]))
+    os._exit(status)
+
+
+def survived(status: int, what: str) -> bool:
+    """Judge by the status of wait(). Tests that cannot be run are an error of this table."""
+    if os.WIFSIGNALED(status):
+        return False
+    code = os.WEXITSTATUS(status)
+    if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit(f"mutants: the tests of [{what}] cannot be run: pytest says [{code}]")
+    return code == 0
+
+
+def judge(module: Module, found: list[Mutant], path: str, jobs: int) -> list[Mutant]:
+    """Return those that no test notices."""
+    began = time.monotonic()
+    whole = compile(Path(path).read_text(), path, "exec")
+    _, status = os.waitpid(start(module, path, whole, 600.0), 0)
+    if not survived(status, module.name):
+        raise SystemExit(f"mutants: the tests of [{module.name}] fail without a mutant")
+    limit = 20 + 20 * (time.monotonic() - began)
+    running: dict[int, Mutant] = {}
+    alive = []
+    for mutant in [*found, *[None] * jobs]:
+        while running and (mutant is None or len(running) >= jobs):
+            pid, status = os.wait()
+            ended = running.pop(pid)
+            if survived(status, module.name):
+                alive.append(ended)
+                print(f"  line {ended.line}: {ended.text}", flush=True)
+        if mutant:
+            running[start(module, path, mutant.code, limit)] = mutant
+    return alive
+
+
+def report(module: Module, found: list[Mutant], alive: list[Mutant], whole: bool) -> bool:
+    """Print what has come out; say whether it is as the table has it."""
+    texts = {mutant.text for mutant in alive}
+    new = sorted(texts - module.survivors.keys())
+    gone = sorted(module.survivors.keys() - texts) if whole else []
+    killed = 1 - len(alive) / len(found)
+    print(f"{module.name}: {len(found)} mutants, {killed:.1%} killed, {len(new)} not expected")
+    for text in gone:
+        print(f"  is killed, or no mutant any more: {text}")
+    return not new and not gone and (killed >= LEAST_KILLED or not whole)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--module", action="append", help="only this one, as pyft.recovery.plan")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--every", type=int, default=1, help="only each N-th mutant")
+    parser.add_argument("--list", action="store_true", help="name the mutants, and run none")
+    asked = parser.parse_args()
+    good = True
+    for module in table():
+        if asked.module and module.name not in asked.module:
+            continue
+        path = Path(importlib.util.find_spec(module.name).origin)  # type: ignore[union-attr,arg-type]
+        found = mutants(path)[:: asked.every]
+        if asked.list:
+            print("\n".join(f"{module.name}:{m.line}: {m.text}" for m in found))
+            continue
+        alive = judge(module, found, str(path), asked.jobs)
+        good &= report(module, found, alive, asked.every == 1)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Refuse words that the glossary has replaced (`terms.py [root]`); docs/glossary.md decides.
+
+The last column of its tables names, in backquotes, what a term was called before. A word stands for
+itself and for what an ending makes of it (`keeper`, `keepers`, `_keeper`). *Capture* is CUDA's: it
+is refused in the folders that have nothing to do with stream capture.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+GLOSSARY = "docs/glossary.md"
+# Made by generators, data, or where the old words must stand.
+LEFT_OUT = re.compile(
+    r"^(docs/(glossary|api-coverage|house)\.md|tools/check/(terms\.py|house_before\.json|walks\.toml)"
+    r"|tests/unit/test_terms\.py)$|\.(bin|png|tsv)$"
+)
+# Folders in which "capture" can only be the old word for a snapshot.
+NO_STREAM_CAPTURE = ("pyft/", "tests/unit/", "tests/sweep/", "bench/")
+CAPTURE = re.compile(r"captur(e|es|ed|ing)\b", re.IGNORECASE)
+# Of Python, pytest and CUDA; and the old spelling of a value, which is still taken.
+ITS_OWN = re.compile(
+    r"capture_output|suspend_global_capture|CaptureFixture|[Ss]tream capture|StreamCapture|capturable|\"capture\"|SHARE_CAPTURES|dmr_captured"
+)
+
+
+@dataclass(frozen=True)
+class Old:
+    """A word that is not used any more."""
+
+    word: str
+    term: str
+
+    def pattern(self) -> re.Pattern[str]:
+        flags = re.IGNORECASE if self.word.islower() else 0
+        words = re.escape(self.word).replace(r"\ ", r"[\s-]+")
+        return re.compile(rf"(?<![A-Za-z]){words}(s|_)?(?![A-Za-z])", flags)
+
+
+def old_words(glossary: str) -> list[Old]:
+    """Return the words of the glossary's last columns, with the terms that replace them."""
+    found = []
+    for line in glossary.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|") or len(cells) < 4:
+            continue
+        found += [Old(word, cells[0]) for word in re.findall(r"`([^`]+)`", cells[-1])]
+    return found
+
+
+def files(root: Path) -> list[str]:
+    """Return what git knows of, or every file of a tree that is none of git's."""
+    done = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True)
+    known = done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+    return known or sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
+
+
+def check(root: Path) -> Iterator[str]:
+    """Yield a sentence per line that has a refused word."""
+    refused = [(old, old.pattern()) for old in old_words((root / GLOSSARY).read_text())]
+    for name in files(root):
+        if LEFT_OUT.search(name) or not (root / name).is_file():
+            continue
+        try:
+            lines = (root / name).read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, 1):
+            for old, pattern in refused:
+                if pattern.search(line):
+                    yield f"{name}:{number}: [{old.word}] is called [{old.term}] ({GLOSSARY})"
+            if name.startswith(NO_STREAM_CAPTURE) and CAPTURE.search(ITS_OWN.sub("", line)):
+                yield f"{name}:{number}: a capture is CUDA's; of memory it is a [snapshot]"
+
+
+def main() -> int:
+    problems = list(check(Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()))
+    print("\n".join([*problems, f"terms: {len(problems)} problems"]))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,106 @@
+"""Makes docs/figures.md from bench/results/*.json and tools/gen/figures.toml.
+
+`figures.py` writes the page. The TOML file has the order of the tables and the words around them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "bench" / "results"
+SECTIONS = Path(__file__).with_name("figures.toml")
+PAGE = ROOT / "docs" / "figures.md"
+
+Row = dict[str, Any]
+
+
+def number(value: float) -> str:
+    """Return a number with all digits before the point, and four where it has fewer."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def value(row: Row) -> str:
+    """Return "median (min to max, n=N) unit"."""
+    text = number(row["median"])
+    if "min" in row:
+        count = f", n={row['n']}" if "n" in row else ""
+        text += f" ({number(row['min'])} to {number(row['max'])}{count})"
+    return f"{text} {row.get('unit', '')}".rstrip()
+
+
+def target(row: Row) -> str:
+    """Return the target, and whether it is met."""
+    if "at_most" in row:
+        words, met = f"<= {row['at_most']:g}", row["median"] <= row["at_most"]
+    elif "at_least" in row:
+        words, met = f">= {row['at_least']:g}", row["median"] >= row["at_least"]
+    else:
+        return ""
+    return words if met else f"{words}: **missed**"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a Markdown table without columns that have nothing in any row."""
+    used = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    lines = [[head[i] for i in used], ["---"] * len(used), *([r[i] for i in used] for r in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def plain(rows: Sequence[Row]) -> list[str]:
+    """Return the table of figures of which each stands alone."""
+    head = ("figure", "value", "target", "of")
+    cells = [(row["name"], value(row), target(row), row.get("note", "")) for row in rows]
+    return table(head, cells)
+
+
+def grid(rows: Sequence[Row]) -> list[str]:
+    """Return the table of figures that stand in columns."""
+    columns = list(dict.fromkeys(row["column"] for row in rows))
+    lines = []
+    for name, note in dict.fromkeys((row["name"], row.get("note", "")) for row in rows):
+        mine = [row for row in rows if (row["name"], row.get("note", "")) == (name, note)]
+        cells = {row["column"]: value(row) for row in mine}
+        targets = ", ".join(dict.fromkeys(filter(None, map(target, mine))))
+        lines.append([name, *(cells.get(column, "") for column in columns), targets, note])
+    return table(["figure", *columns, "target", "of"], lines)
+
+
+def section(words: dict[str, str]) -> list[str]:
+    """Return heading, table and words of one file of results."""
+    found = json.loads((RESULTS / f"{words['results']}.json").read_text())
+    rows = found["figures"]
+    source = f"`{found['command']}`, commit {found['commit']}, {found['date']}."
+    return [
+        *("", f"## {words['title']}", ""),
+        *words.get("before", "").strip().splitlines(),
+        *("", source, f"Machine: {found['machine']}.", ""),
+        *(grid(rows) if any("column" in row for row in rows) else plain(rows)),
+        *(["", *words["after"].strip().splitlines()] if "after" in words else []),
+    ]
+
+
+def page() -> str:
+    """Return docs/figures.md."""
+    words = tomllib.loads(SECTIONS.read_text())
+    lines = ["# Figures", "", *words["before"].strip().splitlines()]
+    for one in words["section"]:
+        lines += section(one)
+    return "\n".join([*lines, "", *words["after"].strip().splitlines()]) + "\n"
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
