@@ -20,6 +20,10 @@ pytest_plugins = ["required"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Lines of ranks that share an output stay whole: unbuffered, Python writes the end of a line apart.
+# What a test waits for is flushed by who prints it.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # Named by meson in the tests that it runs itself.
 os.environ.setdefault("SOFTGPU_LIBRARY", str(native_dir() / "libsoftgpu.so"))
 # `meson test` runs these, with the files it has built.

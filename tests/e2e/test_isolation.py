@@ -74,7 +74,9 @@ def test_nonsense_in_a_ring_costs_its_own_server_only(jobs: Callable[..., Job]) 
     assert sorted(refused + damaged) == sorted(codes), "whose servers have ended"
     assert len(damaged) == len(PAINTERS), crowd.errors()
     assert not re.search(r"GPU \[\d+\] is lost", crowd.errors())
-    assert crowd.meta()["recovery"]["agent_restarts"] == 0
+    told = crowd.meta()["recovery"]
+    assert told["agent_restarts"] == 0
+    assert [one["restored_bytes"] for one in told["faults"]] == [0] * len(codes), "read nowhere"
 
 
 def shared_memory_of(pid: int) -> list[str]:

@@ -301,11 +301,13 @@ def test_more_clients_than_descriptors_are_refused(start: Start, tmp_path: Path)
     assert (job.victim("agent"), job.victim("supervisor")) == (agent, supervisor), job.errors()
     refusal = f"the job has [{room}] clients, and for one more the limit [{few}] of descriptors is"
     assert job.errors().count(refusal) == 3
+    # The agent writes it down a little later: what is there before must be all of them.
+    wait_for(lambda: len(job.meta()["live"]) == room, 20, job.errors)
     first = present.pop()
     assert first is not None
     first.close()
     # Its process lives on: after a second it counts as dead all the same.
-    wait_for(lambda: len(job.meta()["live"]) == room - 1, 20, job.errors())
+    wait_for(lambda: len(job.meta()["live"]) == room - 1, 20, job.errors)
     present.append(_attach(name))
     assert all(present)
     job.send(signal.SIGTERM)
