@@ -13,12 +13,12 @@ beside() {
     nice -n 5 meson test -C build/meson --timeout-multiplier 3 --print-errorlogs \
         > build/meson-tests.log 2>&1 || result=1
     nice -n 5 pytest -q -rfEs "$@" > build/unit-tests.log 2>&1 || result=1
-    pytest -q -rfEs tests/nodes > build/nodes-tests.log 2>&1 || result=1
+    pytest -q -rfEs tests/softgpu tests/nodes > build/nodes-tests.log 2>&1 || result=1
     return $result
 }
 beside "$@" & others=$!
 
-ignored="--ignore=tests/nodes"
+ignored="--ignore=tests/softgpu --ignore=tests/nodes"
 for folder in "$@"; do ignored="$ignored --ignore=$folder"; done
 # Not `python -m pytest`, which would import the source tree.
 # shellcheck disable=SC2086
