@@ -22,7 +22,7 @@ from pyft.flush import manifest
 from pyft.flush.writer import Stopped, Writer
 from pyft.images.contents import Contents
 
-IDLE = 19  # the thread's priority: training goes first
+BEHIND = 10  # the priority: training goes first; at 19 other work on the host would starve it
 LINKS = "flush-"
 END_S = 5.0  # for the thread to remove what it has begun
 
@@ -115,7 +115,7 @@ class Flushes:
     def _run(self, record: dict[str, Any], links: Path, fds: dict[int, list[int]]) -> None:
         begun, done = time.monotonic(), {"step": record["step"]}
         try:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), IDLE)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BEHIND)
             contents = Contents.of(links, fds)
             image = self._about | {"record": record}
             about = {"step": record["step"], "contents": contents.note(), "image": image}
