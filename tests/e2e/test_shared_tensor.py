@@ -24,7 +24,7 @@ def train(jobs: list[Job], folder: Path, *replaced: str) -> tuple[int, list[str]
     wait_for(lambda: "ready" in job.output(), 90, f"it works: {job.errors()}")
     for count, rank in enumerate(replaced, 1):
         line = [PYFT, "replace", "--rank", rank, "--job", str(job.log_dir)]
-        subprocess.run(line, check=True, timeout=20)
+        subprocess.run(line, check=True, timeout=80)
 
         def decided(count: int = count) -> bool:
             return job.errors().count("goes on after") + job.errors().count("is not rep") == count

@@ -73,7 +73,7 @@ def end_server(job: Job, rank: int, spare: int | None) -> None:
         os.kill(server_of(job, rank), signal.SIGKILL)
         return
     line = [PYFT, "replace", "--rank", str(rank), "--gpu", str(spare), "--job", str(job.log_dir)]
-    subprocess.run(line, check=True, timeout=20)
+    subprocess.run(line, check=True, timeout=80)
 
 
 def standing_by(job: Job) -> list[int]:

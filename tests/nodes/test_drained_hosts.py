@@ -69,7 +69,7 @@ def test_a_host_is_drained(tmp_path: Path) -> None:
         wait_for(lambda: place.poll() is not None, 10, job.everything)
         assert place.wait() == 0, job.everything()
         wait_for(lambda: processes(hosts.hosts[1]) == ["1"], 5, job.everything)
-        status, _ = job.ask("status").communicate(timeout=20)
+        status, _ = job.ask("status").communicate(timeout=80)
         assert "place 1 on host h2, life 2: runs" in status
         ends_equal(job, tmp_path)
     printed = [f"{name}.stdout" for name in ("h0", "h1", "h2")]

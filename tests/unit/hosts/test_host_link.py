@@ -17,7 +17,7 @@ SECRET = b"0123456789abcdef"
 def pair(first: bytes = SECRET, second: bytes = SECRET) -> tuple[Link, Link]:
     """Return both ends of a connection."""
     ours, theirs = socket.socketpair()
-    ours.settimeout(5)
+    ours.settimeout(20)
     found: list[Link] = []
     thread = threading.Thread(target=lambda: found.append(_made(theirs, second, False)))
     thread.start()

@@ -193,7 +193,7 @@ def order(job: Job, *words: str) -> subprocess.CompletedProcess[str]:
 def scrape(port: int) -> str:
     """Return what Prometheus would get, which asks again while a new agent takes over."""
     wait_for(lambda: not _refuses(port), 20, "somebody listens")
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         return connection.makefile().read()
 
