@@ -64,7 +64,7 @@ def test_so_it_does_with_digests_of_the_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("request_", "fault", "variables"),
-    [("error,code=700", "context-lost", {}), ("hang", "hang", {"PYFT_HANG_S": "2"})],
+    [("error,code=700", "context-lost", {}), ("hang", "hang", {"PYFT_HANG_S": "4"})],
 )
 def test_the_kernel_fails(
     tmp_path: Path, request_: str, fault: str, variables: dict[str, str]

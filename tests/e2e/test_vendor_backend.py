@@ -162,7 +162,7 @@ def test_with_nccl_communicators_keep_their_settings(tmp_path: Path) -> None:
 def test_with_nccl_a_kernel_that_hangs_is_found(tmp_path: Path) -> None:
     """At its rank: the other one waits in a collective of which only marks in its stream tell."""
     nccl = build_nccl(tmp_path)
-    fault = {"SOFTGPU_FAULT": "hang:300,device=1", "PYFT_HANG_S": "3"}
+    fault = {"SOFTGPU_FAULT": "hang:300,device=1", "PYFT_HANG_S": "5"}
     got, report, said = train(tmp_path, (), "0,1", PYFT_CUT_EVERY="1", **fault, **nccl)
     assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
     found = {(one["rank"], one["fault"]) for one in report["faults"]}
@@ -179,11 +179,11 @@ def test_with_nccl_a_rank_that_waits_is_not_stuck(tmp_path: Path) -> None:
         options=("--gpus", "0,1", "--report", str(report)),
         environment=environment(tmp_path / "driver", 2)
         | build_nccl(tmp_path)
-        | {"PYFT_HANG_S": "2"},
+        | {"PYFT_HANG_S": "4"},
     )
     try:
         wait_for(lambda: job.output().count("ready") == 2, 60, "both have come to the collective")
-        time.sleep(4)
+        time.sleep(7)
         go.touch()
         assert job.wait(60) == 0, job.errors()
     finally:
