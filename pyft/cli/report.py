@@ -55,7 +55,8 @@ def summary(job: lanes.Job) -> list[str]:
         about = "" if lane.exact else "about "
         text.append(
             f"  rank {lane.rank}: {about}{len(lane.steps)} steps, "
-            f"{len(lane.snapshots)} snapshots seen, {len(lane.faults)} faults"
+            f"{len(lane.snapshots)} snapshots seen, "
+            f"{len(lane.faults)} fault{'s' * (len(lane.faults) != 1)}"
         )
     recovery = dict(job.recovery)
     text += table(recovery) if recovery["faults"] else ["no faults"]

@@ -26,7 +26,7 @@ def status(
         str, typer.Option(metavar="HOST:PORT", help="Where `pyft head` of a job of several is.")
     ] = "",
 ) -> None:
-    """Show live jobs: per rank the device, ring position, lag, log bytes, and who waits for what.
+    """Show live jobs: per rank the device, ring position, lag, log bytes, and what waits for what.
 
     All numbers are read from the agent's memory; the job does not notice. With --head: what each host
     of that job holds, and what the last faults have cost.

@@ -100,7 +100,7 @@ TABLE = (
     Row("silent", Do.SAME, Blame.SERVER, "agent", ("heartbeat",),
         "no sign of life for PYFT_HEARTBEAT_TIMEOUT_S, neither heartbeat nor progress"),
     Row("hang", Do.SAME, Blame.PROGRAM, "agent", ("stuck",),
-        "an entry was started, waits for nobody, and is not finished after PYFT_HANG_S"),
+        "an entry was started, waits for no other rank, and is not finished after PYFT_HANG_S"),
     Row("communicator", Do.SAME, Blame.NOBODY, "agent", ("communicator",),
         "connections of a rank broke, or it did not take part in a repair in time"),
     Row("overdue", Do.SAME, Blame.NOBODY, "agent", ("overdue",),

@@ -156,7 +156,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(folder), "--perfetto", str(trace)])
     assert done.exit_code == 0, done.output
     assert "1 of 1 recovered" in done.output
-    assert "rank 1: about 10 steps, 5 snapshots seen, 1 faults" in done.output
+    assert "rank 1: about 10 steps, 5 snapshots seen, 1 fault\n" in done.output
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
     assert json.loads(trace.read_text())["traceEvents"]
     wrong = CliRunner().invoke(app, ["report", "--list", str(folder)])
