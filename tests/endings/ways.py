@@ -1,4 +1,4 @@
-"""The ways in which a job of two ranks ends, and what is said then."""
+"""The ways in which a job of two ranks ends, what is said then, and differences that are known."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import signal
 from dataclasses import dataclass
 
 WRONG_SUM = "took for a sum what is none:"  # said by the program
+# PyTorch's watchdog, when it has aborted all communicators.
+_ABORTED = r"taking the entire process down"
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class Way:
     word: str  # what the program is told
     rank: int | None  # whose end it is; None: something outside gets the signal
     text: str  # for people
-    says: str  # a pattern of what is said, with and without servers
+    says: tuple[str, ...]  # patterns of what is said, with and without servers
     victim: str = ""  # launcher or torchrun
     signal: int = 0
 
@@ -24,20 +26,64 @@ class Way:
         return f"{self.word}-{self.rank if self.rank is not None else self.victim}"
 
 
-_RANKS = (
-    ("raise", (0, 1), "an exception", r"RuntimeError: an error of the program"),
-    ("exit-0", (0,), "`sys.exit(0)`, while the other rank waits", r"DistBackendError|has ended"),
-    ("late", (1,), "comes after `init_process_group(timeout=)`", r"collective operation timeout"),
-    ("assert", (1,), "an assert in a kernel", r"device-side assert triggered"),
-    ("memory", (0,), "more memory than the GPU has", r"OutOfMemoryError: CUDA out of memory"),
-    ("kill", (0,), "SIGKILL", r"Signal 9 \(SIGKILL\)"),
+@dataclass(frozen=True)
+class Known:
+    """A difference between the modes whose cause is known."""
+
+    words: tuple[str, ...]  # the ways that have it
+    problem: str  # a pattern of what judge.py says of it
+    why: str  # a paragraph of the page
+    always: bool = True  # it has to be there; otherwise it is a race
+
+
+_ENDS = (
+    ("raise", "an exception", (r"RuntimeError: an error of the program",)),
+    ("exit-0", "`sys.exit(0)`, while the other rank waits", (r"ncclRemoteError", _ABORTED)),
+    (
+        "late",
+        "comes after `init_process_group(timeout=)`",
+        (r"collective operation timeout", _ABORTED),
+    ),
+    ("assert", "an assert in a kernel", (r"device-side assert triggered",)),
+    ("memory", "more memory than the GPU has", (r"OutOfMemoryError: CUDA out of memory",)),
+    ("term", "SIGTERM", (r"Signal 15 \(SIGTERM\)",)),
+    ("int", "SIGINT", (r"KeyboardInterrupt",)),
+    ("kill", "SIGKILL", (r"Signal 9 \(SIGKILL\)",)),
+    ("segv", "SIGSEGV: it reads at address 0", (r"Signal 11 \(SIGSEGV\)",)),
 )
-_OUTSIDE = (("launcher", signal.SIGTERM), ("torchrun", signal.SIGTERM))
+_SIGNALS = {
+    signal.SIGTERM: (r"got signal: 15|Signal 15|SIGTERM",),
+    signal.SIGINT: (r"got signal: 2|Signal 2|SIGINT",),
+}
 
 WAYS = (
-    *(Way(word, rank, text, says) for word, ranks, text, says in _RANKS for rank in ranks),
+    *(Way(word, rank, text, says) for word, text, says in _ENDS for rank in (0, 1)),
     *(
-        Way(number.name, None, number.name, r"SIGTERM|signal", victim, number)
-        for victim, number in _OUTSIDE
+        Way(number.name, None, number.name, says, victim, number)
+        for victim in ("launcher", "torchrun")
+        for number, says in _SIGNALS.items()
+    ),
+)
+
+KNOWN = (
+    Known(
+        ("exit-0", "late"),
+        rf"direct: nothing says \[{_ABORTED}\]",
+        "The last word of an early exit and of a late rank. PyTorch's watchdog aborts a failed "
+        "communicator twice, the second time by a null handle. NCCL accepts that, as the client "
+        "does (`end` in `proxy/client/collectives/nccl.cc`). flexccl refuses it (`ncclCommAbort` "
+        "in `flexccl/api/comm.cc`, by `live` in `flexccl/api/state.cc`). So `--direct` ends with "
+        "`ncclInvalidArgument`. With servers the cause is said.",
+    ),
+    Known(
+        ("assert",),
+        r"first to fail: \[rank (\d): 1\] and \[rank \1: SIGABRT\]",
+        "How the rank ends whose kernel asserts. When Python ends, PyTorch aborts the "
+        "communicator. flexccl does it without the device. The client refuses each call to a "
+        "device that has failed (`Device::call` in `proxy/client/device/device.cc`). So "
+        "`ncclCommAbort` returns `ncclUnhandledCudaError`, and PyTorch ends the process by "
+        "SIGABRT. Without servers it ends by code 1, or by SIGABRT where PyTorch's watchdog sees the "
+        "error first. The job's exit code is the same.",
+        always=False,
     ),
 )
