@@ -6,7 +6,7 @@ makes an object of it. So torch is imported inside of methods only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ FAULTS = {
 STORAGE = ("eio", "disk-full", "slow-write")  # those of the disk with checkpoints
 WITHOUT_GPU = ("rank-kill", "torn", *STORAGE)  # those that there are on the CPU
 RESCALE = "rescale"  # no fault: all ranks end in order, and others go on; for references only
+AWAY, BACK = "away", "back"  # no faults: from when to when a rank is away; for references only
 
 ASKED, READY = ".asked", ".ready"  # files io-N of a rank that waits for a fault of storage to begin
 BALLAST = "ballast"  # what fills the disk of checkpoints
@@ -44,14 +45,37 @@ class Mechanism:
     options: tuple[str, ...] = ("--direct",)  # of `pyft run`, on soft GPUs
     environment: Mapping[str, str] = {}
     relaunches = True  # all ranks are started anew when one has failed
+    one_by_one = False  # or it alone: the others go on, and it finds them by itself
+    service: tuple[str, ...] = ()  # python's words for a process beside the ranks
+    needs: tuple[str, ...] = ()  # packages that the lab does not bring along
     resizes = False  # and may be more or less than before
     writes = False  # files, on the disk of checkpoints
 
     def __init__(self, folder: Path, rank: int, interval: int) -> None:
         self.folder, self.rank, self.interval = folder, rank, interval
+        self.present: list[int] | None = None  # ranks that share this step, if they can differ
+
+    def world_size(self) -> int:
+        """Return how many ranks share out a batch."""
+        from pyft_lab.workloads import together
+
+        return together.world_size()
 
     def restore(self, state: Any) -> None:
         """Bring the state to the last one that was saved, if there is one."""
+
+    def begin_step(self, state: Any) -> None:
+        """Agree on who is there; a rank that was away gets the state of the others."""
+
+    def average(self, gradients: Sequence[Any], halfway: Callable[[], None]) -> None:
+        """Average gradients over the ranks; `halfway` is called once amid it."""
+        from pyft_lab.workloads import together
+
+        together.mean_over_ranks(gradients, halfway)
+
+    def commit(self, state: Any) -> bool:
+        """Return whether the gradients are good; if not, the state is as before the step."""
+        return True
 
     def after_step(self, state: Any) -> None:
         """Save, if it is time."""

@@ -62,10 +62,10 @@ def steps_again(result: Result, step: int, kind: str) -> float:
 
     A checkpoint brings back the last multiple of the interval, a torn one the one before. One that
     cannot be written is told of an interval after the last whole one. pyft replays what was done of
-    the step, which is less than one.
+    the step, and torchft does that one again: it is less than one.
     """
     mechanism = find(result.cell.mechanism)
-    if not mechanism.relaunches or kind == "slow-write":
+    if not mechanism.relaunches or mechanism.one_by_one or kind == "slow-write":
         return 0.0
     interval = result.cell.interval
     if kind in STORAGE:

@@ -19,8 +19,9 @@ from pyft_lab.matrix.runner import Result
 
 CELL_COLUMNS = ("key", "substrate", "workload", "mechanism", "ranks", "steps", "interval", "seed",
                 "status", "good", "attempts", "step_s", "wall_s", "replayed", "run_s",
-                "load1")  # fmt: skip
-FAULT_COLUMNS = ("key", "mechanism", "kind", "moment", "step", "lost_s", "phases_s", "answer")
+                "load1", "left_out")  # fmt: skip
+FAULT_COLUMNS = ("key", "mechanism", "kind", "moment", "step", "lost_s", "away_s",
+                 "phases_s", "answer")  # fmt: skip
 
 
 def cell_row(result: Result) -> dict[str, Any]:

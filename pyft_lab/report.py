@@ -36,7 +36,10 @@ def in_short(result: Result) -> str:
     """Return the verdict, and what was done about faults of storage."""
     if not result.data["good"]:
         return first_problem(result.data)
-    return "; ".join(["good", *(f["answer"] for f in result.data["faults"] if "answer" in f)])
+    told = [f["answer"] for f in result.data["faults"] if "answer" in f]
+    if left_out := result.data.get("left_out"):
+        told.append(f"{left_out} samples left out, of ranks that were away")
+    return "; ".join(["good", *told])
 
 
 def lost_of(result: Result) -> list[float]:

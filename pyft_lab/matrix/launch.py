@@ -1,4 +1,4 @@
-"""Starts the ranks of a cell, and all of them anew when one has failed.
+"""Starts the ranks of a cell, and all of them anew, or the one, when one has failed.
 
     python -m pyft_lab.matrix.launch CELL_FOLDER RANKS RANKS_AFTER MAX_RESTARTS TIMEOUT_S
 
@@ -13,29 +13,41 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from pyft_lab.matrix import tied
 from pyft_lab.matrix.storage import SmallDisk, Tracer, has_small_disk
 from pyft_lab.matrix.supervisor import Action, Supervisor
+from pyft_lab.mechanisms import find
 
 POLL_S = 0.05
 GIVE_TIME_S = 2.0  # for the other ranks to end when they are asked to
 
 
+def start_one(folder: Path, ranks: int, attempt: int, rank: int) -> subprocess.Popen[bytes]:
+    """Start a rank of an attempt."""
+    numbers = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+    words = [str(folder), str(attempt), str(rank), str(os.getpid())]
+    command = [sys.executable, "-m", "pyft_lab.workloads.train", *words]
+    with (folder / f"output-{attempt}-{rank}").open("wb") as output:
+        return subprocess.Popen(
+            command, env=os.environ | numbers, stdout=output, stderr=subprocess.STDOUT
+        )
+
+
 def start(folder: Path, ranks: int, attempt: int) -> list[subprocess.Popen[bytes]]:
     """Start all ranks of an attempt."""
-    started = []
-    for rank in range(ranks):
-        numbers = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
-        words = [str(folder), str(attempt), str(rank), str(os.getpid())]
-        command = [sys.executable, "-m", "pyft_lab.workloads.train", *words]
-        with (folder / f"output-{attempt}-{rank}").open("wb") as output:
-            started.append(
-                subprocess.Popen(
-                    command, env=os.environ | numbers, stdout=output, stderr=subprocess.STDOUT
-                )
-            )
-    return started
+    return [start_one(folder, ranks, attempt, rank) for rank in range(ranks)]
+
+
+def start_service(folder: Path, words: Sequence[str]) -> list[subprocess.Popen[bytes]]:
+    """Start what a mechanism wants beside the ranks, if it does; it ends with this process."""
+    if not words:
+        return []
+    command = [sys.executable, str(Path(tied.__file__)), str(os.getpid()), sys.executable, *words]
+    with (folder / "output-service").open("wb") as output:
+        return [subprocess.Popen([*command, str(folder)], stdout=output, stderr=subprocess.STDOUT)]
 
 
 def make_memory(folder: Path, ranks: int) -> None:
@@ -76,6 +88,9 @@ def supervise(
                 if disk:
                     disk.make_room()
                 ranks = start(folder, after, supervisor.attempt)
+            elif action is Action.LAUNCH_ONE:
+                failed = next(n for n, rank in enumerate(ranks) if rank.poll() not in (None, 0))
+                ranks[failed] = start_one(folder, count, supervisor.attempt, failed)
             else:
                 return action
     finally:
@@ -88,10 +103,17 @@ def supervise(
 def main() -> int:
     folder, ranks, after, restarts, timeout_s = Path(sys.argv[1]), *map(int, sys.argv[2:6])
     make_memory(folder, max(ranks, after))
-    supervisor = Supervisor(max_restarts=restarts, timeout_s=timeout_s)
-    kinds = {fault["kind"] for fault in json.loads((folder / "cell.json").read_text())["faults"]}
+    cell = json.loads((folder / "cell.json").read_text())
+    mechanism = find(cell["mechanism"])
+    one_by_one = mechanism.one_by_one
+    supervisor = Supervisor(max_restarts=restarts, timeout_s=timeout_s, one_by_one=one_by_one)
+    kinds = {fault["kind"] for fault in cell["faults"]}
     disk = SmallDisk(folder / "checkpoints") if has_small_disk(kinds) else None
-    action = supervise(folder, ranks, after, supervisor, disk)
+    service = start_service(folder, mechanism.service)
+    try:
+        action = supervise(folder, ranks, after, supervisor, disk)
+    finally:
+        end(service, GIVE_TIME_S)
     ended = {"action": action.value, "attempts": supervisor.attempt + 1}
     (folder / "launch.json").write_text(json.dumps(ended))
     return 0 if action is Action.DONE else 1

@@ -6,6 +6,7 @@ killed goes on with the first cell that has none; that cell begins anew.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -17,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyft_lab import oracle, storage_oracle
-from pyft_lab.api import RESCALE, STORAGE
+from pyft_lab import absence_oracle, oracle, storage_oracle
+from pyft_lab.api import AWAY, BACK, RESCALE, STORAGE
 from pyft_lab.errors import LabError
 from pyft_lab.matrix import disk, storage, tied
 from pyft_lab.matrix.spec import Cell, Fault
@@ -88,7 +89,7 @@ def supervise(folder: Path, cell: Cell, timeout_s: float) -> None:
 def not_claimed(cell: Cell) -> str:
     """Return why a cell is not run: its mechanism does not claim what is asked for."""
     mechanism = find(cell.mechanism)
-    kinds = {fault.kind for fault in cell.faults} - {*mechanism.survives, RESCALE}
+    kinds = {fault.kind for fault in cell.faults} - {*mechanism.survives, RESCALE, AWAY, BACK}
     if kinds:
         return f"does not claim to survive {', '.join(sorted(kinds))}"
     if not mechanism.writes and any(fault.kind in STORAGE for fault in cell.faults):
@@ -102,13 +103,28 @@ def not_claimed(cell: Cell) -> str:
     return ""
 
 
+def check_packages(cell: Cell) -> None:
+    """Raise if a package is missing that a mechanism needs."""
+    for name in find(cell.mechanism).needs:
+        if importlib.util.find_spec(name) is None:
+            told = f"mechanism [{cell.mechanism_name}] needs the package [{name}]"
+            raise LabError(f"{told}: pip install {name}, or leave it out")
+
+
 def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
     """Return what a cell came to."""
     ended = read_json(folder / "launch.json") or {"action": "died", "attempts": 1}
     reference = folder if cell == cell.reference else folder_of(out, reference_of(folder, cell))
-    most = max(cell.ranks, cell.last_ranks)
-    verdict = oracle.judge(folder, reference, most, cell.steps, cell.last_ranks)
+    most, left_out = max(cell.ranks, cell.last_ranks), 0
     repairs = oracle.repairs(read_json(folder / "report.json"))
+    if find(cell.mechanism).one_by_one:
+        of = (cell.ranks, cell.steps, cell.faults)
+        whole = folder_of(out, cell.reference)
+        verdict, left_out = absence_oracle.judge(folder, reference, whole, *of)
+        costs = absence_oracle.costs(folder, cell.faults, cell.ranks)
+    else:
+        verdict = oracle.judge(folder, reference, most, cell.steps, cell.last_ranks)
+        costs = oracle.costs(folder, cell.faults, repairs)
     verdict.faults += oracle.check_faults(cell.faults, ended["attempts"], repairs)
     wrong, without = storage_oracle.check(folder, cell.faults, ended["attempts"])
     verdict.integrity, verdict.faults = verdict.integrity + wrong, verdict.faults + without
@@ -118,13 +134,16 @@ def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
         "oracle": asdict(verdict),
         "good": verdict.good and ended["action"] == "done",
         "load1": os.getloadavg()[0],
-        "faults": oracle.costs(folder, cell.faults, repairs),
-        **oracle.times(folder),
+        "left_out": left_out,
+        "faults": costs,
+        **oracle.times(folder, most),
     }
 
 
 def reference_of(folder: Path, cell: Cell) -> Cell:
     """Return the cell that a run is judged against."""
+    if find(cell.mechanism).one_by_one:
+        return cell.without(absence_oracle.absences(folder, cell.ranks, cell.steps))
     if not cell.ranks_after or cell.planned:
         return cell.reference
     again = [line["step"] for line in oracle.lines_of(folder, 0) if line["attempt"]]
@@ -158,8 +177,8 @@ def run_cell(out: Path, cell: Cell, timeout_s: float, rerun_failed: bool = False
         (work / "cell.json").write_text(json.dumps(asdict(cell), indent=1))
         begin = time.monotonic()
         supervise(work, cell, timeout_s)
-        if cell.ranks_after and not cell.planned:
-            run_cell(out, reference_of(work, cell), timeout_s)
+        if (reference := reference_of(work, cell)) not in (cell, cell.reference):
+            run_cell(out, reference, timeout_s)
         data = {"claimed": True, "run_s": time.monotonic() - begin, **judge(out, work, cell)}
         data["tries"] = attempt + 1
         if data["status"] not in ("timed out", "died") and not data["oracle"]["faults"]:
@@ -197,6 +216,7 @@ def run(
         if not read_json(folder_of(out, cell) / "result.json") and not not_claimed(cell):
             disk.check_free(out, needed_bytes(load(out), cell.substrate))
             storage.check_tools({fault.kind for fault in cell.faults})
+            check_packages(cell)
         yield run_cell(out, cell, timeout_s, rerun_failed)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pyft_lab import mechanisms
-from pyft_lab.api import FAULTS, RESCALE, STORAGE, WITHOUT_GPU
+from pyft_lab.api import AWAY, BACK, FAULTS, RESCALE, STORAGE, WITHOUT_GPU
 from pyft_lab.errors import SpecError
 
 if sys.version_info >= (3, 11):
@@ -71,6 +71,8 @@ class Cell:
             change = f"{self.ranks} to {self.ranks_after} ranks"
             how = "planned" if self.planned else self.mechanism_name
             return f"{how}, {change}, {self.workload}, seed {self.seed}"
+        if self.planned:
+            return f"absences by plan, {self.workload}, seed {self.seed}"
         if self == self.reference:
             return f"reference, {self.workload}, seed {self.seed}"
         kinds = ", ".join(sorted({fault.kind for fault in self.faults})) or "no fault"
@@ -86,7 +88,7 @@ class Cell:
 
     @property
     def planned(self) -> bool:
-        return any(fault.kind == RESCALE for fault in self.faults)
+        return any(fault.kind in (RESCALE, AWAY, BACK) for fault in self.faults)
 
     def stopped_at(self, step: int) -> Cell:
         """Return what a run must equal that went on from that step with other ranks.
@@ -95,6 +97,14 @@ class Cell:
         """
         stop = Fault(step, 0, "boundary", RESCALE)
         return replace(self, mechanism="blocking", faults=(stop,))
+
+    def without(self, spans: Sequence[tuple[int, int, int]]) -> Cell:
+        """Return what a run must equal in which ranks were away: rank, from step, back at step."""
+        if not spans:
+            return self.reference
+        events = [Fault(first, rank, "", AWAY) for rank, first, _ in spans]
+        events += [Fault(back, rank, "", BACK) for rank, _, back in spans]
+        return replace(self, mechanism="absences", interval=0, faults=tuple(sorted(events)))
 
     @property
     def key(self) -> str:

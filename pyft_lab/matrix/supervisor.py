@@ -13,6 +13,7 @@ class Action(str, Enum):
     WAIT = "wait"
     END_OTHERS = "end others"  # a rank has failed: the others cannot go on without it
     LAUNCH = "launch"
+    LAUNCH_ONE = "launch one"  # a rank that has failed; the others run
     DONE = "done"
     GIVE_UP = "gave up"
     TIMED_OUT = "timed out"
@@ -26,6 +27,7 @@ class Supervisor:
     timeout_s: float
     attempt: int = 0
     finished: Action | None = None
+    one_by_one: bool = False  # a rank that has failed is started anew, and no other
 
     def next(self, codes: Sequence[int | None], elapsed_s: float) -> Action:
         """Return what to do, given the ranks of the current attempt."""
@@ -38,12 +40,12 @@ class Supervisor:
         failed = any(code not in (None, 0) for code in codes)
         if not failed:
             return Action.WAIT
-        if any(code is None for code in codes):
+        if any(code is None for code in codes) and not self.one_by_one:
             return Action.END_OTHERS
         if self.attempt >= self.max_restarts:
             return self.end(Action.GIVE_UP)
         self.attempt += 1
-        return Action.LAUNCH
+        return Action.LAUNCH_ONE if self.one_by_one else Action.LAUNCH
 
     def end(self, action: Action) -> Action:
         self.finished = action

@@ -22,7 +22,9 @@ SHIPPED = {
     "pyft-snapshot": "pyft_lab.mechanisms.pyft:Snapshot",
     "pyft-jit": "pyft_lab.mechanisms.pyft:Jit",
     "pyft-all": "pyft_lab.mechanisms.pyft:All",
+    "torchft": "pyft_lab.mechanisms.torchft:Torchft",
 }
+REFERENCES = {"absences": "pyft_lab.mechanisms.absences:Absences"}  # not for matrices
 
 
 def find(name: str) -> type[Mechanism]:
@@ -46,11 +48,12 @@ def find(name: str) -> type[Mechanism]:
 
 
 def shipped(name: str) -> type[Mechanism]:
-    if name not in SHIPPED:
+    known = SHIPPED | REFERENCES
+    if name not in known:
         near = difflib.get_close_matches(name, SHIPPED, 1)
         hint = f"did you mean [{near[0]}]?" if near else f"there are {list(SHIPPED)}"
         raise SpecError(f"no mechanism [{name}]: {hint}")
-    module, _, class_name = SHIPPED[name].partition(":")
+    module, _, class_name = known[name].partition(":")
     found: type[Mechanism] = getattr(importlib.import_module(module), class_name)
     return found
 

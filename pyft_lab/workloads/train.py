@@ -24,7 +24,6 @@ BEGAN = time.monotonic()  # before torch is imported: that is a part of each res
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from torch import Tensor  # noqa: E402
 
 from pyft_lab.api import Mechanism  # noqa: E402
 from pyft_lab.mechanisms import find  # noqa: E402
@@ -91,27 +90,21 @@ class State:
         return found.hexdigest()
 
 
-def mean_over_ranks(values: list[Tensor], world: int, halfway: Callable[[], None]) -> None:
-    """Average gradients, one by one: a new process has no buckets of another order."""
-    for number, value in enumerate(values):
-        if number == len(values) // 2:
-            halfway()
-        dist.all_reduce(value)
-        value /= world
-
-
 def train(
     folder: Path, cell: dict[str, Any], attempt: int, rank: int, mechanism: Mechanism,
     point: Callable[[int, str], None], device: torch.device, note: Callable[[str], None],
 ) -> None:  # fmt: skip
-    """Train to the end; the process group is there."""
-    world, work = dist.get_world_size(), WORKLOADS[cell["workload"]]
+    """Train to the end; the process group is there, if all ranks are one."""
+    world, work = mechanism.world_size(), WORKLOADS[cell["workload"]]
     state = State(cell["workload"], cell["seed"], device)
     inputs, targets = work.data(torch.Generator().manual_seed(cell["seed"]))
     mechanism.restore(state)
     note("restored")
     log = os.open(folder / "ranks" / f"{rank}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     while state.step < cell["steps"]:
+        mechanism.begin_step(state)
+        if state.step >= cell["steps"]:  # others have gone on to the end
+            break
         point(state.step, "boundary")
         ids = state.sampler.window(rank, world)
         output = state.model(inputs[ids].to(device))
@@ -121,10 +114,14 @@ def train(
         loss.backward()
         point(state.step, "backward")
         gradients = [p.grad for p in state.model.parameters() if p.grad is not None]
-        mean_over_ranks(gradients, world, lambda: point(state.step, "collective"))
+        mechanism.average(gradients, lambda: point(state.step, "collective"))
+        if not mechanism.commit(state):
+            continue
         state.optimizer.step()
         point(state.step, "optimizer")
         line = {"attempt": attempt, "step": state.step, "loss": loss.item().hex(), "ids": ids}
+        if mechanism.present is not None:
+            line["with"] = mechanism.present
         line["t"] = time.monotonic()
         os.write(log, (json.dumps(line) + "\n").encode())
         state.step += 1
@@ -142,7 +139,7 @@ def end_with(launcher: int) -> None:
 
 
 def set_up(cell: dict[str, Any], rank: int, meeting: str) -> torch.device:
-    """Return the rank's device; the process group is there."""
+    """Return the rank's device; the process group is there, if ranks do not come and go."""
     torch.set_num_threads(1)
     torch.backends.cudnn.enabled = False
     soft = cell["substrate"] == "soft"
@@ -151,7 +148,8 @@ def set_up(cell: dict[str, Any], rank: int, meeting: str) -> torch.device:
         torch.cuda.set_device(device)
     backend = "nccl" if soft else "gloo"
     world = int(os.environ["WORLD_SIZE"])
-    dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=world)
+    if not find(cell["mechanism"]).one_by_one:
+        dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=world)
     return device
 
 
@@ -174,7 +172,8 @@ def main() -> None:
     mechanism = find(cell["mechanism"])(folder / "checkpoints", rank, max(cell["interval"], 1))
     point = fault_points(folder, cell, rank, synchronize)
     train(folder, cell, attempt, rank, mechanism, point, device, note)
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
