@@ -109,11 +109,11 @@ def judge(
     want, spans = newest(planned, ranks), absences(run, ranks, steps)
     have = committed(newest(run, ranks), want, faults)
     missing, others = left_out(have, newest(all_there, ranks), steps)
+    samples = oracle.check_samples(have, want, steps) + others
     verdict = Verdict(
-        oracle.check_samples(have, want, steps) + others,
+        samples + check_present(have) + check_spans(spans, faults),
         oracle.check_losses(have, want, steps),
         oracle.check_state(run, planned, ranks),
-        faults=check_present(have) + check_spans(spans, faults),
     )
     return verdict, missing
 

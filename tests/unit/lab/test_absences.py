@@ -74,14 +74,14 @@ def test_a_step_that_others_did_again_counts_as_they_did_it(tmp_path: Path) -> N
 
 
 def test_absences_need_faults(tmp_path: Path) -> None:
-    assert judge(tmp_path, PLANNED)[0] == {"faults"}
-    assert judge(tmp_path / "of the other", PLANNED, Fault(2, 0, "", "rank-kill"))[0] == {"faults"}
+    assert judge(tmp_path, PLANNED)[0] == {"samples"}
+    assert judge(tmp_path / "other", PLANNED, Fault(2, 0, "", "rank-kill"))[0] == {"samples"}
 
 
 def test_all_say_the_same_of_who_took_part(tmp_path: Path) -> None:
     rows = [PLANNED[0], [*PLANNED[1][:-1], line(5, 1, [1], t=4.5)]]
     found, _ = judge(tmp_path, rows, FAULT)
-    assert found == {"losses", "faults"}
+    assert found == {"losses", "samples"}
 
 
 def test_who_says_that_all_were_there_lacks_their_samples(tmp_path: Path) -> None:
