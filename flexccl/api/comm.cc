@@ -305,11 +305,14 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeR
   });
 }
 
+// As NCCL, these three accept no communicator: PyTorch's watchdog aborts a failed one twice.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (!comm) return ncclSuccess;
   return guarded([&] { live(comm)->finalize(); });
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (!comm) return ncclSuccess;
   return guarded([&] {
     const auto communicator = flexccl::withdraw(comm);
     communicator->finalize();
@@ -320,5 +323,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (!comm) return ncclSuccess;
   return guarded([&] { flexccl::withdraw(comm)->abort(); });
 }

@@ -54,6 +54,7 @@ def test_refusals(how: str) -> None:
         "alone 6 None",
         "one rank 0 True",
         "destroy 0 4",
+        "none 0 0 0",
     ]
     if how == "proxied":
         assert "was not made by ncclGetUniqueId" in done.stderr

@@ -67,15 +67,6 @@ WAYS = (
 
 KNOWN = (
     Known(
-        ("exit-0", "late"),
-        rf"direct: nothing says \[{_ABORTED}\]",
-        "The last word of an early exit and of a late rank. PyTorch's watchdog aborts a failed "
-        "communicator twice, the second time by a null handle. NCCL accepts that, as the client "
-        "does (`end` in `proxy/client/collectives/nccl.cc`). flexccl refuses it (`ncclCommAbort` "
-        "in `flexccl/api/comm.cc`, by `live` in `flexccl/api/state.cc`). So `--direct` ends with "
-        "`ncclInvalidArgument`. With servers the cause is said.",
-    ),
-    Known(
         ("assert",),
         r"first to fail: \[rank (\d): 1\] and \[rank \1: SIGABRT\]",
         "How the rank ends whose kernel asserts. When Python ends, PyTorch aborts the "

@@ -277,6 +277,9 @@ TEST(arguments) {
   CHECK_EQ(ncclRedOpDestroy(op, comm), ncclInvalidArgument);
   ncclUniqueId id{};
   CHECK_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclInvalidArgument);
+  CHECK_EQ(ncclCommFinalize(nullptr), ncclSuccess);
+  CHECK_EQ(ncclCommAbort(nullptr), ncclSuccess);
+  CHECK_EQ(ncclCommDestroy(nullptr), ncclSuccess);
 }
 
 CHECK_MAIN

@@ -258,6 +258,7 @@ PYFT_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int
 
 PYFT_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   enter(Api::ncclCommFinalize);
+  if (!comm) return ncclSuccess;
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
   Reply reply;

@@ -32,3 +32,5 @@ print("alone", nccl.ncclCommInitRank(ctypes.byref(comm), 2, lost, 0), comm.value
 nccl.ncclGetUniqueId(ctypes.byref(lost))
 print("one rank", nccl.ncclCommInitRank(ctypes.byref(comm), 1, lost, 0), bool(comm.value))
 print("destroy", nccl.ncclCommDestroy(comm), nccl.ncclCommDestroy(comm))
+ends = (nccl.ncclCommFinalize, nccl.ncclCommAbort, nccl.ncclCommDestroy)
+print("none", *(end(None) for end in ends))
