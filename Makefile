@@ -1,5 +1,5 @@
-# make demo | demo-hosts | test | test-nodes | test-wheels | test-wheel | test-endings | bench | bench-ccl | bench-recovery |
-# ccl-matrix | kill-sweep | lab | ops | fuzz | races | dmr-campaign | mutants | build | wheel | programs | docs | lint | clean.
+# make demo | demo-hosts | test | test-long | test-nodes | test-wheels | test-wheel | test-endings | bench | bench-ccl |
+# bench-recovery | ccl-matrix | kill-sweep | lab | ops | fuzz | races | dmr-campaign | mutants | build | wheel | programs | docs | lint | clean.
 # Everything is installed into .venv/ only.
 PYTHON ?= python3
 VENV := .venv
@@ -14,13 +14,16 @@ UNIT_TESTS := tests/unit tests/gen tests/hostile
 SOURCES := $(shell find pyft pyft_lab proxy shim softgpu flexccl tools -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo races test bench bench-ccl bench-recovery ccl-matrix dmr-campaign kill-sweep demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings build programs docs lint format clean
+.PHONY: demo races test test-long bench bench-ccl bench-recovery ccl-matrix dmr-campaign kill-sweep demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings build programs docs lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
 
 test: programs
 	tools/build/run_tests.sh $(UNIT_TESTS)
+
+test-long: build  # end-to-end tests that take longest; `make test` leaves them out
+	$(BIN)/pytest -q -m long tests/e2e tests/softgpu tests/nodes
 
 programs: build  # tests and benchmarks are compiled, not run
 	$(NATIVE) tests

@@ -113,6 +113,7 @@ def test_memory_that_is_given_back_has_been_copied_first(tmp_path: Path) -> None
     assert store["later_bytes"] > LARGE
 
 
+@pytest.mark.long
 def test_ranks_of_one_gpu_copy_behind_cuts_and_share(tmp_path: Path) -> None:
     """Collectives pass the host; blocks that both have are copied by one of them."""
     folder, arguments = tmp_path / "driver", ("--steps", "10")

@@ -20,6 +20,7 @@ interval = [3]
 """
 
 
+@pytest.mark.long
 def test_the_same_fault_for_a_checkpoint_and_for_pyft(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ CASES = {
     "fsdp": ("train_bert.py", "--parallel", "fsdp"),
     "pipeline": ("train_pipeline.py",),
 }
+_LONG = {"ddp fp16": pytest.mark.long, "pipeline": pytest.mark.long}
 
 
 @cache
@@ -44,7 +45,7 @@ def run(case: str, how: str) -> tuple[list[str], list[str]]:
     return losses, sorted(re.findall(r"rank=\d+ params_sha256=\S+", done.stdout))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=_LONG.get(case, ())) for case in CASES])
 def test_proxied_and_direct_are_bitwise_equal(case: str) -> None:
     assert run(case, "proxied") == run(case, "direct")
 

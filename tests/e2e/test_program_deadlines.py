@@ -26,7 +26,8 @@ def stuck(jobs: list[Job], folder: Path, sleep: str, *options: str, **environmen
     return jobs[-1]
 
 
-@pytest.mark.parametrize("mode", ["1", "3"])  # torchrun's and PyTorch's own
+# torchrun's and PyTorch's own
+@pytest.mark.parametrize("mode", ["1", pytest.param("3", marks=pytest.mark.long)])
 def test_a_rank_that_sleeps_ends_the_job(jobs: list[Job], tmp_path: Path, mode: str) -> None:
     job = stuck(jobs, tmp_path, "600", **QUICK, TORCH_NCCL_ASYNC_ERROR_HANDLING=mode)
     assert job.wait(120) == 1, job.errors()
@@ -42,6 +43,7 @@ def test_a_deadline_counts_again_after_a_recovery(jobs: list[Job], tmp_path: Pat
     assert CAUGHT in job.errors()
 
 
+@pytest.mark.long
 def test_a_recovery_may_take_longer_than_the_deadline(jobs: list[Job], tmp_path: Path) -> None:
     """No spare is there for three times as long; the rank that works waits in a collective."""
     job = stuck(jobs, tmp_path, "2", **QUICK)

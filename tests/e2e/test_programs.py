@@ -70,6 +70,7 @@ def test_registered_host_memory() -> None:
     ]
 
 
+@pytest.mark.long
 def test_expandable_segments_change_no_bits() -> None:
     expandable = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     lines = run("expandable.py", "proxied", **expandable).splitlines()

@@ -29,7 +29,7 @@ def run(ranks: int, how: str, attempt: int = 0) -> list[str]:
     return sorted(line for line in done.stdout.splitlines() if line)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_ranks_train_and_agree(ranks: int) -> None:
     lines = run(ranks, "proxied")
     hashes = [line.split()[2] for line in lines if " hash " in line]

@@ -102,6 +102,7 @@ def test_a_lost_gpu_a_failed_kernel_and_a_hang(
     assert float(times[1]) >= float(times[2]) >= float(HANG_S)
 
 
+@pytest.mark.long
 def test_a_rank_that_thinks_is_no_fault(jobs: list[Job], tmp_path: Path) -> None:
     program = tmp_path / "pauses.py"
     program.write_text(PAUSES)

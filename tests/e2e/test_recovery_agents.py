@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from job import PYFT, TRAIN, Job, wait_for
 from recovery_run import check, lines
 
@@ -62,6 +63,7 @@ def test_servers_die_while_no_agent_lives(tmp_path: Path) -> None:
     assert {fault["fault"] for fault in report["faults"]} == {"server-killed"}
 
 
+@pytest.mark.long
 def test_programs_and_operators_after_an_adoption(tmp_path: Path) -> None:
     def order(job: Job, *words: str) -> str:
         line = [PYFT, *words, *(() if words[0] == "status" else ("--job",)), str(job.log_dir)]

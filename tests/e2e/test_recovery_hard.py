@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 from job import PYFT, Job, wait_for
 from recovery_run import STEPS, check
 
@@ -29,6 +30,7 @@ def test_deaths_from_the_optimizer_to_the_next_forward(tmp_path: Path) -> None:
     check(tmp_path, faults, ranks=2, program=CASES, arguments=arguments, recovered=-1)
 
 
+@pytest.mark.long
 def test_all_servers_of_sharded_training_die_at_once(tmp_path: Path) -> None:
     def meanwhile(job: Job) -> None:
         wait_for(lambda: "step=2 " in job.output(), 120, f"two steps: {job.errors()}")
@@ -41,6 +43,7 @@ def test_all_servers_of_sharded_training_die_at_once(tmp_path: Path) -> None:
     assert {fault["rank"] for fault in report["faults"]} == {0, 1, 2, 3}
 
 
+@pytest.mark.long
 def test_ranks_that_do_different_things(tmp_path: Path) -> None:
     """A receive is posted before a cut and comes true behind it; only one rank has an optimizer."""
     faults = ("server-kill,rank=0,step=2,call=31", "server-kill,rank=0,step=0,call=9,server=2")

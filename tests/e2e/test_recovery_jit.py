@@ -56,6 +56,7 @@ def test_deaths_where_points_change(tmp_path: Path) -> None:
     check(tmp_path, (fault,), ranks=2, arguments=STEPS, recovered=-1, dead={0, 1}, **env)
 
 
+@pytest.mark.long
 def test_one_of_four_restores_the_others(tmp_path: Path) -> None:
     faults = tuple(f"server-kill,rank={rank},step={LEARNED},call={90 + rank}" for rank in (0, 1, 3))
     check(tmp_path, faults, ranks=4, arguments=STEPS, recovered=-1, **JIT)

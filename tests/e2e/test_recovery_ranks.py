@@ -32,6 +32,7 @@ def test_both_ranks_die_in_one_step(tmp_path: Path) -> None:
     check(tmp_path, faults, ranks=2, arguments=(*STEPS, "--parallel", "ddp"))
 
 
+@pytest.mark.long
 def test_four_ranks_die_one_after_the_other(tmp_path: Path) -> None:
     """Each of them while others are being replaced; the first that comes back is alone."""
     calls = {0: 43, 3: 115, 1: 93, 2: 92}

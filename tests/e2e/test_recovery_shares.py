@@ -28,6 +28,7 @@ def test_both_replicas_die(tmp_path: Path, late: str) -> None:
     assert one["live_bytes"] == other["live_bytes"]
 
 
+@pytest.mark.long
 def test_all_of_four_die_in_one_step(tmp_path: Path) -> None:
     faults = tuple(f"server-kill,rank={rank},step=4,call={90 + rank}" for rank in range(4))
     check(tmp_path, faults, ranks=4, arguments=("--steps", "8"), recovered=-1, **EACH)

@@ -21,6 +21,7 @@ def test_a_server_dies_inside_a_collective(tmp_path: Path) -> None:
         assert fault["epoch_to"] > fault["epoch_from"]
 
 
+@pytest.mark.long
 def test_four_ranks_replay_twice(tmp_path: Path) -> None:
     """Once in the backward pass, and again while they replay that."""
     first, again = "server-kill,rank=2,step=2,call=90", "server-kill,rank=0,step=0,call=40,server=2"

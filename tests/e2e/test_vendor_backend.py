@@ -211,6 +211,7 @@ def test_with_nccl_nobody_is_replaced_alone(tmp_path: Path) -> None:
         job.kill_everything()
 
 
+@pytest.mark.long
 def test_a_server_that_stood_by_takes_over(tmp_path: Path) -> None:
     """It has its context on the GPU in use, tests it, and is the one that goes on."""
     report = tmp_path / "report.json"

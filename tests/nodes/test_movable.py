@@ -40,7 +40,8 @@ def expected(ranks: int = 2) -> frozenset[str]:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "rank", "wrapper"), [(1, 0, OTHER_SESSION), (2, 0, ()), (2, 1, ())]
+    ("ranks", "rank", "wrapper"),
+    [(1, 0, OTHER_SESSION), pytest.param(2, 0, (), marks=pytest.mark.long), (2, 1, ())],
 )
 def test_a_client_is_killed(
     tmp_path: Path, ranks: int, rank: int, wrapper: tuple[str, ...]
@@ -62,6 +63,7 @@ def test_a_client_is_killed(
         job.kill_everything()
 
 
+@pytest.mark.long
 def test_two_clients_are_killed_one_after_the_other(tmp_path: Path) -> None:
     """The second time a client is killed that was restored."""
     job = movable.start(tmp_path, *STEPS)
@@ -94,6 +96,7 @@ def test_a_log_that_is_appended_to_has_each_line_once(tmp_path: Path) -> None:
         job.kill_everything()
 
 
+@pytest.mark.long
 def test_the_agent_is_killed_while_it_restores(tmp_path: Path) -> None:
     """The next one begins the restore again."""
     job = movable.start(tmp_path, *STEPS)
@@ -111,6 +114,7 @@ def test_the_agent_is_killed_while_it_restores(tmp_path: Path) -> None:
         job.kill_everything()
 
 
+@pytest.mark.long
 def test_client_and_agent_are_killed_at_once(tmp_path: Path) -> None:
     """The next agent finds a client that was killed before it came."""
     job = movable.start(tmp_path, *STEPS)

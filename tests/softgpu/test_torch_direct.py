@@ -204,6 +204,7 @@ def sums(**env: str) -> list[str]:
     return run(SUMS, **env).stdout.splitlines()
 
 
+@pytest.mark.long
 def test_noise_changes_the_last_digits_of_float_atomics_by_seed() -> None:
     plain, noisy = sums(), sums(SOFTGPU_NOISE="7:1")
     assert plain[0] == plain[1], "without noise each execution is the same"
@@ -230,6 +231,7 @@ def hashes(threads: int, seed: int) -> dict[str, str]:
     return dict(line.split() for line in out.splitlines())
 
 
+@pytest.mark.long
 def test_same_bits_with_any_number_of_threads() -> None:
     natural, shuffled = hashes(1, 0), hashes(1, 7)
     assert hashes(3, 7) == shuffled

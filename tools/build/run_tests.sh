@@ -13,7 +13,7 @@ beside() {
     nice -n 5 meson test -C build/meson --timeout-multiplier 3 --print-errorlogs \
         > build/meson-tests.log 2>&1 || result=1
     nice -n 5 pytest -q -rfEs "$@" > build/unit-tests.log 2>&1 || result=1
-    pytest -q -rfEs tests/softgpu tests/nodes > build/nodes-tests.log 2>&1 || result=1
+    pytest -q -rfEs -m "not long" tests/softgpu tests/nodes > build/nodes-tests.log 2>&1 || result=1
     return $result
 }
 beside "$@" & others=$!
@@ -22,7 +22,7 @@ ignored="--ignore=tests/softgpu --ignore=tests/nodes"
 for folder in "$@"; do ignored="$ignored --ignore=$folder"; done
 # Not `python -m pytest`, which would import the source tree.
 # shellcheck disable=SC2086
-pytest -q -rfEs tests $ignored > build/e2e-tests.log 2>&1 & e2e=$!
+pytest -q -rfEs -m "not long" tests $ignored > build/e2e-tests.log 2>&1 & e2e=$!
 tail --pid=$e2e -n +1 -f build/e2e-tests.log
 status=0
 wait $e2e || status=1
