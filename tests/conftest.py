@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Lines of ranks that share an output stay whole: unbuffered, Python writes the end of a line apart.
-# What a test waits for is flushed by who prints it.
+# What a test waits for is flushed by the program that prints it.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 # Named by meson in the tests that it runs itself.
