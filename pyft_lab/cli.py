@@ -171,13 +171,16 @@ def check(
     from rich.console import Console
 
     from pyft_lab.matrix import runner, spec
-    from pyft_lab.report import table_of
+    from pyft_lab.report import last_words, table_of
 
     matrix = spec.Matrix(mechanism=[mechanism], steps=20, interval=[4], seed=[*range(1, seeds + 1)])
     matrix.check()
     with TemporaryDirectory() as folder:
         results = list(runner.run(Path(folder), spec.expand(matrix), matrix.timeout_s))
-    Console(width=160, highlight=False).print(table_of(results))
+    console = Console(width=160, highlight=False)
+    console.print(table_of(results))
+    for sentence in last_words(results):
+        console.print(sentence, markup=False)
     if not all(result.data["good"] for result in results):
         raise typer.Exit(1)
 
@@ -227,7 +230,7 @@ def finish(results: list[Result], out: Path, command: str, console: Console) -> 
     from pyft_lab import report as reporting
 
     console.print(reporting.table_of(results))
-    for sentence in reporting.sentences(results):
+    for sentence in [*reporting.last_words(results), *reporting.sentences(results)]:
         console.print(sentence, markup=False)
     written = page.write(results, out, command)
     fresh = sum(not result.cached for result in results)

@@ -55,6 +55,15 @@ def first_problem(data: dict[str, Any]) -> str:
     return data["status"] if not found else f"{data['status']}; {found[0]}"
 
 
+def last_words(results: list[Result]) -> list[str]:
+    """Return what the processes of runs that did not end in order said last."""
+    return [
+        f"{result.cell.name}, {name}: {line}"
+        for result in results
+        for name, line in result.data.get("said", {}).items()
+    ]
+
+
 def table_of(results: list[Result]) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in HEADINGS:

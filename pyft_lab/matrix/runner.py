@@ -130,6 +130,7 @@ def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
     verdict.integrity, verdict.faults = verdict.integrity + wrong, verdict.faults + without
     return {
         "status": ended["action"],
+        "said": {} if ended["action"] == "done" else last_words(folder),
         "attempts": ended["attempts"],
         "oracle": asdict(verdict),
         "good": verdict.good and ended["action"] == "done",
@@ -138,6 +139,12 @@ def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
         "faults": costs,
         **oracle.times(folder, most),
     }
+
+
+def last_words(folder: Path) -> dict[str, str]:
+    """Return the last line of each output of a run, by file name; silent ones are left out."""
+    texts = {path.name: path.read_text(errors="replace") for path in folder.glob("output*")}
+    return {name: text.splitlines()[-1] for name, text in sorted(texts.items()) if text.strip()}
 
 
 def reference_of(folder: Path, cell: Cell) -> Cell:

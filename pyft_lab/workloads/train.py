@@ -31,6 +31,7 @@ from pyft_lab.workloads.models import SAMPLES, WORKLOADS  # noqa: E402
 from pyft_lab.workloads.points import fault_points  # noqa: E402
 
 BATCH = 16
+LEAVE_S = 30.0  # for other ranks to come to their end; the launcher ends them if one has failed
 PR_SET_PDEATHSIG = 1  # sys/prctl.h
 
 
@@ -138,8 +139,8 @@ def end_with(launcher: int) -> None:
         os._exit(1)
 
 
-def set_up(cell: dict[str, Any], rank: int, meeting: str) -> torch.device:
-    """Return the rank's device; the process group is there, if ranks do not come and go."""
+def set_up(cell: dict[str, Any], rank: int, store: dist.Store | None) -> torch.device:
+    """Return the rank's device; with a store the process group is there."""
     torch.set_num_threads(1)
     torch.backends.cudnn.enabled = False
     soft = cell["substrate"] == "soft"
@@ -147,10 +148,24 @@ def set_up(cell: dict[str, Any], rank: int, meeting: str) -> torch.device:
     if soft:
         torch.cuda.set_device(device)
     backend = "nccl" if soft else "gloo"
-    world = int(os.environ["WORLD_SIZE"])
-    if not find(cell["mechanism"]).one_by_one:
-        dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=world)
+    if store is not None:
+        world = int(os.environ["WORLD_SIZE"])
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     return device
+
+
+def leave_together(store: dist.Store) -> None:
+    """End the process group when all ranks have done their last collective.
+
+    gloo's connections end with it. A rank that ends early may reset one from which another rank has
+    yet to read the result of that collective.
+    """
+    world, last = int(os.environ["WORLD_SIZE"]), time.monotonic() + LEAVE_S
+    arrived = store.add("left", 1)
+    while arrived < world and time.monotonic() < last:
+        time.sleep(0.01)
+        arrived = store.add("left", 0)
+    dist.destroy_process_group()
 
 
 def main() -> None:
@@ -158,7 +173,11 @@ def main() -> None:
     folder, attempt, rank = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     cell = json.loads((folder / "cell.json").read_text())
     times = {"began": BEGAN, "imported": time.monotonic()}
-    device = set_up(cell, rank, f"file://{(folder / f'meeting-{attempt}').absolute()}")
+    store = None  # ranks that come and go meet in another way
+    if not find(cell["mechanism"]).one_by_one:
+        meeting = (folder / f"meeting-{attempt}").absolute()
+        store = dist.FileStore(str(meeting), int(os.environ["WORLD_SIZE"]))
+    device = set_up(cell, rank, store)
     times["grouped"] = time.monotonic()
 
     def note(what: str) -> None:
@@ -172,8 +191,8 @@ def main() -> None:
     mechanism = find(cell["mechanism"])(folder / "checkpoints", rank, max(cell["interval"], 1))
     point = fault_points(folder, cell, rank, synchronize)
     train(folder, cell, attempt, rank, mechanism, point, device, note)
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    if store is not None:
+        leave_together(store)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """`pyft lab run` whose jobs are stand-ins: python stand_in.py run MATRIX --out FOLDER
 
 A job writes what a rank writes, and a log of `STAND_IN_LOG` bytes, in about `STAND_IN_S` seconds.
-`STAND_IN_BAD` names mechanisms that end with other parameters.
+`STAND_IN_BAD` names mechanisms that end with other parameters, `STAND_IN_ENDS` those whose rank 1
+ends with an error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def job(folder: Path) -> None:
                     time.sleep(pause)
         bad = cell["mechanism"] in os.environ.get("STAND_IN_BAD", "").split(",")
         (folder / f"final-{rank}").write_text("other" if bad else "same")
-    ended = {"action": "done", "attempts": 1 + len(cell["faults"])}
+    ends = cell["mechanism"] in os.environ.get("STAND_IN_ENDS", "").split(",")
+    if ends:
+        (folder / "output-0-1").write_text("Traceback\nRuntimeError: connection [reset]\n")
+    ended = {"action": "gave up" if ends else "done", "attempts": 1 + len(cell["faults"])}
     (folder / "launch.json").write_text(json.dumps(ended))
 
 

@@ -58,6 +58,14 @@ def folders(out: Path) -> list[Path]:
     return [path.parent for path in out.glob("cells/*/cell.json")]
 
 
+def test_what_a_rank_said_last_is_told_of_a_run_that_gave_up(tmp_path: Path) -> None:
+    code, text = outcome(tmp_path, "out", [1], STAND_IN_ENDS="blocking")
+    assert code == 1
+    (told,) = [line for line in text.splitlines() if "RuntimeError" in line]
+    assert told.endswith(", output-0-1: RuntimeError: connection [reset]")
+    assert told.startswith("blocking"), told
+
+
 def test_a_good_cell_keeps_what_reports_need_and_a_bad_one_its_log_up_to_a_bound(
     tmp_path: Path,
 ) -> None:
