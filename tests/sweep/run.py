@@ -55,6 +55,7 @@ from job import Job  # noqa: E402 - what the tests use as well
 from places import SETTINGS, Dice, Place, entries_of_steps, every, shared_out  # noqa: E402
 from recovery_run import command, lines  # noqa: E402
 
+from pyft.agent.job.gpus import MAX_DEVICES  # noqa: E402
 from pyft.errors import NOT_INJECTED  # noqa: E402
 
 SECONDS = 240  # that a run may take, several times what it takes on two busy cores
@@ -82,6 +83,8 @@ class Sweep:
         self.bits = True  # results have to be equal bit for bit
         self.ratios: Mapping[str, str] = {}  # settings of a rehearsal
         self.entries: Mapping[int, list[int]] = {}
+        self.spares = min(args.spares, MAX_DEVICES - case.ranks)
+        self.kinds = [kind for kind in args.kinds.split(",") if self.spares or kind != "gpu-lost"]
         arguments = tuple(word.format(steps=args.steps) for word in case.arguments)
         self.argv = command(case.program, case.ranks, arguments)
 
@@ -109,12 +112,14 @@ class Sweep:
                 time.sleep(seconds)
                 kill(job, who)
             code = job.wait(SECONDS)
+            if code not in (0, NOT_INJECTED):
+                return job, f"exit code [{code}]: {last_line(job.errors())}"
             job.assert_nothing_left()
         except Exception as error:  # the sweep goes on
             return job, f"{type(error).__name__}: {error}".splitlines()[0]
         finally:
             job.kill_everything()
-        return job, f"exit code [{code}]" if code not in (0, NOT_INJECTED) else ""
+        return job, ""
 
     def undisturbed(self) -> None:
         """Learn what is right, how many entries the steps have, and what a rehearsal needs."""
@@ -139,7 +144,7 @@ class Sweep:
 
     def disturbed(self, place: Place) -> Outcome:
         """Run with faults and compare."""
-        words = ["--spares", str(self.args.spares), "--protect", self.args.protect, *place.options]
+        words = ["--spares", str(self.spares), "--protect", self.args.protect, *place.options]
         for fault in place.faults:
             words += ["--inject", fault]
         began = time.monotonic()
@@ -211,7 +216,7 @@ class Sweep:
             for number in range(random_ones):
                 dice = random.Random(f"{args.seed} {self.name} {number}")
                 choice = ({},) if args.rehearse else SETTINGS
-                drawn = Dice(ranks, args.kinds.split(","), args.per_run, dice, choice)
+                drawn = Dice(ranks, self.kinds, args.per_run, dice, choice)
                 yield drawn.moments(args.moments) if args.moments else drawn.place()
 
 
@@ -279,6 +284,11 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
         args.noise = args.noise or "7"
         args.case = args.case or list(REHEARSED)
     return args
+
+
+def last_line(text: str) -> str:
+    """Return what was said last, empty if nothing was."""
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def verdict(place: Place, outcome: Outcome) -> str:

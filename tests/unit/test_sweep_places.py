@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sweep"))
 import places
 import run
 
+from pyft.agent.job import gpus
 from pyft.recovery import requests
 from pyft.recovery.inject import parse
 
@@ -134,3 +135,17 @@ def test_an_agent_that_ends_unasked_is_a_complaint() -> None:
     assert not run.unasked(killed, {"agent_restarts": 1})
     assert run.unasked(killed, {"agent_restarts": 2})
     assert run.unasked(places.Place(()), {"agent_restarts": 1})
+
+
+@pytest.mark.parametrize("name", run.CASES)
+def test_a_case_has_only_the_spares_that_a_node_has_room_for(name: str, tmp_path: Path) -> None:
+    case, args = run.CASES[name], run.parse(["--kinds", "server-kill,gpu-lost"])
+    sweep = run.Sweep(name, case, tmp_path, args)
+    gpus.choose(f"soft:{case.ranks}", sweep.spares)  # raises, if it has no room
+    assert sweep.spares == (1 if case.ranks < gpus.MAX_DEVICES else 0)
+    assert ("gpu-lost" in sweep.kinds) == bool(sweep.spares)
+
+
+def test_what_a_run_said_last_is_what_is_told() -> None:
+    assert run.last_line("first\npyft: why\n\n") == "pyft: why"
+    assert run.last_line("") == ""
