@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+DELIVERED = "error delivered"  # an outcome: the program got its own error
 PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
 
 
@@ -41,6 +42,7 @@ class Incident:
     corrected: int = 0  # of those, told wrong: two replays agree on it, or a mismatch explains it
     corrected_text: str = ""  # the first of them
     verdict: str = ""  # exact, equivalent, corrected, unknown, diverged
+    own_error: bool = False  # of the program: it came at the same place each time
     # Of a mismatch: which execution was wrong, says a third: first, second, both, unknown.
     culprit: str = ""
 
@@ -68,6 +70,18 @@ def phases_of(
     for (start, name), (end, _) in zip(marks, [*marks[1:], (live, "")], strict=True):
         lengths[name] += (end - start) * 1e3
     return {name: round(ms, 3) for name, ms in lengths.items()}
+
+
+def mark_own_error(faults: list[Incident]) -> None:
+    """Mark the last fault of a rank, and what was tried before it was known for the program's own.
+
+    `faults` are those of the rank, oldest first. The same error came again from the same snapshot.
+    """
+    last = faults[-1]
+    for fault in reversed(faults):
+        if fault.outcome != "failed again" and (fault.fault, fault.cut) != (last.fault, last.cut):
+            break
+        fault.own_error = True
 
 
 def span(seconds: float) -> str:
@@ -130,7 +144,8 @@ def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dic
     worst = next((v for v in order if v in verdicts), "")
     return {
         "faults": [asdict(i) for i in incidents],
-        "recovered": sum(i.outcome == "recovered" for i in incidents),
+        "recovered": sum(i.outcome == "recovered" and not i.own_error for i in incidents),
+        "own_errors": sum(i.outcome == DELIVERED for i in incidents),
         "given_up": sum(i.outcome.startswith("given up") for i in incidents),
         "lost_seconds": round(lost, 6),
         "goodput": round(1 - lost / seconds, 6) if seconds > 0 else 1.0,
@@ -159,7 +174,19 @@ def table(found: dict[str, Any]) -> list[str]:
     goodput = f"goodput {found['goodput']:.4f}, {found['lost_seconds']:.3f} s lost"
     restarts = found["agent_restarts"]
     agent = f", agent restarted [{restarts}] times" if restarts else ""
-    return [*lines, f"{found['recovered']} of {len(found['faults'])} recovered, {goodput}{agent}"]
+    return [*lines, f"{counts(found)}, {goodput}{agent}"]
+
+
+def number_of_faults(found: dict[str, Any]) -> int:
+    """Return how many faults a job had; errors of the program itself are none."""
+    return sum(not fault.get("own_error") for fault in found.get("faults") or [])
+
+
+def counts(found: dict[str, Any]) -> str:
+    """Return how many faults were recovered, and how many errors were the program's."""
+    faults, own = number_of_faults(found), found.get("own_errors", 0)
+    said = [f"{found['recovered']} of {faults} recovered"] if faults or not own else []
+    return ", ".join([*said, *([f"errors of the program itself: {own}"] if own else [])])
 
 
 def at_end(found: dict[str, Any]) -> list[str]:
@@ -182,6 +209,8 @@ def _row(fault: dict[str, Any]) -> tuple[str, ...]:
     epochs = f"{fault['epoch_from']}>{fault['epoch_to']}" if fault["epoch_to"] else ""
     phases = [fault["phases_ms"].get(name) for name in PHASES]
     outcome = fault["outcome"].partition(":")[0]
+    if fault.get("own_error") and outcome == "recovered":
+        outcome = "came again"
     return (
         f"{fault['noticed']:.2f}",
         str(fault["rank"]),

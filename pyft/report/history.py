@@ -9,6 +9,7 @@ from typing import Any
 
 from pyft.agent.job import job_folder
 from pyft.errors import TraceError
+from pyft.recovery import report
 
 WIDTH = 60  # of a command, as listed
 
@@ -59,7 +60,7 @@ def rows(folders: list[Path]) -> list[tuple[str, ...]]:
     for folder in reversed(folders):
         meta = job_folder.read_meta(folder)
         recovery = meta.get("recovery") or {}
-        faults = recovery.get("faults") or []
+        faults = report.number_of_faults(recovery)
         began = time.strftime("%m-%d %H:%M", time.localtime(number(meta.get("started"))))
         found.append(
             (
@@ -67,7 +68,7 @@ def rows(folders: list[Path]) -> list[tuple[str, ...]]:
                 began if meta else "?",
                 f"{seconds_of(meta):.0f} s",
                 str(meta.get("gpus", "?")),
-                f"{recovery.get('recovered', 0)} of {len(faults)} recovered" if faults else "none",
+                f"{recovery.get('recovered', 0)} of {faults} recovered" if faults else "none",
                 state_of(meta),
                 " ".join(map(str, meta.get("command", [])))[:WIDTH],
             )

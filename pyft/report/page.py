@@ -44,7 +44,8 @@ def _head(job: Job) -> Iterator[str]:
 
 
 def _tiles(job: Job) -> Iterator[str]:
-    found, faults = job.recovery, len(job.faults)
+    found = job.recovery
+    faults = report.number_of_faults(found)
     bad = faults and found["recovered"] < faults
     recovered = f"{found['recovered']} of {faults}" if faults else "none"
     steps = max((len(lane.steps) for lane in job.lanes), default=0)

@@ -7,7 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from pyft.recovery.report import span
+from pyft.recovery.report import number_of_faults, span
 from pyft.report.chart import clock
 from pyft.top.dialog import Dialog
 from pyft.top.look import Row, View
@@ -42,7 +42,7 @@ def _head(view: View) -> RenderableType:
         (" ranks   steps/s ", "dim"),
         rates,
         ("   recovered ", "dim"),
-        f"{found.get('recovered', 0)} of {len(found.get('faults', []))} faults",
+        f"{found.get('recovered', 0)} of {number_of_faults(found)} faults",
         ("   at work ", "dim"),
         f"{found.get('goodput', 1.0):.2%}",
     )

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "exec/dispatch.h"
+#include "exec/kernel_name.h"
 #include "exec/lower.h"
 #include "exec/noise.h"
 #include "exec/upset.h"
@@ -113,7 +114,8 @@ class DefaultFloatEnvironment {
 };
 
 Fault reject(const Launch& launch, const std::string& why) {
-  return {FaultKind::kIllegalInstruction, "kernel [" + launch.kernel->name + "]: " + why};
+  return {FaultKind::kIllegalInstruction,
+          "kernel [" + readable_kernel_name(launch.kernel->name) + "]: " + why};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "decode/instr.h"
+#include "exec/kernel_name.h"
 #include "exec/patience.h"
 #include "exec/warp.h"
 
@@ -174,7 +175,8 @@ const Inst* fault(const Inst* in, Warp* warp, FaultKind kind, int lane, const st
                 block->id.x, block->id.y, block->id.z, tid[0].lane[lane], tid[1].lane[lane],
                 tid[2].lane[lane], pc);
   block->fault.kind = kind;
-  block->fault.message = "kernel [" + block->state->launch->kernel->name + "]: " + what + where;
+  block->fault.message =
+      "kernel [" + readable_kernel_name(block->state->launch->kernel->name) + "]: " + what + where;
   return nullptr;
 }
 

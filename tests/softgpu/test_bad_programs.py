@@ -15,7 +15,7 @@ import nvcc  # noqa: E402
 from test_torch_direct import native_dir  # noqa: E402
 
 SOURCE = Path(__file__).parent / "programs" / "bad.cu"
-WHERE = ["kernel [_Z3bad", "block [0,0,0]", "thread [3,0,0]", "pc ["]
+WHERE = ["kernel [bad]", "block [0,0,0]", "thread [3,0,0]", "pc ["]
 
 # case, argument, the sticky error, what stderr says beside the place
 CASES = {

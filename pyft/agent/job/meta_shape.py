@@ -66,7 +66,7 @@ _SAVED = {
 _RECOVERY: dict[str, Check] = {
     "faults": _is_list, "recovered": _is_integer, "agent_restarts": _is_integer,
     "goodput": _is_number, "lost_seconds": _is_number, "verdict": _is_text,
-    "not_injected": _is_list, "corruptions": _is_list, "strikes": _is_list,
+    "own_errors": _is_integer, "not_injected": _is_list, "corruptions": _is_list, "strikes": _is_list,
 }  # fmt: skip
 _FAULT: dict[str, Check] = {
     "rank": _is_integer, "fault": _is_text, "evidence": _is_text, "outcome": _is_text,
@@ -74,6 +74,7 @@ _FAULT: dict[str, Check] = {
     "total_ms": _is_number, "phases_ms": _are_numbers, "gpu_from": _is_integer,
     "gpu_to": _is_integer, "epoch_from": _is_integer, "epoch_to": _is_integer,
     "restored_bytes": _is_integer, "replayed_entries": _is_integer,
+    "own_error": lambda value: value in (0, 1),
 }  # fmt: skip
 _STRIKE: dict[str, Check] = {"gpu": _is_integer, "steps": _is_list, "left": lambda v: v in (0, 1)}
 _NOT_INJECTED = {"fault": _is_text, "why": _is_text}

@@ -74,7 +74,9 @@ class Incidents:
         incident.phases_ms = report.phases_of(*marks, state.phase_ns)
         incident.verdict = report.verdict(state.differed, state.corrected, state.shared)
         delivered = incident.mode == "deliver"
-        incident.finish("error delivered" if delivered else "recovered", now)
+        incident.finish(report.DELIVERED if delivered else "recovered", now)
+        if delivered:
+            report.mark_own_error(self.of(member.id))
         self._last[member.id] = incident
         self._keep()
 
@@ -142,7 +144,7 @@ class Incidents:
         for id, incident in zip(self._members, self.all, strict=True):
             if not incident.ended:
                 self._open[id] = incident
-            elif incident.outcome in ("recovered", "error delivered"):
+            elif incident.outcome in ("recovered", report.DELIVERED):
                 self._last[id] = incident
         self._fenced = {id: at for id, at in note["fenced"] if id in self._open}
 

@@ -1,4 +1,5 @@
 // Bad programs end in a Fault that says where, never in a crash.
+#include "exec/kernel_name.h"
 #include "one_warp.h"
 
 namespace softgpu::exec {
@@ -105,6 +106,19 @@ TEST(unknown_instruction) {
   const Fault fault = run_kernel(launch, memory, nullptr);
   CHECK(fault.kind == FaultKind::kIllegalInstruction);
   CHECK(fault.message.find("kernel [bad]") != std::string::npos);
+}
+
+TEST(a_kernel_is_named_as_its_source_has_it) {
+  CHECK(readable_kernel_name("_Z3badiPil") == "bad");
+  CHECK(readable_kernel_name("_Z5scaleIfEvPT_") == "scale<float>");
+  CHECK(readable_kernel_name("plain_c") == "plain_c");
+  CHECK(readable_kernel_name("_Znonsense") == "_Znonsense");
+  CHECK(readable_kernel_name("") == "");
+  // A template in an unnamed namespace, as nvcc writes it.
+  CHECK(readable_kernel_name("_ZN2at39_GLOBAL__N__5cd812b1_7_Loss_cu_5b0651e14lossIfEEvPT_l") ==
+        "at::(anonymous namespace)::loss<float>");
+  const std::string longest(1000, 'k');
+  CHECK(readable_kernel_name(longest) == longest.substr(0, 157) + "...");
 }
 
 }  // namespace softgpu::exec

@@ -77,6 +77,23 @@ def test_goodput_counts_overlapping_faults_once() -> None:
     assert len({len(line) for line in lines[:4]}) == 1
 
 
+def test_an_error_of_the_program_is_no_fault_that_was_recovered() -> None:
+    other = incident(1, 2, fault="server-killed")
+    tries = [incident(n, n + 1, fault="context-lost", cut=7) for n in (3, 4, 5)]
+    tries[1].outcome, tries[2].outcome = "failed again", report.DELIVERED
+    report.mark_own_error([other, *tries])
+    assert [one.own_error for one in (other, *tries)] == [False, True, True, True]
+    found = report.summary([other, *tries], 10.0)
+    assert (found["recovered"], found["own_errors"]) == (1, 1)
+    assert report.counts(found) == "1 of 1 recovered, errors of the program itself: 1"
+    assert "came again" in report.table(found)[2]
+    alone = report.summary(tries, 10.0)
+    assert report.counts(alone) == "errors of the program itself: 1"
+    before = incident(1, 2, fault="context-lost", cut=6)
+    report.mark_own_error([before, tries[0]])
+    assert not before.own_error, "another place"
+
+
 def test_a_verdict_in_words() -> None:
     assert report.in_words(incident(1, 2, verdict="exact", compared=3)) == "exact"
     some = incident(1, 2, verdict="equivalent", compared=9, differed=2, differed_seq=7)
