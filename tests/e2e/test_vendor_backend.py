@@ -171,16 +171,17 @@ def test_with_nccl_a_kernel_that_hangs_is_found(tmp_path: Path) -> None:
     assert (report["recovered"], report["verdict"]) == (2, "exact"), said
 
 
-def test_with_nccl_a_rank_that_waits_is_not_stuck(tmp_path: Path) -> None:
-    """However long the other one has something else to do."""
+@pytest.mark.parametrize("open_work", ["nothing", "receive"])
+def test_with_nccl_a_rank_that_waits_is_not_stuck(tmp_path: Path, open_work: str) -> None:
+    """However long the other one has something else to do, also with a collective open itself."""
     report, go = tmp_path / "report.json", tmp_path / "go"
     job = Job(
         tmp_path,
-        command(LATE_RANK, 2, (str(go),)),
+        command(LATE_RANK, 2, (str(go), open_work)),
         options=("--gpus", "0,1", "--report", str(report)),
         environment=environment(tmp_path / "driver", 2)
         | build_nccl(tmp_path)
-        | {"PYFT_HANG_S": "4"},
+        | {"PYFT_HANG_S": "4", "PYFT_COLLECTIVE_S": "2"},
     )
     try:
         wait_for(lambda: job.output().count("ready") == 2, 60, "both have come to the collective")
@@ -198,7 +199,9 @@ def test_with_nccl_a_rank_that_waits_is_not_stuck(tmp_path: Path) -> None:
 def test_with_nccl_a_collective_that_never_ends_is_ended(tmp_path: Path) -> None:
     """A message is lost: all wait for each other, and NCCL has no deadline."""
     lost = {"FLEXCCL_FAULT": "drop:40,rank=1", "PYFT_COLLECTIVE_S": "5"}
-    got, report, said = train(tmp_path, (), "0,1", PYFT_CUT_EVERY="1", **lost, **build_nccl(tmp_path))
+    got, report, said = train(
+        tmp_path, (), "0,1", PYFT_CUT_EVERY="1", **lost, **build_nccl(tmp_path)
+    )
     assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
     assert {one["fault"] for one in report["faults"]} == {"collective", "peer-failed"}, said
     assert (report["recovered"], report["verdict"]) == (2, "exact"), said
@@ -207,30 +210,7 @@ def test_with_nccl_a_collective_that_never_ends_is_ended(tmp_path: Path) -> None
     assert "ranks [0, 1] wait for each other in collectives" in said
 
 
-@pytest.mark.parametrize("open_work", ["nothing", "receive"])
-def test_with_nccl_a_rank_may_sleep(tmp_path: Path, open_work: str) -> None:
-    """In code of its own, while others wait for it, also when it has a collective open itself."""
-    go = tmp_path / "go"
-    job = Job(
-        tmp_path,
-        command(LATE_RANK, 2, (str(go), open_work)),
-        options=("--gpus", "0,1", "--report", str(tmp_path / "report.json")),
-        environment=environment(tmp_path / "driver", 2)
-        | build_nccl(tmp_path)
-        | {"PYFT_COLLECTIVE_S": "2"},
-    )
-    try:
-        wait_for(lambda: job.output().count("ready") == 2, 60, "both have come to the collective")
-        time.sleep(7)
-        go.touch()
-        assert job.wait(60) == 0, job.errors()
-    finally:
-        job.kill_everything()
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert report["recovery"]["faults"] == [], job.errors()
-    assert "PYFT_COLLECTIVE_S" not in job.errors()
-
-
+@pytest.mark.long
 def test_with_nccl_ranks_that_never_meet_are_given_up(tmp_path: Path) -> None:
     """Each waits for what the other one never sends: replays come to the same place."""
     report = tmp_path / "report.json"
@@ -250,7 +230,7 @@ def test_with_nccl_ranks_that_never_meet_are_given_up(tmp_path: Path) -> None:
     assert "the same fault [collective] has come [3] times at the same place" in job.errors()
     faults = json.loads(report.read_text())["recovery"]["faults"]
     ended = [one["rank"] for one in faults if one["fault"] == "collective"]
-    assert len(ended) == 3 and len(set(ended)) == 1, faults
+    assert ended in ([0] * 3, [1] * 3), faults
 
 
 def test_with_nccl_nobody_is_replaced_alone(tmp_path: Path) -> None:

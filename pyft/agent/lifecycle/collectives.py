@@ -9,7 +9,6 @@ Clients can write what is read here. Whatever they write, the ranks go back as w
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from pyft.trace.reader import Entry
 if TYPE_CHECKING:
     from pyft.agent.lifecycle.servers import Servers
 
+EARLIER_S = 1.0  # a device that stopped so long before the others tells something
 # NCCL's calls that put nothing into a stream.
 _OTHER_CALLS = ("ncclComm", "ncclGroup", "ncclRedOp", "ncclGet")
 
@@ -41,13 +41,22 @@ class Standstill:
     told: bool = False  # the user, of this standstill
 
 
+@dataclass(frozen=True)
+class Moved:
+    """How far the device of a server is, and when it was seen to come there; 0: never."""
+
+    epoch: int
+    progress: int
+    when: float = 0.0
+
+
 class Collectives:
     """Periodic looks at sets of ranks, by Watch."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._standstills: dict[int, Standstill] = {}  # by the least id of a set
-        self._moved: dict[int, tuple[int, float]] = {}  # by id: progress, and when it came there
+        self._moved: dict[int, Moved] = {}  # by id
 
     def look(self, now: float, late: bool) -> None:
         """Look once; `late`: the whole machine stood still."""
@@ -74,20 +83,23 @@ class Collectives:
 
     def _signs(self, ids: Sequence[int], now: float) -> tuple[tuple[int, ...], ...]:
         """Return what changes with whatever a rank does, nothing if one cannot be waiting."""
-        signs = []
-        for id in ids:
-            member, rank = self._servers.members.get(id), self._servers.plan.ranks.get(id)
-            if not member or not rank or rank.state is not State.RUNNING or member.client_gone:
-                return ()
-            state = page.read(member.channel.control_fd)
-            if id not in self._moved or self._moved[id][0] != state.device_progress:
-                self._moved[id] = (state.device_progress, now)
-            done = (state.device_progress, state.consumed, state.dispatching_seq)
-            more = (state.passed_bytes, state.callback_asked, state.fences_open)
-            signs.append((id, rank.epoch, *done, *more))
-            if state.phase != page.Phase.LIVE or state.callback_asked != state.callback_done:
-                return ()
-        return tuple(signs)
+        signs = tuple([self._signs_of(id, now) for id in ids])
+        return signs if all(signs) else ()
+
+    def _signs_of(self, id: int, now: float) -> tuple[int, ...]:
+        member, rank = self._servers.members.get(id), self._servers.plan.ranks.get(id)
+        if not member or not rank or rank.state is not State.RUNNING or member.client_gone:
+            return ()
+        state = page.read(member.channel.control_fd)
+        before = self._moved.get(id)
+        if not before or before.epoch != rank.epoch:
+            self._moved[id] = Moved(rank.epoch, state.device_progress)
+        elif before.progress != state.device_progress:
+            self._moved[id] = Moved(rank.epoch, state.device_progress, now)
+        if state.phase != page.Phase.LIVE or state.callback_asked != state.callback_done:
+            return ()
+        done = (state.device_progress, state.consumed, state.dispatching_seq)
+        return (id, rank.epoch, *done, state.passed_bytes, state.callback_asked, state.fences_open)
 
     def _judge(self, ids: list[int], standstill: Standstill, now: float, limit: float) -> None:
         """Half of the time has passed, or all of it, and nothing has moved."""
@@ -126,17 +138,20 @@ class Collectives:
         counts = {id: count for id, count in begun.items() if count is not None}
         if len(counts) == len(ids) and len(set(counts.values())) > 1:
             least = min(counts.values())
-            last = min((id for id in ids if counts[id] == least), key=lambda id: self._moved[id][1])
+            last = min((id for id in ids if counts[id] == least), key=self._when_moved)
             told = ", ".join(f"rank {name[id]}: {counts[id]}" for id in ids)
             return last, (
                 f"rank [{name[last]}] has begun the fewest collectives since the last common "
                 f"snapshot [{told}]"
             )
-        first, second, *_ = sorted(ids, key=lambda id: self._moved[id][1])
-        earlier = self._moved[second][1] - self._moved[first][1]
-        if earlier > 0:
+        first, second, *_ = sorted(ids, key=self._when_moved)
+        earlier = self._when_moved(second) - self._when_moved(first)
+        if self._when_moved(first) and earlier >= EARLIER_S:
             return first, f"the device of rank [{name[first]}] stopped first, by [{earlier:.1f} s]"
         return ids[0], "which rank lags behind is not known"
+
+    def _when_moved(self, id: int) -> float:
+        return self._moved[id].when
 
     def _begun(self, id: int) -> int | None:
         """Return how many collectives a server has begun since the line; None: not all are seen."""

@@ -211,7 +211,7 @@ def test_a_machine_that_stood_still_begins_the_count_anew(job: Job) -> None:
 
 def test_without_a_deadline_they_wait_for_ever(job: Job) -> None:
     job.limit = 0.0
-    job.run(2000)
+    job.run(300)
     assert (job.faults, job.said) == ([], [])
 
 
@@ -258,11 +258,27 @@ def test_what_no_server_has_taken_does_not_count(job: Job) -> None:
 
 def test_where_entries_are_gone_the_first_to_stop_lags_behind(job: Job) -> None:
     job.rings[1] = entries(4, first=LINE + 2)
+    job.run(1)
+    job.write(1, device_progress=8)
     job.run(20)
     job.write(0, device_progress=9)
     job.run(60.5)
     assert job.faults[0].id == 1
     assert job.evidence().endswith("; the device of rank [1] stopped first, by [20.0 s]")
+
+
+@pytest.mark.parametrize("before", [0.0, 0.5])
+def test_devices_that_stop_together_tell_nothing(job: Job, before: float) -> None:
+    """Nor one that nobody has seen moving since its server took over."""
+    job.run(1)
+    if before:
+        job.write(1, device_progress=8)
+        job.run(before)
+    job.write(0, device_progress=9)
+    job.run(20)
+    job.ranks[0].epoch = 2  # whose device has come to the same place
+    job.run(60.5)
+    assert job.evidence().endswith("; which rank lags behind is not known")
 
 
 def test_the_same_place_is_the_fault_of_the_same_rank(job: Job) -> None:
