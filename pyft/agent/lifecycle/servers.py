@@ -264,6 +264,13 @@ class Servers:
         """Return after how many seconds a started entry counts as stuck."""
         return float(config.get("PYFT_HANG_S", os.environ))
 
+    def collective_timeout(self) -> float:
+        """Return after how many seconds ranks that wait for each other go back; 0: never.
+
+        On several hosts nobody sees all of them.
+        """
+        return 0.0 if self.options.head else float(config.get("PYFT_COLLECTIVE_S", os.environ))
+
 
 def _strikes() -> Strikes:
     most, within = (

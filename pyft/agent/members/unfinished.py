@@ -44,12 +44,22 @@ def in_words(member: Member, state: ControlState) -> str:
     return f"what was begun at entry [{state.dispatching_seq}]"
 
 
+def is_waited_for(control_fd: int) -> bool:
+    """Say whether a thread of the client sleeps until a stream or an event completes."""
+    number = memoryview(_raw_words(control_fd)).cast("I")  # all of them often: no objects are made
+    first, step = COMPLETION_WORD["waiters"].offset // 4, COMPLETION_WORD.size // 4
+    return any(number[first::step])
+
+
 def _words(control_fd: int) -> list[int]:
     """Return what the streams have come to, by completion word."""
+    return [word.value for word in COMPLETION_WORD.each(_raw_words(control_fd))]
+
+
+def _raw_words(control_fd: int) -> bytes:
     size = COMPLETION_WORDS * COMPLETION_WORD.size
     raw = os.pread(control_fd, size, COMPLETION_WORDS_OFFSET)
-    whole = len(raw) - len(raw) % COMPLETION_WORD.size
-    return [word.value for word in COMPLETION_WORD.each(raw[:whole])]
+    return raw[: len(raw) - len(raw) % COMPLETION_WORD.size]
 
 
 def _between_marks(given: list[Entry], words: list[int]) -> list[Entry]:
