@@ -146,4 +146,3 @@ def test_worlds_that_differ_in_anything_are_two(part: str) -> None:
         assert other.freeze() == thawed(world.freeze()).freeze()
         setattr(parts[part](other), name, "something else")
         assert other.freeze() != world.freeze(), name
-
