@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from job import TRAIN, Job, wait_for
 from recovery_run import STEPS, command, lines, undisturbed
+from test_programs import run
 from vendor import build_nccl, environment
 
 from pyft._native.driver import DriverError
@@ -73,19 +74,32 @@ def test_a_fault_is_repaired(tmp_path: Path, fault: str, variables: dict[str, st
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
 
 
-@pytest.mark.parametrize("name", ["graphs", "callbacks", "expandable", "registered"])
-def test_programs_run(tmp_path: Path, name: str) -> None:
-    """They check what they get themselves."""
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("graphs", {}),
+        ("callbacks", {}),
+        ("expandable", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+        ("registered", {}),
+    ],
+)
+def test_programs_get_what_they_get_without_pyft(
+    tmp_path: Path, name: str, settings: dict[str, str]
+) -> None:
+    """They print what they find; test_programs.py and test_callbacks.py say what that is."""
     job = Job(
         tmp_path,
         [sys.executable, str(PROGRAMS / f"{name}.py")],
         options=("--gpus", "0"),
-        environment=environment(tmp_path / "driver"),
+        environment=environment(tmp_path / "driver") | settings,
     )
     try:
         assert job.wait(120) == 0, job.errors()
     finally:
         job.kill_everything()
+    found = job.output().splitlines()
+    assert len(found) > 3
+    assert found == run(f"{name}.py", "direct", **settings).splitlines()
 
 
 @pytest.mark.parametrize(("case", "call"), [("offload", 30), ("graph", 5)])
