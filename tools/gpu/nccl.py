@@ -25,7 +25,9 @@ ASK = """
 import ctypes, sys
 version = ctypes.c_int()
 code = ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(version))
-raise SystemExit(code) if code else print(version.value)
+if code:
+    sys.exit(f"[ncclGetVersion] fails with [{code}]")
+print(version.value)
 """
 ASK_S = 30.0
 
