@@ -110,7 +110,7 @@ def test_large_files_are_cut_until_the_archive_fits(
 
 
 def test_archives_come_back_together() -> None:
-    """Where a machine is lent, 8 files of 16 MiB come back, and 64 MiB of all."""
+    """8 files of 16 MiB and 64 MiB in all, which even a machine behind a narrow door hands out."""
     parts = set(check.PART_OF.values())
     assert len(parts) + 2 <= 8  # the table, and what was printed
     assert artifacts.LIMIT < 16 << 20

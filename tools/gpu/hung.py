@@ -12,7 +12,7 @@ from pathlib import Path
 PROC = Path("/proc")
 OF_THREAD = ("comm", "wchan", "syscall", "stack")
 DEBUGGERS = ("gdb", "cuda-gdb")
-DEBUGGER_S, DEBUGGERS_S = 4.0, 6.0  # for one process, and for all of them
+DEBUGGER_S, DEBUGGERS_S = 5.0, 6.0  # for one process, and for all of them
 
 
 def record(pid: int, folder: Path) -> list[int]:
