@@ -65,6 +65,19 @@ def test_failing_and_hanging_checks_leave_what_they_had(tmp_path: Path) -> None:
     assert sorted(path.name for path in target.iterdir()) == ["early.tar.gz", "late.tar.gz"]
 
 
+def test_who_ends_the_whole_gets_what_there_is(tmp_path: Path) -> None:
+    def ended(here: Machine) -> list[str]:
+        here.run(["echo", "so far"])
+        raise SystemExit(143)
+
+    here, target = machine(tmp_path), tmp_path / "target"
+    checklist = Checklist(here, 1000, Artifacts(target, here.kept, PARTS))
+    checks = [Check("fails", 1, 30, ended), Check("hangs", 1, 30, lambda _: ["never"])]
+    with pytest.raises(SystemExit):
+        checklist.run_all(checks, lambda: None)
+    assert "so far" in content(target / "early.tar.gz")["fails/001-echo.txt"]
+
+
 def test_processes_of_other_groups_belong_to_who_started_them() -> None:
     script = "import subprocess; subprocess.run(['sleep', '60'], start_new_session=True)"
     process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
@@ -139,6 +152,29 @@ def test_pyft_is_compiled_beside_other_checks(
     assert [one.status for one in checklist.results] == ["PASS", "PASS"], checklist.results
     assert checklist.results[1].text.startswith("built by 2; waited for it")
     assert here.pyft == ["true"]
+
+
+def test_the_build_installs_what_there_is_into_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(building, "call", commands.append)
+    monkeypatch.setattr(building, "end_future", lambda: None)
+    monkeypatch.setattr(building, "SITE", tmp_path / "site")
+    monkeypatch.setattr(building, "own_environment", lambda: False)
+    for name in ("PYTHONPATH", "PYFT_MESON_OPTIONS"):
+        monkeypatch.setenv(name, "")  # as it was, afterwards
+    for package in (*building.RUN_TIME_NEEDS, "setuptools", "mesonbuild", "ninja"):
+        (tmp_path / "site" / package).mkdir(parents=True)
+    (tmp_path / "typer.whl").touch()
+    assert building.install(tmp_path).startswith("pip install")
+    wheels, pyft = commands
+    assert wheels[-1] == str(tmp_path / "typer.whl")
+    assert pyft[-1] == str(building.ROOT)
+    assert all(["--target", str(tmp_path / "site")] == one[6:8] for one in commands)
+    assert all("--no-index" in one for one in commands)
+    assert os.environ["PYTHONPATH"] == str(tmp_path / "site")
+    assert "-Dtests=false" in os.environ["PYFT_MESON_OPTIONS"]
 
 
 def test_a_build_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

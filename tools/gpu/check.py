@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -91,6 +92,7 @@ def main() -> int:
             if arguments.markdown:
                 arguments.markdown.write_text(checklist.markdown(sys.argv[1:]))
 
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         checks = chosen(arguments.only, bool(machine.pyft), machine.gpu)
         try:
             if building.BUILD in checks:

@@ -74,10 +74,13 @@ class Checklist:
         """Run them in this order; what they leave is kept when the last one of a part is over."""
         parts = [self.artifacts.part_of[check.name] if self.artifacts else "" for check in checks]
         for number, check in enumerate(checks):
-            failed = self.run(check)
-            after_each()  # each time: something else may end this program
-            if self.artifacts and (failed or parts[number] not in parts[number + 1 :]):
-                self.artifacts.pack(parts[number])
+            last = True  # where this program is ended it is
+            try:
+                last = self.run(check) or parts[number] not in parts[number + 1 :]
+            finally:
+                after_each()  # each time: something may end this program without a word
+                if self.artifacts and last:
+                    self.artifacts.pack(parts[number])
 
     def run(self, check: Check) -> bool:
         """Run one check and print its line; say whether it failed."""

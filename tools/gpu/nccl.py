@@ -91,14 +91,14 @@ def job(machine: Machine, *options: str) -> tuple[list[str], Faults]:
 
 
 def undisturbed(machine: Machine) -> list[str]:
-    """Twice, with and without protection: what a killed server is compared with later."""
+    """Train without a fault; with the results a job with a killed server is compared later."""
     text = need_nccl(machine)
     wanted, faults = job(machine)
     if faults:
         raise FailError(f"nothing was to fail: {[fault['fault'] for fault in faults]}")
-    machine.undisturbed = wanted
     if len(wanted) < STEPS + 2:
         raise FailError(f"[{len(wanted)}] lines of results instead of [{STEPS + 2}]", wanted)
+    machine.undisturbed = wanted
     return [f"NCCL {text}, two ranks on one GPU: {STEPS} steps, {len(wanted)} lines of results"]
 
 
