@@ -82,14 +82,15 @@ def figures_of(bare: Growth, faulty: Growth, warm_up: int, ranks: int) -> list[F
             Figure(f"{who}: descriptors, growth", descriptors, digits=0, at_most=0),
         ]
     more, less = (
-        slope_of([count for count in growth.objects if count[0] > warm_up])
+        slope_of([count for count in growth.object_kilobytes if count[0] > warm_up])
         for growth in (faulty, bare)
     )
     # With each fault, and so replay, more of what is reserved is filled a first time.
     objects = (more - less) * EVERY / 1000
     return [
         *found,
-        Figure("memory objects of a fault", [objects], "kB", 0, at_most=2000),
+        Figure("shared memory of a fault", [objects], "kB", 0, at_most=2000),
+        Figure("memory objects of the job, growth", [grown(faulty.objects)], digits=0, at_most=0),
         Figure("processes of the job, growth", [grown(faulty.processes)], digits=0, at_most=0),
         Figure("files of the job, growth", [grown(faulty.files)], digits=0, at_most=0),
     ]

@@ -18,6 +18,7 @@ _STEP = re.compile(r"step=(\d+) ")
 # Ring and journal then are full before the measured steps, and written over as they would be later.
 SMALL_RINGS = {"PYFT_RING_MB": "1", "PYFT_JOURNAL_MB": "1"}
 _SHARED = ("/memfd:", "/dev/shm/")
+_MAPPED = re.compile(r" (\w+:\w+) (\d+) +(?:/memfd:|/dev/shm/|/dev/zero|/SYSV)")
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,9 @@ class Growth:
     files: list[tuple[int, int]] = field(default_factory=list)  # step, files in the job's folder
     # Step, processes: also those that have ended and that nobody has waited for.
     processes: list[tuple[int, int]] = field(default_factory=list)
-    # Step, kilobytes: pages of all memory objects, of which a process may not have mapped all.
+    # Step, memory objects that processes share; and their pages, which all have come to be there.
     objects: list[tuple[int, int]] = field(default_factory=list)
+    object_kilobytes: list[tuple[int, int]] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
 
     def after(self, step: int) -> dict[str, list[Sample]]:
@@ -71,17 +73,23 @@ class Growth:
         return {who: [s for s in all_ if s.step > step] for who, all_ in self.samples.items()}
 
 
-def object_kilobytes(pids: Iterable[int]) -> int:
-    """Return what the memory objects hold that processes have open, each object once."""
-    found = {}
+def shared_objects(pids: Iterable[int]) -> dict[tuple[str, int], int]:
+    """Return the memory objects that processes have open or mapped, and the kB of each.
+
+    Of one that is only mapped, its descriptor being closed, nobody can tell: 0 kB.
+    """
+    found: dict[tuple[str, int], int] = {}
     for pid in pids:
         with contextlib.suppress(OSError):
+            for device, inode in _MAPPED.findall(Path(f"/proc/{pid}/maps").read_text()):
+                found.setdefault((device, int(inode)), 0)
             for entry in os.scandir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):  # closed meanwhile
                     if os.readlink(entry.path).startswith(_SHARED):
                         stat = entry.stat()
-                        found[stat.st_dev, stat.st_ino] = stat.st_blocks
-    return sum(found.values()) // 2
+                        device = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}"
+                        found[device, stat.st_ino] = stat.st_blocks // 2
+    return found
 
 
 def below(pid: int) -> set[int]:
@@ -135,7 +143,9 @@ def watch(
         growth.files.append((step, sum(1 for _ in log_dir.rglob("*"))))
         processes = below(process.pid)
         growth.processes.append((step, len(processes)))
-        growth.objects.append((step, object_kilobytes(processes)))
+        objects = shared_objects(processes)
+        growth.objects.append((step, len(objects)))
+        growth.object_kilobytes.append((step, sum(objects.values())))
     assert process.wait(60) == 0, f"the program ended with [{process.returncode}]"
     return growth
 
@@ -155,7 +165,8 @@ def lines(growth: Growth, warm_up: int) -> list[str]:
     counted = {
         "files": growth.files,
         "processes": growth.processes,
-        "kB in memory objects": growth.objects,
+        "memory objects": growth.objects,
+        "kB in memory objects": growth.object_kilobytes,
     }
     for what, counts in counted.items():
         first, last = (count for _, count in (counts[0], counts[-1]))
@@ -177,10 +188,12 @@ def grown(counts: Sequence[tuple[int, int]]) -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """What may grow, in kB per 1000 steps."""
+    """What may grow, in kB per 1000 steps.
+
+    How much of an object a process has mapped has no limit: pages that are there come one by one.
+    """
 
     own: float
-    shared: float  # mapped by one process: pages that others have written come one by one
     objects: float
 
 
@@ -188,14 +201,15 @@ def leaks(growth: Growth, warm_up: int, limits: Limits) -> list[str]:
     """Return what has grown behind the warm-up, a sentence each; none where nothing leaks."""
     found = []
     for who, samples in growth.after(warm_up).items():
-        for what, limit in (("kilobytes", limits.own), ("shared", limits.shared)):
-            if (kilobytes := slope(samples, what)) >= limit:
-                found.append(f"{who}: [{what}] grows by {kilobytes:.1f} kB per 1000 steps")
+        if (kilobytes := slope(samples, "kilobytes")) >= limits.own:
+            found.append(f"{who}: memory grows by {kilobytes:.1f} kB per 1000 steps")
         if more := grown([(s.step, s.descriptors) for s in samples]):
             found.append(f"{who}: {more:+d} descriptors")
-    if (kilobytes := slope_of([c for c in growth.objects if c[0] > warm_up])) >= limits.objects:
+    measured = [count for count in growth.object_kilobytes if count[0] > warm_up]
+    if (kilobytes := slope_of(measured)) >= limits.objects:
         found.append(f"memory objects grow by {kilobytes:.1f} kB per 1000 steps")
-    for what, counts in (("processes", growth.processes), ("files", growth.files)):
+    for what in ("processes", "files", "objects"):
+        counts: list[tuple[int, int]] = getattr(growth, what)
         if more := grown(counts):
             found.append(f"{more:+d} {what}")
     return found

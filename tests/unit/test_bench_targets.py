@@ -108,8 +108,8 @@ from growth import Growth, Sample
 def job(what="", every=1):
     names = ("agent", "supervisor", "launcher", "client")
     growth = Growth({{who: [Sample(step, 500, 9, 7) for step in range(100)] for who in names}})
-    growth.files, growth.processes, growth.objects = (
-        [(step, count) for step in range(100)] for count in (4, 5, 6)
+    growth.files, growth.processes, growth.objects, growth.object_kilobytes = (
+        [(step, count) for step in range(100)] for count in (4, 5, 6, 7000)
     )
     if what in ("kilobytes", "descriptors"):
         growth.samples["agent"] = [
@@ -135,7 +135,8 @@ def faults(bare: str, faulty: str) -> subprocess.CompletedProcess[str]:
     [
         ("job('kilobytes', 1 / 40)", "[agent: memory of a fault]"),
         ("job('descriptors', 40)", "[agent: descriptors, growth]"),
-        ("job('objects', 1 / 2000)", "[memory objects of a fault]"),
+        ("job('object_kilobytes', 1 / 2000)", "[shared memory of a fault]"),
+        ("job('objects', 40)", "[memory objects of the job, growth]"),
         ("job('processes', 40)", "[processes of the job, growth]"),
         ("job('files', 40)", "[files of the job, growth]"),
     ],
@@ -148,5 +149,5 @@ def test_what_grows_with_faults_fails(leak: str, named: str) -> None:
 
 
 def test_what_grows_with_the_steps_is_left_out() -> None:
-    done = faults("job('objects', 1 / 2000)", "job('objects', 1 / 2000)")
+    done = faults("job('object_kilobytes', 1 / 2000)", "job('object_kilobytes', 1 / 2000)")
     assert (done.returncode, done.stderr) == (0, "")

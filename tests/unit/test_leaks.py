@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from dataclasses import replace
 
 import pytest
-from growth import Growth, Limits, Sample, leaks, slope
+from growth import Growth, Limits, Sample, leaks, shared_objects, slope
 
-LIMITS = Limits(own=100, shared=250, objects=50)
+LIMITS = Limits(own=100, objects=50)
 STEPS = range(0, 2000, 50)
 
 
 def flat() -> Growth:
     """Return a job of which nothing grows."""
     growth = Growth({"server": [Sample(step, 5000, 900, 7) for step in STEPS]})
-    growth.files, growth.processes, growth.objects = (
-        [(step, count) for step in STEPS] for count in (4, 5, 25_000)
+    growth.files, growth.processes, growth.objects, growth.object_kilobytes = (
+        [(step, count) for step in STEPS] for count in (4, 5, 6, 25_000)
     )
     return growth
 
@@ -23,7 +25,7 @@ def flat() -> Growth:
 def leaking(what: str, every: int) -> Growth:
     """Return a job of which one number grows by one each so many steps."""
     growth = flat()
-    if what in ("kilobytes", "shared", "descriptors"):
+    if what in ("kilobytes", "descriptors"):
         server = growth.samples["server"]
         growth.samples["server"] = [
             replace(one, **{what: getattr(one, what) + one.step // every}) for one in server
@@ -40,10 +42,10 @@ def test_nothing_grows() -> None:
 @pytest.mark.parametrize(
     ("what", "every", "words"),
     [
-        ("kilobytes", 4, "server: [kilobytes] grows by 2"),
-        ("shared", 2, "server: [shared] grows by 5"),
+        ("kilobytes", 4, "server: memory grows by 2"),
         ("descriptors", 900, "server: +"),
-        ("objects", 4, "memory objects grow by 2"),
+        ("object_kilobytes", 4, "memory objects grow by 2"),
+        ("objects", 900, "+1 objects"),
         ("processes", 900, "+1 processes"),
         ("files", 900, "+1 files"),
     ],
@@ -57,6 +59,25 @@ def test_what_is_there_for_a_moment_is_none() -> None:
     growth = flat()
     growth.processes[-3] = (growth.processes[-3][0], 9)
     assert leaks(growth, 500, LIMITS) == []
+
+
+def test_an_open_object_counts_with_its_pages() -> None:
+    fd = os.memfd_create("leak")
+    try:
+        os.pwrite(fd, bytes(8192), 0)
+        about = os.fstat(fd)
+        key = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}", about.st_ino
+        assert shared_objects([os.getpid()])[key] == 8
+    finally:
+        os.close(fd)
+    assert key not in shared_objects([os.getpid()])
+
+
+def test_an_object_counts_that_is_only_mapped() -> None:
+    before = set(shared_objects([os.getpid()]))
+    with mmap.mmap(-1, 8192):  # shared, and without a descriptor
+        assert len(set(shared_objects([os.getpid()])) - before) == 1
+    assert set(shared_objects([os.getpid()])) == before
 
 
 def test_a_slope_is_per_thousand_steps() -> None:

@@ -13,6 +13,7 @@ from pyft.recovery.events import Mode
 from pyft.wire.layout import (
     DIVERGED_EXIT,
     FAULT_EXIT,
+    MISMATCH_EXIT,
     SELF_TEST_EXIT,
     UNRECOVERABLE_EXIT,
     FaultKind,
@@ -76,6 +77,17 @@ def test_a_replay_of_shared_memory_proves_nothing() -> None:
     assert fault.row.source == "exit"
 
 
+def test_which_explanation_of_a_death_counts() -> None:
+    programs = of_exit(FAULT_EXIT << 8, FaultKind.DEVICE, 700, "", 3, 4)
+    killed = of_exit(9)
+    lost = Fault(row_of("xid", 79), "Xid [79]")
+    for replays_imports in (False, True):
+        assert classify.weighed(killed, None, replays_imports) is killed
+        assert classify.weighed(programs, lost, replays_imports) is lost
+    assert classify.weighed(programs, None, replays_imports=False) is programs
+    assert classify.weighed(programs, None, replays_imports=True) == of_shared_memory(programs)
+
+
 def test_a_row_is_found_by_its_class() -> None:
     assert [row_named(row.name).name for row in classify.TABLE] == [r.name for r in classify.TABLE]
 
@@ -120,6 +132,13 @@ def test_verdicts_on_a_server_that_crashes_at_one_place() -> None:
 def test_verdicts_on_a_program_that_fails_at_one_place() -> None:
     found = verdicts(of_exit(FAULT_EXIT << 8, FaultKind.DEVICE, 700, seq=5, cut=1), 3)
     assert found == [blame.Verdict(), SERIAL_ELSEWHERE, blame.Verdict(Mode.DELIVER)]
+
+
+def test_verdicts_on_products_that_differ_at_one_place() -> None:
+    """The GPU has a strike each time; neither replay nor program is to blame."""
+    *before, last = verdicts(of_exit(MISMATCH_EXIT << 8, seq=5, cut=1), 17)
+    assert before == [blame.Verdict()] * 16
+    assert "has come [17] times" in last.give_up
 
 
 @pytest.mark.parametrize("sign", ["replace", "replica"])
