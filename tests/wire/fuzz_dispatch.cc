@@ -23,7 +23,14 @@ struct Fuzzer {
   explicit Fuzzer(const char* corpus_path) : corpus(read_corpus(corpus_path)), dictionary(corpus) {}
 
   void dispatch_each_once();
-  bool is_carried_out(server::Session& session, Seed seed, uint64_t seq);
+  void dispatch_each_without_its_library();
+  struct Outcome {
+    std::string refusal;  // empty: the server goes on
+    bool answered;
+    int code;
+  };
+  Outcome outcome_of(server::Session& session, Seed seed, uint64_t seq);
+  bool is_carried_out(server::Session& session, const Seed& seed, uint64_t seq);
   const Seed* before(const Seed& seed) const;
   void trial(Random& random);
   const Seed& pick(Random& random) const;
@@ -168,18 +175,24 @@ void Fuzzer::run_loop(Random& random, server::Session& session) {
     FUZZ_CHECK(!print_entry(header, {}).empty());
 }
 
-// The server goes on, and whoever waits is told that all is well.
-bool Fuzzer::is_carried_out(server::Session& session, Seed seed, uint64_t seq) {
+// What becomes of one entry whose answer is waited for. Few never answer: code 0.
+Fuzzer::Outcome Fuzzer::outcome_of(server::Session& session, Seed seed, uint64_t seq) {
   seed.header.seq = seq;
   seed.header.flags |= ring::kWantsReply;
   seed.header.reply_slot = 0;
-  const server::Status status =
-      server::dispatch(session, seed.header, bytes_of(seed.body), bytes_of(seed.payload));
   const ring::ReplySlot& slot = memory.server->slot(0);
-  const int code = slot.done_seq == seq ? slot.code : 0;  // few never answer
-  if (status.ok() && code == 0) return true;
-  std::printf("fuzz: [%s] is not carried out: code [%d] %s\n", call_name(seed.header.call), code,
-              status.text.c_str());
+  server::Status status =
+      server::dispatch(session, seed.header, bytes_of(seed.body), bytes_of(seed.payload));
+  const bool answered = slot.done_seq == seq;
+  return {std::move(status.text), answered, answered ? slot.code : 0};
+}
+
+// The server goes on, and whoever waits is told that all is well.
+bool Fuzzer::is_carried_out(server::Session& session, const Seed& seed, uint64_t seq) {
+  const Outcome outcome = outcome_of(session, seed, seq);
+  if (outcome.refusal.empty() && outcome.code == 0) return true;
+  std::printf("fuzz: [%s] is not carried out: code [%d] %s\n", call_name(seed.header.call),
+              outcome.code, outcome.refusal.c_str());
   return false;
 }
 
@@ -206,6 +219,36 @@ void Fuzzer::dispatch_each_once() {
   }
   fuzz_backend::calm() = false;
   check_share("undisturbed", carried_out);
+}
+
+// A library may be older than the records, or not be there: only driver and runtime have to be.
+// Who asks for a function that it lacks is told so.
+void Fuzzer::dispatch_each_without_its_library() {
+  using backend::Library;
+  size_t calls = 0, lacking = 0;
+  for (const Seed& seed : seeds) {
+    backend::Table table = fuzz_backend::table();
+    Library of = Library::cuda;
+    backend::for_each_function(table, [&](const char* name, Library library, void** slot) {
+      if (std::string_view(name) != call_name(seed.header.call)) return;
+      of = library;
+      *slot = nullptr;
+    });
+    if (of == Library::cuda || of == Library::cudart) continue;
+    ++calls;
+    FakeDevice calls;
+    server::Session session(*memory.server, &table, liveness, calls);
+    bind_objects(dictionary, session, [] { return true; });
+    memory.server->slot(0).done_seq = 0;
+    const Outcome outcome = outcome_of(session, seed, 1);
+    if (!outcome.refusal.empty() || (outcome.answered && outcome.code == 0))
+      std::printf("fuzz: [%s] without its function: %s\n", call_name(seed.header.call),
+                  outcome.refusal.c_str());
+    else
+      ++lacking;
+  }
+  std::fflush(stdout);
+  FUZZ_CHECK(calls > 500 && lacking == calls);
 }
 
 void Fuzzer::trial(Random& random) {
@@ -241,6 +284,7 @@ int main(int argc, char** argv) {
   stderr = std::fopen("/dev/null", "w");  // what handlers say about failed calls
   Fuzzer fuzzer(argv[3]);
   fuzzer.dispatch_each_once();
+  fuzzer.dispatch_each_without_its_library();
   const int code = fuzz_main(argc, argv, [&](Random& random) { fuzzer.trial(random); });
   std::printf("fuzz: [%llu] entries dispatched, [%llu] refusals\n",
               static_cast<unsigned long long>(fuzzer.entries),
