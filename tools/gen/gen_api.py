@@ -1,17 +1,20 @@
 """Generate the C++ of the API proxy from proxy/api/*.toml.
 
 `gen_api.py --api proxy/api --out BUILD/proxy/api` writes all sources there; `--docs FILE` writes the coverage page.
+`--seeds FOLDER` writes what the fuzzer of dispatch begins with.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import api_records
 import emit_client
 import emit_docs
 import emit_library
+import emit_seeds
 import emit_server
 import emit_wire
 
@@ -37,6 +40,16 @@ OUTPUTS = {
     "library_check.cc": emit_library.emit_check,
     "coverage.json": emit_docs.emit_json,
 }
+SEEDS = {"seeds.cc": emit_seeds.emit_seeds, "fakes.cc": emit_seeds.emit_fakes}
+
+
+def write(
+    folder: Path, outputs: dict[str, Callable[[api_records.Api], str]], api: api_records.Api
+) -> None:
+    """Write the outputs into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, emit in outputs.items():
+        (folder / name).write_text(emit(api))
 
 
 def main() -> None:
@@ -44,15 +57,16 @@ def main() -> None:
     parser.add_argument("--api", type=Path, default=Path(__file__).parents[2] / "proxy" / "api")
     parser.add_argument("--out", type=Path, help="folder of the generated sources")
     parser.add_argument("--docs", type=Path, help="write the coverage page there")
+    parser.add_argument("--seeds", type=Path, help="folder of the sources for the fuzzer")
     args = parser.parse_args()
     try:
         api = api_records.load(args.api)
     except api_records.RecordError as error:
         raise SystemExit(f"gen_api: {error}") from None
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        for name, emit in OUTPUTS.items():
-            (args.out / name).write_text(emit(api))
+        write(args.out, OUTPUTS, api)
+    if args.seeds:
+        write(args.seeds, SEEDS, api)
     if args.docs:
         args.docs.write_text(emit_docs.emit_coverage(api))
 

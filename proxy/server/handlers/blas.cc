@@ -59,6 +59,14 @@ struct LtObjects {
       if (layout) api.cublasLtMatrixLayoutDestroy(layout);
     if (preference) api.cublasLtMatmulPreferenceDestroy(preference);
   }
+  // False: the library has not been loaded.
+  static bool can_build(const backend::Table& api) {
+    return api.cublasLtMatmulDescCreate && api.cublasLtMatmulDescDestroy &&
+           api.cublasLtMatmulDescSetAttribute && api.cublasLtMatrixLayoutCreate &&
+           api.cublasLtMatrixLayoutDestroy && api.cublasLtMatrixLayoutSetAttribute &&
+           api.cublasLtMatmulPreferenceCreate && api.cublasLtMatmulPreferenceDestroy &&
+           api.cublasLtMatmulPreferenceSetAttribute;
+  }
   int build(const LtProblem& problem);
   int build_preference(const LtPreference& from);
 
@@ -175,11 +183,13 @@ Status do_cublasCreate_v2(Session& session, const EntryHeader& header,
 
 Status do_cublasDestroy_v2(Session& session, const EntryHeader& header,
                            const cmd::cublasDestroy_v2& c, Body, Body) {
+  const auto destroy = session.backend().cublasDestroy_v2;
+  if (!destroy) return missing(session, header, "cublasDestroy_v2", CUBLAS_STATUS_NOT_SUPPORTED);
   void* blas = session.table(HandleKind::kCublas).unbind(Handle{c.handle});
   if (!blas) return bad_handle(c.handle);
   session.state<Applied>().by_handle.erase(c.handle);
   return finish(session, header, "cublasDestroy_v2", Domain::kCublas,
-                session.backend().cublasDestroy_v2(static_cast<cublasHandle_t>(blas)));
+                destroy(static_cast<cublasHandle_t>(blas)));
 }
 
 Status do_cublasLtMatmul(Session& session, const EntryHeader& header, const cmd::cublasLtMatmul& c,
@@ -188,6 +198,8 @@ Status do_cublasLtMatmul(Session& session, const EntryHeader& header, const cmd:
   CUstream stream;
   if (!blas) return bad_handle(c.handle);
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  if (!LtObjects::can_build(session.backend()) || !session.backend().cublasLtMatmul)
+    return missing(session, header, "cublasLtMatmul", CUBLAS_STATUS_NOT_SUPPORTED);
   LtProblem problem;
   if (!read_problem(tail, &problem)) return short_body("cublasLtMatmul");
   LtObjects objects(session.backend());
@@ -215,6 +227,9 @@ Status do_cublasLtMatmulAlgoGetHeuristic(Session& session, const EntryHeader& he
   constexpr uint32_t kMost = ring::kReplyInlineBytes / sizeof(cublasLtMatmulHeuristicResult_t);
   if (c.requested < 1 || c.requested > kMost)
     return Status::broken("a heuristic for [" + std::to_string(c.requested) + "] algorithms");
+  const auto ask = session.backend().cublasLtMatmulAlgoGetHeuristic;
+  if (!LtObjects::can_build(session.backend()) || !ask)
+    return missing(session, header, "cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
   LtProblem problem;
   if (!read_problem(tail, &problem)) return short_body("cublasLtMatmulAlgoGetHeuristic");
   LtObjects objects(session.backend());
@@ -223,10 +238,9 @@ Status do_cublasLtMatmulAlgoGetHeuristic(Session& session, const EntryHeader& he
   std::vector<cublasLtMatmulHeuristicResult_t> results(c.requested);
   int count = 0;
   if (code == 0)
-    code = session.backend().cublasLtMatmulAlgoGetHeuristic(
-        blas, objects.desc, objects.layouts[0], objects.layouts[1], objects.layouts[2],
-        objects.layouts[3], objects.preference, static_cast<int>(c.requested), results.data(),
-        &count);
+    code = ask(blas, objects.desc, objects.layouts[0], objects.layouts[1], objects.layouts[2],
+               objects.layouts[3], objects.preference, static_cast<int>(c.requested),
+               results.data(), &count);
   results.resize(code == 0 && count > 0 ? static_cast<size_t>(count) : 0);
   return finish(session, header, "cublasLtMatmulAlgoGetHeuristic", Domain::kCublas, code, nullptr,
                 0, std::as_bytes(std::span(results)));

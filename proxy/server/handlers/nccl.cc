@@ -9,6 +9,7 @@
 namespace pyft::server {
 namespace {
 
+constexpr int kNoLibrary = ncclSystemError;
 constexpr size_t kMaxIds = 4096, kMaxRanks = 1 << 20, kMaxSentence = 1024;
 
 struct Outcome {
@@ -105,6 +106,7 @@ Status end(Session& session, const EntryHeader& header, uint64_t handle, Functio
   ncclComm_t comm;
   if (!resolve_comm(session, handle, &comm))
     return is_over(session) ? Status::good() : bad_handle(handle);
+  if (!function) return missing(session, header, call_name(header.call), kNoLibrary);
   session.table(HandleKind::kCommunicator).unbind(Handle{handle});
   Communicators& all = communicators(session);
   {
@@ -118,8 +120,6 @@ Status end(Session& session, const EntryHeader& header, uint64_t handle, Functio
                   return function(comm);
                 }));
 }
-
-constexpr int kNoLibrary = ncclSystemError;
 
 // Takes the settings of a new communicator off the end of what came with the call, which has
 // `before` bytes of its own. False: there are others.
@@ -218,12 +218,13 @@ Status do_ncclCommSplit(Session& session, const EntryHeader& header, const cmd::
   if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
   if (is_over(session)) return Status::good();
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
+  const auto function = session.backend().ncclCommSplit;
+  if (!function) return missing(session, header, "ncclCommSplit", kNoLibrary);
   if (checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators) {
     comm_recovery->divides(c.newcomm, c.comm, static_cast<uint32_t>(c.color));
     comm_recovery->configures(c.newcomm, c.comm, settings);
     comm_recovery->collective(c.comm);
   }
-  const auto function = session.backend().ncclCommSplit;
   const Outcome outcome = wait_for_ranks(
       session, [&] { return function(parent, c.color, c.key, &comm, config.get()); });
   return created(session, header, c.newcomm, c.error_base, comm, outcome);
@@ -235,6 +236,8 @@ Status do_ncclCommShrink(Session& session, const EntryHeader& header, const cmd:
   if (comm) return created(session, header, c.newcomm, c.error_base, comm, {});
   if (is_over(session)) return Status::good();
   if (!resolve_comm(session, c.comm, &parent)) return bad_handle(c.comm);
+  const auto function = session.backend().ncclCommShrink;
+  if (!function) return missing(session, header, "ncclCommShrink", kNoLibrary);
   Body settings;
   NcclConfig config;
   if (c.excluded < 1 || static_cast<size_t>(c.excluded) > kMaxRanks ||
@@ -247,7 +250,6 @@ Status do_ncclCommShrink(Session& session, const EntryHeader& header, const cmd:
                            uint64_t{1} << 32 | static_cast<uint32_t>(c.excluded));
     comm_recovery->configures(c.newcomm, c.comm, settings);
   }
-  const auto function = session.backend().ncclCommShrink;
   const Outcome outcome = wait_for_ranks(session, [&] {
     return function(parent, excluded.data(), c.excluded, &comm, config.get(), c.flags);
   });
@@ -259,6 +261,7 @@ Status do_ncclCommFinalize(Session& session, const EntryHeader& header,
   ncclComm_t comm;
   if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
   const auto function = session.backend().ncclCommFinalize;
+  if (!function) return missing(session, header, "ncclCommFinalize", kNoLibrary);
   return answer(session, header, wait_for_ranks(session, [=] { return function(comm); }));
 }
 
@@ -277,15 +280,16 @@ Status do_ncclRedOpCreatePreMulSum(Session& session, const EntryHeader& header,
   ncclComm_t comm;
   if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
   uint64_t immediate = c.scalar;
+  const auto function = session.backend().ncclRedOpCreatePreMulSum;
+  if (!function) return missing(session, header, "ncclRedOpCreatePreMulSum", kNoLibrary);
   const bool host = c.residence == ncclScalarHostImmediate;
   if (!host && !session.in_device_window(c.scalar, sizeof(uint64_t)))
     return Status::broken("a scalar at [" + std::to_string(c.scalar) + "] is no device memory");
   void* scalar = host ? &immediate : reinterpret_cast<void*>(c.scalar);
   ncclRedOp_t op = ncclSum;
   const Outcome outcome = outcome_of(session, [&] {
-    return session.backend().ncclRedOpCreatePreMulSum(
-        &op, scalar, static_cast<ncclDataType_t>(c.datatype),
-        static_cast<ncclScalarResidence_t>(c.residence), comm);
+    return function(&op, scalar, static_cast<ncclDataType_t>(c.datatype),
+                    static_cast<ncclScalarResidence_t>(c.residence), comm);
   });
   const uint64_t values[] = {static_cast<uint64_t>(op)};
   return answer(session, header, outcome, values);
@@ -295,8 +299,10 @@ Status do_ncclRedOpDestroy(Session& session, const EntryHeader& header,
                            const cmd::ncclRedOpDestroy& c, Body, Body) {
   ncclComm_t comm;
   if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
+  const auto function = session.backend().ncclRedOpDestroy;
+  if (!function) return missing(session, header, "ncclRedOpDestroy", kNoLibrary);
   return answer(session, header, outcome_of(session, [&] {
-                  return session.backend().ncclRedOpDestroy(static_cast<ncclRedOp_t>(c.op), comm);
+                  return function(static_cast<ncclRedOp_t>(c.op), comm);
                 }));
 }
 
@@ -305,7 +311,9 @@ Status do_ncclGetLastError(Session& session, const EntryHeader& header,
                            const cmd::ncclGetLastError& c, Body, Body) {
   ncclComm_t comm;
   if (!resolve_comm(session, c.comm, &comm)) return bad_handle(c.comm);
-  std::string sentence = session.backend().ncclGetLastError(comm);
+  const auto function = session.backend().ncclGetLastError;
+  if (!function) return missing(session, header, "ncclGetLastError", kNoLibrary);
+  std::string sentence = function(comm);
   sentence.resize(std::min(sentence.size(), kMaxSentence));
   return session.reply(header, 0, {}, std::as_bytes(std::span(sentence)));
 }

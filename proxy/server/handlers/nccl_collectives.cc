@@ -105,21 +105,34 @@ int end_group(Session& session, MarkedCalls& group) {
   return code;
 }
 
-// Runs one command. A refusal becomes the communicator's error: the caller has gone on.
-template <class Command, class Run>
+// What the library says of its last failure on this thread or of this communicator.
+const char* last_error(Session& session, ncclComm_t comm) {
+  const auto query = session.backend().ncclGetLastError;
+  return query ? query(comm) : "no sentence";
+}
+
+// Runs one command. A refusal becomes the communicator's error: the caller has gone on. So does a
+// function that the library lacks, being an older one.
+template <class Command, class Function, class Run>
 Status collective(Session& session, const EntryHeader& header, const Command& c, const char* name,
-                  Factors factors, Run run) {
+                  Factors factors, Function function, Run run) {
   session.recovery().commit_output();
   Operation operation{};
   if (Status status = resolve(session, c, factors, &operation); !status.ok()) return status;
+  if (!function) {
+    PYFT_LOG(kServer, kWarning, "the backend has no [%s]", name);
+    fail_communicator(session, c.comm, ncclInvalidUsage);
+    return session.reply(header, ncclInvalidUsage);
+  }
   count(session, c);
-  const int code = put(session, operation, run);
+  const int code =
+      put(session, operation, [&](const Operation& o) { return int{run(o, function)}; });
   if (code == ncclSuccess) return Status::good();
   // A stream that takes nothing because the device has failed is no error of the communicator.
   session.check_device(session.device_status(), name);
   PYFT_LOG(kServer, kWarning, "entry [%llu]: [%s] fails with code [%d]: %s",
            static_cast<unsigned long long>(header.seq), name, code,
-           session.backend().ncclGetLastError(operation.comm));
+           last_error(session, operation.comm));
   fail_communicator(session, c.comm, code);
   return Status::good();
 }
@@ -142,92 +155,90 @@ Status do_ncclGroupEnd(Session& session, const EntryHeader& header, const cmd::n
   if (const int code = end_group(session, session.state<MarkedCalls>())) {
     session.check_device(session.device_status(), "ncclGroupEnd");
     PYFT_LOG(kServer, kWarning, "entry [%llu]: [ncclGroupEnd] fails with code [%d]: %s",
-             static_cast<unsigned long long>(header.seq), code,
-             session.backend().ncclGetLastError(nullptr));
+             static_cast<unsigned long long>(header.seq), code, last_error(session, nullptr));
   }
   return Status::good();
 }
 
 Status do_ncclAllReduce(Session& session, const EntryHeader& header, const cmd::ncclAllReduce& c,
                         Body, Body) {
-  return collective(session, header, c, "ncclAllReduce", {}, [&](const Operation& o) {
-    return session.backend().ncclAllReduce(o.send, o.receive, o.count, o.type, o.op, o.comm,
-                                           o.stream);
-  });
+  return collective(session, header, c, "ncclAllReduce", {}, session.backend().ncclAllReduce,
+                    [](const Operation& o, auto function) {
+                      return function(o.send, o.receive, o.count, o.type, o.op, o.comm, o.stream);
+                    });
 }
 
 Status do_ncclReduce(Session& session, const EntryHeader& header, const cmd::ncclReduce& c, Body,
                      Body) {
-  return collective(session, header, c, "ncclReduce", {}, [&](const Operation& o) {
-    return session.backend().ncclReduce(o.send, o.receive, o.count, o.type, o.op, o.root, o.comm,
-                                        o.stream);
-  });
+  return collective(session, header, c, "ncclReduce", {}, session.backend().ncclReduce,
+                    [](const Operation& o, auto function) {
+                      return function(o.send, o.receive, o.count, o.type, o.op, o.root, o.comm,
+                                      o.stream);
+                    });
 }
 
 Status do_ncclReduceScatter(Session& session, const EntryHeader& header,
                             const cmd::ncclReduceScatter& c, Body, Body) {
   return collective(session, header, c, "ncclReduceScatter", {.send_all = true},
-                    [&](const Operation& o) {
-                      return session.backend().ncclReduceScatter(o.send, o.receive, o.count, o.type,
-                                                                 o.op, o.comm, o.stream);
+                    session.backend().ncclReduceScatter, [](const Operation& o, auto function) {
+                      return function(o.send, o.receive, o.count, o.type, o.op, o.comm, o.stream);
                     });
 }
 
 Status do_ncclAllGather(Session& session, const EntryHeader& header, const cmd::ncclAllGather& c,
                         Body, Body) {
   return collective(session, header, c, "ncclAllGather", {.receive_all = true},
-                    [&](const Operation& o) {
-                      return session.backend().ncclAllGather(o.send, o.receive, o.count, o.type,
-                                                             o.comm, o.stream);
+                    session.backend().ncclAllGather, [](const Operation& o, auto function) {
+                      return function(o.send, o.receive, o.count, o.type, o.comm, o.stream);
                     });
 }
 
 Status do_ncclAlltoAll(Session& session, const EntryHeader& header, const cmd::ncclAlltoAll& c,
                        Body, Body) {
   return collective(session, header, c, "ncclAlltoAll", {.send_all = true, .receive_all = true},
-                    [&](const Operation& o) {
-                      return session.backend().ncclAlltoAll(o.send, o.receive, o.count, o.type,
-                                                            o.comm, o.stream);
+                    session.backend().ncclAlltoAll, [](const Operation& o, auto function) {
+                      return function(o.send, o.receive, o.count, o.type, o.comm, o.stream);
                     });
 }
 
 Status do_ncclBroadcast(Session& session, const EntryHeader& header, const cmd::ncclBroadcast& c,
                         Body, Body) {
-  return collective(session, header, c, "ncclBroadcast", {}, [&](const Operation& o) {
-    return session.backend().ncclBroadcast(o.send, o.receive, o.count, o.type, o.root, o.comm,
-                                           o.stream);
-  });
+  return collective(session, header, c, "ncclBroadcast", {}, session.backend().ncclBroadcast,
+                    [](const Operation& o, auto function) {
+                      return function(o.send, o.receive, o.count, o.type, o.root, o.comm, o.stream);
+                    });
 }
 
 Status do_ncclGather(Session& session, const EntryHeader& header, const cmd::ncclGather& c, Body,
                      Body) {
   return collective(session, header, c, "ncclGather", {.receive_all = true},
-                    [&](const Operation& o) {
-                      return session.backend().ncclGather(o.send, o.receive, o.count, o.type,
-                                                          o.root, o.comm, o.stream);
+                    session.backend().ncclGather, [](const Operation& o, auto function) {
+                      return function(o.send, o.receive, o.count, o.type, o.root, o.comm, o.stream);
                     });
 }
 
 Status do_ncclScatter(Session& session, const EntryHeader& header, const cmd::ncclScatter& c, Body,
                       Body) {
-  return collective(session, header, c, "ncclScatter", {.send_all = true}, [&](const Operation& o) {
-    return session.backend().ncclScatter(o.send, o.receive, o.count, o.type, o.root, o.comm,
-                                         o.stream);
-  });
+  return collective(session, header, c, "ncclScatter", {.send_all = true},
+                    session.backend().ncclScatter, [](const Operation& o, auto function) {
+                      return function(o.send, o.receive, o.count, o.type, o.root, o.comm, o.stream);
+                    });
 }
 
 Status do_ncclSend(Session& session, const EntryHeader& header, const cmd::ncclSend& c, Body,
                    Body) {
-  return collective(session, header, c, "ncclSend", {}, [&](const Operation& o) {
-    return session.backend().ncclSend(o.send, o.count, o.type, o.root, o.comm, o.stream);
-  });
+  return collective(session, header, c, "ncclSend", {}, session.backend().ncclSend,
+                    [](const Operation& o, auto function) {
+                      return function(o.send, o.count, o.type, o.root, o.comm, o.stream);
+                    });
 }
 
 Status do_ncclRecv(Session& session, const EntryHeader& header, const cmd::ncclRecv& c, Body,
                    Body) {
-  return collective(session, header, c, "ncclRecv", {}, [&](const Operation& o) {
-    return session.backend().ncclRecv(o.receive, o.count, o.type, o.root, o.comm, o.stream);
-  });
+  return collective(session, header, c, "ncclRecv", {}, session.backend().ncclRecv,
+                    [](const Operation& o, auto function) {
+                      return function(o.receive, o.count, o.type, o.root, o.comm, o.stream);
+                    });
 }
 
 }  // namespace pyft::server
