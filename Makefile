@@ -37,6 +37,7 @@ bench-ccl: build
 	$(BIN)/python bench/ccl.py
 
 bench-recovery: build
+	$(BIN)/python bench/fault_leaks.py
 	$(BIN)/python bench/recovery.py
 
 ccl-matrix: build  # every collective in every way, half an hour; some of it: make ccl-matrix CASES=50 SEED=7

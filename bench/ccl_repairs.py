@@ -9,7 +9,7 @@ from statistics import median
 
 from ccl_figures import number, slope_us, spread, table
 from ccl_gloo import reinit_ms
-from figures import Figure
+from figures import Figure, KnownMiss
 
 ROOT = Path(__file__).resolve().parents[1]
 PROCESSES = (4, 8, 16, 32, 64)
@@ -19,6 +19,9 @@ GLOO_REPEATS = 4
 DEADLINE_S = 120
 ALL = "replace, all called"  # every survivor is told, where it is enough to tell two
 TARGETS = {"replace": 5, ALL: None, "remove": 5, "add": 10}  # per cent, from 64 ranks on
+KNOWN = {
+    "128 threads: remove": KnownMiss("to wake all of its ranks alone takes 2.8 % here", until=6)
+}
 AFTER = {
     "replace": "exchange after",
     ALL: "exchange after all",
@@ -113,7 +116,14 @@ def shares(kind: str, all_figures: dict[int, Figures]) -> Kept:
     for ranks, figures in all_figures.items():
         for repair, target in TARGETS.items() if ranks >= 64 else ():
             name = f"{ranks} {kind}: {repair}"
-            raw = Figure(name, [figures.raw_share(repair)], "%", at_most=target, column="raw")
+            raw = Figure(
+                name,
+                [figures.raw_share(repair)],
+                "%",
+                at_most=target,
+                column="raw",
+                known_miss=KNOWN.get(name),
+            )
             others = {
                 "floor": figures.raw_share(IDLE[repair]),
                 "net": figures.share(repair, "wall_ms"),

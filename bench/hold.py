@@ -3,7 +3,7 @@
 A training of two ranks is held again and again, by this program in the agent's place. Counted is the
 time from when all is ready for an image (each client stands behind its cut, its server has taken
 everything, and the cut is the line of both) to when the last client has gone on. Drain and snapshot
-come before that, and are those of any cut.
+come before that, and are those of any cut. Ends with 1 when the target is missed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "nodes")]
 
 import movable  # noqa: E402
 import result_file  # noqa: E402
-from figures import Figure, print_table  # noqa: E402
+from figures import Figure, exit_code, print_table  # noqa: E402
 from job import Job  # noqa: E402
 
 from pyft.agent.channel import page  # noqa: E402
@@ -89,7 +89,7 @@ def measure(holds: int) -> list[float]:
     return found
 
 
-def main() -> None:
+def main() -> int:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--holds", type=int, default=50)
@@ -99,7 +99,8 @@ def main() -> None:
     print_table(figures)
     if args.json:
         result_file.write(args.json, figures)
+    return exit_code("hold", figures)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

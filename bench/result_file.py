@@ -30,7 +30,10 @@ def row(figure: Figure) -> dict[str, Any]:
     if len(values) > 1:
         found |= {"min": min(values), "max": max(values), "n": len(values), "values": values}
     limits = {"at_most": figure.at_most, "at_least": figure.at_least}
-    return found | {name: limit for name, limit in limits.items() if limit is not None}
+    found |= {name: limit for name, limit in limits.items() if limit is not None}
+    if figure.met() is False and figure.known_miss and figure.is_known():
+        found["missed_on_purpose"] = figure.known_miss.why
+    return found
 
 
 def write(path: Path, figures: Sequence[Figure]) -> None:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 
-from figures import Figure, print_table
+from figures import Figure, exit_code, print_table
 from programs import MODELS, BenchError
 from training import Training, train
 
@@ -142,17 +143,19 @@ def sharing(ranks: int, steps: int, pairs: int) -> list[Figure]:
     ]
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--ranks", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.ranks > 1:
-        print_table(sharing(arguments.ranks, arguments.steps, arguments.pairs))
+        figures = sharing(arguments.ranks, arguments.steps, arguments.pairs)
     else:
-        print_table(snapshot_cost(arguments.steps, arguments.pairs))
+        figures = snapshot_cost(arguments.steps, arguments.pairs)
+    print_table(figures)
+    return exit_code("snapshot", figures)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Mapping, MutableMapping
 
@@ -37,6 +38,8 @@ def _number(setting: Setting, text: str) -> int | float:
         value = kind(text)
     except ValueError:
         raise ConfigError(f"{setting.name} is [{text}], which is not a number") from None
+    if not math.isfinite(value):
+        raise ConfigError(f"{setting.name} is [{text}], which is not a finite number")
     if value < 0 or (value == 0 and setting.least):
         raise ConfigError(f"{setting.name} is [{text}], which is not positive")
     return value

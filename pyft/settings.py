@@ -99,6 +99,11 @@ SETTINGS = (
         least=1,
     ),
     Setting(
+        "PYFT_COLLECTIVE_S",
+        540.0,
+        "ranks that all wait in collectives for longer, and replay together, go back (0: never)",
+    ),
+    Setting(
         "PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder", least=1
     ),
     Setting("PYFT_NATIVE_DIR", "", "folder of the native files, instead of the installed one"),

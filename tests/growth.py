@@ -1,4 +1,5 @@
-"""What the processes of a job hold while it runs: resident memory, descriptors, and their slopes."""
+"""What a job holds while it runs, and how that grows: memory of its own and shared, descriptors,
+processes, files."""
 
 from __future__ import annotations
 
@@ -6,15 +7,17 @@ import contextlib
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _STEP = re.compile(r"step=(\d+) ")
-# The ring then is full long before the measured steps, and written over as it would be later.
-SMALL_RING = {"PYFT_RING_MB": "1"}
+# Ring and journal then are full before the measured steps, and written over as they would be later.
+SMALL_RINGS = {"PYFT_RING_MB": "1", "PYFT_JOURNAL_MB": "1"}
+_SHARED = ("/memfd:", "/dev/shm/")
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,8 @@ class Sample:
     """A process at one step."""
 
     step: int
-    kilobytes: int  # resident and its own: the log, which has a fixed size, is shared memory
-    shared: int
+    kilobytes: int  # resident and its own
+    shared: int  # resident, in objects that other processes may have mapped as well
     descriptors: int
 
 
@@ -37,10 +40,15 @@ def sample(pid: int, step: int) -> Sample:
     return Sample(step, int(own.group(1)), int(shared.group(1)), descriptors)
 
 
-def slope(samples: list[Sample], what: str) -> float:
+def slope(samples: Sequence[Sample], what: str) -> float:
     """Return the growth per 1000 steps, by least squares."""
-    steps = [s.step for s in samples]
-    values = [float(getattr(s, what)) for s in samples]
+    return slope_of([(s.step, getattr(s, what)) for s in samples])
+
+
+def slope_of(counts: Sequence[tuple[int, float]]) -> float:
+    """Return the growth per 1000 steps of what was counted at some steps."""
+    steps = [step for step, _ in counts]
+    values = [float(value) for _, value in counts]
     x, y = sum(steps) / len(steps), sum(values) / len(values)
     above = sum((a - x) * (b - y) for a, b in zip(steps, values, strict=True))
     return 1000 * above / sum((a - x) ** 2 for a in steps)
@@ -52,14 +60,28 @@ class Growth:
 
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     files: list[tuple[int, int]] = field(default_factory=list)  # step, files in the job's folder
-    processes: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # step, with those not waited for
+    # Step, processes: also those that have ended and that nobody has waited for.
+    processes: list[tuple[int, int]] = field(default_factory=list)
+    # Step, kilobytes: pages of all memory objects, of which a process may not have mapped all.
+    objects: list[tuple[int, int]] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
 
     def after(self, step: int) -> dict[str, list[Sample]]:
         """Return the samples behind a warm-up."""
         return {who: [s for s in all_ if s.step > step] for who, all_ in self.samples.items()}
+
+
+def object_kilobytes(pids: Iterable[int]) -> int:
+    """Return what the memory objects hold that processes have open, each object once."""
+    found = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    if os.readlink(entry.path).startswith(_SHARED):
+                        stat = entry.stat()
+                        found[stat.st_dev, stat.st_ino] = stat.st_blocks
+    return sum(found.values()) // 2
 
 
 def below(pid: int) -> set[int]:
@@ -96,7 +118,7 @@ def watch(
     growth = Growth()
     process = subprocess.Popen(
         [pyft, "run", *options, "--log-dir", str(log_dir), "--", *program],
-        env=os.environ | SMALL_RING | dict(environment or {}),
+        env=os.environ | SMALL_RINGS | dict(environment or {}),
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -111,7 +133,9 @@ def watch(
             with contextlib.suppress(OSError):  # a server that is being replaced
                 growth.samples.setdefault(who, []).append(sample(pid, step))
         growth.files.append((step, sum(1 for _ in log_dir.rglob("*"))))
-        growth.processes.append((step, len(below(process.pid))))
+        processes = below(process.pid)
+        growth.processes.append((step, len(processes)))
+        growth.objects.append((step, object_kilobytes(processes)))
     assert process.wait(60) == 0, f"the program ended with [{process.returncode}]"
     return growth
 
@@ -128,10 +152,53 @@ def lines(growth: Growth, warm_up: int) -> list[str]:
             f"steps; {samples[-1].shared / 1024:6.1f} MB shared, {shared:+.1f} kB; "
             f"{samples[-1].descriptors:3d} descriptors, {descriptors:+.3f} per 1000 steps"
         )
-    for what, counts in (("files", growth.files), ("processes", growth.processes)):
+    counted = {
+        "files": growth.files,
+        "processes": growth.processes,
+        "kB in memory objects": growth.objects,
+    }
+    for what, counts in counted.items():
         first, last = (count for _, count in (counts[0], counts[-1]))
         text.append(f"{what} of the job: {first} at first, {last} at the end")
     return text
+
+
+def grown(counts: Sequence[tuple[int, int]]) -> int:
+    """Return how much a count has grown, from the first quarter to the last.
+
+    What is there, or is replaced, for a moment is in a few samples; what is forgotten is in all
+    later ones.
+    """
+    quarter = max(len(counts) // 4, 1)
+    parts = (counts[:quarter], counts[-quarter:])
+    first, last = (statistics.median_low([count for _, count in part]) for part in parts)
+    return last - first
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may grow, in kB per 1000 steps."""
+
+    own: float
+    shared: float  # mapped by one process: pages that others have written come one by one
+    objects: float
+
+
+def leaks(growth: Growth, warm_up: int, limits: Limits) -> list[str]:
+    """Return what has grown behind the warm-up, a sentence each; none where nothing leaks."""
+    found = []
+    for who, samples in growth.after(warm_up).items():
+        for what, limit in (("kilobytes", limits.own), ("shared", limits.shared)):
+            if (kilobytes := slope(samples, what)) >= limit:
+                found.append(f"{who}: [{what}] grows by {kilobytes:.1f} kB per 1000 steps")
+        if more := grown([(s.step, s.descriptors) for s in samples]):
+            found.append(f"{who}: {more:+d} descriptors")
+    if (kilobytes := slope_of([c for c in growth.objects if c[0] > warm_up])) >= limits.objects:
+        found.append(f"memory objects grow by {kilobytes:.1f} kB per 1000 steps")
+    for what, counts in (("processes", growth.processes), ("files", growth.files)):
+        if more := grown(counts):
+            found.append(f"{more:+d} {what}")
+    return found
 
 
 if __name__ == "__main__":

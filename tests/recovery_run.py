@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from job import TRAIN, Job
-
-from pyft.recovery.inject import parse
 
 RANKS = str(Path(__file__).with_name("ranks.py"))
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
@@ -67,6 +65,33 @@ def undisturbed(program: str, ranks: int, arguments: tuple[str, ...]) -> tuple[s
     return tuple(got)
 
 
+def replays_together(environment: Mapping[str, str]) -> bool:
+    """Say whether a fault of one rank lets all others go back as well."""
+    return environment.get("PYFT_REPLAY") == "all"
+
+
+def check_deaths(report: dict, *possible: Sequence[int], others: int = 0) -> None:
+    """Fail unless exactly these ranks' servers were killed, so often, and were recovered.
+
+    Of several lists one has to hold. With each of them as many as `others` may be ended, since all go back together.
+    """
+    faults = report["faults"]
+    killed = [fault for fault in faults if fault["fault"] == "server-killed"]
+    assert sorted(fault["rank"] for fault in killed) in map(sorted, possible), report
+    assert {fault["evidence"] for fault in killed} == {"killed by signal [9 SIGKILL]"}, report
+    ended = [fault for fault in faults if fault not in killed]
+    assert {fault["fault"] for fault in ended} <= {"peer-failed"}, report
+    assert len(ended) <= others * len(killed), report
+    # One that another fault of the same rank has met did not come to its end.
+    last = {fault["rank"]: fault for fault in faults}
+    assert {fault["outcome"] for fault in last.values()} == {"recovered"}, report
+    met = [fault for fault in faults if fault is not last[fault["rank"]]]
+    assert {fault["outcome"] for fault in met} <= {"recovered", "failed again"}, report
+    recovered = sum(fault["outcome"] == "recovered" for fault in faults)
+    assert report["recovered"] == recovered >= len(last), report
+    assert report["given_up"] == 0, report
+
+
 def check(
     folder: Path,
     faults: tuple[str, ...],
@@ -76,7 +101,8 @@ def check(
     program: str = TRAIN,
     arguments: tuple[str, ...] = STEPS,
     recovered: int | None = None,
-    dead: set[int] | None = None,
+    deaths: Sequence[int] | None = None,
+    either: Collection[Sequence[int]] = (),
     protect: str = "snapshot",
     torchrun: bool = False,
     meanwhile: Callable[[Job], None] = lambda job: None,
@@ -84,9 +110,10 @@ def check(
 ) -> dict:
     """Run with the faults; compare with the run without; return the report.
 
-    All faults must have happened, or the exit code is not 0. A fault that meets a recovery ends it and
-    makes another one: with `recovered` -1 the ranks are compared that had any, and that work again.
-    These are those of the faults, or `dead`.
+    All faults must have happened, or the exit code is not 0, and each is recovered. A fault that meets
+    a recovery ends it and makes another one. Where that can be, `deaths` has the rank of each server
+    that dies: no more and no fewer die, and the last of each rank is recovered. `either` has several
+    such lists, where chance decides who comes first.
     """
     options = ["--gpus", f"soft:{ranks}", "--protect", protect, "--spares", str(spares)]
     for fault in faults:
@@ -95,11 +122,8 @@ def check(
     got, report = run(folder, tuple(options), argv, meanwhile, **environment)
     assert tuple(got) == undisturbed(program, ranks, arguments)
     assert report["not_injected"] == []
-    if recovered == -1:
-        ranks = {parse(fault).rank for fault in faults} if dead is None else dead
-        last = {fault["rank"]: fault["outcome"] for fault in report["faults"]}
-        assert set(last) == ranks, report
-        assert set(last.values()) == {"recovered"}, report
+    if possible := either or ([] if deaths is None else [deaths]):
+        check_deaths(report, *possible, others=ranks - 1 if replays_together(environment) else 0)
     else:
         assert report["recovered"] == (len(faults) if recovered is None else recovered), report
     assert report["verdict"] == "exact", report

@@ -74,7 +74,7 @@ class History:
             return Verdict(Mode.SERIAL, leave=True)
         if fault.row.blame is Blame.PROGRAM:
             return Verdict(Mode.DELIVER)
-        if times < CRASHES:
+        if times < CRASHES and fault.row.blame is not Blame.RANKS:
             return Verdict(Mode.SERIAL, leave=True)
         return Verdict(give_up=self._repeated(fault, times))
 

@@ -45,6 +45,7 @@ class Blame(enum.Enum):
     REPLICA = "the same, 16 times at one cut"
     STRIKES = "again: on a spare if there is one; this GPU is not used again"
     PROGRAM = "again: entry by entry, on a spare; again: the program gets its own error"
+    RANKS = "again: entry by entry, on a spare; again: the client's calls return an error"
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ TABLE = (
         "no sign of life for PYFT_HEARTBEAT_TIMEOUT_S, neither heartbeat nor progress"),
     Row("hang", Do.SAME, Blame.PROGRAM, "agent", ("stuck",),
         "an entry was started, waits for no other rank, and is not finished after PYFT_HANG_S"),
+    Row("collective", Do.SAME, Blame.RANKS, "agent", ("collective",),
+        "all ranks that replay together wait for each other, and nothing moved for PYFT_COLLECTIVE_S"),
     Row("communicator", Do.SAME, Blame.NOBODY, "agent", ("communicator",),
         "connections of a rank broke, or it did not take part in a repair in time"),
     Row("overdue", Do.SAME, Blame.NOBODY, "agent", ("overdue",),

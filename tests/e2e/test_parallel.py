@@ -34,14 +34,11 @@ def run(case: str, how: str) -> tuple[list[str], list[str]]:
     if how != "cpu":
         direct = ["--direct"] if how == "direct" else []
         command = [PYFT, "run", "--gpus", "soft:2", *direct, "--", *command]
-    # Without pyft, processes over gloo abort at their end now and then: those are tried again.
-    for _ in range(3 if how == "cpu" else 1):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-        if done.returncode == 0:
-            break
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    # Without pyft, processes over gloo abort at their end now and then, with all losses printed.
+    assert done.returncode == 0 or how == "cpu", done.stderr
     losses = re.findall(r"step=\d+ loss=(\S+)", done.stdout)
-    assert len(losses) == STEPS
+    assert len(losses) == STEPS, done.stderr
     return losses, sorted(re.findall(r"rank=\d+ params_sha256=\S+", done.stdout))
 
 

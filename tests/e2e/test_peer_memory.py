@@ -73,8 +73,7 @@ def test_who_lends_dies_of_it(tmp_path: Path) -> None:
         (IN_BACKWARD,),
         ranks=2,
         arguments=STEPS,
-        recovered=-1,
-        dead={0, 1},
+        deaths=[0, 1],
         protect="snapshot",
         **env,
     )

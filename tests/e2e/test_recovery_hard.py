@@ -27,7 +27,7 @@ def test_deaths_from_the_optimizer_to_the_next_forward(tmp_path: Path) -> None:
     places = ("step=2,call=131", "step=1,call=1,server=2", "step=1,call=132,server=3")
     faults = tuple(f"server-kill,rank=1,{place}" for place in places)
     arguments = ("--case", "ema", "--steps", "6")
-    check(tmp_path, faults, ranks=2, program=CASES, arguments=arguments, recovered=-1)
+    check(tmp_path, faults, ranks=2, program=CASES, arguments=arguments, deaths=[1, 1, 1])
 
 
 @pytest.mark.long
@@ -48,7 +48,7 @@ def test_ranks_that_do_different_things(tmp_path: Path) -> None:
     """A receive is posted before a cut and comes true behind it; only one rank has an optimizer."""
     faults = ("server-kill,rank=0,step=2,call=31", "server-kill,rank=0,step=0,call=9,server=2")
     program = {"program": PARALLEL, "arguments": ("--case", "ahead")}
-    check(tmp_path, faults, ranks=2, recovered=-1, **program)
+    check(tmp_path, faults, ranks=2, deaths=[0, 0], **program)
 
 
 def test_the_rank_where_the_others_meet_dies_before_they_come(tmp_path: Path) -> None:

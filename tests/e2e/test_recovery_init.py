@@ -18,13 +18,13 @@ def at(rank: int, place: int, call: str = "init") -> str:
 
 def test_one_of_two_dies(tmp_path: Path) -> None:
     """Every rank and place, also two deaths, and who answers: tests/flexccl/init_test.cc."""
-    check(tmp_path, (), ranks=2, arguments=DDP, recovered=-1, dead={1}, FLEXCCL_FAULT=at(1, 5))
+    check(tmp_path, (), ranks=2, arguments=DDP, deaths=[1], FLEXCCL_FAULT=at(1, 5))
 
 
 def test_one_dies_when_it_has_it(tmp_path: Path) -> None:
     """And has written that down, but not told the agent."""
     fault = "communicator.recorded.1:1"
-    check(tmp_path, (), ranks=2, arguments=DDP, recovered=-1, dead={1}, PYFT_FAULT=fault)
+    check(tmp_path, (), ranks=2, arguments=DDP, deaths=[1], PYFT_FAULT=fault)
 
 
 def test_two_die_while_they_divide(tmp_path: Path) -> None:
@@ -36,7 +36,6 @@ def test_two_die_while_they_divide(tmp_path: Path) -> None:
         ranks=2,
         program=PROGRAM,
         arguments=SPLIT,
-        recovered=-1,
-        dead={0, 1},
+        deaths=[0, 1],
         FLEXCCL_FAULT=faults,
     )

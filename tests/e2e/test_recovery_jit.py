@@ -53,13 +53,13 @@ def test_deaths_where_points_change(tmp_path: Path) -> None:
     """Each server in its turn, and so may be a replacement."""
     fault = f"server-kill,rank=0,step={LEARNED},call=60"
     env = {"PYFT_FAULT": "cut.before_publish:9", "PYFT_BACKGROUND_COPIES": "never", **JIT}
-    check(tmp_path, (fault,), ranks=2, arguments=STEPS, recovered=-1, dead={0, 1}, **env)
+    check(tmp_path, (fault,), ranks=2, arguments=STEPS, deaths=[0, 1], **env)
 
 
 @pytest.mark.long
 def test_one_of_four_restores_the_others(tmp_path: Path) -> None:
     faults = tuple(f"server-kill,rank={rank},step={LEARNED},call={90 + rank}" for rank in (0, 1, 3))
-    check(tmp_path, faults, ranks=4, arguments=STEPS, recovered=-1, **JIT)
+    check(tmp_path, faults, ranks=4, arguments=STEPS, deaths=[0, 1, 3], **JIT)
     assert sum(store["spilled_bytes"] > 1e6 for store in stores(tmp_path)) >= 1
 
 

@@ -31,7 +31,7 @@ def test_both_replicas_die(tmp_path: Path, late: str) -> None:
 @pytest.mark.long
 def test_all_of_four_die_in_one_step(tmp_path: Path) -> None:
     faults = tuple(f"server-kill,rank={rank},step=4,call={90 + rank}" for rank in range(4))
-    check(tmp_path, faults, ranks=4, arguments=("--steps", "8"), recovered=-1, **EACH)
+    check(tmp_path, faults, ranks=4, arguments=("--steps", "8"), deaths=range(4), **EACH)
     live = stores(tmp_path)[0]["live_bytes"]
     kept = [store["live_bytes"] - store["elsewhere_bytes"] for store in stores(tmp_path)]
     assert sum(kept) < 1.5 * live, "most of it once"

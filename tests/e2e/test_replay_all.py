@@ -30,8 +30,7 @@ def test_four_ranks_replay_twice(tmp_path: Path) -> None:
         (first, again),
         ranks=4,
         arguments=DDP,
-        recovered=-1,
-        dead={0, 1, 2, 3},
+        deaths=[2, 0],
         **TOGETHER,
     )
     assert [fault["rank"] for fault in report["faults"] if fault["fault"] == "server-killed"] == [
@@ -47,9 +46,7 @@ def test_a_server_dies_while_a_communicator_is_made(tmp_path: Path, rank: int, p
     """The other one waits for it, knows it, or has the communicator: a new one is made by both."""
     fault = f"kill:{place},rank={rank},on=init"
     faults = {"FLEXCCL_FAULT": fault}
-    report = check(
-        tmp_path, (), ranks=2, arguments=DDP, recovered=-1, dead={0, 1}, **TOGETHER, **faults
-    )
+    report = check(tmp_path, (), ranks=2, arguments=DDP, deaths=[rank], **TOGETHER, **faults)
     assert "server-killed" in {fault["fault"] for fault in report["faults"]}
 
 
@@ -70,8 +67,7 @@ def test_a_server_dies_while_it_copies_behind_a_cut(tmp_path: Path) -> None:
         (),
         ranks=2,
         arguments=DDP,
-        recovered=-1,
-        dead={0, 1},
+        either=([0], [1], [0, 1]),
         **TOGETHER,
         **settings,
         **point,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from job import TRAIN, Job, wait_for
 from recovery_run import STEPS, command, lines, undisturbed
+from test_programs import run
 from vendor import build_nccl, environment
 
 from pyft._native.driver import DriverError
@@ -21,6 +22,7 @@ from pyft._native.driver import gpus as driver_gpus
 PROGRAMS = Path(__file__).with_name("programs")
 LATE_RANK = str(PROGRAMS / "late_rank.py")
 OUT_OF_MEMORY = str(PROGRAMS / "out_of_memory.py")
+NEVER_MEET = str(PROGRAMS / "never_meet.py")
 MANY_RANKS = str(PROGRAMS / "many_ranks.py")
 NCCL_SETTINGS = str(PROGRAMS / "nccl_settings.py")
 FAULT_OF_ONE = "server-kill,rank=1,step=3,call=5"
@@ -72,19 +74,32 @@ def test_a_fault_is_repaired(tmp_path: Path, fault: str, variables: dict[str, st
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
 
 
-@pytest.mark.parametrize("name", ["graphs", "callbacks", "expandable", "registered"])
-def test_programs_run(tmp_path: Path, name: str) -> None:
-    """They check what they get themselves."""
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("graphs", {}),
+        ("callbacks", {}),
+        ("expandable", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+        ("registered", {}),
+    ],
+)
+def test_programs_get_what_they_get_without_pyft(
+    tmp_path: Path, name: str, settings: dict[str, str]
+) -> None:
+    """They print what they find; test_programs.py and test_callbacks.py say what that is."""
     job = Job(
         tmp_path,
         [sys.executable, str(PROGRAMS / f"{name}.py")],
         options=("--gpus", "0"),
-        environment=environment(tmp_path / "driver"),
+        environment=environment(tmp_path / "driver") | settings,
     )
     try:
         assert job.wait(120) == 0, job.errors()
     finally:
         job.kill_everything()
+    found = job.output().splitlines()
+    assert len(found) > 3
+    assert found == run(f"{name}.py", "direct", **settings).splitlines()
 
 
 @pytest.mark.parametrize(("case", "call"), [("offload", 30), ("graph", 5)])
@@ -170,16 +185,17 @@ def test_with_nccl_a_kernel_that_hangs_is_found(tmp_path: Path) -> None:
     assert (report["recovered"], report["verdict"]) == (2, "exact"), said
 
 
-def test_with_nccl_a_rank_that_waits_is_not_stuck(tmp_path: Path) -> None:
-    """However long the other one has something else to do."""
+@pytest.mark.parametrize("open_work", ["nothing", "receive"])
+def test_with_nccl_a_rank_that_waits_is_not_stuck(tmp_path: Path, open_work: str) -> None:
+    """However long the other one has something else to do, also with a collective open itself."""
     report, go = tmp_path / "report.json", tmp_path / "go"
     job = Job(
         tmp_path,
-        command(LATE_RANK, 2, (str(go),)),
+        command(LATE_RANK, 2, (str(go), open_work)),
         options=("--gpus", "0,1", "--report", str(report)),
         environment=environment(tmp_path / "driver", 2)
         | build_nccl(tmp_path)
-        | {"PYFT_HANG_S": "4"},
+        | {"PYFT_HANG_S": "4", "PYFT_COLLECTIVE_S": "2"},
     )
     try:
         wait_for(lambda: job.output().count("ready") == 2, 60, "both have come to the collective")
@@ -192,6 +208,43 @@ def test_with_nccl_a_rank_that_waits_is_not_stuck(tmp_path: Path) -> None:
     assert sorted(line for line in job.output().splitlines() if "has" in line) == [
         f"rank {rank} has 4.0" for rank in (0, 1)
     ]
+
+
+def test_with_nccl_a_collective_that_never_ends_is_ended(tmp_path: Path) -> None:
+    """A message is lost: all wait for each other, and NCCL has no deadline."""
+    lost = {"FLEXCCL_FAULT": "drop:40,rank=1", "PYFT_COLLECTIVE_S": "5"}
+    got, report, said = train(
+        tmp_path, (), "0,1", PYFT_CUT_EVERY="1", **lost, **build_nccl(tmp_path)
+    )
+    assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
+    assert {one["fault"] for one in report["faults"]} == {"collective", "peer-failed"}, said
+    assert (report["recovered"], report["verdict"]) == (2, "exact"), said
+    (one,) = (one for one in report["faults"] if one["fault"] == "collective")
+    assert one["evidence"].startswith("ranks [0, 1] wait for each other, nothing moved for ["), one
+    assert "ranks [0, 1] wait for each other in collectives" in said
+
+
+@pytest.mark.long
+def test_with_nccl_ranks_that_never_meet_are_given_up(tmp_path: Path) -> None:
+    """Each waits for what the other one never sends: replays come to the same place."""
+    report = tmp_path / "report.json"
+    job = Job(
+        tmp_path,
+        command(NEVER_MEET, 2, ()),
+        options=("--gpus", "0,1", "--report", str(report)),
+        environment=environment(tmp_path / "driver", 2)
+        | build_nccl(tmp_path)
+        | {"PYFT_COLLECTIVE_S": "3"},
+    )
+    try:
+        assert job.wait(120) != 0
+        job.assert_nothing_left()
+    finally:
+        job.kill_everything()
+    assert "the same fault [collective] has come [3] times at the same place" in job.errors()
+    faults = json.loads(report.read_text())["recovery"]["faults"]
+    ended = [one["rank"] for one in faults if one["fault"] == "collective"]
+    assert ended in ([0] * 3, [1] * 3), faults
 
 
 def test_with_nccl_nobody_is_replaced_alone(tmp_path: Path) -> None:

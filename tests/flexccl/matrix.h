@@ -1,5 +1,6 @@
 // All collectives of one communicator against a sequential reference that adds in the documented
-// order. Bitwise.
+// order. Bitwise. Order and routing are independent of the product, the arithmetic of an element is
+// its own (reference.h): reduce_test.cc checks that independently.
 #ifndef PYFT_TESTS_FLEXCCL_MATRIX_H_
 #define PYFT_TESTS_FLEXCCL_MATRIX_H_
 

@@ -1,5 +1,6 @@
 // Both ends of the attach protocol against an agent made of a thread.
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,18 @@
 #include "server/attach.h"
 
 using namespace fixture;
+
+namespace {
+
+bool is_another_user = false;  // this process, for itself
+
+}  // namespace
+
+// Takes the place of the C library's: the agent of the test then is another user's, without root.
+extern "C" uid_t geteuid() noexcept {
+  const auto real = static_cast<uid_t>(syscall(SYS_geteuid));
+  return is_another_user ? real + 1 : real;
+}
 
 namespace {
 
@@ -211,6 +224,28 @@ TEST(wrong_answers) {
   CHECK(says(
       attach_to([&](int fd, const std::string&) { send_reply(fd, objects.reply, &objects.fds); }),
       "smaller than the announced"));
+}
+
+// The name can be taken by anybody: who answers would get the environment, and give the memory.
+TEST(an_agent_of_another_user_gets_nothing) {
+  const Objects objects = make_objects();
+  std::string request = "not called";
+  ring::ClientAttachment attachment;
+  std::string error;
+  {
+    Agent agent([&](int fd, const std::string& seen) {
+      request = seen;
+      if (!seen.empty()) send_reply(fd, objects.reply, &objects.fds);
+    });
+    is_another_user = true;
+    const bool attached = ring::attach_client(agent.name(), 0, &attachment, &error);
+    is_another_user = false;
+    CHECK(!attached);
+  }
+  CHECK(request.empty());
+  CHECK(!attachment.channel);
+  const std::string user = std::to_string(geteuid());
+  CHECK(says(error, ("the agent belongs to user [" + user + "], not to this one").c_str()));
 }
 
 TEST(no_agent) {

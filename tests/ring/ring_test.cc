@@ -214,6 +214,72 @@ TEST(consumed_but_uncommitted_is_kept) {
   CHECK_EQ(count, uint64_t{20});
 }
 
+// However much the server has consumed: what is behind the last snapshot is what a replay needs.
+TEST(the_log_is_freed_only_behind_a_snapshot) {
+  auto channel = make_channel(small_shape());
+  channel->control().protect = static_cast<uint32_t>(ring::Protect::kSnapshot);
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  uint64_t value = 0;
+  const auto step = [&] {
+    for (int i = 0; i < 4; ++i) CHECK(bool(writer.append(kCall, Body{0, value++})));
+    CHECK(bool(writer.cut()));
+    consumer.drain();
+    return channel->log().appended.load();
+  };
+  const uint64_t first = step();
+  step();
+  CHECK_EQ(channel->log().committed.load(), uint64_t{0});
+  channel->control().snapshot_cut = 1;
+  const uint64_t third = step();
+  CHECK_EQ(channel->log().committed.load(), first);
+  ring::Reader replay(channel->log_view(), ring::Reader::Mode::kServer, first);
+  ring::EntryView entry;
+  CHECK(replay.next(&entry) == ring::Reader::Next::kEntry);
+  CHECK_EQ(body_of(entry.body).value, uint64_t{4});
+  channel->control().snapshot_cut = 3;
+  step();
+  CHECK_EQ(channel->log().committed.load(), third);
+  CHECK_EQ(channel->log().forced_cuts.load(), uint64_t{0});
+}
+
+// A replay comes to calls that were answered, and whose slots other calls have by now.
+TEST(an_answer_that_was_given_is_not_given_again) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  Consumer consumer(*channel);
+  const auto answer = [&](server::Session& session, uint32_t slot, uint64_t seq, uint64_t value) {
+    ring::EntryHeader header{};
+    header.flags = ring::kWantsReply;
+    header.reply_slot = static_cast<uint16_t>(slot);
+    header.seq = seq;
+    CHECK(session.reply(header, 0, std::span(&value, 1), {}).ok());
+  };
+  const auto told = [&](uint32_t slot) { return channel->slot(slot).values[0]; };
+  {
+    const auto first = server_side(*channel);
+    server::Session session(*first, nullptr, alive);
+    answer(session, 3, 7, 111);
+    answer(session, 4, 8, 222);
+    answer(session, 4, 9, 333);
+  }
+  CHECK(bool(writer.append(kCall, Body{1, 1})));
+  consumer.drain();
+  const auto next = server_side(*channel);
+  server::Session session(*next, nullptr, alive);
+  answer(session, 3, 7, 999);  // the same call
+  answer(session, 4, 8, 999);  // one before that of the slot
+  CHECK_EQ(told(3), uint64_t{111});
+  CHECK_EQ(told(4), uint64_t{333});
+  CHECK_EQ(channel->slot(4).done_seq.load(), uint64_t{9});
+  CHECK_EQ(channel->control().compared.load(), uint64_t{1});
+  answer(session, 4, 10, 444);  // which the server before has not come to
+  CHECK_EQ(told(4), uint64_t{444});
+  CHECK_EQ(channel->slot(4).done_seq.load(), uint64_t{10});
+}
+
 TEST(trace_reads_from_the_oldest_whole_entry) {
   auto channel = make_channel(small_shape());
   AlwaysAlive alive;

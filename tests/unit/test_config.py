@@ -28,6 +28,13 @@ def test_a_bad_value_is_found_before_anything_starts() -> None:
         config.check({"PYFT_HANG_S": "soon"})
 
 
+@pytest.mark.parametrize("text", ["nan", "inf"])
+def test_a_time_is_finite(text: str) -> None:
+    """No silence is longer than either."""
+    with pytest.raises(ConfigError, match=rf"PYFT_HEARTBEAT_TIMEOUT_S is \[{text}\]"):
+        config.get("PYFT_HEARTBEAT_TIMEOUT_S", {"PYFT_HEARTBEAT_TIMEOUT_S": text})
+
+
 def test_unknown_names_get_the_nearest() -> None:
     (sentence,) = config.warnings({"PYFT_RINGMB": "1", "PATH": "", "PYFT_RING_MB": "1"})
     assert "[PYFT_RINGMB]" in sentence

@@ -56,9 +56,30 @@ def machine(folder: Path) -> Machine:
 def test_the_script_is_sound_and_names_its_checks() -> None:
     subprocess.run(["sh", "-n", str(SCRIPT)], check=True)
     names = run("--list").stdout.split()
-    assert names[0] == "build"
-    assert {"window", "killed-process", "examples-bitwise", "two-ranks"} <= set(names)
     assert len(names) == len(set(names))
+    # What says most comes first, and what is measured needs no pyft.
+    first = ["build", "smoke", "nccl-two-ranks", "nccl-killed-server", "snapshot-large"]
+    assert names[names.index("build") :][:5] == first
+    before = names[: names.index("build")]
+    assert before[0] == "build-measurements"
+    assert {"window", "killed-process", "device-digests"} <= set(before)
+    assert {"examples-bitwise", "recovery-cold", "two-ranks"} <= set(names)
+
+
+def test_all_checks_fit_into_their_time() -> None:
+    checks = check.checks_of(gpu=True)
+    assert sum(one.planned for one in checks) <= check.SECONDS <= 9 * 60 - 10
+    assert all(0 < one.planned < one.seconds for one in checks)
+    assert next(one for one in checks if one.name == "smoke").planned <= 15
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_what_a_check_needs_comes_before_it(gpu: bool) -> None:
+    seen: set[str] = set()
+    for one in check.checks_of(gpu):
+        assert set(one.needs) <= seen, one.name
+        seen.add(one.name)
+    assert seen == set(check.PART_OF)
 
 
 def test_measurements_run_on_the_soft_gpu(tmp_path: Path) -> None:
@@ -67,23 +88,26 @@ def test_measurements_run_on_the_soft_gpu(tmp_path: Path) -> None:
     done = run("--soft", "--only", only, "--markdown", str(table))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()[1:-1]]
-    found = {words[3]: words[0] for words in lines}
+    found = {words[5]: words[0] for words in lines}  # STATUS 1.0 s of 5 NAME
     passed = dict.fromkeys(("build-measurements", "mapping", "device-digests"), "PASS")
     assert found == passed | {"killed-process": "SKIP"}
     assert "| mapping | PASS |" in table.read_text()
 
 
 def test_checks_bring_what_they_need() -> None:
-    def names(only: str, installed: bool) -> list[str]:
-        return [one.name for one in check.chosen(only, installed)]
+    def names(only: str, installed: bool, gpu: bool) -> list[str]:
+        return [one.name for one in check.chosen(only, installed, gpu)]
 
-    every = [one.name for one in check.CHECKS]
-    assert names("", True) == names("", False) == every
-    assert names("window", True) == ["build-measurements", "window"]
-    assert names("window", False) == ["build", "build-measurements", "window"]
-    assert names("two-ranks", True) == ["two-ranks"]
-    assert names("two-ranks", False) == ["build", "two-ranks"]
-    assert names("nothing", False) == []
+    for gpu in (True, False):
+        every = [one.name for one in check.checks_of(gpu)]
+        assert names("", True, gpu) == names("", False, gpu) == every
+        assert names("window", True, gpu) == ["build-measurements", "window"]
+        assert names("two-ranks", True, gpu) == ["nccl-two-ranks", "two-ranks"]
+        assert names("recovery-cold", False, gpu) == ["build", "recovery-cold"]
+        assert names("nothing", False, gpu) == []
+    # A soft GPU is a part of pyft.
+    assert names("window", False, True) == ["build-measurements", "window"]
+    assert names("window", False, False) == ["build", "build-measurements", "window"]
 
 
 def test_a_program_says_whether_it_failed() -> None:
@@ -126,10 +150,12 @@ def test_one_failure_is_counted_and_the_others_run(tmp_path: Path) -> None:
 
     checklist = Checklist(machine(tmp_path), 100)
     for number, what in enumerate((fails, breaks, lambda _: ["3 us"])):
-        checklist.run(Check(f"check-{number}", 10, what))
+        checklist.run(Check(f"check-{number}", 5, 10, what))
     assert [result.status for result in checklist.results] == ["FAIL", "FAIL", "PASS"]
     assert checklist.failed == 2
-    assert "ValueError: unforeseen" in checklist.markdown([])
+    table = checklist.markdown([])
+    assert "| check-1 | FAIL | 5 | " in table
+    assert "ValueError: unforeseen" in table
 
 
 def test_what_a_program_said_stands_below_its_failure(
@@ -146,8 +172,8 @@ def test_what_a_program_said_stands_below_its_failure(
         return [here.run(["sh", "-c", "echo waiting for the driver; exec sleep 60"])]
 
     checklist = Checklist(machine(tmp_path), 100)
-    checklist.run(Check("builds", 10, builds))
-    checklist.run(Check("hangs", 10, hangs))
+    checklist.run(Check("builds", 1, 10, builds))
+    checklist.run(Check("hangs", 1, 10, hangs))
     said = capsys.readouterr().out.splitlines()
     assert said[1] == "      | a.cc:3: error: no such thing"
     assert (said[13], len(said)) == ("      | while compiling", 16)
@@ -159,7 +185,7 @@ def test_what_a_program_said_stands_below_its_failure(
 def test_a_check_that_waits_for_ever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("checklist.GRACE_S", 0.0)
     checklist = Checklist(machine(tmp_path), 100)
-    checklist.run(Check("waits", 0.1, lambda _: [str(time.sleep(60))]))
+    checklist.run(Check("waits", 0.1, 0.1, lambda _: [str(time.sleep(60))]))
     assert checklist.results[0].text == "it is not over after [0 s]"
 
 
@@ -209,7 +235,7 @@ def test_files_of_the_future_are_made_of_today(
 
 def test_no_check_begins_without_time(tmp_path: Path) -> None:
     checklist = Checklist(machine(tmp_path), 1)
-    checklist.run(Check("long", 400, lambda _: ["never"]))
+    checklist.run(Check("long", 100, 400, lambda _: ["never"]))
     assert checklist.results[0].status == "SKIP"
 
 
@@ -232,7 +258,7 @@ def test_only_programs_that_run_as_servers_must_get_the_window(
     monkeypatch.setattr(Machine, "left", lambda _: 60.0)
     (tmp_path / "measure").touch()
     if passes:
-        counts = "ASLR: 0 of 50 processes" if fails else "ASLR: 50 of 50 processes"
+        counts = "ASLR: 0 of 5 processes" if fails else "ASLR: 5 of 5 processes"
         assert counts in measurements.window(machine(tmp_path))
     else:
         with pytest.raises(FailError, match="it lies elsewhere"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyft._native.driver import DriverError
-from pyft.agent.job.environment import program_environment, server_environment
+from pyft.agent.job.environment import of_replacement, program_environment, server_environment
 from pyft.agent.job.gpus import Choice, choose, library_folders
 from pyft.agent.job.options import (
     PROXY_LIBRARIES,
@@ -170,6 +170,25 @@ def test_all_ranks_replay_where_nccl_connects_them(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYFT_REPLAY", "one")
     monkeypatch.delenv("PYFT_COLLECTIVES")
     assert not replays_all(job)
+
+
+def test_a_replacement_loads_kernels_before_nccl_kernels_spin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("PYFT_REPLAY", "PYFT_COLLECTIVES"):
+        monkeypatch.delenv(name, raising=False)
+    job, name = options(real=tuple(UUIDS)), "CUDA_MODULE_LOADING"
+
+    def loading(job: JobOptions, **client: str) -> str | None:
+        return of_replacement(server_environment(job, client, 0, 0, 2)).get(name)
+
+    assert loading(job) == "EAGER"
+    assert loading(job, CUDA_MODULE_LOADING="LAZY") == "LAZY", "what the user sets holds"
+    assert name not in server_environment(job, {}, 0, 0, 2), "a first server loads as ever"
+    shared, alone = options(real=("GPU-a", "GPU-a")), replace(job, devices=1)
+    for other in (shared, alone, options()):  # no kernel of NCCL spins there
+        assert loading(other) is None
+    assert "SOFTGPU_FAULT" not in of_replacement({"SOFTGPU_FAULT": "hang:3"}), "no fault twice"
 
 
 def test_the_blas_of_a_soft_gpu_starts_no_threads_of_its_own_accord() -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from pyft.agent import clients
+from pyft.agent.channel.protocol import AttachRequest
+from pyft.agent.members.member import Member
 from pyft.errors import ConfigError
 from pyft.wire.layout import ATTACH_REPLY, ATTACH_REQUEST
 
@@ -73,3 +75,11 @@ def test_who_is_refused_is_told_why(
 
 def test_who_has_gone_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answered(monkeypatch, None, b"") == b""
+
+
+def test_a_time_that_is_none_is_refused_with_its_name() -> None:
+    """Before it has a channel: the agent reads the setting much later, when nobody could be told."""
+    environment = {"PYFT_HEARTBEAT_TIMEOUT_S": "soon", "PYFT_RING_MB": "1", "PYFT_ARENA_MB": "1"}
+    options: Any = SimpleNamespace(devices=1, protect="none", native_dir=None)
+    with socket.socket() as connection, pytest.raises(ConfigError, match=r"TIMEOUT_S is \[soon\]"):
+        Member.create(1, AttachRequest(os.getpid(), 0, environment), connection, options, -1)

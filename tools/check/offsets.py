@@ -3,7 +3,9 @@
 The compiler says where fields are: tools/gen/gen_layout.py writes pyft/wire/layout.py, and
 pyft/wire/view.py reads and writes by name. So
 
-* in `pyft/` only the modules of USES_STRUCT import `struct`, each for its reason;
+* in `pyft/` only the modules of USES_STRUCT import `struct`, and those of USES_MMAP `mmap`, each for
+  its reason; only those of READS_AT read at a place in a file or memory object, no call names a
+  number as a place, and the agent makes no numbers of bytes by `int.from_bytes`;
 * in the tests of agent, server and jobs no call names a number as a place in memory, and none packs
   or unpacks more than MOST_VALUES values at once. The programs that tests keep as text count too.
 """
@@ -26,13 +28,26 @@ USES_STRUCT = {
     "pyft/wire/packet.py": "the header of a message, which is no shared memory",
     "pyft/wire/view.py": "the one place that reads and writes fields",
 }
+USES_MMAP = {
+    "pyft/_native/linux.py": "addresses that are kept free, and the memory of a futex",
+    "pyft/agent/channel/channel.py": "words by which a client is woken, written by name",
+}
+READS_AT = {
+    "pyft/agent/channel/untrusted.py": "the one place that reads what others can write",
+    "pyft/flush/reader.py": "cells of a checkpoint's files, each with its digest",
+    "pyft/images/contents.py": "files of an image",
+    "pyft/wire/view.py": "fields of memory objects, by name",
+}
+READING = {"pread", "preadv"}
+# In these a number comes out of a record by its name.
+NO_NUMBERS_OF_BYTES = "pyft/agent/"
 # Of the tests, those that have to do with shared memory; the others know files of NVIDIA.
 TESTS = ("tests/unit/", "tests/e2e/", "tests/wire/", "tests/sweep/", "bench/")
 # Of view.py itself, and of what is refused here.
 ITS_OWN_TESTS = {"tests/unit/test_layout.py", "tests/unit/test_offsets.py"}
 MOST_VALUES = 4
 # Calls of which an argument is a place, and which one.
-PLACES = {"pread": 2, "pwrite": 2, "unpack_from": 2, "pack_into": 2}
+PLACES = {"pread": 2, "preadv": 2, "pwrite": 2, "pwritev": 2, "unpack_from": 2, "pack_into": 2}
 FORMATS = {"Struct", "pack", "unpack", "pack_into", "unpack_from", "iter_unpack", "calcsize"}
 PROGRAM = re.compile(r"^\s*(import|from) \w", re.MULTILINE)
 
@@ -64,18 +79,29 @@ def programs(tree: ast.AST) -> Iterator[tuple[int, ast.AST]]:
                 continue
 
 
+def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, ast.Attribute]]:
+    """Yield all calls of something's function."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node, node.func
+
+
+def places_by_hand(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, what) of every number that is a place."""
+    for node, function in calls(tree):
+        at = PLACES.get(function.attr, len(node.args))
+        named = [keyword.value for keyword in node.keywords if keyword.arg == "offset"]
+        for place in [*node.args[at : at + 1], *(named if function.attr in PLACES else [])]:
+            if isinstance(place, ast.Constant) and place.value:
+                yield node.lineno, f"{function.attr}() at [{place.value}]"
+
+
 def by_hand(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield (line, what) of every place or record that is written by hand."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        name = node.func.attr
-        place = (
-            node.args[PLACES[name]] if name in PLACES and len(node.args) > PLACES[name] else None
-        )
-        if isinstance(place, ast.Constant) and place.value:
-            yield node.lineno, f"{name}() at [{place.value}]"
-        of_struct = isinstance(node.func.value, ast.Name) and node.func.value.id == "struct"
+    yield from places_by_hand(tree)
+    for node, function in calls(tree):
+        name = function.attr
+        of_struct = isinstance(function.value, ast.Name) and function.value.id == "struct"
         form = text_of(node.args[0]) if node.args and of_struct and name in FORMATS else None
         if form and values_in(form) > MOST_VALUES:
             yield node.lineno, f"struct.{name}() of [{form}]"
@@ -88,14 +114,32 @@ def check_tests(file: str, tree: ast.AST) -> Iterator[str]:
             yield f"{file}:{before + line}: {what}: pyft.wire.layout knows it by name"
 
 
-def check_product(file: str, tree: ast.AST) -> Iterator[str]:
-    """Yield one sentence per module that imports `struct` without a reason."""
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of all that is imported, `module.name` where it comes from a module."""
     for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module]
-        if "struct" in names and file not in USES_STRUCT:
-            yield f"{file}:{node.lineno}: imports struct: pyft.wire.layout knows fields by name"
+            yield node.lineno, node.module
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def check_product(file: str, tree: ast.AST) -> Iterator[str]:
+    """Yield one sentence per way to read memory of others past the modules that may."""
+    by_name = "pyft.wire.layout knows fields by name"
+    for line, name in imports(tree):
+        for module, users in (("struct", USES_STRUCT), ("mmap", USES_MMAP)):
+            if name == module and file not in users:
+                yield f"{file}:{line}: imports {module}: {by_name}"
+        if name in {f"os.{one}" for one in READING}:
+            yield f"{file}:{line}: imports {name}, which has to be seen where it is called"
+    for line, what in places_by_hand(tree):
+        yield f"{file}:{line}: {what}: {by_name}"
+    for node, function in calls(tree):
+        if function.attr in READING and file not in READS_AT:
+            yield f"{file}:{node.lineno}: {function.attr}(): pyft/agent/channel/untrusted.py reads"
+        if function.attr == "from_bytes" and file.startswith(NO_NUMBERS_OF_BYTES):
+            yield f"{file}:{node.lineno}: from_bytes(): {by_name}"
 
 
 def problems(root: Path) -> Iterator[str]:

@@ -39,14 +39,23 @@ def value(row: Row) -> str:
 
 
 def target(row: Row) -> str:
-    """Return the target, and whether it is met."""
+    """Return the target, and whether it is met or missed on purpose."""
     if "at_most" in row:
-        words, met = f"<= {row['at_most']:g}", row["median"] <= row["at_most"]
+        words = f"<= {row['at_most']:g}"
     elif "at_least" in row:
-        words, met = f">= {row['at_least']:g}", row["median"] >= row["at_least"]
+        words = f">= {row['at_least']:g}"
     else:
         return ""
-    return words if met else f"{words}: **missed**"
+    if not missed(row):
+        return words
+    why = row.get("missed_on_purpose", "")
+    return f"{words}: **missed**: {why}" if why else f"{words}: **missed**"
+
+
+def missed(row: Row) -> bool:
+    """Say whether there is a target that is missed."""
+    low, high = row.get("at_least", row["median"]), row.get("at_most", row["median"])
+    return not low <= row["median"] <= high
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

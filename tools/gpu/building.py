@@ -12,39 +12,99 @@ import sys
 import time
 from pathlib import Path
 
+import hung
 from checklist import Check, FailError
-from machine import ROOT, Machine, nvcc
+from machine import ROOT, Machine, end, last_lines, nvcc
 
 MEASURE = Path(__file__).resolve().parent / "measure"
+SITE = ROOT / "build" / "gpu-site"
+LOG = "build.log"
+ASK_MACHINE = [
+    *("sh", "-c"),
+    "nvidia-smi -q; ulimit -a; grep -i seccomp /proc/self/status; cat /proc/meminfo; lscpu; dmesg",
+]
 RUN_TIME_NEEDS = ("typer",)  # beside PyTorch's own dependencies
 
 
+def start(machine: Machine) -> None:
+    """Start to compile, beside what needs no pyft; two cores are left for that."""
+    machine.begin("build")
+    command = [sys.executable, str(Path(__file__).resolve()), str(machine.evidence)]
+    command += [str(machine.wheels.resolve())] if machine.wheels else []
+    jobs = str(max(1, machine.cores - 2))
+    with (machine.evidence / LOG).open("w") as log:
+        machine.builder = machine.start(command, {"PYFT_BUILD_JOBS": jobs}, output=log)
+
+
 def build(machine: Machine) -> list[str]:
+    """Wait until pyft is installed, and use it."""
+    if machine.builder is None:
+        start(machine)
+    builder, log = machine.builder, machine.evidence / LOG
+    machine.pyft, machine.native = [], None  # of an older one nothing is wanted
+    began, allowed = time.monotonic(), machine.left()
+    try:
+        code = builder.wait(allowed)
+    except subprocess.TimeoutExpired:
+        hung.record(builder.pid, machine.evidence / "hung")
+        end(builder)
+        why = f"pyft is not built after [{allowed:.0f} s] of waiting"
+        raise FailError(why, last_lines(log.read_text())) from None
+    if code:
+        lines = last_lines(log.read_text())
+        raise FailError(f"pyft cannot be built: {lines[-1] if lines else code}", lines)
+    if not own_environment():
+        machine.environment["PYTHONPATH"] = python_path()
+    if why := find_installed(machine):
+        raise FailError(f"pyft is built and cannot be imported: {why}")
+    machine.run(machine.command("version"))  # typer needs packages that differ by its version
+    how = log.read_text().splitlines()[-1]
+    return [how, f"waited for it {time.monotonic() - began:.0f} s"]
+
+
+def own_environment() -> bool:
+    """Say whether this Python is of .venv, which make fills."""
+    return (ROOT / ".venv").exists() and str(sys.executable).startswith(str(ROOT / ".venv"))
+
+
+def python_path() -> str:
+    old = os.environ.get("PYTHONPATH")
+    return f"{SITE}:{old}" if old else str(SITE)
+
+
+def install(wheels: Path | None) -> str:
     """Install pyft: with make where there is its environment, else into a folder of its own."""
     end_future()
-    if (ROOT / ".venv").exists() and str(sys.executable).startswith(str(ROOT / ".venv")):
-        machine.run(["make", "-C", str(ROOT), "--no-print-directory", "build"])
-        find_installed(machine)
-        return ["make build"]
-    site = ROOT / "build" / "gpu-site"
-    old = os.environ.get("PYTHONPATH")
-    machine.environment["PYTHONPATH"] = f"{site}:{old}" if old else str(site)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(site)]
-    if machine.wheels:
-        wheels = sorted(str(wheel) for wheel in machine.wheels.resolve().glob("*.whl"))
-        machine.run([*pip, "--no-index", "--no-deps", *wheels])
-    check_needs(machine, site)
+    if own_environment():
+        call(["make", "-C", str(ROOT), "--no-print-directory", "build"])
+        return "make build"
+    os.environ["PYTHONPATH"] = python_path()
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(SITE)]
+    if wheels:
+        call([*pip, "--no-index", "--no-deps", *sorted(map(str, wheels.glob("*.whl")))])
+    check_needs(SITE)
     soft = importlib.util.find_spec("scipy_openblas32") is not None
     parts = "softgpu,flexccl,proxy,shim" if soft else "flexccl,proxy,shim"
-    options = f"-Dparts={parts} -Dtests=false"
-    machine.run(
-        [*pip, "--no-index", "--no-build-isolation", "--no-deps", str(ROOT)],
-        {"PYFT_MESON_OPTIONS": options},
-    )
-    if why := find_installed(machine):
-        raise FailError(f"pyft is installed in [{site}] and cannot be imported: {why}")
-    machine.run(machine.command("version"))  # typer needs packages that differ by its version
-    return [f"pip install --no-build-isolation --no-deps, parts [{parts}]"]
+    os.environ["PYFT_MESON_OPTIONS"] = f"-Dparts={parts} -Dtests=false"
+    call([*pip, "--no-index", "--no-build-isolation", "--no-deps", str(ROOT)])
+    return f"pip install --no-build-isolation --no-deps, parts [{parts}]"
+
+
+def call(command: list[str]) -> None:
+    """Run a program; what it prints goes where this program's output goes."""
+    if code := subprocess.run(command, cwd="/").returncode:
+        raise FailError(f"[{Path(command[0]).name}] ends with [{code}]")
+
+
+def look_ahead(folder: Path) -> list[subprocess.Popen[bytes]]:
+    """Read PyTorch from the disk, and write down what this machine is, while others compile."""
+    quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    commands = {"torch.txt": [sys.executable, "-c", "import torch"], "machine.txt": ASK_MACHINE}
+    started = []
+    for name, command in commands.items():
+        with (folder / name).open("w") as file:
+            started.append(subprocess.Popen(command, cwd=folder, stdout=file, **quiet))
+    return started
 
 
 def end_future() -> None:
@@ -78,7 +138,7 @@ def find_installed(machine: Machine) -> str:
     return ""
 
 
-def check_needs(machine: Machine, site: Path) -> None:
+def check_needs(site: Path) -> None:
     """Say which packages are missing, all at once."""
     missing = []
     for name in (*RUN_TIME_NEEDS, "setuptools", "mesonbuild"):
@@ -144,8 +204,26 @@ def doctor(machine: Machine) -> list[str]:
     return [kernel, f"{len(texts['ok'])} needs are met", *texts["warn"]]
 
 
-CHECKS = (
-    Check("build", 240, build),
-    Check("doctor", 90, doctor, ("build",)),
-    Check("build-measurements", 90, build_measurements, ("build",)),
-)
+def main() -> int:
+    """Install pyft in a process of its own: building.py FOLDER [WHEELS]."""
+    beside = look_ahead(Path(sys.argv[1]))
+    try:
+        how = install(Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+    except FailError as error:
+        print(error, flush=True)
+        return 1
+    for one in beside:  # a driver that hangs is no reason to wait
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            one.wait(5)
+        one.kill()
+    print(how, flush=True)
+    return 0
+
+
+BUILD = Check("build", 60, 240, build)
+DOCTOR = Check("doctor", 6, 60, doctor, ("build",))
+PROGRAMS = Check("build-measurements", 12, 90, build_measurements)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,7 +3,8 @@
 # line per check, exit code 1 if any fails. Without a GPU, or with --soft, software GPUs take its
 # place and what only a real one can show is skipped with the reason.
 #
-#     tools/gpu/check.sh [--soft] [--only NAME,...] [--list] [--markdown FILE] [--wheels DIR]
+#     tools/gpu/check.sh [--soft] [--only NAME,...] [--list] [--markdown FILE] [--artifacts DIR]
+#                        [--wheels DIR]
 #
 # Needs PyTorch 2.11.0+cu130 with its dependencies, a C++20 compiler, meson and ninja; nvcc for the
 # measurements that run kernels. PYTHON names the interpreter, else .venv's or python3 is taken.

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from artifacts import Artifacts
     from machine import Machine
 
 
+PATIENCE = 3  # limits are those of a machine with a GPU and 16 cores; without one all takes longer
 GRACE_S = 20.0  # programs are ended at the deadline: this is for what does not look at it
 
 
@@ -36,9 +38,13 @@ class FailError(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the result. `run` returns figures, or raises SkipError or FailError."""
+    """One line of the result. `run` returns figures, or raises SkipError or FailError.
+
+    `planned`: what it should take on a machine with a GPU and 16 cores. All together must fit.
+    """
 
     name: str
+    planned: float
     seconds: float  # it may take so long
     run: Callable[[Machine], list[str]]
     needs: tuple[str, ...] = ()  # checks that come before it, also when only it is asked for
@@ -49,7 +55,9 @@ class Result:
     name: str
     status: str  # PASS, FAIL, SKIP
     text: str  # figures, or the reason
+    planned: float
     seconds: float
+    lines: Sequence[str] = ()  # what a program said that failed
 
 
 @dataclass
@@ -58,24 +66,44 @@ class Checklist:
 
     machine: Machine
     seconds: float
+    artifacts: Artifacts | None = None
     results: list[Result] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
-    def run(self, check: Check) -> None:
-        """Run one check and print its line."""
+    def run_all(self, checks: Sequence[Check], after_each: Callable[[], None]) -> None:
+        """Run them in this order; what they leave is kept when the last one of a part is over."""
+        parts = [self.artifacts.part_of[check.name] if self.artifacts else "" for check in checks]
+        for number, check in enumerate(checks):
+            last = True  # where this program is ended it is
+            try:
+                last = self.run(check) or parts[number] not in parts[number + 1 :]
+            finally:
+                after_each()  # each time: something may end this program without a word
+                if self.artifacts and last:
+                    self.artifacts.pack(parts[number])
+
+    def run(self, check: Check) -> bool:
+        """Run one check and print its line; say whether it failed."""
         started = time.monotonic()
         left = self.seconds - (started - self.began)
-        if left < check.seconds / 4:
+        self.machine.begin(check.name)
+        if left < check.planned / 2:
             status, text = "SKIP", f"[{left:.0f} s] of [{self.seconds:.0f} s] are left: --only it"
             lines: Sequence[str] = ()
         else:
-            self.machine.deadline = started + min(check.seconds, left)
+            allowed = check.seconds * (1 if self.machine.gpu else PATIENCE)
+            self.machine.deadline = started + min(allowed, left)
             status, text, lines = _outcome(check, self.machine)
-        result = Result(check.name, status, text, time.monotonic() - started)
-        self.results.append(result)
-        print(f"{status}  {result.seconds:6.1f} s  {check.name:<24} {text}", flush=True)
+        if status == "FAIL":
+            self.machine.keep_kernel_log()
+        took = time.monotonic() - started
+        self.results.append(Result(check.name, status, text, check.planned, took, lines))
+        print(
+            f"{status}  {took:6.1f} s of {check.planned:3.0f}  {check.name:<21} {text}", flush=True
+        )
         for line in lines:
             print(f"      | {line}", flush=True)
+        return status == "FAIL"
 
     @property
     def failed(self) -> int:
@@ -92,12 +120,16 @@ class Checklist:
         lines = [
             f"{self.machine.name}, {self.machine.versions()}, {datetime.date.today()}, `{command}`",
             "",
-            "| check | result | seconds | figures, or why not |",
-            "|---|---|---|---|",
+            "| check | result | planned s | seconds | figures, or why not |",
+            "|---|---|---|---|---|",
         ]
-        for result in self.results:
-            text = result.text.replace("|", "\\|")
-            lines.append(f"| {result.name} | {result.status} | {result.seconds:.1f} | {text} |")
+        for one in self.results:
+            text = one.text.replace("|", "\\|")
+            times = f"{one.planned:.0f} | {one.seconds:.1f}"
+            lines.append(f"| {one.name} | {one.status} | {times} | {text} |")
+        for one in self.results:
+            if one.lines:
+                lines += ["", f"`{one.name}`:", "", *(f"    {line}" for line in one.lines)]
         return "\n".join(lines) + "\n"
 
 

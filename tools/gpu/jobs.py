@@ -7,13 +7,15 @@ import json
 import re
 import statistics
 import sys
+import time
 
 from checklist import Check, FailError, SkipError
 from machine import ROOT, Machine
 
 MODELS = ("train_gpt.py", "train_bert.py", "train_cnn.py", "train_t5.py")
 PAIRS = 5
-RESULT = re.compile(r"loss=|sha256=")
+SMOKE_STEPS = 3
+RESULT = re.compile(r"loss=|sha256=|wrong=")
 # NAME:LAYERS:CHANNELS:BLOCK:BATCH:STEPS of the models whose steps are timed, and their bounds.
 TIMED = {"gpt2": ("12:768:256:8:20", 1.01), "tiny": ("2:128:64:8:60", 1.03)}
 TIMED_SNAPSHOT = {"gpt2": ("12:768:256:8:80", None), "tiny": ("2:128:64:8:400", None)}
@@ -26,7 +28,7 @@ COPY_BYTES = 64 << 20
 
 
 def results(output: str) -> list[str]:
-    """Return the lines that must be equal: losses and hashes."""
+    """Return the lines that must be equal: losses, hashes, counts."""
     return sorted(line for line in output.splitlines() if RESULT.search(line))
 
 
@@ -41,6 +43,20 @@ def compare(machine: Machine, program: list[str]) -> list[str]:
         first = next((pair for pair in pairs if pair[0] != pair[1]), ("", "fewer lines"))
         raise FailError(f"native [{first[0][:90]}], proxied [{first[1][:90]}]")
     return native
+
+
+def smoke(machine: Machine) -> list[str]:
+    """Train a few steps: whether anything works at all."""
+    report = machine.report()
+    program = [sys.executable, str(ROOT / "examples" / "train_gpt.py"), "--steps", str(SMOKE_STEPS)]
+    began = time.monotonic()
+    lines = results(machine.run(machine.proxied(program, "--report", str(report))))
+    took = time.monotonic() - began
+    if len(lines) != SMOKE_STEPS + 1:
+        raise FailError(f"[{len(lines)}] lines of results instead of [{SMOKE_STEPS + 1}]", lines)
+    if wrong := json.loads(report.read_text()).get("recovery", {}).get("faults"):
+        raise FailError(f"nothing was to fail: {[one['fault'] for one in wrong]}")
+    return [f"{SMOKE_STEPS} steps of train_gpt in {took:.1f} s", lines[-1]]
 
 
 def examples(machine: Machine) -> list[str]:
@@ -93,8 +109,7 @@ def snapshot_cost(machine: Machine) -> list[str]:
     """Compare the mean step with snapshots after steps and without: K rises as their cost asks."""
     timed = TIMED_SNAPSHOT if machine.gpu else TIMED_SOFT
     program = machine.python("step_times.py", *(f"{n}:{text}" for n, (text, _) in timed.items()))
-    report = machine.folder / "report.json"
-    report.unlink(missing_ok=True)
+    report = machine.report()
     means = {}
     for protect in ("none", "snapshot"):
         command = machine.proxied(program, "--protect", protect, "--report", str(report))
@@ -170,11 +185,12 @@ def operators(machine: Machine) -> list[str]:
 
 
 NEEDS = ("build",)
+SMOKE = Check("smoke", 15, 60, smoke, NEEDS)
+EXAMPLES = Check("examples-bitwise", 35, 100, examples, NEEDS)
 CHECKS = (
-    Check("examples-bitwise", 120, examples, NEEDS),
-    Check("hugging-face-bitwise", 90, hugging_face, NEEDS),
-    Check("overhead", 150, overhead, NEEDS),
-    Check("snapshot-cost", 60, snapshot_cost, NEEDS),
-    Check("call-costs", 60, calls, NEEDS),
-    Check("operators", 80, operators, NEEDS),
+    Check("hugging-face-bitwise", 25, 75, hugging_face, NEEDS),
+    Check("overhead", 40, 120, overhead, NEEDS),
+    Check("snapshot-cost", 20, 60, snapshot_cost, NEEDS),
+    Check("call-costs", 10, 50, calls, NEEDS),
+    Check("operators", 30, 75, operators, NEEDS),
 )

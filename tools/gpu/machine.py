@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import runpy
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
+import hung
 from checklist import FailError, SkipError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +43,7 @@ print(name.value.decode(), f"sm_{major.value}{minor.value}", sep="\\n")
 """
 # Of what a program that failed has said: it may not be possible to run it again.
 ERROR_LINES, LAST_LINES, SHOWN_CHARACTERS = 8, 12, 300
+KERNEL_LOG_BYTES = 64 << 10
 
 
 @dataclass
@@ -56,6 +60,10 @@ class Machine:
     native: Path | None = None  # folder of pyft's native files
     architecture: str = ""  # of a real GPU, as sm_90
     deadline: float = 0.0  # of the present check
+    builder: subprocess.Popen[str] | None = None  # compiles pyft beside the first checks
+    check: str = ""  # its name
+    runs: int = 0  # programs that it has run
+    undisturbed: list[str] = field(default_factory=list)  # results of two ranks with NCCL
 
     @classmethod
     def find(cls, soft: bool, folder: Path, wheels: Path | None) -> Machine:
@@ -66,9 +74,45 @@ class Machine:
         made.architecture = architecture
         if not made.gpu:
             made.environment.pop("CUDA_VISIBLE_DEVICES", None)  # it is about real ones
-        made.environment["XDG_STATE_HOME"] = str(folder / "state")
         made.environment.setdefault("OMP_NUM_THREADS", "1")
         return made
+
+    # ---- what is kept ---------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> Path:
+        """Return the folder with a folder for each check."""
+        return self.folder / "kept"
+
+    @property
+    def evidence(self) -> Path:
+        """Return the folder of the present check, whose files --artifacts keeps."""
+        path = self.kept / (self.check or "none")
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def begin(self, check: str) -> None:
+        """Let programs leave their traces and logs in the folder of this check."""
+        self.check, self.runs = check, 0
+        self.environment["XDG_STATE_HOME"] = str(self.evidence / "state")
+        self.environment["CUDA_LOG_FILE"] = str(self.evidence / "cuda.log")
+
+    def report(self, name: str = "report") -> Path:
+        """Return a new file for a report of pyft."""
+        return self.evidence / f"{name}-{self.runs + 1:03d}.json"
+
+    def keep_output(self, command: Sequence[str], code: int | None, output: str) -> None:
+        self.runs += 1
+        file = self.evidence / f"{self.runs:03d}-{Path(command[0]).name}.txt"
+        file.write_text(f"{shlex.join(command)}\nexit code {code}\n\n{output}")
+
+    def keep_kernel_log(self) -> None:
+        """Keep what the kernel said last: the driver reports its errors there."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(["dmesg"], capture_output=True, timeout=3)
+            (self.evidence / "dmesg.txt").write_bytes(done.stdout[-KERNEL_LOG_BYTES:] + done.stderr)
+
+    # ---- what it is -----------------------------------------------------------------------------
 
     def sentence(self) -> str:
         if self.gpu:
@@ -112,8 +156,11 @@ class Machine:
         process, allowed = self.start(command, environment), self.left()
         try:
             out, err = process.communicate(timeout=allowed)
+            self.keep_output(command, process.returncode, out + err)
         except subprocess.TimeoutExpired:
+            hung.record(process.pid, self.evidence / f"hung-{process.pid}")
             out, err = end(process)
+            self.keep_output(command, None, out + err)
             raise FailError(
                 f"[{_short(command)}] does not end within [{allowed:.0f} s]", last_lines(out + err)
             ) from None
@@ -127,7 +174,10 @@ class Machine:
         return out
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        output: TextIO | None = None,
     ) -> subprocess.Popen[str]:
         """Start a program in a process group of its own."""
         return subprocess.Popen(
@@ -135,8 +185,8 @@ class Machine:
             env=self.environment | dict(environment or {}),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=output or subprocess.PIPE,
+            stderr=subprocess.STDOUT if output else subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
@@ -171,15 +221,17 @@ class Machine:
 
 
 def end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """End a program and what it has started; return what it has printed."""
+    """End a program and what it has started; return what it has printed, if not into a file."""
     try:
         os.killpg(process.pid, signal.SIGTERM)
-        return process.communicate(timeout=5)
+        out, err = process.communicate(timeout=5)
+        return out or "", err or ""
     except (subprocess.TimeoutExpired, ProcessLookupError):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     try:
-        return process.communicate(timeout=KILL_S)
+        out, err = process.communicate(timeout=KILL_S)
+        return out or "", err or ""
     except subprocess.TimeoutExpired:
         return "", f"[{process.pid}] or a child of it does not die of SIGKILL"
 

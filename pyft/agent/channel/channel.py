@@ -28,9 +28,7 @@ from pyft.wire.layout import CALL_COUNTS, CONTROL_PAGE, LOG_HEADER, PAGE_BYTES, 
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 LARGEST = 1 << 50  # of an object; what the machine has is less
-COPY_BYTES = MIB
 MOST_PINNED_GB = layout.PINNED_STRIDE // GIB  # the next device's window begins there
-_ZEROS = bytes(COPY_BYTES)
 _SIZED = ("RING", "OBJECT_LOG", "ARENA", "BOUNCE")
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -200,8 +198,7 @@ class Channel:
         """Return how often the client called each function; empty without the list of names."""
         try:
             names = json.loads((native_dir / "coverage.json").read_text())
-            raw = os.pread(self.control_fd, CALL_COUNTS.size, CALL_COUNTS.offset)
-            counts = CALL_COUNTS.unpack(raw.ljust(CALL_COUNTS.size, b"\0"))
+            counts = CALL_COUNTS.unpack(untrusted.field_of(self.control_fd, CALL_COUNTS))
             return {row["name"]: n for row, n in zip(names, counts, strict=False) if n}
         except (OSError, ValueError):
             return {}
@@ -235,7 +232,7 @@ def save_log(log_fd: int, path: Path, areas: Areas) -> None:
     try:
         os.ftruncate(out, size)
         for start, length in used:
-            _copy(log_fd, out, start, start + length)
+            untrusted.copy(log_fd, out, start, start + length)
         for name, right in asdict(areas).items():  # where they are, in truth
             os.pwrite(out, LOG_HEADER[name].pack(right), LOG_HEADER[name].offset)
     finally:
@@ -249,13 +246,3 @@ def _bytes(name: str, environment: Mapping[str, str], unit: int) -> int:
             f"{name} is [{environment[name][:40]}], which no machine has", errno.ENOMEM
         )
     return size
-
-
-def _copy(source: int, target: int, start: int, end: int) -> None:
-    while start < end:
-        chunk = os.pread(source, min(COPY_BYTES, end - start), start)
-        if not chunk:
-            return
-        if chunk != _ZEROS[: len(chunk)]:
-            os.pwrite(target, chunk, start)
-        start += len(chunk)

@@ -15,7 +15,7 @@ from pyft.wire.layout import Protect as Protect
 from pyft.wire.layout import Shared as Shared
 
 LOOKS = 4  # at what may change meanwhile
-MANIFESTS_AT = STORE_HEADER["manifest_offset"].offset
+MANIFESTS = STORE_HEADER["manifest_offset"]
 TOGETHER = 2  # of `compares`: all ranks of a rollback set have to hold a cut
 # Of a store's header: what the server counts, for status and report.
 FIGURES = (
@@ -107,8 +107,7 @@ def write(control_fd: int, **values: int | bytes) -> None:
 
 def read_fault_notes(control_fd: int) -> bytes:
     """Return which of the faults that were asked for have happened, a byte for each."""
-    field = CONTROL_PAGE["fault_notes"]
-    return os.pread(control_fd, field.size, field.offset)
+    return untrusted.field_of(control_fd, CONTROL_PAGE["fault_notes"])
 
 
 def clear_fault_note(control_fd: int, number: int) -> None:
@@ -186,7 +185,7 @@ def read_digest_kind(store_fd: int) -> int:
 
 def _read_store(store_fd: int, name: str) -> int:
     field = STORE_HEADER[name]
-    return field.packer.unpack(os.pread(store_fd, field.size, field.offset))[0]
+    return field.unpack(untrusted.field_of(store_fd, field))
 
 
 def snapshot_position(store_fd: int) -> int:
@@ -196,9 +195,7 @@ def snapshot_position(store_fd: int) -> int:
         current = _read_store(store_fd, "current") if store_fd >= 0 else 0
         if current not in (1, 2):
             return 0
-        offsets = STORE_HEADER["manifest_offset"].packer.unpack(
-            os.pread(store_fd, STORE_HEADER["manifest_offset"].size, MANIFESTS_AT)
-        )
+        offsets = MANIFESTS.unpack(untrusted.field_of(store_fd, MANIFESTS))
         head = untrusted.bytes_at(store_fd, MANIFEST.size, offsets[current - 1])
         if _read_store(store_fd, "current") == current:
             break
@@ -209,4 +206,4 @@ def store_figures(store_fd: int) -> dict[str, int]:
     """Return the figures of a store; nothing without one."""
     if store_fd < 0:
         return {}
-    return STORE_HEADER.read(os.pread(store_fd, STORE_HEADER.size, 0), *FIGURES)
+    return STORE_HEADER.read(untrusted.first_page(store_fd), *FIGURES)

@@ -1,9 +1,10 @@
 """Reads memory that a client can write: the header of its log and its control page.
 
-All of the agent's and the trace reader's looks at them are made of the functions here, and those
-at places in a store that a server has named. What they
-return is safe to compute with and to print, whatever the bytes are; that it is true nobody can
-know. So it decides about the client's own rank only, never about others or about a GPU. What the
+All of the agent's looks at them are made of the functions here, and those at a store, where a server
+has named places. No other module reads at a place in a memory object (tools/check/offsets.py).
+
+What they return is safe to compute with and to print, whatever the bytes are; that it is true nobody
+can know. So it decides about the client's own rank only, never about others or about a GPU. What the
 agent has laid out itself it remembers (`Areas`) and does not read back.
 """
 
@@ -11,10 +12,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from pyft.wire import layout
 from pyft.wire.layout import CONTROL_PAGE, ENTRY_HEADER, LOG_HEADER, PAGE_BYTES
+from pyft.wire.view import Field, View
 
+COPY_BYTES = 1 << 20
+_ZEROS = bytes(COPY_BYTES)
 _CHOICES = (
     ("status", frozenset(map(int, layout.ChannelStatus))),
     ("phase", frozenset(map(int, layout.Phase))),
@@ -54,6 +59,33 @@ def lies_in(fd: int, offset: int, size: int) -> bool:
 def bytes_at(fd: int, size: int, offset: int) -> bytes:
     """Return the bytes at such a place; none if they are not all there."""
     return os.pread(fd, size, offset) if lies_in(fd, offset, size) else b""
+
+
+def some_at(fd: int, size: int, offset: int) -> bytes:
+    """Return as many of the bytes at such a place as are there."""
+    return os.pread(fd, size, offset) if lies_in(fd, offset, 0) else b""
+
+
+def field_of(fd: int, field: Field) -> bytes:
+    """Return the bytes of a field, even of an object that is shorter."""
+    return os.pread(fd, field.size, field.offset).ljust(field.size, b"\0")
+
+
+def records_at(fd: int, view: View, count: int, offset: int) -> list[Any]:
+    """Return the records of an array, as far as they are there."""
+    raw = some_at(fd, count * view.size, offset)
+    return [*view.each(raw[: len(raw) - len(raw) % view.size])]
+
+
+def copy(source: int, target: int, start: int, end: int) -> None:
+    """Copy bytes that nobody looks at, to the same place; zeros are left out."""
+    while start < end:
+        chunk = os.pread(source, min(COPY_BYTES, end - start), start)
+        if not chunk:
+            return
+        if chunk != _ZEROS[: len(chunk)]:
+            os.pwrite(target, chunk, start)
+        start += len(chunk)
 
 
 def text(raw: bytes) -> str:

@@ -127,6 +127,19 @@ def server_environment(
     return environment
 
 
+def of_replacement(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a server that takes over, or stands by for that, from that of any.
+
+    It launches each kernel for the first time in the middle of a step. Loading one then may wait for
+    the device, on which a kernel of NCCL spins until another rank comes: so all are loaded before.
+    """
+    changed = {name: value for name, value in environment.items() if name not in ONCE}
+    with_nccl = changed.get("PYFT_COLLECTIVES") == "nccl" and changed.get("PYFT_REPLAY") == "all"
+    if with_nccl and changed.get("PYFT_BACKEND_LIBRARY") == "cuda":
+        changed.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    return changed
+
+
 def real_environment(real_gpus: Sequence[str], order: Sequence[int]) -> dict[str, str]:
     """Return which GPUs a server sees: all of the job, once each, always in the same order.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyft import config
-from pyft.agent.job.environment import ONCE
+from pyft.agent.job.environment import of_replacement
 from pyft.agent.members.member import Member
 from pyft.agent.standby import standby
 
@@ -27,9 +27,7 @@ class Reserve:
         if servers.ending:
             return
         gpu = servers.gpus.behind[member.channel.device]
-        environment = servers.starts.environment(member, gpu)
-        for name in ONCE:
-            environment.pop(name, None)
+        environment = of_replacement(servers.starts.environment(member, gpu))
         names = list(dict.fromkeys(servers.options.real_gpus))
 
         def variables(gpu: int) -> dict[str, str]:

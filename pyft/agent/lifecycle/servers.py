@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import time
@@ -255,14 +254,19 @@ class Servers:
         }
 
     def heartbeat_timeout(self, member: Member) -> float:
-        """Return after how many seconds of silence a server counts as dead."""
-        with contextlib.suppress(Exception):
-            return float(config.get("PYFT_HEARTBEAT_TIMEOUT_S", member.environment))
-        return 30.0
+        """Return after how many seconds of silence a server counts as dead; the client says it."""
+        return float(config.get("PYFT_HEARTBEAT_TIMEOUT_S", member.environment))
 
     def hang_timeout(self) -> float:
         """Return after how many seconds a started entry counts as stuck."""
         return float(config.get("PYFT_HANG_S", os.environ))
+
+    def collective_timeout(self) -> float:
+        """Return after how many seconds ranks that wait for each other go back; 0: never.
+
+        On several hosts nobody sees all of them.
+        """
+        return 0.0 if self.options.head else float(config.get("PYFT_COLLECTIVE_S", os.environ))
 
 
 def _strikes() -> Strikes:

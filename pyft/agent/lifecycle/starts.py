@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyft import log
 from pyft.agent.channel import page
-from pyft.agent.job.environment import JOB_TOKEN, ONCE, lost_gpus, server_environment
+from pyft.agent.job.environment import JOB_TOKEN, lost_gpus, of_replacement, server_environment
 from pyft.agent.members.member import Member
 from pyft.agent.members.server import Server
 from pyft.recovery import events
@@ -75,9 +75,7 @@ class Starts:
         servers = self._servers
         environment = self.environment(member, action.gpu)
         if member.servers > 1:
-            environment |= member.disputes.environment()
-            for name in ONCE:
-                environment.pop(name, None)
+            environment = of_replacement(environment | member.disputes.environment())
             if servers.options.real_gpus:
                 environment["PYFT_SELF_TEST"] = "1"
         environment |= lost_gpus(member.channel.device, action.gpu, servers.gpus.lost)

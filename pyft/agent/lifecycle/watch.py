@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyft.agent.channel import page
+from pyft.agent.lifecycle import collectives
 from pyft.agent.members import unfinished
 from pyft.agent.members.member import Member
 from pyft.agent.process import messages
@@ -21,7 +21,6 @@ from pyft.recovery.classify import Fault, of_agent
 from pyft.recovery.events import Mode
 from pyft.recovery.rank import State
 from pyft.recovery.requests import Request
-from pyft.trace import live
 from pyft.wire import messages as wire
 from pyft.wire.layout import ChannelStatus
 
@@ -52,6 +51,7 @@ class Watch:
         self._progress: dict[int, Progress] = {}
         self._work: dict[int, Progress] = {}
         self._slow_s: dict[int, float] = {}  # when the next sentence on a member is due
+        self._collectives = collectives.Collectives(servers)
         self._looked = time.monotonic()
 
     def begin(self, loop: Loop) -> None:
@@ -80,6 +80,7 @@ class Watch:
             if fault and member.server:
                 suspected = events.Suspected(member.id, member.server.epoch, fault)
                 self._servers.event(suspected)
+        self._collectives.look(now, late)
         self._servers.deaths.ask_nvml()
         self._inject()
 
@@ -141,7 +142,7 @@ class Watch:
             or (not state.fences_open and member.drained())
             or state.phase not in (page.Phase.LIVE, page.Phase.REPLAY)
             or state.replay_mode == Mode.DELIVER  # it was ended twice here: the program's own
-            or state.collectives_waiting  # for other ranks
+            or state.collectives_waiting  # for other ranks: see collectives.py
             or state.callback_asked != state.callback_done  # for a host function of the client
         )
         if asleep or work.signs != signs:
@@ -150,7 +151,7 @@ class Watch:
         slow = not work.told and stuck >= self._slow_s.get(member.id, SLOW_S)
         if stuck < limit and not slow:
             return None
-        if self._makes_communicator(member, state):
+        if collectives.makes_communicator(member, state):
             work.since = now
             return None
         if stuck < limit:
@@ -171,11 +172,3 @@ class Watch:
             f"[{member.server.gpu}] has not ended for [{stuck:.0f} s]; pyft ends its server at "
             f"[{limit:g} s] (PYFT_HANG_S)"
         )
-
-    def _makes_communicator(self, member: Member, state: page.ControlState) -> bool:
-        """Say whether the dispatch thread is inside a call that waits for other ranks."""
-        if member.drained():
-            return False
-        entries = live.recent_entries(Path(f"/proc/self/fd/{member.channel.log_fd}"))
-        calls = [entry.call for entry in entries if entry.seq == state.dispatching_seq]
-        return any(call.startswith("nccl") for call in calls)

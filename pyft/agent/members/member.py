@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pyft import config
 from pyft.agent.channel import channel as channels
 from pyft.agent.channel import page, protocol
 from pyft.agent.channel.channel import Channel
@@ -55,11 +56,15 @@ class Member:
         options: JobOptions,
         pidfd: int,
     ) -> Member:
-        """Create the channel; raise AttachError with the cause when that is impossible."""
+        """Create the channel; raise AttachError or ConfigError with the cause if that is impossible.
+
+        A setting of the client that the agent reads later is checked here, where it can be refused.
+        """
         if request.device >= options.devices:
             raise AttachError(
                 f"device [{request.device}] does not exist: the job has [{options.devices}]", 19
             )
+        config.get("PYFT_HEARTBEAT_TIMEOUT_S", request.environment)
         channel = Channel.create(request, 1, request.environment)
         if options.protect != "none":
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -44,12 +43,22 @@ def in_words(member: Member, state: ControlState) -> str:
     return f"what was begun at entry [{state.dispatching_seq}]"
 
 
+def is_waited_for(control_fd: int) -> bool:
+    """Say whether a thread of the client sleeps until a stream or an event completes."""
+    size = COMPLETION_WORDS * COMPLETION_WORD.size
+    raw = untrusted.some_at(control_fd, size, COMPLETION_WORDS_OFFSET)
+    whole = len(raw) - len(raw) % COMPLETION_WORD.size
+    number = memoryview(raw[:whole]).cast("I")  # all of them often: no objects are made
+    first, step = COMPLETION_WORD["waiters"].offset // 4, COMPLETION_WORD.size // 4
+    return any(number[first::step])
+
+
 def _words(control_fd: int) -> list[int]:
     """Return what the streams have come to, by completion word."""
-    size = COMPLETION_WORDS * COMPLETION_WORD.size
-    raw = os.pread(control_fd, size, COMPLETION_WORDS_OFFSET)
-    whole = len(raw) - len(raw) % COMPLETION_WORD.size
-    return [word.value for word in COMPLETION_WORD.each(raw[:whole])]
+    records = untrusted.records_at(
+        control_fd, COMPLETION_WORD, COMPLETION_WORDS, COMPLETION_WORDS_OFFSET
+    )
+    return [word.value for word in records]
 
 
 def _between_marks(given: list[Entry], words: list[int]) -> list[Entry]:
@@ -92,14 +101,11 @@ def _kernel_name(channel: Channel, kernel: str, entries: list[Entry]) -> str:
         return ""
     areas = channel.areas
     at = areas.ring_offset + found.position % areas.ring_bytes
-    raw = _read(channel.log_fd, ENTRY_HEADER.size, at)
+    raw = untrusted.some_at(channel.log_fd, ENTRY_HEADER.size, at)
     if len(raw) < ENTRY_HEADER.size:
         return ""
     header = ENTRY_HEADER.unpack(raw)
     at = areas.arena_offset + header.payload_position % areas.arena_bytes
-    return untrusted.text(_read(channel.log_fd, min(header.payload_bytes, NAME_BYTES), at))
-
-
-def _read(fd: int, size: int, at: int) -> bytes:
-    """Return bytes of a log that its client may have damaged; none behind its end."""
-    return os.pread(fd, size, at) if at < os.fstat(fd).st_size else b""
+    return untrusted.text(
+        untrusted.some_at(channel.log_fd, min(header.payload_bytes, NAME_BYTES), at)
+    )

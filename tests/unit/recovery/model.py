@@ -264,7 +264,7 @@ class World:
             assert server.view == {r: e for r, e in present.items() if r != id}, (server, present)
 
     def freeze(self) -> bytes:
-        """Return everything that decides what can happen, epochs renamed by their order."""
+        """Return everything that decides what can happen."""
         self.timers.clear()  # nobody is late here; tests of single deadlines follow
         return pickle.dumps(self.__dict__)
 

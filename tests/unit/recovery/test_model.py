@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 import sys
 from pathlib import Path
 
@@ -13,7 +15,6 @@ import model  # noqa: E402
 from pyft.recovery import events as ev  # noqa: E402
 from pyft.recovery import facts  # noqa: E402
 from pyft.recovery.communicators import Communicators  # noqa: E402
-from pyft.recovery.gpus import Gpus  # noqa: E402
 from pyft.recovery.plan import Plan  # noqa: E402
 from pyft.recovery.rank import Rank, State  # noqa: E402
 
@@ -101,9 +102,47 @@ def test_the_model_finds_two_that_stay_alone(monkeypatch: pytest.MonkeyPatch) ->
         model.explore(model.World(2, 0, 2, ("kill",)), limit=10_000)
 
 
-def test_freeze_is_complete() -> None:
-    world = model.World(2, 0, 1, ("kill",))
-    before = world.freeze()
-    world.do(("kill", 0))
-    assert world.freeze() != before
-    assert isinstance(Plan(Gpus(1, 0)).handle(ev.Attached(0, 0, 0))[0], ev.Start)
+def walk(world: model.World, seed: int, steps: int) -> list[list[tuple[str, int]]]:
+    """Let things happen, drawn at random; return what could have happened each time."""
+    draw, seen = random.Random(seed), []
+    while len(seen) < steps and (happens := list(world.next_steps())):
+        seen.append(happens)
+        world.do(draw.choice(happens))
+    return seen
+
+
+def thawed(state: bytes) -> model.World:
+    """Return the world of a frozen state."""
+    world = model.World.__new__(model.World)
+    world.__dict__ = pickle.loads(state)
+    return world
+
+
+def test_what_is_frozen_goes_on_as_it_would_have() -> None:
+    """Else `explore` would look at other worlds than those that it has come to."""
+    for seed in range(40):
+        world = model.World(2, 1, 2, ("kill", "mute", "lost"), agents=2)
+        walk(world, seed, 1 + seed % 12)
+        again = thawed(world.freeze())
+        assert walk(again, 1000 + seed, 30) == walk(world, 1000 + seed, 30)
+        assert (again.servers, again.epochs) == (world.servers, world.epochs)
+        assert facts.of_plan(again.plan) == facts.of_plan(world.plan)
+
+
+@pytest.mark.parametrize("part", ["world", "server", "rank", "gpus"])
+def test_worlds_that_differ_in_anything_are_two(part: str) -> None:
+    """`explore` goes on from one of all that freeze alike: what is left out is never tried."""
+    parts = {
+        "world": lambda world: world,
+        "server": lambda world: world.servers[0],
+        "rank": lambda world: world.plan.ranks[0],
+        "gpus": lambda world: world.plan.gpus,
+    }
+    world = model.World(2, 1, 2, ("kill",))
+    names = set(vars(parts[part](world))) - {"timers"}
+    assert len(names) >= 4, names
+    for name in sorted(names):
+        other = thawed(world.freeze())
+        assert other.freeze() == thawed(world.freeze()).freeze()
+        setattr(parts[part](other), name, "something else")
+        assert other.freeze() != world.freeze(), name

@@ -113,10 +113,25 @@ def test_a_suspect_is_replaced_only_when_it_is_dead() -> None:
     plan = started()
     actions = plan.handle(ev.Suspected(0, 1, of_agent("heartbeat", "silent")))
     assert actions == [ev.Kill(0, 1), ev.Timer(("fence", 0, 1))]
-    assert live(plan) == [], "it is not listened to any more"
-    assert plan.ranks[0].state is State.FENCING
+    assert live(plan) == []
+    assert plan.ranks[0].state is State.FENCING, "it is not listened to any more"
     assert one(ev.Start, die(plan, killed())).epoch == 2
     assert plan.ranks[0].history.places["silent"].times == 1, "not: killed by a signal"
+
+
+def test_a_suspect_accuses_nobody() -> None:
+    """What it says of others while it is being ended counts for nothing."""
+    accusing = []
+    for suspected in (False, True):
+        plan = started(devices=2)
+        for id in (0, 1):
+            plan.handle(ev.Received(id, plan.ranks[id].epoch, wire.Made(key=7, rank=id)))
+        if suspected:
+            plan.handle(ev.Suspected(0, 1, of_agent("heartbeat", "silent")))
+        accusing.append(plan.handle(ev.Received(0, 1, wire.Suspect(key=7, rank=1))))
+    listened_to, not_any_more = accusing
+    assert one(ev.Kill, listened_to) == ev.Kill(1, 2)
+    assert not_any_more == []
 
 
 def test_a_server_that_cannot_be_ended_takes_its_gpu_along() -> None:

@@ -13,7 +13,9 @@ import model  # noqa: E402
 from model_together import TogetherWorld  # noqa: E402
 
 from pyft.recovery import events as ev  # noqa: E402
+from pyft.recovery.gpus import Gpus  # noqa: E402
 from pyft.recovery.plan import Plan  # noqa: E402
+from pyft.recovery.rank import Rank, State  # noqa: E402
 from pyft.recovery.rollback import (  # noqa: E402
     Abort,
     Commit,
@@ -22,6 +24,7 @@ from pyft.recovery.rollback import (  # noqa: E402
     Paced,
     RollbackSets,
 )
+from pyft.wire import messages as wire  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -168,6 +171,36 @@ def test_the_next_agent_knows_all_of_it() -> None:
     again = RollbackSets()
     again.restore(json.loads(json.dumps(sets.note())))
     assert (again.groups, again.ranks) == (sets.groups, sets.ranks)
+
+
+def test_the_next_agent_tells_each_server_its_line_once_more() -> None:
+    """The one before has decided it, and written that down, but has told nobody."""
+    world = TogetherWorld(2, 1, 0, 0, (), agents=2)
+    for id in (0, 1):
+        world.do(("cut", id))
+    for server in world.servers.values():
+        while server.outbox:
+            world.plan.handle(server.outbox.pop(0))
+    assert [world.plan.rollback.line(id) for id in (0, 1)] == [1, 1]
+    assert [store.point for store in world.stores.values()] == [0, 0]
+    world.next_agent()
+    for server in world.servers.values():
+        assert server.inbox == [wire.Commit(1)]
+        world.work(server)
+    assert [store.point for store in world.stores.values()] == [1, 1]
+
+
+def test_who_has_no_server_that_works_is_not_told_of_its_line() -> None:
+    """A server that is being ended or replaced begins at the line."""
+    plan = Plan(Gpus(2, 0), replay_all=True)
+    assert plan.rollback
+    for id in (0, 1):
+        plan.rollback.made(id, 7, id)
+    cut(plan.rollback, 0, 4, 10)
+    assert cut(plan.rollback, 1, 4, 10) == [Commit(0, 4), Commit(1, 4)]
+    for id, state in ((0, State.FENCING), (1, State.RUNNING)):
+        plan.adopt(Rank(id, id, id, id, 1 + id, state, ev.Mode.NORMAL))
+    assert plan.together.adopted() == [ev.Send(1, 2, wire.Commit(4))]
 
 
 def test_nobody_waits_for_a_rank_that_is_given_up() -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyft.agent.channel import page
-from pyft.agent.lifecycle import watch
+from pyft.agent.lifecycle import collectives, watch
 from pyft.agent.lifecycle.watch import Watch
 from pyft.agent.members import unfinished
 from pyft.agent.process import messages
@@ -48,13 +48,14 @@ class Job:
             requests=SimpleNamespace(waiting=list),
             heartbeat_timeout=lambda member: 1e9,
             hang_timeout=lambda: self.limit,
+            collective_timeout=lambda: 0.0,
         )
         self.watch = Watch(servers)  # type: ignore[arg-type]
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(messages, "say", self.said.append)
         monkeypatch.setattr(unfinished, "in_words", lambda member, state: "kernel [k] (entry [9])")
         monkeypatch.setattr(
-            self.watch, "_makes_communicator", lambda member, state: self.makes_communicator
+            collectives, "makes_communicator", lambda member, state: self.makes_communicator
         )
         self.write(**BUSY)
 
