@@ -97,7 +97,7 @@ struct StoreHeader {
   uint32_t reserved2;
   // With --protect jit: copies in the GPU's memory now; sums: what was written into the store for
   // other ranks' sake, and blocks that had changed before they were copied.
-  std::atomic<uint64_t> shadow_bytes, spilled_bytes, lost_blocks;
+  std::atomic<uint64_t> pre_image_bytes, spilled_bytes, lost_blocks;
   // Bytes of the journal in use at the last cut; how often it was full since a snapshot.
   std::atomic<uint64_t> journal_used, journal_losses;
 };

@@ -118,7 +118,7 @@ TEST(what_rests_until_the_gate_is_not_copied_to_the_store) {
   rank.step(server, 7);
   server.commit(7);
   CHECK_EQ(figures.copied_bytes - copied, kBlock);  // the buffer
-  CHECK_EQ(figures.shadow_bytes.load(), kBlock);
+  CHECK_EQ(figures.pre_image_bytes.load(), kBlock);
   CHECK_EQ(figures.lost_blocks.load(), 0u);
   CHECK(rank.read_by_other(rank.memory.blocks, 7).find("no table") != std::string::npos);
 }
@@ -301,7 +301,8 @@ TEST(a_new_server_finds_in_its_own_store_what_it_has_written_for_others) {
   // It can do the same for others again.
   CHECK_EQ(server->snapshotter->spill(kLearned), 0u);
   server->snapshotter->gate();
-  CHECK_EQ(server->store->header().shadow_bytes.load(), 2 * kBlock);  // one of them the dead one's
+  CHECK_EQ(server->store->header().pre_image_bytes.load(),
+           2 * kBlock);  // one of them the dead one's
 }
 
 TEST(a_device_without_memory_leaves_it_to_the_store) {
@@ -318,7 +319,7 @@ TEST(a_device_without_memory_leaves_it_to_the_store) {
     left += figures.elsewhere_bytes;
   }
   CHECK_EQ(left, kBlock);  // once, before it was known
-  CHECK_EQ(figures.shadow_bytes.load(), 0u);
+  CHECK_EQ(figures.pre_image_bytes.load(), 0u);
 }
 
 TEST(the_program_gets_the_memory_that_it_needs) {
@@ -331,7 +332,7 @@ TEST(the_program_gets_the_memory_that_it_needs) {
   const uint64_t room = server.room;
   CHECK(server.snapshotter->make_room());
   CHECK_EQ(server.room, room + kBlock);
-  CHECK_EQ(server.store->header().shadow_bytes.load(), 0u);
+  CHECK_EQ(server.store->header().pre_image_bytes.load(), 0u);
   CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
   CHECK(!server.snapshotter->make_room());
   server.take(7);

@@ -26,7 +26,7 @@ bool PreImages::has(const ring::ManifestBlock& block) const {
 }
 
 void PreImages::note_bytes(int64_t more) {
-  store_.header().shadow_bytes.fetch_add(static_cast<uint64_t>(more), std::memory_order_relaxed);
+  store_.header().pre_image_bytes.fetch_add(static_cast<uint64_t>(more), std::memory_order_relaxed);
 }
 
 void PreImages::drop_unwanted() {

@@ -103,7 +103,7 @@ void Snapshotter::take(const ring::EntryHeader& header, const ring::CutMark& cut
   const bool full = cut.forced == ring::kFull;  // the client waits
   const bool has_line = is_coordinated() && full && waits_ && !await_line(&busy);
   if (has_line || !is_due(cut, use) || !admit(cut)) {
-    if (interval_.every() > 1 && is_crowded()) {
+    if (interval_.every() > 1 && has_log_pressure()) {
       interval_.too_seldom();  // the client looks at K before the next cut
       show_interval();
     }
@@ -180,7 +180,7 @@ bool Snapshotter::is_idle_before(uint64_t deadline) {
 }
 
 // What is kept from one snapshot to the next fills its room, or has filled it.
-bool Snapshotter::is_crowded() const {
+bool Snapshotter::has_log_pressure() const {
   return communicators_.log_pressure() || log_.recovery.journal().lacks();
 }
 

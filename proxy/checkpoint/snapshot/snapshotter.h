@@ -136,7 +136,7 @@ class Snapshotter : public Snapshots, private Copier::User {
     std::string problem;
   };
   bool is_due(const ring::CutMark& cut, const LogUse& now);
-  bool is_crowded() const;
+  bool has_log_pressure() const;
   LogUse room() const;
   void keep_pace(const LogUse& now);
   uint64_t cuts_that_fit(const LogUse& now) const;
