@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kSpareBuffers = 3;
 
 // Whether others may fetch this rank's input, or its own redo needs it where the output goes.
-bool needs_shadow(const Operation& operation) {
+bool needs_copy(const Operation& operation) {
   switch (operation.op.collective) {
     case Collective::kAllGather:
     case Collective::kBroadcast:
@@ -104,7 +104,7 @@ Buffers RetentionBuffer::keep(std::uint64_t sequence, const Operation& operation
   Kept& kept = kept_[sequence];
   kept.operation = operation, kept.ranks = ring.size;
   const std::size_t bytes = input_bytes(operation, ring);
-  if (!needs_shadow(operation)) return operation.buffers;
+  if (!needs_copy(operation)) return operation.buffers;
   kept.input = fill(nullptr, operation.buffers.in, bytes);
   return {bytes ? kept.input->data.get() : operation.buffers.in, operation.buffers.out};
 }

@@ -68,8 +68,8 @@ struct StoreHeader {
   // Sums: what was copied behind cuts, also part of copied_bytes; the time that took, in any
   // thread; and how long commands were kept waiting for it.
   std::atomic<uint64_t> later_bytes, later_ns, gate_ns;
-  // Agent: a point waits for other ranks. 1: they may have the same contents, which are compared;
-  // 2: they go back together, and all have to hold it.
+  // Agent: a snapshot waits for other ranks. 1: they may have the same contents, which are
+  // compared; 2: they go back together, and all have to hold it.
   std::atomic<uint32_t> compares;
   uint32_t reserved1;
   std::atomic<uint64_t> compared_cuts;   // snapshots that the agent has compared
@@ -84,9 +84,9 @@ struct StoreHeader {
   // an odd version, the rows, their number, and the next even one.
   uint64_t shares_offset, shares_bytes;  // SharedBlock
   std::atomic<uint64_t> shares_version, shares_rows;
-  std::atomic<uint32_t> shares;  // agent, 1: points of this rank and of others name each other
-  // 1: blocks of an older point that other ranks' points may name, in the manifest that lies here,
-  // are kept.
+  std::atomic<uint32_t> shares;  // agent, 1: snapshots of this rank and of others name each other
+  // 1: blocks of an older snapshot that other ranks' snapshots may name, in the manifest that lies
+  // here, are kept.
   std::atomic<uint32_t> lends;
   uint64_t lent_offset;
   std::atomic<uint64_t> elsewhere_bytes;  // of the last cut: in other ranks' stores
@@ -97,7 +97,7 @@ struct StoreHeader {
   uint32_t reserved2;
   // With --protect jit: copies in the GPU's memory now; sums: what was written into the store for
   // other ranks' sake, and blocks that had changed before they were copied.
-  std::atomic<uint64_t> shadow_bytes, spilled_bytes, lost_blocks;
+  std::atomic<uint64_t> pre_image_bytes, spilled_bytes, lost_blocks;
   // Bytes of the journal in use at the last cut; how often it was full since a snapshot.
   std::atomic<uint64_t> journal_used, journal_losses;
 };

@@ -299,7 +299,7 @@ STORE_HEADER = View(
         "elsewhere_bytes": Field(536, "Q"),
         "fetched_bytes": Field(544, "Q"),
         "digest_kind": Field(552, "I"),
-        "shadow_bytes": Field(560, "Q"),
+        "pre_image_bytes": Field(560, "Q"),
         "spilled_bytes": Field(568, "Q"),
         "lost_blocks": Field(576, "Q"),
         "journal_used": Field(584, "Q"),

@@ -124,7 +124,7 @@ class Life {
         checkpoint::restore_objects(*job.channel, *store_, device, device, device);
     problem = restored.error;
     checkpoint::RemoteBlocks nobody;
-    if (problem.empty() && store_->has_point())
+    if (problem.empty() && store_->has_committed())
       problem = checkpoint::restore_memory(job.channel->control(), *store_, device, nobody);
     position = restored.position;
     checkpoint::SnapshotOptions options;

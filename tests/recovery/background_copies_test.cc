@@ -95,7 +95,7 @@ TEST(a_gate_returns_when_the_copies_are_made) {
     training.step(server, cut);
     server.snapshotter->gate();
     CHECK(server.snapshotted(cut));
-    CHECK_EQ(server.store->point().manifest.cut, cut);
+    CHECK_EQ(server.store->committed().manifest.cut, cut);
   }
   CHECK(server.store->header().gate_ns > 0u);
 }
@@ -142,7 +142,7 @@ TEST(a_change_without_a_gate_cancels_the_cut_and_nothing_else) {
   server.snapshotter->gate();
   CHECK(!server.snapshotted(7));
   CHECK_EQ(server.store->header().cancelled.load(), 1u);
-  CHECK_EQ(server.store->point().manifest.cut, kLearned);
+  CHECK_EQ(server.store->committed().manifest.cut, kLearned);
   training.restore(server);
   CHECK(training.memory.blocks == before);
   // Copied at the cut from now on.
@@ -185,7 +185,7 @@ TEST(memory_that_is_unmapped_while_it_is_copied_cancels_the_cut) {
   server.snapshotter->gate();
   CHECK(!server.snapshotted(7));
   CHECK(server.cut(8));
-  CHECK_EQ(server.store->point().blocks.size(), 0u);
+  CHECK_EQ(server.store->committed().blocks.size(), 0u);
 }
 
 // The comparison needs digests only; the cut counts when it is both copied and compared.
@@ -203,7 +203,7 @@ TEST(a_cut_is_compared_while_it_is_copied) {
       go.count_down();
       server.snapshotter->gate();
       server.snapshotter->poll();
-      CHECK_EQ(server.store->point().manifest.cut, kLearned);
+      CHECK_EQ(server.store->committed().manifest.cut, kLearned);
       server.agreed = 7;
     } else {
       server.agreed = 7;
@@ -235,14 +235,14 @@ TEST(a_cut_that_is_compared_and_cannot_be_copied_is_cancelled) {
   server.snapshotter->poll();
   CHECK(!server.snapshotted(7));
   CHECK(!server.store->waiting());
-  CHECK_EQ(server.store->point().manifest.cut, kLearned);
+  CHECK_EQ(server.store->committed().manifest.cut, kLearned);
   CHECK(server.told.back() == std::pair(uint64_t{7}, uint64_t{0}));  // other ranks need not wait
   server.take(8);
   server.snapshotter->poll();
   CHECK(server.snapshotted(8));
 }
 
-// Whoever dies, and where: the store has one whole point, the last or the one before.
+// Whoever dies, and where: the store has one whole snapshot, the last or the one before.
 TEST(a_death_at_any_point_of_a_cut_leaves_one_whole_point) {
   for (const char* place : {"cut.after_drain:6", "cut.after_stage:2", "cut.after_release:2",
                             "cut.copying:3", "cut.copying:4", "cut.before_publish:6",
@@ -265,7 +265,7 @@ TEST(a_death_at_any_point_of_a_cut_leaves_one_whole_point) {
     wait(&status);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     Server next(*training.channel, training.object, training.memory, true);
-    const uint64_t cut = next.store->point().manifest.cut;
+    const uint64_t cut = next.store->committed().manifest.cut;
     CHECK(cut >= 4u && cut <= 6u);
     training.restore(next);
     CHECK(blocks[0][9] == static_cast<std::byte>(cut));

@@ -191,7 +191,7 @@ TEST(so_does_what_takes_memory_away) {
   bench.memory.foreign.clear();
   CHECK(server.snapshotted(7));
   CHECK(server.cut(8));
-  CHECK_EQ(server.store->point().blocks.size(), 0u);
+  CHECK_EQ(server.store->committed().blocks.size(), 0u);
 }
 
 TEST(a_change_without_a_gate_cancels_the_cut_and_nothing_else) {
@@ -239,7 +239,7 @@ TEST(a_copy_that_fails_cancels_the_cut) {
     training.step(server, 7);
     server.snapshotter->gate();
     CHECK(!server.snapshotted(7));
-    CHECK_EQ(server.store->point().manifest.cut, kLearned);
+    CHECK_EQ(server.store->committed().manifest.cut, kLearned);
     server.code = 0;
     CHECK(server.cut(8));  // all of it at the cut
   }
@@ -280,7 +280,7 @@ TEST(what_has_been_begun_is_finished_at_the_end_of_the_server) {
   }
   const auto wanted = training.memory.blocks;
   Device next(training);
-  CHECK_EQ(next.store->point().manifest.cut, 7u);
+  CHECK_EQ(next.store->committed().manifest.cut, 7u);
   training.restore(next);
   CHECK(training.memory.blocks == wanted);
 }

@@ -51,8 +51,8 @@ TEST(a_cut_is_snapshotted_when_it_is_made_up_for) {
   server.snapshotter->run_deferred();
   CHECK(!server.snapshotter->is_deferred());
   CHECK(server.snapshotted(1));
-  CHECK_EQ(server.store->point().manifest.seq, 10u);
-  CHECK_EQ(server.store->point().manifest.position, 100u);
+  CHECK_EQ(server.store->committed().manifest.seq, 10u);
+  CHECK_EQ(server.store->committed().manifest.position, 100u);
   CHECK_EQ(server.store->header().block_bytes.load(), 1000u);
   server.snapshotter->run_deferred();  // nothing is left to do
   CHECK_EQ(server.store->header().snapshots.load(), 1u);

@@ -118,7 +118,7 @@ TEST(what_rests_until_the_gate_is_not_copied_to_the_store) {
   rank.step(server, 7);
   server.commit(7);
   CHECK_EQ(figures.copied_bytes - copied, kBlock);  // the buffer
-  CHECK_EQ(figures.shadow_bytes.load(), kBlock);
+  CHECK_EQ(figures.pre_image_bytes.load(), kBlock);
   CHECK_EQ(figures.lost_blocks.load(), 0u);
   CHECK(rank.read_by_other(rank.memory.blocks, 7).find("no table") != std::string::npos);
 }
@@ -161,7 +161,7 @@ TEST(a_cut_that_waits_is_spilled_when_the_agent_says_so) {
   CHECK_EQ(rank.read_by_other(before, kLearned), "");
   CHECK_EQ(rank.read_by_other(wanted, 7), "");
   CHECK(server.snapshotter->spill(3) > 0u);  // long gone
-  // It stays until the next point counts.
+  // It stays until the next snapshot counts.
   server.commit(7);
   CHECK_EQ(server.store->header().lends.load(), 1u);
   rank.step(server, 8);
@@ -261,7 +261,7 @@ TEST(a_gate_waits_for_the_decision_about_the_cut_before) {
   }
 }
 
-// Other ranks' points still name what it had.
+// Other ranks' snapshots still name what it had.
 TEST(a_cut_of_this_rank_alone_puts_what_others_need_into_the_store) {
   Rank rank;
   auto server = std::make_unique<JitServer>(rank);
@@ -270,7 +270,7 @@ TEST(a_cut_of_this_rank_alone_puts_what_others_need_into_the_store) {
   server->snapshotter->gate();
   rank.parameter() = std::byte{203};
   server->take(7, {}, true);
-  CHECK_EQ(server->store->point().manifest.cut, 7u);
+  CHECK_EQ(server->store->committed().manifest.cut, 7u);
   CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
   server->take(8, {}, true);
   CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
@@ -301,7 +301,8 @@ TEST(a_new_server_finds_in_its_own_store_what_it_has_written_for_others) {
   // It can do the same for others again.
   CHECK_EQ(server->snapshotter->spill(kLearned), 0u);
   server->snapshotter->gate();
-  CHECK_EQ(server->store->header().shadow_bytes.load(), 2 * kBlock);  // one of them the dead one's
+  CHECK_EQ(server->store->header().pre_image_bytes.load(),
+           2 * kBlock);  // one of them the dead one's
 }
 
 TEST(a_device_without_memory_leaves_it_to_the_store) {
@@ -318,7 +319,7 @@ TEST(a_device_without_memory_leaves_it_to_the_store) {
     left += figures.elsewhere_bytes;
   }
   CHECK_EQ(left, kBlock);  // once, before it was known
-  CHECK_EQ(figures.shadow_bytes.load(), 0u);
+  CHECK_EQ(figures.pre_image_bytes.load(), 0u);
 }
 
 TEST(the_program_gets_the_memory_that_it_needs) {
@@ -331,7 +332,7 @@ TEST(the_program_gets_the_memory_that_it_needs) {
   const uint64_t room = server.room;
   CHECK(server.snapshotter->make_room());
   CHECK_EQ(server.room, room + kBlock);
-  CHECK_EQ(server.store->header().shadow_bytes.load(), 0u);
+  CHECK_EQ(server.store->header().pre_image_bytes.load(), 0u);
   CHECK_EQ(rank.read_by_other(wanted, kLearned), "");
   CHECK(!server.snapshotter->make_room());
   server.take(7);
@@ -339,26 +340,26 @@ TEST(the_program_gets_the_memory_that_it_needs) {
   CHECK_EQ(server.store->header().elsewhere_bytes.load(), 0u);
 }
 
-// Asked at any moment, by another thread, it gives the content of the point and nothing else.
+// Asked at any moment, by another thread, it gives the content of the snapshot and nothing else.
 TEST(another_thread_gets_it_at_any_moment) {
   Rank rank;
   JitServer server(rank);
   rank.learn(server);
-  std::atomic<uint64_t> point{kLearned};
+  std::atomic<uint64_t> snapshot{kLearned};
   std::atomic<uint64_t> got{0};
   std::jthread agent([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      const uint64_t step = point;
+      const uint64_t step = snapshot;
       if (server.snapshotter->spill(step) == 0)
         ++got;
       else
-        CHECK(point != step);
+        CHECK(snapshot != step);
     }
   });
   for (uint64_t cut = 7; cut < 200; ++cut) {
     rank.step(server, cut);
     server.agreed = server.committed = cut;
-    point = cut;
+    snapshot = cut;
     server.snapshotter->poll();
   }
   while (!got) usleep(100);

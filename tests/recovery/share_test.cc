@@ -74,9 +74,9 @@ TEST(what_another_rank_keeps_is_hashed_and_comes_back_from_there) {
   // One byte of it changes there.
   {
     SharingServer one(ranks.one);
-    const auto& block = one.store->point().blocks[1];
+    const auto& block = one.store->committed().blocks[1];
     *one.store->at(block.heap_offset + 5) ^= std::byte{1};
-    *one.store->at(one.store->point().blocks[0].heap_offset + 5) ^= std::byte{1};
+    *one.store->at(one.store->committed().blocks[0].heap_offset + 5) ^= std::byte{1};
   }
   const std::string problem = ranks.restore();
   CHECK(problem.find("of member [1]") != std::string::npos);
@@ -115,20 +115,20 @@ TEST(a_cut_is_held_when_it_is_delivered_and_counts_when_the_agent_says_so) {
   zero.snapshotter->poll();
   zero.snapshotter->poll();
   CHECK(zero.prepared == std::vector<uint64_t>{1});
-  CHECK(!zero.store->has_point());
+  CHECK(!zero.store->has_committed());
   zero.snapshotter->commit_output();  // returns: what is compared may go to others
   zero.commit(1);
-  CHECK_EQ(zero.store->point().manifest.step, 1u);
+  CHECK_EQ(zero.store->committed().manifest.step, 1u);
   zero.take(2);
   zero.aborted = 2;
   zero.snapshotter->poll();
   CHECK(!zero.store->waiting());
-  CHECK_EQ(zero.store->point().manifest.cut, 1u);
+  CHECK_EQ(zero.store->committed().manifest.cut, 1u);
   zero.take(3);
   zero.aborted = 4;  // of a cut that was left out, by an agent that knows nothing of this one
   zero.committed = 3;
   zero.snapshotter->poll();
-  CHECK_EQ(zero.store->point().manifest.cut, 3u);
+  CHECK_EQ(zero.store->committed().manifest.cut, 3u);
 }
 
 // Copies may be whole only shortly before the next cut, or the answer of the agent or of other
@@ -154,7 +154,7 @@ TEST(a_cut_waits_a_moment_for_the_decision_about_the_one_before) {
       zero.is_acknowledged = true;
     });
     zero.take(2);
-    CHECK_EQ(zero.store->point().manifest.cut, 1u);
+    CHECK_EQ(zero.store->committed().manifest.cut, 1u);
     CHECK_EQ(zero.store->waiting()->manifest.cut, 2u);
   }
   // While the agent says nothing the next ones are left out.
@@ -182,7 +182,7 @@ TEST(a_cut_waits_for_its_own_device_before_it_waits_for_a_decision) {
   });
   zero.take(2);
   CHECK_EQ(zero.store->header().skipped.load(), 0u);
-  CHECK_EQ(zero.store->point().manifest.cut, 1u);
+  CHECK_EQ(zero.store->committed().manifest.cut, 1u);
   CHECK_EQ(zero.store->waiting()->manifest.cut, 2u);
 }
 
@@ -199,11 +199,11 @@ TEST(a_device_that_stands_still_does_not_keep_the_cut_before_waiting) {
   });
   zero.take(2);
   CHECK_EQ(zero.store->header().cancelled.load(), 1u);
-  CHECK_EQ(zero.store->point().manifest.cut, 1u);
+  CHECK_EQ(zero.store->committed().manifest.cut, 1u);
   CHECK(!zero.store->waiting());
 }
 
-// Rank 1 needs room, alone; what rank 0 needs of it stays until both have another point.
+// Rank 1 needs room, alone; what rank 0 needs of it stays until both have another snapshot.
 TEST(a_rank_that_makes_a_cut_alone_keeps_what_it_has_lent) {
   Ranks ranks;
   auto zero = std::make_unique<SharingServer>(ranks.zero);
@@ -216,7 +216,7 @@ TEST(a_rank_that_makes_a_cut_alone_keeps_what_it_has_lent) {
   for (const uint64_t cut : {2u, 3u}) {
     Ranks::fill(ranks.one, static_cast<int>(10 * cut));
     one->take(cut, {}, true);
-    CHECK_EQ(one->store->point().manifest.cut, cut);
+    CHECK_EQ(one->store->committed().manifest.cut, cut);
     CHECK(one->store->header().heap_used > 3 * kBlock);
     CHECK_EQ(ranks.restore(), "");
   }
@@ -246,8 +246,8 @@ TEST(for_want_of_room_the_agent_decides_about_a_cut_that_waits) {
     zero.on_decision_request = [&] { (commits ? zero.committed : zero.aborted) = 2; };
     zero.take(3, {}, true);
     CHECK(zero.decision_requests == std::vector<uint64_t>{2});
-    CHECK_EQ(zero.store->point().manifest.cut, 3u);
-    CHECK_EQ(zero.store->point().manifest.step, 0u);
+    CHECK_EQ(zero.store->committed().manifest.cut, 3u);
+    CHECK_EQ(zero.store->committed().manifest.step, 0u);
     CHECK_EQ(zero.store->header().skipped.load(), commits ? 0u : 1u);
     CHECK_EQ(zero.store->header().lends.load(), 1u);
   }
@@ -256,7 +256,7 @@ TEST(for_want_of_room_the_agent_decides_about_a_cut_that_waits) {
   SharingServer zero(ranks.zero);
   zero.take(1);
   zero.take(2, {}, true);
-  CHECK(!zero.store->has_point());
+  CHECK(!zero.store->has_committed());
   CHECK_EQ(ranks.zero.channel->control().decided_cut.load(), 2u);
   CHECK_EQ(zero.store->header().cancelled.load(), 1u);
 }
@@ -277,9 +277,9 @@ TEST(a_server_that_has_not_heard_begins_where_the_others_do) {
   std::string error;
   {
     const auto store = ranks.zero.object.open(&error);
-    CHECK_EQ(store->point().manifest.cut, 1u);
+    CHECK_EQ(store->committed().manifest.cut, 1u);
     CHECK_EQ(store->promote_unfinished(20), "");
-    CHECK_EQ(store->point().manifest.cut, 2u);
+    CHECK_EQ(store->committed().manifest.cut, 2u);
     CHECK_EQ(store->promote_unfinished(10), "");  // which it is past
     CHECK(!store->promote_unfinished(30).empty());
   }

@@ -45,7 +45,7 @@ TEST(what_a_cut_snapshotted_comes_back) {
     const auto wanted = blocks;
     for (auto& block : blocks) std::fill(block.begin(), block.end(), std::byte{0});
     Server next(*bench.channel, bench.object, bench.memory, views);
-    CHECK_EQ(next.store->point().manifest.cut, 2u);
+    CHECK_EQ(next.store->committed().manifest.cut, 2u);
     CHECK_EQ(next.restore(), "");
     CHECK(blocks == wanted);
     CHECK_EQ(bench.channel->control().restored_bytes.load(), 9'100'000u);
@@ -112,7 +112,7 @@ TEST(the_scope_says_what_is_live) {
   CHECK(server.cut(1, scope_of({{pool, 1'000'000}}, {{pool + 512, 1000}, {pool + 4096, 24}})));
   uint64_t sum = 0;
   bool has_other = false;
-  for (const auto& block : server.store->point().blocks) {
+  for (const auto& block : server.store->committed().blocks) {
     sum += block.bytes;
     has_other |= block.address == other;
   }
@@ -139,7 +139,7 @@ TEST(a_hostile_scope_cancels_the_cut_and_nothing_else) {
     CHECK(!server.cut(++cut, counts));
   }
   CHECK_EQ(server.store->header().cancelled.load(), cut);
-  CHECK(!server.store->has_point());
+  CHECK(!server.store->has_committed());
   CHECK(server.cut(++cut));
 }
 
@@ -182,7 +182,7 @@ TEST(a_cut_that_cannot_be_taken_is_cancelled) {
   for (uint64_t i = 0; i < 2 * kMemoryFreed; i += 4096)
     std::memcpy(&bench.memory.blocks[1][i], &i, sizeof i);
   CHECK(!server.cut(5));
-  CHECK_EQ(server.store->point().manifest.cut, 1u);
+  CHECK_EQ(server.store->committed().manifest.cut, 1u);
   CHECK_EQ(bench.channel->control().snapshot_cut.load(), 1u);
   bench.memory.blocks.pop_back();
   CHECK(server.cut(6));
@@ -252,7 +252,7 @@ TEST(a_block_that_is_not_what_it_was_is_named) {
   const uint64_t at = bench.memory.allocate(1000, 1);
   Server server(*bench.channel, bench.object, bench.memory, true);
   CHECK(server.cut(1));
-  const ring::ManifestBlock& block = server.store->point().blocks.at(0);
+  const ring::ManifestBlock& block = server.store->committed().blocks.at(0);
   *server.store->at(block.heap_offset + 5) ^= std::byte{1};
   const std::string text = server.restore();
   CHECK(text.find("[1000] bytes at [" + std::to_string(at)) != std::string::npos);
@@ -351,7 +351,7 @@ TEST(a_cut_waits_for_its_comparison_and_the_next_is_left_out) {
   CHECK(server.told.back() == std::pair(uint64_t{2}, uint64_t{0}));
   server.snapshotter->commit_output();  // not for ever
   server.snapshotter->poll();
-  CHECK(!server.store->has_point());
+  CHECK(!server.store->has_committed());
   CHECK_EQ(page.decided_cut.load(), 0u);  // a replay comes to the first cut again
   server.agreed = 1;
   server.snapshotter->poll();
@@ -380,7 +380,7 @@ TEST(a_cut_waits_until_others_have_what_came_before_it) {
   server.take(1);
   CHECK(server.told.empty());  // nobody compares it
   server.snapshotter->poll();
-  CHECK(!server.store->has_point());
+  CHECK(!server.store->has_committed());
   server.take(2);
   CHECK_EQ(page.decided_cut.load(), 0u);
   CHECK_EQ(server.store->header().skipped.load(), 1u);
@@ -419,7 +419,7 @@ TEST(a_replay_that_decides_between_ranks_does_not_diverge) {
              }),
              0);
     HeldServer next(bench, 2);
-    CHECK_EQ(next.store->point().manifest.cut, 1u);
+    CHECK_EQ(next.store->committed().manifest.cut, 1u);
     next.cut(2);
     CHECK(next.told.back().first == 2 && next.told.back().second);  // the agent compares
     CHECK_EQ(bench.channel->control().compared.load(), 0u);

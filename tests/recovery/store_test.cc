@@ -29,7 +29,7 @@ uint64_t put(checkpoint::Store& store, uint64_t address, const std::string& cont
 }
 
 std::string content(const checkpoint::Store& store, size_t block) {
-  const ring::ManifestBlock& b = store.point().blocks.at(block);
+  const ring::ManifestBlock& b = store.committed().blocks.at(block);
   return {reinterpret_cast<const char*>(store.at(b.heap_offset)), b.bytes};
 }
 
@@ -74,21 +74,21 @@ TEST(a_new_server_finds_the_point_of_the_old_one) {
   {
     const auto store = object.open(&error);
     CHECK_EQ(error, "");
-    CHECK(!store->has_point());
+    CHECK(!store->has_committed());
     put(*store, 300, "three");
     put(*store, 100, "one");
     CHECK(publish(*store, 1));
   }
   const auto store = object.open(&error);
   CHECK_EQ(error, "");
-  CHECK(store->has_point());
-  CHECK_EQ(store->point().manifest.cut, 1u);
-  CHECK_EQ(store->point().manifest.position, 1000u);
-  CHECK_EQ(store->point().blocks.size(), 2u);
-  CHECK_EQ(store->point().blocks[0].address, 100u);
+  CHECK(store->has_committed());
+  CHECK_EQ(store->committed().manifest.cut, 1u);
+  CHECK_EQ(store->committed().manifest.position, 1000u);
+  CHECK_EQ(store->committed().blocks.size(), 2u);
+  CHECK_EQ(store->committed().blocks[0].address, 100u);
   CHECK_EQ(content(*store, 0), "one");
   CHECK_EQ(content(*store, 1), "three");
-  CHECK_EQ(store->point().places.at(0).owner, 7u);
+  CHECK_EQ(store->committed().places.at(0).owner, 7u);
   // What it took over is not given to somebody else.
   put(*store, 100, "ONE");
   put(*store, 300, "three");
@@ -110,7 +110,8 @@ TEST(equal_contents_are_kept_once_and_freed_with_the_last_block) {
   const uint64_t one = store->header().heap_used;
   CHECK(one >= same.size());
   CHECK(one < same.size() + 4096);
-  for (const ring::ManifestBlock& block : store->point().blocks) CHECK_EQ(block.heap_offset, first);
+  for (const ring::ManifestBlock& block : store->committed().blocks)
+    CHECK_EQ(block.heap_offset, first);
   put(*store, 1'000'000, "y");
   CHECK(publish(*store, 2));
   CHECK(store->header().heap_used < 4096u);
@@ -127,7 +128,7 @@ TEST(a_dropped_point_leaves_the_current_one_alone) {
   store->drop_open();
   CHECK_EQ(store->header().heap_used.load(), used);
   CHECK_EQ(content(*store, 0), "old");
-  CHECK_EQ(object.open(&error)->point().manifest.cut, 1u);
+  CHECK_EQ(object.open(&error)->committed().manifest.cut, 1u);
 }
 
 TEST(a_full_store_says_so_and_goes_on) {
@@ -231,7 +232,7 @@ TEST(what_does_not_fit_is_an_error) {
   CHECK(error.find("layout version [99]") != std::string::npos);
 }
 
-// A process that dies between any two instructions of publish() leaves the old point or the new.
+// A process that dies between any two instructions of publish() leaves the old snapshot or the new.
 TEST(a_crash_while_publishing_leaves_one_whole_point) {
   for (const char* place : {"store.before_publish:1", "store.after_publish:1"}) {
     const Object object(kBeforeHeap + kMemoryFreed);
@@ -249,7 +250,7 @@ TEST(a_crash_while_publishing_leaves_one_whole_point) {
     const auto next = object.open(&error);
     CHECK_EQ(error, "");
     const bool after = std::strstr(place, "after");
-    CHECK_EQ(next->point().manifest.cut, after ? 2u : 1u);
+    CHECK_EQ(next->committed().manifest.cut, after ? 2u : 1u);
     CHECK_EQ(content(*next, 0), after ? "new" : "old");
     CHECK(next->unfinished().has_value() != after);
     if (after) continue;
@@ -257,7 +258,7 @@ TEST(a_crash_while_publishing_leaves_one_whole_point) {
     CHECK(next->unfinished()->blocks.at(0).digest == checkpoint::digest("new", 3, next->seed()));
     put(*next, 100, "xyz");
     CHECK(publish(*next, 2));
-    CHECK(!object.open(&error)->unfinished());  // what is there now is the point before
+    CHECK(!object.open(&error)->unfinished());  // what is there now is the snapshot before
   }
 }
 

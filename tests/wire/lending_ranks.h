@@ -95,7 +95,7 @@ struct Ranks : Bench {
   // Contents that came from a store would be found out.
   void spoil_store() {
     Server server(*channel, object, memory, true, options());
-    for (const ring::ManifestBlock& block : server.store->point().blocks)
+    for (const ring::ManifestBlock& block : server.store->committed().blocks)
       if (block.bytes > kBlocks[2].bytes) *server.store->at(block.heap_offset) ^= std::byte{1};
   }
   Restored restore(server::PeerServers& servers, bool digests = false) {

@@ -319,7 +319,7 @@ void store() {
   FIELD(StoreHeader, elsewhere_bytes);
   FIELD(StoreHeader, fetched_bytes);
   FIELD(StoreHeader, digest_kind);
-  FIELD(StoreHeader, shadow_bytes);
+  FIELD(StoreHeader, pre_image_bytes);
   FIELD(StoreHeader, spilled_bytes);
   FIELD(StoreHeader, lost_blocks);
   FIELD(StoreHeader, journal_used);

@@ -12,10 +12,10 @@ namespace pyft::checkpoint {
 
 PreImages::PreImages(Store& store, const Device& device) : store_(store), device_(device) {}
 
-void PreImages::expect(const StoredSnapshot& point) {
-  step_ = point.manifest.step;
+void PreImages::expect(const StoredSnapshot& snapshot) {
+  step_ = snapshot.manifest.step;
   wanted_.clear();
-  std::ranges::copy_if(point.blocks, std::back_inserter(wanted_), ring::is_remote);
+  std::ranges::copy_if(snapshot.blocks, std::back_inserter(wanted_), ring::is_remote);
   fresh_ = true;
 }
 
@@ -26,7 +26,7 @@ bool PreImages::has(const ring::ManifestBlock& block) const {
 }
 
 void PreImages::note_bytes(int64_t more) {
-  store_.header().shadow_bytes.fetch_add(static_cast<uint64_t>(more), std::memory_order_relaxed);
+  store_.header().pre_image_bytes.fetch_add(static_cast<uint64_t>(more), std::memory_order_relaxed);
 }
 
 void PreImages::drop_unwanted() {

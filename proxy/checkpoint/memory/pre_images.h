@@ -41,16 +41,16 @@ class PreImages {
   void leave_memory() { left_ = !peeks(); }
   void enter_memory() { left_ = false; }
 
-  // The point of this step counts: the program's memory has what it names as elsewhere, until
+  // The snapshot of this step counts: the program's memory has what it names as elsewhere, until
   // keep().
-  void expect(const StoredSnapshot& point);
+  void expect(const StoredSnapshot& snapshot);
   // What follows may change the program's memory. Those that are not what they were at the cut are
   // lost: returned, for the next cut, and said once.
   std::vector<ring::ManifestBlock> keep();
-  // Writes what the point of this step names as elsewhere into the store, lent to other ranks:
+  // Writes what the snapshot of this step names as elsewhere into the store, lent to other ranks:
   // `waiting`, should it be the one, else what is expected. How many blocks are missing.
   uint64_t spill(uint64_t step, const StoredSnapshot* waiting);
-  // What is expected, for a point of another rank: this one makes a cut of its own.
+  // What is expected, for a snapshot of another rank: this one makes a cut of its own.
   void give_to_store() { spill(step_, nullptr); }
   // The device is short of memory: all goes to the store, and from now on cuts do as well.
   void give_up();
@@ -74,7 +74,7 @@ class PreImages {
   Store& store_;
   const Device device_;
   uint64_t step_ = 0;
-  std::vector<ring::ManifestBlock> wanted_;    // by the point of that step
+  std::vector<ring::ManifestBlock> wanted_;    // by the snapshot of that step
   std::unordered_map<uint64_t, Copy> copies_;  // by the block's address
   bool fresh_ = false;                         // wanted, and not copied yet
   bool closed_ = false, left_ = false, said_ = false;

@@ -42,7 +42,7 @@ std::string Stage::add(const std::vector<MemoryRange>& blocks, bool late, const 
   unsure_.clear();
   if (std::string problem = hash_on_device(blocks); !problem.empty()) return problem;
   late_ = late && (memory_.views() || !hashed_.empty());  // or all of it comes to the host as it is
-  const auto& before = store_.point().blocks;
+  const auto& before = store_.committed().blocks;
   auto old = before.begin();
   for (const MemoryRange& block : blocks) {
     ahead_ = hashed_.empty() ? nullptr : &hashed_[static_cast<size_t>(&block - blocks.data())];
@@ -109,7 +109,7 @@ std::string Stage::add_block(const MemoryRange& block, const ring::ManifestBlock
   return copy_hashed(block, digest, &together_);
 }
 
-// Also one that this store has: what it keeps for the last point only is free when that goes.
+// Also one that this store has: what it keeps for the last snapshot only is free when that goes.
 std::string Stage::add_elsewhere(const MemoryRange& block, uint64_t owner,
                                  const ring::ManifestBlock* before, Habit& habit) {
   ring::Digest digest{};
@@ -161,7 +161,7 @@ std::string Stage::copy_now(const MemoryRange& block, const ring::ManifestBlock*
   return {};
 }
 
-// Nobody else takes the content for it before the copy is there: the point is open until then.
+// Nobody else takes the content for it before the copy is there: the snapshot is open until then.
 std::string Stage::copy_hashed(const MemoryRange& block, ring::Digest digest,
                                std::vector<CopyJob>* jobs) {
   const uint64_t offset = store_.reserve(block.bytes);

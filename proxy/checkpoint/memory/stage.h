@@ -27,14 +27,15 @@ class Stage {
   // Both must outlive this.
   Stage(Store& store, DeviceMemory& memory);
 
-  // Adds the blocks, sorted by address, to the store's open point. `late`: some copies may be left
-  // for later. `plan`: what other ranks keep, nullptr: nothing. Empty, or why it cannot be done.
+  // Adds the blocks, sorted by address, to the store's open snapshot. `late`: some copies may be
+  // left for later. `plan`: what other ranks keep, nullptr: nothing. Empty, or why it cannot be
+  // done.
   std::string add(const std::vector<MemoryRange>& blocks, bool late,
                   const SharePlan* plan = nullptr);
   // Of the planned blocks, leave to others only what stays as it is until the optimizer begins, and
   // find out what does.
   void leave_what_rests(bool only) { only_rests_ = only; }
-  // What add() has left: the copies that the open point needs before it counts.
+  // What add() has left: the copies that the open snapshot needs before it counts.
   std::vector<CopyJob> take_later();
   // The optimizer is about to begin: which blocks have stayed as they were since the cut? Whether
   // it matters; `rests`: what came before has been executed, or nothing can be learned.

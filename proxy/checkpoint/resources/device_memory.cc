@@ -18,7 +18,7 @@ std::string block_text(const ring::ManifestBlock& block, const ring::Manifest& m
 // Where the content of a block lies, whoever keeps it; with the digest it was snapshotted with.
 const std::byte* content_of(const ring::ManifestBlock& block, const Store& store,
                             RemoteBlocks& remote, std::string* problem) {
-  const std::string name = "a " + block_text(block, store.point().manifest);
+  const std::string name = "a " + block_text(block, store.committed().manifest);
   if (is_remote(block)) {
     // Lent, and kept here for another rank's sake.
     const std::byte* const own = store.find(block);
@@ -62,18 +62,18 @@ class MemoryRestorer : private BlockCheck {
       : store_(store),
         memory_(memory),
         remote_(remote),
-        point_(store.point()),
+        committed_(store.committed()),
         page_(page),
         hasher_(store.digest_key()) {}
 
   std::string run() {
     page_.restored_bytes = page_.restored_blocks = page_.peer_bytes = 0;
-    there_.resize(point_.blocks.size());
+    there_.resize(committed_.blocks.size());
     for (size_t i = 0; i < there_.size(); ++i)
-      if ((there_[i] = is_untouched(point_.blocks[i]))) count(point_.blocks[i]);
-    std::string problem = remote_.from_peers(point_.blocks, *this, &there_);
-    for (size_t i = 0; problem.empty() && i < point_.blocks.size(); ++i)
-      if (!there_[i]) problem = from_stores(point_.blocks[i]);
+      if ((there_[i] = is_untouched(committed_.blocks[i]))) count(committed_.blocks[i]);
+    std::string problem = remote_.from_peers(committed_.blocks, *this, &there_);
+    for (size_t i = 0; problem.empty() && i < committed_.blocks.size(); ++i)
+      if (!there_[i]) problem = from_stores(committed_.blocks[i]);
     return problem.empty() ? verify_written() : problem;
   }
 
@@ -139,13 +139,13 @@ class MemoryRestorer : private BlockCheck {
   }
 
   std::string name(const ring::ManifestBlock& block) const {
-    return block_text(block, point_.manifest);
+    return block_text(block, committed_.manifest);
   }
 
   const Store& store_;
   DeviceMemory& memory_;
   RemoteBlocks& remote_;
-  const StoredSnapshot& point_;
+  const StoredSnapshot& committed_;
   ring::ControlPage& page_;
   Hasher hasher_;
   std::vector<bool> there_;

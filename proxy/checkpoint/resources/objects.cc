@@ -60,8 +60,8 @@ class ObjectRestorer {
         state_(state),
         placement_(placement),
         maker_(maker),
-        until_(store.point().manifest),
-        places_(store.point().places),
+        until_(store.committed().manifest),
+        places_(store.committed().places),
         variables_(places_, state, placement) {}
 
   std::string run() {
@@ -183,14 +183,14 @@ void save_objects(const ring::EntryHeader& cut, uint64_t position, ring::Manifes
 Restored restore_objects(ring::Channel& channel, const Store& store, DeviceState& state,
                          Placement& placement, ObjectMaker& maker) {
   Restored restored;
-  if (!store.has_point()) {
+  if (!store.has_committed()) {
     placement.choose_modules({}, {});
     if (const uint64_t gone = channel.log_view().header->committed.load())
       restored.error = "there is no snapshot, and the log before position [" +
                        std::to_string(gone) + "] is gone";
     return restored;
   }
-  restored.position = store.point().manifest.position;
+  restored.position = store.committed().manifest.position;
   restored.error = ObjectRestorer(channel, store, state, placement, maker).run();
   return restored;
 }

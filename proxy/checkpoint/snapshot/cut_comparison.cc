@@ -10,9 +10,9 @@ namespace {
 
 using Place = std::pair<uint64_t, uint64_t>;  // address, bytes
 
-std::map<Place, ring::Digest> digests_of(const StoredSnapshot& point) {
+std::map<Place, ring::Digest> digests_of(const StoredSnapshot& snapshot) {
   std::map<Place, ring::Digest> all;
-  for (const ring::ManifestBlock& block : point.blocks)
+  for (const ring::ManifestBlock& block : snapshot.blocks)
     all[{block.address, block.bytes}] = block.digest;
   return all;
 }

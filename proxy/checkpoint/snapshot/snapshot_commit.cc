@@ -262,7 +262,7 @@ void Snapshotter::compare_again(const ring::CutMark& cut, uint64_t seq) {
   if (!store_.unfinished() || store_.unfinished()->manifest.cut != cut.number) return;
   if (options_.arbitrates && options_.arbitrates == cut.step && !cut.forced) return;
   judge_cut(log_.recovery, seq,
-            compare_cut(store_.point(), *store_.unfinished(), store_.open_blocks()));
+            compare_cut(store_.committed(), *store_.unfinished(), store_.open_blocks()));
 }
 
 // The store and the machine are the dispatch thread's from here on, which may sleep.

@@ -53,7 +53,7 @@ void Snapshotter::promote() {
   PYFT_FAULT("cut.before_publish");
   store_.promote();
   if (since_) step_room_.line(*since_);
-  const ring::Manifest& manifest = store_.point().manifest;
+  const ring::Manifest& manifest = store_.committed().manifest;
   PYFT_LOG(kSnapshot, kDebug, "cut [%llu]: committed, [%llu] bytes",
            static_cast<unsigned long long>(manifest.cut),
            static_cast<unsigned long long>(manifest.bytes));
@@ -63,16 +63,17 @@ void Snapshotter::promote() {
 }
 
 void Snapshotter::expect_pre_images() {
-  pre_images_->expect(store_.point());
+  pre_images_->expect(store_.committed());
   uint64_t bytes = 0;
-  for (const ring::ManifestBlock& block : store_.point().blocks)
+  for (const ring::ManifestBlock& block : store_.committed().blocks)
     if (is_remote(block)) bytes += block.bytes;
   if (!bytes || std::exchange(said_pre_images_, true)) return;
   PYFT_LOG(kSnapshot, kWarning,
            "device [%u]: of [%llu] bytes at cut [%llu], [%llu] are kept in GPUs "
            "only: they are lost when all ranks that have them fail at once",
-           log_.channel.device(), static_cast<unsigned long long>(store_.point().manifest.bytes),
-           static_cast<unsigned long long>(store_.point().manifest.cut),
+           log_.channel.device(),
+           static_cast<unsigned long long>(store_.committed().manifest.bytes),
+           static_cast<unsigned long long>(store_.committed().manifest.cut),
            static_cast<unsigned long long>(bytes));
 }
 

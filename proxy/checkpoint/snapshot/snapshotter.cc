@@ -59,8 +59,8 @@ Snapshotter::Snapshotter(const Log& log, Store& store, const Device& device, Age
       options_(options),
       stage_(store, device.memory),
       interval_(options.every, options.budget, options.late),
-      states_(store.has_point() ? store.point().manifest.cut : 0),
-      step_room_(room(), {.ring = store.has_point() ? store.point().manifest.position : 0}),
+      states_(store.has_committed() ? store.committed().manifest.cut : 0),
+      step_room_(room(), {.ring = store.has_committed() ? store.committed().manifest.position : 0}),
       hold_ns_(options.hold_ns),
       decision_ns_(options.hold_ns) {
   // A server that died right after it had made this cut the committed snapshot has told nobody.
@@ -68,7 +68,7 @@ Snapshotter::Snapshotter(const Log& log, Store& store, const Device& device, Age
   show_interval();
   if (options.jit) {
     pre_images_.emplace(store, device_);
-    if (store.has_point()) pre_images_->expect(store.point());
+    if (store.has_committed()) pre_images_->expect(store.committed());
     stage_.leave_what_rests(true);
     if (!pre_images_->possible())
       PYFT_LOG(kSnapshot, kWarning,
@@ -103,7 +103,7 @@ void Snapshotter::take(const ring::EntryHeader& header, const ring::CutMark& cut
   const bool full = cut.forced == ring::kFull;  // the client waits
   const bool has_line = is_coordinated() && full && waits_ && !await_line(&busy);
   if (has_line || !is_due(cut, use) || !admit(cut)) {
-    if (interval_.every() > 1 && is_crowded()) {
+    if (interval_.every() > 1 && has_log_pressure()) {
       interval_.too_seldom();  // the client looks at K before the next cut
       show_interval();
     }
@@ -180,7 +180,7 @@ bool Snapshotter::is_idle_before(uint64_t deadline) {
 }
 
 // What is kept from one snapshot to the next fills its room, or has filled it.
-bool Snapshotter::is_crowded() const {
+bool Snapshotter::has_log_pressure() const {
   return communicators_.log_pressure() || log_.recovery.journal().lacks();
 }
 
@@ -192,7 +192,7 @@ bool Snapshotter::is_due(const ring::CutMark& cut, const LogUse& now) {
   if (cut.forced) return cut.forced == ring::kFull || !is_coordinated() || !step_room_.lasts(now);
   if (cut.passed_over) return false;
   if (ring::is_hold_wanted(log_.channel.control(), cut.step)) return true;
-  return cut.step % interval_.every() == 0 || !store_.has_point();
+  return cut.step % interval_.every() == 0 || !store_.has_committed();
 }
 
 // The state of the device is that after all entries before the cut.
@@ -254,7 +254,7 @@ std::string Snapshotter::fill(const ring::CutMark& cut, std::span<const std::byt
   device_.state.saved();
   communicators_.at_cut(cut.number);
   if (!store_.write(open_->manifest, std::move(open_->places))) return store_.problem();
-  note(open_->live, !store_.has_point(), &store_.header());
+  note(open_->live, !store_.has_committed(), &store_.header());
   return {};
 }
 

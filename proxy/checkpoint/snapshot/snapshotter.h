@@ -102,7 +102,7 @@ class Snapshotter : public Snapshots, private Copier::User {
   // after each wait that was in vain. Longer when it has found a difference.
   void commit_output() override;
 
-  // With `jit`, any thread: what the point of this step leaves to other ranks goes to the store,
+  // With `jit`, any thread: what the snapshot of this step leaves to other ranks goes to the store,
   // for them to read. How many blocks are missing.
   uint64_t spill(uint64_t step);
   // The program needs the memory that snapshots take of the device's. False: they take none.
@@ -136,7 +136,7 @@ class Snapshotter : public Snapshots, private Copier::User {
     std::string problem;
   };
   bool is_due(const ring::CutMark& cut, const LogUse& now);
-  bool is_crowded() const;
+  bool has_log_pressure() const;
   LogUse room() const;
   void keep_pace(const LogUse& now);
   uint64_t cuts_that_fit(const LogUse& now) const;
@@ -172,7 +172,7 @@ class Snapshotter : public Snapshots, private Copier::User {
             last(options_.aborted)};
   }
   bool is_acknowledged();
-  // Points of this rank and of others name each other.
+  // Snapshots of this rank and of others name each other.
   bool shares() const { return compares() && !is_coordinated() && store_.header().shares.load(); }
   bool force_decision(bool for_room = false);
   bool is_undecided() const;

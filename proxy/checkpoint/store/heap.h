@@ -26,10 +26,10 @@ class Heap {
   // Precondition: this part is free.
   void take_at(uint64_t offset, uint64_t bytes);
   void give(uint64_t offset, uint64_t bytes);
-  // Both points are here now: as far as this the heap is used, now and then.
+  // Both snapshots are here now: as far as this the heap is used, now and then.
   void note_extent();
   // Gives memory back to the machine when much of it is free at the end, and none of the last
-  // kRemembered extents went so far. One point's worth stays in any case: touching pages for the
+  // kRemembered extents went so far. One snapshot's worth stays in any case: touching pages for the
   // first time takes longer than copying into them.
   void trim();
 

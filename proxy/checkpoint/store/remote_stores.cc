@@ -54,16 +54,16 @@ void RemoteStores::map(int fd, Other* other) const {
   other->heap_bytes = header.heap_bytes;
 }
 
-// Of the current point, of one that waits or was before it, and of what is lent: what a table says
-// may have been overwritten since, which the digests tell.
+// Of the current snapshot, of one that waits or was before it, and of what is lent: what a table
+// says may have been overwritten since, which the digests tell.
 void RemoteStores::find_places(int fd, Other* other) const {
   const auto& header = *reinterpret_cast<const ring::StoreHeader*>(other->base);
   const uint64_t tables[] = {header.manifest_offset[0], header.manifest_offset[1],
                              header.lent_offset};
   for (const uint64_t offset : tables) {
-    StoredSnapshot point;
-    if (!load_point(fd, offset, manifest_room(header), key_.seed, &point).empty()) continue;
-    for (const ring::ManifestBlock& block : point.blocks)
+    StoredSnapshot snapshot;
+    if (!load_snapshot(fd, offset, manifest_room(header), key_.seed, &snapshot).empty()) continue;
+    for (const ring::ManifestBlock& block : snapshot.blocks)
       if (block.heap_offset < other->heap_bytes &&
           block.bytes <= other->heap_bytes - block.heap_offset)
         other->places.emplace(block.digest, block.heap_offset);

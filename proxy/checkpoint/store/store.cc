@@ -49,7 +49,7 @@ std::unique_ptr<Store> Store::open(std::byte* base, uint64_t bytes, int fd, cons
   *error = store->read_lent();
   if (!error->empty()) return nullptr;
   if (const uint32_t current = header->current.load(std::memory_order_acquire))
-    *error = store->read_point(current);
+    *error = store->read_snapshot(current);
   if (!error->empty()) return nullptr;
   store->find_unfinished();
   return store;
@@ -57,7 +57,7 @@ std::unique_ptr<Store> Store::open(std::byte* base, uint64_t bytes, int fd, cons
 
 std::string Store::set_digests(ring::DigestKind kind) {
   const ring::DigestKind found = header_->digest_kind.load();
-  if (found != kind && (has_point() || unfinished_))
+  if (found != kind && (has_committed() || unfinished_))
     return numbered("the store's digests are of kind", static_cast<uint32_t>(found)) +
            numbered(", this server's of kind", static_cast<uint32_t>(kind)) +
            ": PYFT_DEVICE_DIGEST or the kind of GPU has changed in the course of the job";
@@ -65,27 +65,28 @@ std::string Store::set_digests(ring::DigestKind kind) {
   return {};
 }
 
-std::string Store::load(uint32_t which, StoredSnapshot* point) const {
-  return load_point(fd_, manifest_offset_[which - 1], manifest_bytes_, seed_, point);
+std::string Store::load(uint32_t which, StoredSnapshot* snapshot) const {
+  return load_snapshot(fd_, manifest_offset_[which - 1], manifest_bytes_, seed_, snapshot);
 }
 
-std::string Store::read_point(uint32_t which) {
-  StoredSnapshot point;
-  if (std::string error = load(which, &point); !error.empty()) return error;
-  point_ = std::move(point);
+std::string Store::read_snapshot(uint32_t which) {
+  StoredSnapshot snapshot;
+  if (std::string error = load(which, &snapshot); !error.empty()) return error;
+  committed_ = std::move(snapshot);
   current_ = which;
   return adopt_contents();
 }
 
 // Whatever is wrong with it: it is none.
 void Store::find_unfinished() {
-  StoredSnapshot point;
-  if (load(current_ == 1 ? 2 : 1, &point).empty() && point.manifest.cut > point_.manifest.cut)
-    unfinished_ = std::move(point);
+  StoredSnapshot snapshot;
+  if (load(current_ == 1 ? 2 : 1, &snapshot).empty() &&
+      snapshot.manifest.cut > committed_.manifest.cut)
+    unfinished_ = std::move(snapshot);
 }
 
 std::string Store::promote_unfinished(uint64_t seq) {
-  if (has_point() && point_.manifest.seq >= seq) return {};
+  if (has_committed() && committed_.manifest.seq >= seq) return {};
   if (!unfinished_ || unfinished_->manifest.seq != seq)
     return numbered("the ranks have agreed on a committed snapshot that the store lacks: entry",
                     seq);
@@ -94,17 +95,17 @@ std::string Store::promote_unfinished(uint64_t seq) {
   heap_ = Heap(fd_, header_->heap_offset, heap_bytes_);
   contents_.clear();
   offset_of_.clear();
-  if (std::string error = read_point(which); !error.empty()) return error;
+  if (std::string error = read_snapshot(which); !error.empty()) return error;
   header_->current.store(which, std::memory_order_release);
-  if (point_.manifest.step > lent_step_) take_back_lent();
+  if (committed_.manifest.step > lent_step_) take_back_lent();
   return {};
 }
 
-// The heap's parts that the current point and the lent blocks name are taken, everything else is
+// The heap's parts that the current snapshot and the lent blocks name are taken, everything else is
 // free.
 std::string Store::adopt_contents() {
   std::vector<const ring::ManifestBlock*> order;
-  for (const auto* blocks : {&point_.blocks, &lent_})
+  for (const auto* blocks : {&committed_.blocks, &lent_})
     for (const ring::ManifestBlock& block : *blocks)
       if (!is_remote(block)) order.push_back(&block);
   std::ranges::sort(order, {}, &ring::ManifestBlock::heap_offset);
@@ -207,28 +208,28 @@ void Store::promote() {
   PYFT_FAULT("store.after_publish");
   current_ = which;
   heap_.note_extent();
-  std::swap(point_, *waiting_);
+  std::swap(committed_, *waiting_);
   release(waiting_->blocks);
   waiting_.reset();
-  if (point_.manifest.step > lent_step_) take_back_lent();
+  if (committed_.manifest.step > lent_step_) take_back_lent();
   heap_.trim();
   note_figures();
 }
 
-bool Store::write_table(uint32_t which, const StoredSnapshot& point) {
-  const uint64_t table = point.blocks.size() * sizeof(ring::ManifestBlock);
-  const uint64_t places = point.places.size() * sizeof(ring::ManifestPlace);
-  const uint64_t bytes = sizeof point.manifest + table + places;
+bool Store::write_table(uint32_t which, const StoredSnapshot& snapshot) {
+  const uint64_t table = snapshot.blocks.size() * sizeof(ring::ManifestBlock);
+  const uint64_t places = snapshot.places.size() * sizeof(ring::ManifestPlace);
+  const uint64_t bytes = sizeof snapshot.manifest + table + places;
   uint64_t& backed = manifest_backed_[which - 1];
   const uint64_t offset = manifest_offset_[which - 1];
   if (bytes > manifest_bytes_ || (bytes > backed && !back_pages(fd_, offset, page_up(bytes)))) {
-    problem_ = numbered("there is no room for a table of blocks:", point.blocks.size());
+    problem_ = numbered("there is no room for a table of blocks:", snapshot.blocks.size());
     return false;
   }
   backed = std::max(backed, page_up(bytes));
   std::byte* at = base_ + offset;
-  std::memcpy(at, &point.manifest, sizeof point.manifest);
-  write_rows(write_rows(at + sizeof point.manifest, point.blocks), point.places);
+  std::memcpy(at, &snapshot.manifest, sizeof snapshot.manifest);
+  write_rows(write_rows(at + sizeof snapshot.manifest, snapshot.blocks), snapshot.places);
   return true;
 }
 

@@ -5,9 +5,9 @@
 // the open one, which a cut is filling. Memory of the heap is free when neither names it; nothing
 // else says so, hence a new server finds out by reading the current one. Dispatch thread only.
 //
-// Ranks with equal contents may share the work (docs/concepts/sharing.md): then a point names
+// Ranks with equal contents may share the work (docs/concepts/sharing.md): then a snapshot names
 // blocks that are *elsewhere*, in another member's store, and a store may have *lent* blocks, of a
-// point before the current one, to points of other members.
+// snapshot before the current one, to snapshots of other members.
 #ifndef PYFT_CHECKPOINT_STORE_STORE_H_
 #define PYFT_CHECKPOINT_STORE_STORE_H_
 
@@ -44,10 +44,10 @@ class Store {
   DigestKey digest_key() const { return {seed_, header_->digest_kind.load()}; }
   // Before anything is snapshotted or restored. Empty, or why not: the store has others.
   std::string set_digests(ring::DigestKind kind);
-  bool has_point() const { return current_ != 0; }
-  const StoredSnapshot& point() const { return point_; }
-  // A later point that an earlier server had written down whole when it died, before it became the
-  // current one. Its contents are gone, its digests are not.
+  bool has_committed() const { return current_ != 0; }
+  const StoredSnapshot& committed() const { return committed_; }
+  // A later snapshot that an earlier server had written down whole when it died, before it became
+  // the current one. Its contents are gone, its digests are not.
   const std::optional<StoredSnapshot>& unfinished() const { return unfinished_; }
   // It was whole, and has been decided to be the committed snapshot, but its server has died before
   // it could say so; `seq` is the cut's entry. Before anything is reserved: only then its contents
@@ -69,17 +69,17 @@ class Store {
   void add_elsewhere(uint64_t address, uint64_t bytes, ring::Digest digest, uint64_t owner) {
     open_.push_back({address, bytes, digest, ring::kElsewhere + owner});
   }
-  // Blocks with room reserved and filled, for points of this step of other members: kept like what
-  // is lent. False: there is no room for the table, and they are dropped.
+  // Blocks with room reserved and filled, for snapshots of this step of other members: kept like
+  // what is lent. False: there is no room for the table, and they are dropped.
   bool lend_more(uint64_t step, std::vector<ring::ManifestBlock> blocks);
-  // Whether a content is lent, for points of this step.
+  // Whether a content is lent, for snapshots of this step.
   bool lends(uint64_t step, ring::Digest digest) const;
   // The content of a block, wherever the store has it; nullptr if it has not.
   const std::byte* find(const ring::ManifestBlock& block) const;
-  // Before a cut of this rank alone: what points of other members may name stays until they have
-  // another point, which they have when this one has one of theirs. False: there is no room.
+  // Before a cut of this rank alone: what snapshots of other members may name stays until they have
+  // another snapshot, which they have when this one has one of theirs. False: there is no room.
   bool lend();
-  // The open point is whole: its table is written down. Numbers of blocks are filled in here.
+  // The open snapshot is whole: its table is written down. Numbers of blocks are filled in here.
   // False: there is no room for its table, and it is dropped instead. It waits for promote().
   bool write(ring::Manifest manifest, std::vector<ring::ManifestPlace> places);
   // The one that waits becomes the current one, which is dropped.
@@ -93,7 +93,7 @@ class Store {
     promote();
     return true;
   }
-  // The open point, and one that waits.
+  // The open snapshot, and one that waits.
   void drop_open();
   const std::string& problem() const { return problem_; }
 
@@ -108,9 +108,9 @@ class Store {
   };
 
   Store(std::byte* base, int fd, const ring::StoreHeader& header);
-  bool write_table(uint32_t which, const StoredSnapshot& point);
-  std::string load(uint32_t which, StoredSnapshot* point) const;
-  std::string read_point(uint32_t which);
+  bool write_table(uint32_t which, const StoredSnapshot& snapshot);
+  std::string load(uint32_t which, StoredSnapshot* snapshot) const;
+  std::string read_snapshot(uint32_t which);
   std::string read_lent();
   void find_unfinished();
   std::string adopt_contents();
@@ -129,10 +129,10 @@ class Store {
   uint64_t manifest_backed_[3] = {0, 0, 0};
   Heap heap_;
   uint32_t current_ = 0;
-  StoredSnapshot point_;
+  StoredSnapshot committed_;
   std::optional<StoredSnapshot> unfinished_, waiting_;
   std::vector<ring::ManifestBlock> lent_;
-  uint64_t lent_step_ = 0;  // of the points that name them
+  uint64_t lent_step_ = 0;  // of the snapshots that name them
   std::vector<ring::ManifestBlock> open_;
   std::unordered_map<uint64_t, Content> contents_;                    // by offset
   std::unordered_map<ring::Digest, uint64_t, DigestHash> offset_of_;  // of a content

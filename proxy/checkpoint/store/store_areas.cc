@@ -94,36 +94,36 @@ std::string check_store(const ring::StoreHeader& header, uint64_t bytes) {
   return {};
 }
 
-ring::Digest checksum_of(const StoredSnapshot& point, uint64_t seed) {
-  const ring::Manifest& m = point.manifest;
+ring::Digest checksum_of(const StoredSnapshot& snapshot, uint64_t seed) {
+  const ring::Manifest& m = snapshot.manifest;
   const uint64_t numbers[] = {m.cut, m.seq, m.position, m.blocks, m.places, m.bytes, m.step};
   Hasher hasher(seed);
   hasher.add(numbers, sizeof numbers);
-  hasher.add(point.blocks.data(), point.blocks.size() * sizeof(ring::ManifestBlock));
-  hasher.add(point.places.data(), point.places.size() * sizeof(ring::ManifestPlace));
+  hasher.add(snapshot.blocks.data(), snapshot.blocks.size() * sizeof(ring::ManifestBlock));
+  hasher.add(snapshot.places.data(), snapshot.places.size() * sizeof(ring::ManifestPlace));
   return hasher.digest();
 }
 
-std::string load_point(int fd, uint64_t offset, uint64_t room, uint64_t seed,
-                       StoredSnapshot* point) {
+std::string load_snapshot(int fd, uint64_t offset, uint64_t room, uint64_t seed,
+                          StoredSnapshot* snapshot) {
   uint64_t at = offset;
   const auto get = [&](void* to, uint64_t bytes) {
     const ssize_t got = bytes ? pread(fd, to, bytes, static_cast<off_t>(at)) : 0;
     at += bytes;
     return got == static_cast<ssize_t>(bytes);
   };
-  ring::Manifest& m = point->manifest;
+  ring::Manifest& m = snapshot->manifest;
   if (!get(&m, sizeof m)) return "the committed snapshot in the store cannot be read";
   room -= sizeof m;
   if (m.blocks > room / sizeof(ring::ManifestBlock) ||
       m.places > (room - m.blocks * sizeof(ring::ManifestBlock)) / sizeof(ring::ManifestPlace))
     return numbered("the committed snapshot in the store is damaged: blocks", m.blocks);
-  point->blocks.resize(m.blocks);
-  point->places.resize(m.places);
-  if (!get(point->blocks.data(), m.blocks * sizeof(ring::ManifestBlock)) ||
-      !get(point->places.data(), m.places * sizeof(ring::ManifestPlace)))
+  snapshot->blocks.resize(m.blocks);
+  snapshot->places.resize(m.places);
+  if (!get(snapshot->blocks.data(), m.blocks * sizeof(ring::ManifestBlock)) ||
+      !get(snapshot->places.data(), m.places * sizeof(ring::ManifestPlace)))
     return "the committed snapshot in the store cannot be read";
-  if (checksum_of(*point, seed) != m.checksum)
+  if (checksum_of(*snapshot, seed) != m.checksum)
     return numbered(
         "the committed snapshot in the store is damaged: its table has another checksum, cut",
         m.cut);

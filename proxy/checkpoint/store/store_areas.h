@@ -41,11 +41,11 @@ inline uint64_t manifest_room(const ring::StoreHeader& header) {
   return header.manifest_offset[1] - header.manifest_offset[0];
 }
 
-ring::Digest checksum_of(const StoredSnapshot& point, uint64_t seed);
+ring::Digest checksum_of(const StoredSnapshot& snapshot, uint64_t seed);
 // By pread: a table that nobody has written may have no memory, and must not get any. Empty, or
 // what is wrong with it.
-std::string load_point(int fd, uint64_t offset, uint64_t room, uint64_t seed,
-                       StoredSnapshot* point);
+std::string load_snapshot(int fd, uint64_t offset, uint64_t room, uint64_t seed,
+                          StoredSnapshot* snapshot);
 
 }  // namespace pyft::checkpoint
 

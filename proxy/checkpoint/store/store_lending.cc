@@ -1,4 +1,4 @@
-// The part of Store that has to do with what is kept for points of other members.
+// The part of Store that has to do with what is kept for snapshots of other members.
 #include <algorithm>
 #include <iterator>
 
@@ -14,22 +14,22 @@ constexpr uint32_t kLent = 3;  // of the tables, which are numbered from 1
 
 std::string Store::read_lent() {
   if (!header_->lends.load(std::memory_order_acquire)) return {};
-  StoredSnapshot point;
-  if (std::string error = load(kLent, &point); !error.empty()) return error;
-  lent_ = std::move(point.blocks);
-  lent_step_ = point.manifest.step;
+  StoredSnapshot snapshot;
+  if (std::string error = load(kLent, &snapshot); !error.empty()) return error;
+  lent_ = std::move(snapshot.blocks);
+  lent_step_ = snapshot.manifest.step;
   return {};
 }
 
-// What lies in the current point only, and what has been lent before: nobody names anything of a
-// point without a step.
+// What lies in the current snapshot only, and what has been lent before: nobody names anything of a
+// snapshot without a step.
 bool Store::lend() {
-  if (!current_ || !point_.manifest.step) return true;
+  if (!current_ || !committed_.manifest.step) return true;
   StoredSnapshot lent;
-  lent.manifest = point_.manifest;
-  std::ranges::copy_if(point_.blocks, std::back_inserter(lent.blocks),
+  lent.manifest = committed_.manifest;
+  std::ranges::copy_if(committed_.blocks, std::back_inserter(lent.blocks),
                        [](const ring::ManifestBlock& block) { return !is_remote(block); });
-  if (lent_step_ >= point_.manifest.step) {
+  if (lent_step_ >= committed_.manifest.step) {
     lent.manifest.step = lent_step_;
     std::ranges::copy(lent_, std::back_inserter(lent.blocks));
   }
@@ -41,7 +41,7 @@ bool Store::lend() {
 bool Store::lend_more(uint64_t step, std::vector<ring::ManifestBlock> blocks) {
   if (blocks.empty()) return true;
   StoredSnapshot lent;
-  lent.manifest = point_.manifest;
+  lent.manifest = committed_.manifest;
   lent.manifest.step = std::max(step, lent_step_);
   for (ring::ManifestBlock& block : blocks) {
     const auto known = offset_of_.find(block.digest);
@@ -53,7 +53,7 @@ bool Store::lend_more(uint64_t step, std::vector<ring::ManifestBlock> blocks) {
     reference(block.heap_offset, block.bytes, block.digest);
   }
   lent.blocks = std::move(blocks);
-  // What was lent for points of an earlier step may still be named by who has not heard.
+  // What was lent for snapshots of an earlier step may still be named by who has not heard.
   for (const ring::ManifestBlock& block : lent_) {
     reference(block.heap_offset, block.bytes, block.digest);
     lent.blocks.push_back(block);

@@ -23,7 +23,7 @@ FIGURES = (
     *("drain_ns", "hash_ns", "copy_ns", "heap_used", "heap_backed", "block_bytes"),
     *("mapped_bytes", "hidden_bytes", "scratch_bytes", "cut_every", "skipped", "unchanged_bytes"),
     *("cut_ns", "later_bytes", "later_ns", "gate_ns", "compared_cuts", "unchecked_cuts"),
-    *("kept_ns", "elsewhere_bytes", "fetched_bytes", "shadow_bytes", "spilled_bytes"),
+    *("kept_ns", "elsewhere_bytes", "fetched_bytes", "pre_image_bytes", "spilled_bytes"),
     *("lost_blocks", "journal_used", "journal_losses"),
 )
 
