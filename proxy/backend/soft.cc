@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "api/object_types.h"
 #include "backend/backend.h"
 #include "backend/repair.h"
 #include "pyft/log.h"

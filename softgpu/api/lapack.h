@@ -35,11 +35,16 @@ int spelled(S s, D d, C c, Z z, Args... args) {
     return z(LAPACK_COL_MAJOR, args...);
   }
 }
-// `name` for real elements, `complex_name` for complex ones.
+#define SOFTGPU_SPELLED(T, name, ...) SOFTGPU_SPELLED_MIXED(T, name, name, __VA_ARGS__)
+// `name` for real elements, `complex_name` for complex ones, with the same arguments.
 #define SOFTGPU_SPELLED_MIXED(T, name, complex_name, ...)                                 \
   spelled<T>(scipy_LAPACKE_s##name, scipy_LAPACKE_d##name, scipy_LAPACKE_c##complex_name, \
              scipy_LAPACKE_z##complex_name, __VA_ARGS__)
-#define SOFTGPU_SPELLED(T, name, ...) SOFTGPU_SPELLED_MIXED(T, name, name, __VA_ARGS__)
+// Where the arguments differ.
+#define SOFTGPU_SPELLED_REAL(T, name, ...) \
+  spelled<T>(scipy_LAPACKE_s##name, scipy_LAPACKE_d##name, nullptr, nullptr, __VA_ARGS__)
+#define SOFTGPU_SPELLED_COMPLEX(T, name, ...) \
+  spelled<T>(nullptr, nullptr, scipy_LAPACKE_c##name, scipy_LAPACKE_z##name, __VA_ARGS__)
 
 // LU without row exchanges, which LAPACK does not have. Returns the first zero pivot, from 1.
 template <class T>

@@ -62,6 +62,9 @@ SolverStatus on_solver_stream(const void* handle, std::function<Fault()> run);
 SolverStatus solve_on_stream(const void* handle, std::vector<Touched> all,
                              std::function<void()> run);
 
+// Waits for the handle's stream; false if that is impossible.
+bool finish_solver(const void* handle);
+
 // LAPACK counts in 32 bits. `ld` is the distance of columns with so many rows.
 inline bool is_size(int64_t n) {
   return n >= 0 && n <= INT_MAX;

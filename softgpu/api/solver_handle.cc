@@ -6,6 +6,7 @@
 
 #include "api/solver.h"
 #include "fault/written.h"
+#include "graph/capture.h"
 #include "memory/pointers.h"
 
 namespace softgpu::api {
@@ -107,6 +108,17 @@ SolverStatus solve_on_stream(const void* handle, std::vector<Touched> all,
     run();
     return {};
   });
+}
+
+bool finish_solver(const void* handle) {
+  Object own{};
+  with_object(handle, Kind::kSolver, [&](Object& o) { own = o; });
+  const bool legacy = reinterpret_cast<uintptr_t>(own.stream) <= 1;
+  const auto stream = legacy ? device(own.device).legacy_stream() : find_stream(own.stream);
+  if (!stream || check_stream_wait(*stream) != cudaSuccess) return false;
+  Device& d = device(stream->device);
+  d.scheduler().wait_stream(*stream);
+  return d.sticky() == cudaSuccess;
 }
 
 }  // namespace softgpu::api
