@@ -118,6 +118,7 @@ def shampoo(models: list[nn.Module]) -> Step:
     models.append(model)
     module = spread_out(model)
     weights = [p for p in model.parameters() if p.dim() == 2]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     moments = [[torch.eye(n, device="cuda") for n in p.shape] for p in weights]
 
     def root(moment: Tensor) -> Tensor:
@@ -132,11 +133,12 @@ def shampoo(models: list[nn.Module]) -> Step:
                 left.addmm_(p.grad, p.grad.mT)
                 right.addmm_(p.grad.mT, p.grad)
                 if number % 2:
-                    p -= 0.1 * root(left) @ p.grad @ root(right)
+                    p.grad = root(left) @ p.grad @ root(right)
                 else:
                     half = torch.cholesky_solve(p.grad, torch.linalg.cholesky(left))
-                    p -= 0.1 * torch.linalg.solve(right, half, left=False)
-        model.zero_grad()
+                    p.grad = torch.linalg.solve(right, half, left=False)
+        optimizer.step()
+        optimizer.zero_grad()
         return loss.detach()
 
     return step
