@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "api/object_types.h"
 #include "backend/backend.h"
 #include "backend/repair.h"
 #include "pyft/log.h"
@@ -36,7 +37,14 @@ bool load_collectives(const std::string& softgpu, void* handle, void** out, std:
   return false;
 }
 
-std::string no_library(const char* name) {
+// Whether the soft GPU has any function of a library.
+bool served[kLibraryCount];
+
+std::string open_library(const char* name) {
+  for (int i = static_cast<int>(Library::nccl) + 1; i < kLibraryCount; ++i)
+    if (served[i] &&
+        std::strcmp(name, kObjectLibraryNames[i - static_cast<int>(Library::nccl) - 1]) == 0)
+      return {};
   return std::string("a soft GPU has no [") + name + "]";
 }
 
@@ -55,12 +63,16 @@ bool load_soft(const char* path, Table* table, Extras* extras, std::string* erro
     });
   void* collectives = nullptr;
   if (!load_collectives(path, handle, &collectives, error)) return false;
+  const auto is_stub =
+      reinterpret_cast<decltype(&softgpu_is_stub)>(dlsym(handle, "softgpu_is_stub"));
   for_each_function(*table, [=](const char* name, Library library, void** slot) {
-    // Of the libraries after NCCL a soft GPU has only stubs, which name themselves for programs.
-    if (library <= Library::nccl)
-      *slot = dlsym(library == Library::nccl ? collectives : handle, name);
+    // Stubs name themselves for programs. Of the libraries after NCCL they are left out here, so
+    // that the client names them to its program.
+    if (library > Library::nccl && (!is_stub || is_stub(name))) return;
+    *slot = dlsym(library == Library::nccl ? collectives : handle, name);
+    if (*slot) served[static_cast<int>(library)] = true;
   });
-  table->open_library = no_library;
+  table->open_library = open_library;
   extras->publish = reinterpret_cast<decltype(&softgpu_publish)>(dlsym(handle, "softgpu_publish"));
   extras->work = reinterpret_cast<decltype(&softgpu_work)>(dlsym(handle, "softgpu_work"));
   extras->view = reinterpret_cast<decltype(&softgpu_view)>(dlsym(handle, "softgpu_view"));

@@ -1,39 +1,14 @@
 // cuBLAS's batched factorisations on the host's LAPACK: LU, its solves, QR, least squares.
-#include <complex>
-#define lapack_complex_float std::complex<float>
-#define lapack_complex_double std::complex<double>
-#include <lapacke.h>
-
-#include <type_traits>
 #include <vector>
 
 #include "api/blas.h"
+#include "api/lapack.h"
 #include "api/support.h"
 #include "fault/written.h"
 #include "memory/pointers.h"
 
 namespace softgpu::api {
 namespace {
-
-using Single = std::complex<float>;
-using Double = std::complex<double>;
-
-// LAPACK's four spellings of one routine. The `_work` forms take any value, not a number included.
-template <class T, class S, class D, class C, class Z, class... Args>
-int spelled(S s, D d, C c, Z z, Args... args) {
-  if constexpr (std::is_same_v<T, float>) {
-    return s(LAPACK_COL_MAJOR, args...);
-  } else if constexpr (std::is_same_v<T, double>) {
-    return d(LAPACK_COL_MAJOR, args...);
-  } else if constexpr (std::is_same_v<T, Single>) {
-    return c(LAPACK_COL_MAJOR, args...);
-  } else {
-    return z(LAPACK_COL_MAJOR, args...);
-  }
-}
-#define SOFTGPU_SPELLED(T, name, ...)                                             \
-  spelled<T>(scipy_LAPACKE_s##name, scipy_LAPACKE_d##name, scipy_LAPACKE_c##name, \
-             scipy_LAPACKE_z##name, __VA_ARGS__)
 
 // A batch of column-major matrices by an array of addresses on the device.
 template <class T>
@@ -73,25 +48,6 @@ bool covers(const int* values, int64_t count) {
   return pointers().covers(number(values), static_cast<uint64_t>(count) * sizeof(int));
 }
 
-// LU without row exchanges, which LAPACK does not have. Returns the first zero pivot, from 1.
-template <class T>
-int factor_without_pivots(int n, T* a, int lda) {
-  int zero = 0;
-  for (int k = 0; k < n; ++k) {
-    const T pivot = a[k + int64_t{k} * lda];
-    if (pivot == T{}) {
-      zero = zero ? zero : k + 1;
-      continue;
-    }
-    for (int i = k + 1; i < n; ++i) a[i + int64_t{k} * lda] /= pivot;
-    for (int j = k + 1; j < n; ++j) {
-      T* column = a + int64_t{j} * lda;
-      for (int i = k + 1; i < n; ++i) column[i] -= a[i + int64_t{k} * lda] * column[k];
-    }
-  }
-  return zero;
-}
-
 template <class T>
 cublasStatus_t getrf(cublasHandle_t handle, int n, const void* as, int lda, int* pivots, int* info,
                      int count) {
@@ -107,7 +63,7 @@ cublasStatus_t getrf(cublasHandle_t handle, int n, const void* as, int lda, int*
       if (!a.find_result(i, &matrix)) return blas_fault("matrix A", number(matrix));
       int* own = pivots + int64_t{n} * i;
       info[i] = pivots ? SOFTGPU_SPELLED(T, getrf_work, n, n, matrix, lda, own)
-                       : factor_without_pivots(n, matrix, lda);
+                       : factor_without_pivots(n, n, matrix, lda);
     }
     return {};
   });

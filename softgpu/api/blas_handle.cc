@@ -31,16 +31,21 @@ BlasHandle* blas_handle(const void* handle) {
 
 cublasStatus_t enqueue_blas(const BlasHandle& handle, cudaStream_t stream,
                             std::function<Fault()> run) {
+  return enqueue_library("cublas", handle.device, stream, std::move(run));
+}
+
+cublasStatus_t enqueue_library(const char* name, int own_device, cudaStream_t stream,
+                               std::function<Fault()> run) {
   if (usable() != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
   // The null stream is the one of the handle's device, whatever device is current.
   const bool legacy = reinterpret_cast<uintptr_t>(stream) <= 1;
-  const auto target = legacy ? device(handle.device).legacy_stream() : find_stream(stream);
+  const auto target = legacy ? device(own_device).legacy_stream() : find_stream(stream);
   if (!target) return CUBLAS_STATUS_INVALID_VALUE;
   Device& d = device(target->device);
   if (d.sticky() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   prepare_host_blas();
-  LibraryOperation call{"cublas", [run = std::move(run), &d, ticket = LaunchTicket()]() mutable {
-                          return run_launch(d.index(), "cublas", {}, &ticket, run);
+  LibraryOperation call{name, [run = std::move(run), &d, name, ticket = LaunchTicket()]() mutable {
+                          return run_launch(d.index(), name, {}, &ticket, run);
                         }};
   const cudaError_t status = perform(target, std::move(call));
   return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -17,6 +17,9 @@ void softgpu_set_log(softgpu_log_t log);
 // (AVX-512). The loader has chosen it; results are the same bits with each.
 const char* softgpu_instruction_set(void);
 
+// 1: the exported function of this name only says that it is not supported.
+int softgpu_is_stub(const char* name);
+
 // Ends a device for this process as a fault of its work would: what is queued is dropped and every
 // later call returns `cuda_error` (214 uncontained and 226 contained memory error, 700 illegal
 // address, 702 timeout, 710 assert, 714 stack error, 715 illegal instruction, 716 misaligned

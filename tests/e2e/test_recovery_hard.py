@@ -30,6 +30,18 @@ def test_deaths_from_the_optimizer_to_the_next_forward(tmp_path: Path) -> None:
     check(tmp_path, faults, ranks=2, program=CASES, arguments=arguments, deaths=[1, 1, 1])
 
 
+def test_deaths_among_dense_solvers(tmp_path: Path) -> None:
+    """Shampoo decomposes matrices in each step; the steps come back by restoring and by replay."""
+    faults = ("server-kill,rank=0,step=2,call=20", "server-kill,rank=0,step=1,call=25,server=2")
+    check(
+        tmp_path,
+        faults,
+        program=CASES,
+        arguments=("--case", "shampoo", "--steps", "6"),
+        recovered=-1,
+    )
+
+
 @pytest.mark.long
 def test_all_servers_of_sharded_training_die_at_once(tmp_path: Path) -> None:
     def meanwhile(job: Job) -> None:

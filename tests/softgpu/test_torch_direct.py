@@ -167,6 +167,15 @@ def test_unsupported_function_names_itself_once() -> None:
     assert len(lines) == len(set(lines))
 
 
+@pytest.mark.parametrize(
+    "checks",
+    ["cholesky", "lu ldl", "qr", "eigh eig", "svd", "refused gradients repeats"],
+)
+def test_dense_solvers(checks: str) -> None:
+    # Without it PyTorch takes MAGMA for batches, whose kernels in the wheel begin at sm_80.
+    run("solvers.py", *checks.split(), TORCH_LINALG_PREFER_CUSOLVER="1")
+
+
 def test_forked_child_is_told() -> None:
     out = run(
         """

@@ -20,6 +20,9 @@ TORCH_DEFAULTS = {
     "TORCH_NCCL_USE_COMM_NONBLOCKING": "0",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }
+# On soft GPUs. PyTorch's wheels have MAGMA's kernels for sm_80 and newer only, and use them where
+# they are quicker than cuSOLVER.
+SOFT_TORCH_DEFAULTS = {"TORCH_LINALG_PREFER_CUSOLVER": "1"}
 # A secret that flexccl asks of whoever takes part in a job's communicators, beside the unique id,
 # which PyTorch hands round in a store that anybody on the network may read.
 JOB_TOKEN = "FLEXCCL_JOB_TOKEN"
@@ -72,7 +75,8 @@ def program_environment(
             # those of the job, which are numbered anew.
             environment.pop("CUDA_VISIBLE_DEVICES", None)
             environment["PYFT_NVML"] = nvml.library_path()
-    for name, value in TORCH_DEFAULTS.items():
+    defaults = TORCH_DEFAULTS | ({} if options.real_gpus else SOFT_TORCH_DEFAULTS)
+    for name, value in defaults.items():
         environment.setdefault(name, value)
     if options.preload_libraries():
         environment.setdefault("TRITON_LIBCUDA_PATH", str(options.log_dir / "triton"))

@@ -112,6 +112,38 @@ def ema(models: list[nn.Module]) -> Step:
     return step
 
 
+def shampoo(models: list[nn.Module]) -> Step:
+    """Gradients between inverse roots of their second moments, by eigh, and of K-FAC by Cholesky."""
+    model = mlp()
+    models.append(model)
+    module = spread_out(model)
+    weights = [p for p in model.parameters() if p.dim() == 2]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    moments = [[torch.eye(n, device="cuda") for n in p.shape] for p in weights]
+
+    def root(moment: Tensor) -> Tensor:
+        values, vectors = torch.linalg.eigh(moment)
+        return vectors * values.clamp_min(1e-6).pow(-0.25) @ vectors.mT
+
+    def step(number: int) -> Tensor:
+        loss = plain_loss(module, number)
+        loss.backward()
+        with torch.no_grad():
+            for p, (left, right) in zip(weights, moments, strict=True):
+                left.addmm_(p.grad, p.grad.mT)
+                right.addmm_(p.grad.mT, p.grad)
+                if number % 2:
+                    p.grad = root(left) @ p.grad @ root(right)
+                else:
+                    half = torch.cholesky_solve(p.grad, torch.linalg.cholesky(left))
+                    p.grad = torch.linalg.solve(right, half, left=False)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
 def two_optimizers(models: list[nn.Module]) -> Step:
     """A generator and its critic."""
     maker, critic = mlp(), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).cuda()
@@ -356,7 +388,7 @@ def collectives(models: list[nn.Module]) -> Step:
 CASES: dict[str, Callable[[list[nn.Module]], Step]] = {
     case.__name__: case
     for case in (
-        accumulate, scaler, ema, two_optimizers, lbfgs, in_backward, offload, evaluation, graph,
+        accumulate, scaler, ema, shampoo, two_optimizers, lbfgs, in_backward, offload, evaluation, graph,
         record_stream, post_local, drift, collectives,
     )
 }  # fmt: skip
