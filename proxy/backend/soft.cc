@@ -36,7 +36,13 @@ bool load_collectives(const std::string& softgpu, void* handle, void** out, std:
   return false;
 }
 
-std::string no_library(const char* name) {
+// The others are NCCL, which lies elsewhere, and stubs, which name themselves for programs.
+bool has_library(Library library) {
+  return library < Library::nccl || library == Library::cufft;
+}
+
+std::string open_library(const char* name) {
+  if (std::strcmp(name, "cufft") == 0) return "";  // its functions are there already
   return std::string("a soft GPU has no [") + name + "]";
 }
 
@@ -56,11 +62,10 @@ bool load_soft(const char* path, Table* table, Extras* extras, std::string* erro
   void* collectives = nullptr;
   if (!load_collectives(path, handle, &collectives, error)) return false;
   for_each_function(*table, [=](const char* name, Library library, void** slot) {
-    // Of the libraries after NCCL a soft GPU has only stubs, which name themselves for programs.
-    if (library <= Library::nccl)
-      *slot = dlsym(library == Library::nccl ? collectives : handle, name);
+    if (library == Library::nccl) *slot = dlsym(collectives, name);
+    if (has_library(library)) *slot = dlsym(handle, name);
   });
-  table->open_library = no_library;
+  table->open_library = open_library;
   extras->publish = reinterpret_cast<decltype(&softgpu_publish)>(dlsym(handle, "softgpu_publish"));
   extras->work = reinterpret_cast<decltype(&softgpu_work)>(dlsym(handle, "softgpu_work"));
   extras->view = reinterpret_cast<decltype(&softgpu_view)>(dlsym(handle, "softgpu_view"));
