@@ -158,13 +158,13 @@ def second_device() -> None:
 
 def missing_libraries_say_so() -> None:
     square = torch.eye(4, device="cuda")
-    for call in (torch.linalg.inv, torch.linalg.svd, torch.fft.fft):
+    for call in (torch.linalg.inv, torch.linalg.svd):
         message = ""
         try:
             call(square)
         except RuntimeError as error:
             message = str(error)
-        assert "cusolver" in message or "cuFFT" in message, message
+        assert "cusolver" in message, message
     same(square @ square, torch.eye(4))  # the device goes on
 
 
