@@ -66,8 +66,8 @@ cublasStatus_t enqueue_blas(const BlasHandle& handle, cudaStream_t stream,
                             std::function<Fault()> run);
 
 // The same for any library on the host's BLAS, by name and the device of its handle.
-cublasStatus_t enqueue_library(const char* name, int own_device, cudaStream_t stream,
-                               std::function<Fault()> run);
+cublasStatus_t enqueue_host_blas(const char* library, int device, cudaStream_t stream,
+                                 std::function<Fault()> run);
 
 size_t element_bytes(cudaDataType_t type);
 bool is_half(cudaDataType_t type);

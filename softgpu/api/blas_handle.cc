@@ -3,10 +3,8 @@
 #include <unordered_map>
 
 #include "api/blas.h"
+#include "api/library_work.h"
 #include "api/support.h"
-#include "device/fault_injection.h"
-#include "stream/operation.h"
-#include "work/perform.h"
 
 namespace softgpu::api {
 namespace {
@@ -31,23 +29,15 @@ BlasHandle* blas_handle(const void* handle) {
 
 cublasStatus_t enqueue_blas(const BlasHandle& handle, cudaStream_t stream,
                             std::function<Fault()> run) {
-  return enqueue_library("cublas", handle.device, stream, std::move(run));
+  return enqueue_host_blas("cublas", handle.device, stream, std::move(run));
 }
 
-cublasStatus_t enqueue_library(const char* name, int own_device, cudaStream_t stream,
-                               std::function<Fault()> run) {
+cublasStatus_t enqueue_host_blas(const char* library, int device, cudaStream_t stream,
+                                 std::function<Fault()> run) {
   if (usable() != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
-  // The null stream is the one of the handle's device, whatever device is current.
-  const bool legacy = reinterpret_cast<uintptr_t>(stream) <= 1;
-  const auto target = legacy ? device(own_device).legacy_stream() : find_stream(stream);
-  if (!target) return CUBLAS_STATUS_INVALID_VALUE;
-  Device& d = device(target->device);
-  if (d.sticky() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   prepare_host_blas();
-  LibraryOperation call{name, [run = std::move(run), &d, name, ticket = LaunchTicket()]() mutable {
-                          return run_launch(d.index(), name, {}, &ticket, run);
-                        }};
-  const cudaError_t status = perform(target, std::move(call));
+  const cudaError_t status = enqueue_library(library, device, stream, std::move(run));
+  if (status == cudaErrorInvalidResourceHandle) return CUBLAS_STATUS_INVALID_VALUE;
   return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -98,7 +98,7 @@ SolverStatus on_solver_stream(const void* handle, std::function<Fault()> run) {
   Object own{};
   const SolverStatus found = with_object(handle, Kind::kSolver, [&](Object& o) { own = o; });
   if (found != kSolverSuccess) return found;
-  return solver_status(enqueue_library("cusolver", own.device, own.stream, std::move(run)));
+  return solver_status(enqueue_host_blas("cusolver", own.device, own.stream, std::move(run)));
 }
 
 SolverStatus solve_on_stream(const void* handle, std::vector<Touched> all,

@@ -52,6 +52,12 @@ def test_hard_cases(tmp_path: Path, case: str) -> None:
     check(tmp_path, ("server-kill,rank=0,step=1,call=5",), program=CASES, arguments=arguments)
 
 
+def test_plans_of_transforms_are_made_again(tmp_path: Path) -> None:
+    """Some are older than the cut, some are made and used between it and the death."""
+    faults = ("server-kill,rank=0,step=1,call=60", "server-kill,rank=0,step=2,call=20,server=2")
+    check(tmp_path, faults, program=CASES, arguments=("--case", "sound"))
+
+
 @pytest.mark.parametrize("seed", ["3", "5"])
 def test_streams_that_are_as_unfair_as_they_may_be(tmp_path: Path, seed: str) -> None:
     arguments = ("--case", "record_stream")

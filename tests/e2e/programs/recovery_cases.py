@@ -385,11 +385,33 @@ def collectives(models: list[nn.Module]) -> Step:
     return step
 
 
+def sound(models: list[nn.Module]) -> Step:
+    """Spectra of sound, a mask for them, sound again: cuFFT's plans live as long as the program."""
+    mask = nn.Sequential(nn.Linear(33, 16), nn.ReLU(), nn.Linear(16, 33), nn.Sigmoid()).cuda()
+    models.append(mask)
+    module, optimizer = spread_out(mask), torch.optim.Adam(mask.parameters(), lr=1e-2)
+    window = torch.hann_window(64, device="cuda")
+
+    def step(number: int) -> Tensor:
+        noisy = data(number, 500, rows=2).cuda()
+        spectrum = torch.stft(noisy, 64, 16, window=window, return_complex=True).transpose(1, 2)
+        masked = (spectrum * module(spectrum.abs())).transpose(1, 2)
+        clean = torch.istft(masked, 64, 16, window=window, length=500)
+        # Another plan in each step.
+        loss = clean.square().mean() + torch.fft.rfft(clean, n=501 + number).abs().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
 CASES: dict[str, Callable[[list[nn.Module]], Step]] = {
     case.__name__: case
     for case in (
         accumulate, scaler, ema, shampoo, two_optimizers, lbfgs, in_backward, offload, evaluation, graph,
-        record_stream, post_local, drift, collectives,
+        record_stream, post_local, drift, collectives, sound,
     )
 }  # fmt: skip
 
