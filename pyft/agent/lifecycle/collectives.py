@@ -106,6 +106,7 @@ class Collectives:
         stood = now - standstill.since
         if (standstill.told and stood < limit) or not all(map(self._waits, ids)):
             return
+        ids = sorted(ids, key=lambda id: self._servers.plan.ranks[id].rank)
         ranks = ", ".join(str(self._servers.plan.ranks[id].rank) for id in ids)
         if stood < limit:
             standstill.told = True

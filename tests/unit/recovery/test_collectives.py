@@ -249,6 +249,14 @@ def test_who_has_begun_fewer_collectives_lags_behind(job: Job) -> None:
     )
 
 
+def test_ranks_are_named_in_their_order(job: Job) -> None:
+    """Whoever has come first."""
+    job.ranks[0].rank, job.ranks[1].rank = 1, 0
+    job.run(60.5)
+    assert job.evidence().startswith("ranks [0, 1] wait")
+    assert job.faults[0].id == 1
+
+
 def test_what_no_server_has_taken_does_not_count(job: Job) -> None:
     job.write(0, consumed=job.rings[0][-1].position)
     job.run(60.5)
