@@ -47,7 +47,12 @@ class Worker:
         read, write = os.pipe()
         self.messages = Path(tempfile.mkstemp(suffix=".err", dir=folder)[1])
         preload = f"{native / 'libsoftgpu.so'}:{native / 'libsoftgpu_nvml.so'}"
-        environment = {"OMP_NUM_THREADS": "1", **os.environ, "LD_PRELOAD": preload}
+        environment = {
+            "OMP_NUM_THREADS": "1",
+            "TORCH_LINALG_PREFER_CUSOLVER": "1",  # as `pyft run` sets it
+            **os.environ,
+            "LD_PRELOAD": preload,
+        }
         with self.messages.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).with_name("worker.py")), str(write),

@@ -207,6 +207,8 @@ def test_programs_see_real_gpus_by_their_names() -> None:
     assert "LD_PRELOAD" not in direct
     assert "SOFTGPU_DEVICES" not in direct
     assert program_environment(options(), {}, "agent")["PYFT_GPUS"] == "soft:2"
+    assert program_environment(options(), {}, "agent")["TORCH_LINALG_PREFER_CUSOLVER"] == "1"
+    assert "TORCH_LINALG_PREFER_CUSOLVER" not in proxied
 
 
 def test_the_program_sees_all_gpus_of_its_job() -> None:
