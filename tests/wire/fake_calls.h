@@ -46,6 +46,13 @@ inline void write_to(void* to, std::size_t bytes) {
   if (to) std::memset(to, 1, bytes);
 }
 
+// As long as it may be, its ends are enough. No memory: the server has not believed the size.
+inline void work_in(void* memory, std::size_t bytes) {
+  if (!memory || !bytes) return;
+  write_to(memory, 1);
+  write_to(static_cast<char*>(memory) + bytes - 1, 1);
+}
+
 inline void make_object(void* out) {
   const auto object = new_object<void*>();
   std::memcpy(out, &object, sizeof object);

@@ -30,7 +30,6 @@ PLAIN = {
     "Scalar": "kSeedScalar",
     "f64": "kSeedFloat",
 }
-TOUCHED = ("new", "out", "in", "host_out", "inout")
 
 
 def of_kind(kind: str) -> str:
@@ -112,6 +111,8 @@ def touch(record: Record, param: Param) -> str:
         return f"  make_object({name});"
     if head == "out" and not record.of_objects:
         return f"  write_to({name}, sizeof *{name});"
+    if head == "host_scratch":
+        return f"  work_in({name}, {emit_library.tail(param)});"
     if head in ("out", "inout"):
         return f"  write_to({name}, {emit_library.out_bytes(param)});"
     count = server_count(param) if head in ("in", "host_out") else ""
