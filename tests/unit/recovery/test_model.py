@@ -100,8 +100,9 @@ def test_the_model_finds_a_gpu_that_is_not_free(monkeypatch: pytest.MonkeyPatch)
 def test_the_model_finds_a_deadline_of_a_server_before(monkeypatch: pytest.MonkeyPatch) -> None:
     def due(self: Plan, event: ev.Due) -> list[ev.Action]:
         kind, id, *_ = event.what
-        newest = (kind, id, self.ranks[int(id)].epoch)
-        return original(self, ev.Due(newest) if kind == "fence" else event)
+        if kind != "fence":
+            return original(self, event)
+        return original(self, ev.Due((kind, id, self.ranks[int(id)].epoch)))
 
     original = Plan._due
     monkeypatch.setattr(Plan, "_due", due)
