@@ -22,8 +22,8 @@ demo: build
 test: programs
 	tools/build/run_tests.sh $(UNIT_TESTS)
 
-test-long: build  # end-to-end tests that take longest; `make test` leaves them out
-	$(BIN)/pytest -q -m long tests/e2e tests/softgpu tests/nodes
+test-long: build  # tests that take longest; `make test` leaves them out
+	$(BIN)/pytest -q -m long tests/e2e tests/softgpu tests/nodes tests/unit
 
 programs: build  # tests and benchmarks are compiled, not run
 	$(NATIVE) tests

@@ -18,7 +18,8 @@ and the others join it.
 
 Who makes a communicator for the first time says so (MAKING) before it goes to meet the others, and
 MADE when it has records of it. Between the two lies the exchange of addresses, of which nobody here knows
-whether it has come about. Who dies afterwards leaves its address with the others: its new server
+whether it has come about. MAKING has to be heard before what others say later, for which the router looks
+ahead (pyft/agent/lifecycle/router.py). Who dies afterwards leaves its address with the others: its new server
 finds that there is no meeting any more, as does a living one whose meeting ended before it had an
 answer. They are *lost* and say so again and again (WANT_EXPORT, LOST_MEETING), while they try to meet anew, which takes
 all ranks. As soon as a living member has MADE, they get their places from there, as any dead one's

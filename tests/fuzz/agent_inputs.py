@@ -328,6 +328,9 @@ class _StandIn(Server):
     def receive(self, id: int) -> events.Received | None:
         return events.Received(id, self.epoch, packet.unpack(self.coming))
 
+    def ahead(self, id: int) -> list[events.Received]:
+        return []
+
     def taken(self) -> None:
         pass
 

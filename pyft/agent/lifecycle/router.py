@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyft.agent.members.member import Member
 from pyft.agent.members.server import LastWords, Server
 from pyft.agent.process import messages
-from pyft.recovery import events
+from pyft.recovery import communicators, events
 from pyft.recovery.disputes import CULPRITS, in_words
 from pyft.wire import messages as wire
 
@@ -69,12 +69,32 @@ class Router:
             return True
         if event is None:
             return False
+        self._hear_making_before(event, server)
         if handler := self._handlers.get(type(event.message)):
             handler(member, server, event.message)
         else:
             self._servers.event(event)
         server.taken()
         return True
+
+    def _hear_making_before(self, event: events.Received, server: Server) -> None:
+        """Tell the plan who else is making a communicator: what is said now may follow from that.
+
+        Nothing promises that sockets are read in the order in which servers have spoken. Heard once
+        more in its turn, MAKING changes nothing.
+        """
+        said = event.message
+        if not isinstance(said, communicators.HEARD) or isinstance(said, wire.Making):
+            return
+        if self._servers.plan.rollback:
+            return  # all ranks replay: no place is given by others
+        for member in list(self._servers.members.values()):
+            other = member.server
+            if other is None or other is server or not other.alive or other.asked_to_end:
+                continue
+            for earlier in other.ahead(member.id):
+                if isinstance(earlier.message, wire.Making):
+                    self._servers.event(earlier)
 
     def _last_words(self, member: Member, server: Server, said: wire.Fault) -> None:
         server.words = LastWords.of(said)

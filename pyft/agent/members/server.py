@@ -21,6 +21,7 @@ from pyft.wire import messages as wire
 from pyft.wire import packet
 
 NAME = "server"  # for the supervisor
+SO_PEEK_OFF = 42  # of Linux; Python has no name for it
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Server:
         assert process.socket is not None
         where = (note["epoch"], note["gpu"])
         words = LastWords(*note["words"]) if note.get("words") else None
+        # The agent before may have died while it looked ahead.
+        process.socket.setsockopt(socket.SOL_SOCKET, SO_PEEK_OFF, -1)
         return cls(
             process.pid, process.socket, *where, supervisor, status=process.status, words=words
         )
@@ -152,6 +155,27 @@ class Server:
         if not data:
             raise ConnectionError
         return events.Received(id, self.epoch, packet.unpack(data))
+
+    def ahead(self, id: int) -> list[events.Received]:
+        """Return all messages that have come, and leave them there. Damaged ones are left out."""
+        found: list[events.Received] = []
+        with contextlib.suppress(OSError):
+            self.socket.setsockopt(socket.SOL_SOCKET, SO_PEEK_OFF, 0)  # each peek goes one on
+            try:
+                self._look_through(id, found)
+            finally:
+                self.socket.setsockopt(socket.SOL_SOCKET, SO_PEEK_OFF, -1)
+        return found
+
+    def _look_through(self, id: int, found: list[events.Received]) -> None:
+        while True:
+            try:
+                event = self.receive(id)
+            except ValueError:
+                continue
+            if event is None:
+                return
+            found.append(event)
 
     def taken(self) -> None:
         """Take the message away that was received last: what follows from it is kept."""

@@ -30,6 +30,8 @@ class Server:
     view: dict[int, int] = field(default_factory=dict)  # rank -> epoch of whom it is linked to
     dying: Fault | None = None  # dead, and the agent does not know it yet
     mute: bool = False  # it does nothing any more
+    deaf: bool = False  # it takes no message any more, and nobody sees that but by a deadline
+    stays: bool = False  # it cannot be ended
     refuses: bool = False  # it cannot export its communicator
     inbox: list[wire.Message] = field(default_factory=list)
     outbox: list[ev.Received] = field(default_factory=list)
@@ -39,10 +41,18 @@ class World:
     """A job in which each rank has one communicator with all others."""
 
     together = False  # it cannot be repaired
+    dues = 0
 
     def __init__(
-        self, ranks: int, spares: int, faults: int, kinds: tuple[str, ...], agents: int = 1
+        self,
+        ranks: int,
+        spares: int,
+        faults: int,
+        kinds: tuple[str, ...],
+        agents: int = 1,
+        dues: int = 0,
     ) -> None:
+        """Let up to `dues` deadlines pass early. They pass anyhow when nothing else can happen."""
         self.agents = agents
         self.plan = Plan(Gpus(ranks, spares), replay_all=self.together)
         self.servers: dict[int, Server] = {}
@@ -51,6 +61,7 @@ class World:
         self.gave_up: set[int] = set()
         self.faults = faults
         self.kinds = kinds
+        self.dues = dues
         for id in range(ranks):
             self.apply(self.plan.handle(ev.Attached(id, id, id)))
         for id, server in self.servers.items():
@@ -79,13 +90,15 @@ class World:
                     continue  # the agent before knew of its death
                 server = self.servers[action.id]
                 assert server.epoch == action.epoch
-                server.dying = server.dying or KILLED
+                if not server.stays:
+                    server.dying = server.dying or KILLED
             elif isinstance(action, ev.Send):
                 server = self.servers.get(action.id)
                 if server and server.epoch == action.epoch:
                     server.inbox.append(action.message)
             elif isinstance(action, ev.Timer):
-                self.timers.append(action)
+                if action not in self.timers:
+                    self.timers.append(action)
             elif isinstance(action, ev.GiveUp):
                 assert action.text
                 self.gave_up.add(action.id)
@@ -109,6 +122,10 @@ class World:
             for kind, id in happens:
                 if kind in ("deliver", "exit"):  # it dies after so many actions that follow
                     yield from ((f"{kind}/{done}", id) for done in range(3))
+        if all(kind in self.kinds for kind, _ in happens):
+            yield from (("due", number) for number in range(len(self.timers)))
+        elif self.dues:
+            yield from (("early", number) for number in range(len(self.timers)))
 
     def servers_steps(self) -> Iterator[tuple[str, int]]:
         """Return what may happen to servers."""
@@ -119,8 +136,9 @@ class World:
                 yield "exit", id
                 continue
             if server.mute:
-                yield "suspect", id
-            elif server.inbox or self.can_work(server):
+                if self.plan.ranks[id].state in (State.RUNNING, State.RECOVERING):
+                    yield "suspect", id
+            elif (server.inbox and not server.deaf) or self.can_work(server):
                 yield "work", id
             if self.faults and not server.mute:
                 for kind in self.kinds:
@@ -139,6 +157,10 @@ class World:
         if "/" in kind:
             self.interrupted(kind, id)
             return
+        if kind in ("due", "early"):
+            self.dues -= kind == "early"
+            self.apply(self.plan.handle(ev.Due(self.timers.pop(id).what)))
+            return
         server = self.servers[id]
         if kind == "deliver":
             self.apply(self.plan.handle(server.outbox.pop(0)))
@@ -152,8 +174,10 @@ class World:
             self.work(server)
         else:
             self.faults -= 1
-            if kind in ("mute", "refuses"):
+            if kind in ("mute", "refuses", "deaf"):
                 setattr(server, kind, True)
+            elif kind == "stays":
+                server.mute = server.stays = True
             else:
                 server.dying = {"kill": KILLED, "lost": LOST}[kind]
 
@@ -174,6 +198,7 @@ class World:
     def next_agent(self) -> None:
         """Let the agent die, and another one take over."""
         self.agents -= 1
+        self.timers = []
         before, self.plan = self.plan, Plan(Gpus(1, 0), replay_all=self.together)
         facts.restore(self.plan, json.loads(json.dumps(facts.of_plan(before))))
         dead = []
@@ -205,7 +230,7 @@ class World:
 
     def work(self, server: Server) -> None:
         """Let a server take a message or go one stage on."""
-        if server.inbox:
+        if server.inbox and not server.deaf:
             self.take(server, server.inbox.pop(0))
         elif server.stage == "want":
             server.stage = "asked"
@@ -244,29 +269,48 @@ class World:
     # ---- what must hold -----------------------------------------------------------------------
 
     def check_end(self) -> None:
-        """Nothing can happen any more: all ranks live and agree, or somebody was refused."""
+        """Nothing can happen any more but faults: all ranks that have not stopped live and agree."""
         states = {id: rank.state for id, rank in self.plan.ranks.items()}
-        stopped = [id for id, state in states.items() if state in (State.GIVEN_UP, State.WAITING)]
-        assert set(stopped) >= self.gave_up
-        for id in stopped:
-            assert id not in self.servers
-        if stopped:
-            return  # the others may wait for these
+        stopped = {id for id, state in states.items() if state in (State.GIVEN_UP, State.WAITING)}
+        assert stopped >= self.gave_up
+        for id in stopped & self.servers.keys():
+            assert self.servers[id].stays, "the server of a rank that has stopped"
+            assert states[id] is State.GIVEN_UP
+            assert self.plan.ranks[id].gpu in self.plan.gpus.lost, "a server is there still"
         for id, server in self.servers.items():
-            assert states[id] is State.RUNNING, (states, server)
-            assert server.stage == "live", server
-        self.check_views()
+            if id not in stopped and not self.waits(server):
+                assert states[id] is State.RUNNING, (states, server)
+                assert server.stage == "live", server
+        self.check_views(stopped)
 
-    def check_views(self) -> None:
+    def waits(self, server: Server) -> bool:
+        """Say whether a server is right to wait for a rank that has stopped."""
+        return False
+
+    def check_views(self, stopped: set[int]) -> None:
         """Each knows the others' newest servers."""
-        present = {id: server.epoch for id, server in self.servers.items()}
-        for id, server in self.servers.items():
-            assert server.view == {r: e for r, e in present.items() if r != id}, (server, present)
+        present = {id: s.epoch for id, s in self.servers.items() if id not in stopped}
+        for id in present:
+            view = {r: e for r, e in self.servers[id].view.items() if r not in stopped}
+            others = {r: e for r, e in present.items() if r != id}
+            assert view == others, (self.servers[id], present)
 
     def freeze(self) -> bytes:
-        """Return everything that decides what can happen."""
-        self.timers.clear()  # nobody is late here; tests of single deadlines follow
+        """Return everything that decides what can happen. Deadlines that are over change nothing."""
+        over = [] if self.dues else [timer for timer in self.timers if self.is_over(timer)]
+        for timer in over:
+            assert not self.plan.handle(ev.Due(timer.what)), "a deadline that is over"
+            self.timers.remove(timer)
         return pickle.dumps(self.__dict__)
+
+    def is_over(self, timer: ev.Timer) -> bool:
+        """Say whether what had to be done until then is done."""
+        if timer.what[0] == "fence":
+            rank = self.plan.ranks[int(timer.what[1])]
+            return (rank.epoch, rank.state) != (timer.what[2], State.FENCING)
+        _, key, number, stage = timer.what
+        repair = self.plan.communicators.groups[int(key)].repair
+        return repair is None or (repair.number, repair.stage) != (number, stage)
 
 
 def explore(world: World, limit: int) -> int:
@@ -278,10 +322,11 @@ def explore(world: World, limit: int) -> int:
         now = type(world).__new__(type(world))
         now.__dict__ = pickle.loads(state)
         steps = list(now.next_steps())
-        if not steps:
-            now.check_end()
-        for step in steps:
-            now.__dict__ = pickle.loads(state)
+        if all(kind in getattr(now, "kinds", ()) for kind, _ in steps):
+            now.check_end()  # it may be that no further fault comes
+        for number, step in enumerate(steps):
+            if number:
+                now.__dict__ = pickle.loads(state)
             now.do(step)
             after = now.freeze()
             digest = hash(after)

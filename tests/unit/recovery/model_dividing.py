@@ -68,9 +68,7 @@ class DividingWorld(MeetingWorld):
             server.stage = "want" if server.id in self.entries else "divide"
         elif server.stage == "divide":
             server.stage = "make" if server.first else "asking"
-            self.say(server, wire.Making)
-            # The agent reads this long before it can hear of anything that follows from it.
-            self.apply(self.plan.handle(server.outbox.pop()))
+            self.say_making(server)
         elif server.stage == "make":
             server.view = self.parent | server.later
             server.view.pop(server.id)

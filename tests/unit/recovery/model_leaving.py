@@ -63,7 +63,7 @@ class LeavingWorld(World):
         else:
             super().take(server, message)
 
-    def check_views(self) -> None:
+    def check_views(self, stopped: set[int]) -> None:
         """Each knows the others' newest servers, and who has none any more."""
         present = {id: server.epoch for id, server in self.servers.items()}
         for id, server in self.servers.items():

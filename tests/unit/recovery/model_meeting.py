@@ -150,9 +150,7 @@ class MeetingWorld(World):
             super().work(server)
         elif server.stage == "start":
             server.stage, server.lost = "enter", not server.first
-            self.say(server, wire.Making)
-            # The agent reads this long before it can hear of anything that follows from it.
-            self.apply(self.plan.handle(server.outbox.pop()))
+            self.say_making(server)
             self.enter(server)
         elif server.stage == "enter":
             self.enter(server)
@@ -167,6 +165,15 @@ class MeetingWorld(World):
         else:
             server.stage = "live" if server.first else "joined"
             self.say(server, wire.Made)
+
+    def say_making(self, server: Guest) -> None:
+        """Say that the communicator is being made. The agent hears it before what follows from it.
+
+        For that it looks for this message with all servers before it acts on another one's
+        (pyft/agent/lifecycle/router.py).
+        """
+        self.say(server, wire.Making)
+        self.apply(self.plan.handle(server.outbox.pop()))
 
     def enter(self, server: Guest) -> None:
         """Go into the room that is open; open one if there is none."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from model import Server, World
 
 from pyft.recovery import events as ev
+from pyft.recovery.rank import State
 from pyft.wire import messages as wire
 
 
@@ -113,9 +114,18 @@ class TogetherWorld(World):
         elif isinstance(message, wire.Abort) and store.waits == message.step:
             store.waits = 0
 
-    def check_views(self) -> None:
+    def waits(self, server: Server) -> bool:
+        """Say whether a server is right to wait for a rank that has stopped: for a GPU, not for good."""
+        return server.stage == "joining" and any(
+            rank.state is State.WAITING for rank in self.plan.ranks.values()
+        )
+
+    def check_views(self, stopped: set[int]) -> None:
         """All that work share one communicator, and stand behind one line."""
-        assert len({server.made_as for server in self.servers.values()}) == 1
-        assert len({server.start for server in self.servers.values()}) == 1
+        states = {rank.state for rank in self.plan.ranks.values()}
+        assert not states >= {State.WAITING, State.GIVEN_UP}, "it waits for a GPU in vain"
+        left = [server for id, server in self.servers.items() if id not in stopped]
+        assert len({server.made_as for server in left if not self.waits(server)}) <= 1
+        assert len({server.start for server in left}) <= 1
         for id, store in self.stores.items():
             assert store.point == self.plan.rollback.line(id)

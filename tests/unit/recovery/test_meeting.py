@@ -24,6 +24,14 @@ def test_all_orders(faults: int, agents: int) -> None:
     assert model.explore(MeetingWorld(2, 0, faults, KILL, agents), limit=300_000) > 1000
 
 
+def test_the_model_finds_that_making_is_heard_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any other message: behind what other servers have said later."""
+    late = lambda self, server: self.say(server, wire.Making)  # noqa: E731
+    monkeypatch.setattr(MeetingWorld, "say_making", late)
+    with pytest.raises(AssertionError):
+        model.explore(MeetingWorld(2, 0, 1, KILL), limit=50_000)
+
+
 def test_the_model_finds_records_that_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has died when it had records must not go on alone while another one is about to."""
     monkeypatch.setattr(Communicators, "_on_the_way", lambda *_: [])

@@ -28,6 +28,9 @@ from pyft.recovery.rank import Rank, State  # noqa: E402
         (3, 1, 2, ("kill",)),
         (3, 2, 2, ("lost", "mute")),
         (3, 0, 2, ("kill", "refuses")),
+        (2, 0, 2, ("kill", "deaf")),
+        (3, 0, 2, ("kill", "stays")),
+        pytest.param(3, 0, 3, ("kill",), marks=pytest.mark.long),
     ],
 )
 def test_all_orders(ranks: int, spares: int, faults: int, kinds: tuple[str, ...]) -> None:
@@ -48,6 +51,64 @@ def test_all_orders_with_agents_that_die(
 ) -> None:
     world = model.World(ranks, spares, faults, kinds, agents)
     assert model.explore(world, limit=200_000) > 100
+
+
+@pytest.mark.parametrize(
+    ("ranks", "spares", "faults", "kinds"), [(2, 0, 2, ("kill",)), (3, 0, 1, ("mute",))]
+)
+def test_all_orders_with_deadlines_that_pass_early(
+    ranks: int, spares: int, faults: int, kinds: tuple[str, ...]
+) -> None:
+    """Who is only slow is taken for one that does nothing any more."""
+    world = model.World(ranks, spares, faults, kinds, dues=1)
+    assert model.explore(world, limit=200_000) > 100
+
+
+def test_the_model_finds_a_deadline_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Communicators, "due", lambda *_: iter(()))
+    with pytest.raises(AssertionError):
+        model.explore(model.World(2, 0, 2, ("kill", "deaf")), limit=10_000)
+
+
+@pytest.mark.parametrize("stage", ["export", "fresh", "replace", "join"])
+def test_the_model_finds_a_deadline_that_is_not_set(
+    monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    def apply(self: model.World, actions: list[ev.Action]) -> None:
+        timers = [one for one in actions if isinstance(one, ev.Timer) and one.what[-1] == stage]
+        original(self, [one for one in actions if one not in timers])
+
+    original = model.World.apply
+    monkeypatch.setattr(model.World, "apply", apply)
+    with pytest.raises(AssertionError):
+        model.explore(model.World(2, 0, 2, ("kill", "deaf")), limit=10_000)
+
+
+def test_the_model_finds_a_kill_without_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the others would wait for ever for a server that cannot be ended."""
+    monkeypatch.setattr(Plan, "_end_server", lambda _, rank: [ev.Kill(rank.id, rank.epoch)])
+    with pytest.raises(AssertionError):
+        model.explore(model.World(2, 0, 1, ("stays",)), limit=10_000)
+
+
+def test_the_model_finds_a_gpu_that_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that cannot be ended is on it still."""
+    monkeypatch.setattr(Gpus, "lose", lambda *_: None)
+    with pytest.raises(AssertionError, match="there still"):
+        model.explore(model.World(2, 0, 1, ("stays",)), limit=10_000)
+
+
+def test_the_model_finds_a_deadline_of_a_server_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    def due(self: Plan, event: ev.Due) -> list[ev.Action]:
+        kind, id, *_ = event.what
+        if kind != "fence":
+            return original(self, event)
+        return original(self, ev.Due((kind, id, self.ranks[int(id)].epoch)))
+
+    original = Plan._due
+    monkeypatch.setattr(Plan, "_due", due)
+    with pytest.raises(AssertionError, match="that is over"):
+        model.explore(model.World(3, 0, 1, ("mute",), dues=1), limit=10_000)
 
 
 def test_the_model_finds_a_forgetful_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from pyft.recovery.rollback import (  # noqa: E402
     Paced,
     RollbackSets,
 )
+from pyft.recovery.together import Together  # noqa: E402
 from pyft.wire import messages as wire  # noqa: E402
 
 
@@ -36,6 +37,8 @@ from pyft.wire import messages as wire  # noqa: E402
         (2, 1, 0, 1, ("mute", "kill"), 1),
         (3, 0, 0, 1, ("kill",), 1),
         (2, 1, 0, 1, ("kill",), 2),
+        (2, 0, 0, 2, ("stays", "lost"), 1),
+        (2, 0, 0, 2, ("stays", "kill"), 1),
     ],
 )
 def test_all_orders(
@@ -58,6 +61,20 @@ def test_the_model_finds_a_rank_that_was_not_ended(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Plan, "_end_peers", lambda self, rank: [])
     with pytest.raises(AssertionError):
         model.explore(TogetherWorld(2, 0, 0, 1, ("kill",)), limit=10_000)
+
+
+@pytest.mark.parametrize("left", ["RECOVERING", "WAITING"])
+def test_the_model_finds_one_that_waits_for_a_rank_given_up(
+    monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    def others(self: Together, rank: Rank) -> list[Rank]:
+        found = original(self, rank)
+        return [one for one in found if rank.state is not State.GIVEN_UP or one.state.name != left]
+
+    original = Together.others
+    monkeypatch.setattr(Together, "others", others)
+    with pytest.raises(AssertionError):
+        model.explore(TogetherWorld(2, 0, 0, 2, ("stays", "lost")), limit=10_000)
 
 
 def pair() -> RollbackSets:
