@@ -25,7 +25,7 @@ class Verdict:
 
 
 @dataclass
-class Place:
+class LogPosition:
     """Where a class of faults was seen last, and how often there."""
 
     cut: int
@@ -41,7 +41,7 @@ class Place:
 class History:
     """The faults of one rank since its last committed snapshot."""
 
-    places: dict[str, Place] = field(default_factory=dict)
+    positions: dict[str, LogPosition] = field(default_factory=dict)
     attempts: int = 0  # since a server of this rank was alive
 
     def lived(self) -> None:
@@ -85,10 +85,10 @@ class History:
         )
 
     def _count(self, fault: Fault) -> int:
-        place = self.places.get(fault.name)
-        if place and place.is_here(fault):
-            place.times += 1
-            place.seq = max(place.seq, fault.seq)
+        position = self.positions.get(fault.name)
+        if position and position.is_here(fault):
+            position.times += 1
+            position.seq = max(position.seq, fault.seq)
         else:
-            place = self.places[fault.name] = Place(fault.cut, fault.seq)
-        return place.times
+            position = self.positions[fault.name] = LogPosition(fault.cut, fault.seq)
+        return position.times
