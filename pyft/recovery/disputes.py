@@ -26,7 +26,7 @@ _MEANINGS = {
     "first": "the first execution was wrong",
     "second": "the second execution was wrong",
     "both": "both executions were wrong",
-    "unknown": "the third execution had other inputs, so nobody knows which was wrong",
+    "unknown": "the third execution had other inputs, so it is not known which was wrong",
 }
 
 

@@ -146,7 +146,7 @@ def table(found: dict[str, Any]) -> list[str]:
         "rank",
         "fault",
         "gpu",
-        "epoch",
+        "incarnation",
         "total ms",
         *PHASES,
         "MB",

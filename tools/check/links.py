@@ -61,7 +61,7 @@ READABLE = (
     "softgpu/README.md",
 )
 # Words for people, which our processes are not. Of people is only:
-OF_A_PERSON = re.compile(r"\b(who|whom|somebody|he|him|his)\b", re.IGNORECASE)
+OF_A_PERSON = re.compile(r"\b(who|whom|whoever|somebody|nobody|he|him|his)\b", re.IGNORECASE)
 OF_PEOPLE = ("docs/security.md",)
 README, README_LINES = "README.md", 120
 CONCEPTS = "docs/concepts/"

@@ -89,7 +89,11 @@ class Meters:
             yield CounterMetricFamily(name, meaning, value)
         gauges = (
             ("pyft_goodput", "Share of the time with progress.", found["goodput"]),
-            ("pyft_epoch", "Epoch of the newest server.", plan.starting.epoch),
+            (
+                "pyft_epoch",
+                "Incarnation of the newest server: its number in the job.",
+                plan.starting.epoch,
+            ),
             ("pyft_gpus_lost", "GPUs that are not used any more.", len(plan.gpus.lost)),
         )
         for name, meaning, value in gauges:

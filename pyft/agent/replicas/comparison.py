@@ -209,7 +209,7 @@ class Comparison:
         self._gpus |= {id: server.gpu for id, server in servers.items() if server}
         self._dispute(outcome.suspects, outcome.cut)
         self._note()  # before anything of it is done
-        messages.say(f"{self._why(outcome)}, for the first time: replays tell who is right")
+        messages.say(f"{self._why(outcome)}, for the first time: replays tell which is right")
         self._replace(outcome)
 
     def _dispute(self, ids: Iterable[int], cut: int) -> None:
@@ -247,8 +247,8 @@ class Comparison:
             self.found.append({"rank": rank, "gpu": gpu, **where})
         if not outcome.told:
             messages.say(
-                f"{self._ranks(outcome.suspects)}: who had other contents in {block} cannot be "
-                "told, since not every replay has come to that cut"
+                f"{self._ranks(outcome.suspects)}: which had other contents in {block} cannot "
+                "be told, since not every replay has come to that cut"
             )
         elif not outcome.culprits and not self._said:
             self._said = True
