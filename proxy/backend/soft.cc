@@ -57,6 +57,8 @@ bool load_soft(const char* path, Table* table, Extras* extras, std::string* erro
   if (!load_collectives(path, handle, &collectives, error)) return false;
   for_each_function(*table, [=](const char* name, Library library, void** slot) {
     // Of the libraries after NCCL a soft GPU has only stubs, which name themselves for programs.
+    // libpyft_collectives defines none of NCCL's names: dlsym() also looks in what a library needs,
+    // and it needs libflexccl, which has them.
     if (library <= Library::nccl)
       *slot = dlsym(library == Library::nccl ? collectives : handle, name);
   });
