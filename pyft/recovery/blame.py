@@ -12,7 +12,7 @@ NOTICED_WITHIN = 4096
 ATTEMPTS = 8  # servers of a rank in a row that never came to life
 CRASHES = 4  # of a server at one place
 REPEATS = 16  # of anything at one place
-UNDECIDED = 4  # replays that may ask for another one to tell who is right
+UNDECIDED = 4  # replays that may ask for another one to tell which is right
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Disputes:
     def came_to(self, entry: int) -> None:
         """Note where a server of before was when it ended.
 
-        Who has ended in a replay was not as far as those before, which have told more.
+        A server that has ended in a replay was not as far as those before, which have told more.
         """
         self.reached = max(self.reached, entry)
         if self.told == UNKNOWN_YET:

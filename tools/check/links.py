@@ -7,7 +7,7 @@ so is every such number in docs/concepts. A definition is a heading or the begin
 
 In what READABLE names: lines of prose have at most 100 columns, sentences at most 25 words. A
 page of docs/concepts has at most 150 lines, its tables have short sentences as well, and it has the
-sections of SECTIONS; a picture is a fenced block. Processes are no persons: nothing is said of them with who, he or somebody.
+sections of SECTIONS; a picture is a fenced block. Processes are no persons: nothing is said of them
 README.md has fewer than 120 lines.
 """
 

@@ -94,7 +94,9 @@ class Decisions:
     def _send(self, member: Member, action: events.Send) -> None:
         server = member.server
         if server and server.alive and server.epoch == action.epoch:
-            server.send(action.message)  # who does not take it is dead, or late: both are noticed
+            server.send(
+                action.message
+            )  # one that does not take it is dead, or late: both are noticed
 
     def _wait(self, member: Member, action: events.Wait) -> None:
         member.channel.set_status(ChannelStatus.RECOVERING, action.text)

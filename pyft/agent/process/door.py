@@ -72,7 +72,7 @@ class Listener:
         self._reserve = _reserve()
 
     def accept(self) -> socket.socket | None:
-        """Return a connection of somebody who may have one, None if there is none now."""
+        """Return a connection of a process that may have one, None if there is none now."""
         for _ in range(AT_ONCE):
             try:
                 connection, _ = self.socket.accept()
