@@ -4,8 +4,8 @@ Such a run leaves out samples, and its mean is another one than that of all rank
 with a run in which the same ranks are away in the same steps by plan: to that it must be equal, in
 samples, losses and state. What it left out is counted, and must follow from its faults.
 
-Which ranks took part in a step say those that did, in their lines. If a rank did a step that others did
-again without it, its line counts for nothing: none has that state any more.
+Which ranks took part in a step say those that did, in their lines. If a rank did a step that others
+did again without it, its line counts for nothing: none has that state any more.
 """
 
 from __future__ import annotations

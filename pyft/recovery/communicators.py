@@ -9,27 +9,29 @@
                  <----- JOIN       <------------- REPLACED
     MADE         ----->
 
-One repair per communicator at a time: the next dead member waits until the one before has its place,
-since two steps to the same epoch exclude each other. A member that
-dies in between is counted out; a new server that dies ends its repair, and the next one asks again.
-Orders have the number of their repair, and answers repeat it: one to a repair that is over counts for nothing.
-When all members are dead, the first one that asks takes its place alone, from its records (MADE),
-and the others join it.
+One repair per communicator at a time: the next dead member waits until the one before has its
+place, since two steps to the same epoch exclude each other. A member that dies in between is
+counted out; a new server that dies ends its repair, and the next one asks again. Orders have the
+number of their repair, and answers repeat it: one to a repair that is over counts for nothing. When
+all members are dead, the first one that asks takes its place alone, from its records (MADE), and
+the others join it.
 
-A rank that makes a communicator for the first time says so (MAKING) before it goes to meet the others, and
-MADE when it has records of it. Between the two lies the exchange of addresses, of which nothing here knows
-whether it has come about. One that dies afterwards leaves its address with the others: its new server
-finds that there is no meeting any more, as does a living one whose meeting ended before it had an
-answer. They are *lost* and say so again and again (WANT_EXPORT, LOST_MEETING), while they try to meet anew, which takes
-all ranks. As soon as a living member has MADE, they get their places from there, as any dead one's
-successor. So one exchange counts, or another one among all ranks, never two. One that comes from
-records of a communicator that no living rank has MADE waits for those that are making it, until each has or
-has said, after that question, that it is lost.
+A rank that makes a communicator for the first time says so (MAKING) before it goes to meet the
+others, and MADE when it has records of it. Between the two lies the exchange of addresses, of which
+nothing here knows whether it has come about. One that dies afterwards leaves its address with the
+others: its new server finds that there is no meeting any more, as does a living one whose meeting
+ended before it had an answer. They are *lost* and say so again and again (WANT_EXPORT,
+LOST_MEETING), while they try to meet anew, which takes all ranks. As soon as a living member has
+MADE, they get their places from there, as any dead one's successor. So one exchange counts, or
+another one among all ranks, never two. One that comes from records of a communicator that no living
+rank has MADE waits for those that are making it, until each has or has said, after that question,
+that it is lost.
 
-A part of another communicator takes no meeting, but addresses from there. One that has said MAKING takes
-them afterwards: those of all new servers that have said it before, since these have their places there first. A new
-server asks (DIVIDING, again and again) and is answered as if it came from records: others may have the part already, or be making it, with the address of its predecessor.
-Two that ask at the same time do not wait for each other: they count as lost.
+A part of another communicator takes no meeting, but addresses from there. One that has said MAKING
+takes them afterwards: those of all new servers that have said it before, since these have their
+places there first. A new server asks (DIVIDING, again and again) and is answered as if it came from
+records: others may have the part already, or be making it, with the address of its predecessor. Two
+that ask at the same time do not wait for each other: they count as lost.
 """
 
 from __future__ import annotations
@@ -194,7 +196,7 @@ class Communicators:
         return [server for server in making if self._lives(*server) and server not in group.lost]
 
     def _candidates(self, group: Group, rank: int) -> list[Server]:
-        """Return the living members but one: first those that know the present epoch, the oldest first."""
+        """Return the living members but one: those of the present epoch first, the oldest first."""
         ranks = [r for r, s in group.members.items() if r != rank and self._lives(*s)]
         ranks.sort(key=lambda r: (-group.repaired.get(r, 0), group.members[r][1]))
         return [group.members[r] for r in ranks]

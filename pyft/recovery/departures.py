@@ -1,11 +1,11 @@
 """Ranks that have left: which of the others still count on them, in which communicators.
 
-Others wait for a dead rank, since a new server takes its place. Not so when its program has ended, or
-it was given up: then a rank that needs more of it has to get an error. LEFT tells the other members,
-each server once, and a new one when it has its place (MADE).
+Others wait for a dead rank, since a new server takes its place. Not so when its program has ended,
+or it was given up: then a rank that needs more of it has to get an error. LEFT tells the other
+members, each server once, and a new one when it has its place (MADE).
 
-A rank that still makes a communicator (MAKING, WANT_ID) is told only when none is left that has it: from
-such a one it would get its place, and perhaps needs nothing of the rank that has left.
+A rank that still makes a communicator (MAKING, WANT_ID) is told only when none is left that has it:
+from such a one it would get its place, and perhaps needs nothing of the rank that has left.
 
 A communicator that has failed for good (BROKEN) takes no part any more either. Without input or
 output.

@@ -1,8 +1,9 @@
 """What a coordinator leaves to the next one, in plain values (A21).
 
-Kept are facts: which GPUs may be used, which rank has a place in which communicator, the epoch. What is
-under way is not: a rank whose new server does not work yet begins again, and so does a repair. Until
-its new rank decides, a repair of a communicator changes nothing, so it can be begun again as well.
+Kept are facts: which GPUs may be used, which rank has a place in which communicator, the epoch.
+What is under way is not: a rank whose new server does not work yet begins again, and so does a
+repair. Until its new rank decides, a repair of a communicator changes nothing, so it can be begun
+again as well.
 """
 
 from __future__ import annotations

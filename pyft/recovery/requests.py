@@ -1,7 +1,7 @@
 """The account of faults that were asked for: which have happened, and why the others have not.
 
-What has happened is noted by what lets it happen, in a byte of the control page that the request has for
-itself. So it is known whatever dies.
+What has happened is noted by what lets it happen, in a byte of the control page that the request
+has for itself. So it is known whatever dies.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ ended, restored at the same line, make their communicators anew, and repeat what
                when another rank is past it: ABORT, there can be no such line
     new server WANT_ID: under which id is the communicator made now? The first that asks makes one
 
-A line is decided here before any rank is told. One that dies before it has heard so hears it at its next
-start, and has what it needs in its store. Without input or output.
+A line is decided here before any rank is told. One that dies before it has heard so hears it at its
+next start, and has what it needs in its store. Without input or output.
 """
 
 from __future__ import annotations

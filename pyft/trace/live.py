@@ -176,7 +176,7 @@ def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
 
 
 def word_waits(control: bytes, entries: list[Entry], now: int) -> list[Wait]:
-    """Return what sleeps until a stream or event completes, by the mark it has put into the stream."""
+    """Return what sleeps until a stream or event completes, by its mark in the stream."""
     begin = COMPLETION_WORDS_OFFSET
     words = control[begin : begin + COMPLETION_WORDS * COMPLETION_WORD.size]
     waits = []

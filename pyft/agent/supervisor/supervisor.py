@@ -4,10 +4,10 @@
                           +-- the command   children of the supervisor, which alone
                           +-- servers       can tell how they ended
 
-Besides processes it holds descriptors: the channels' memory, and the agent's ends of all sockets. So
-no process sees an agent die; what is said to it meanwhile waits in the sockets for the next one. The
-agent gives each object a name, and a note for its successor, which the supervisor does not read.
-`link.py` is the agent's side.
+Besides processes it holds descriptors: the channels' memory, and the agent's ends of all sockets.
+So no process sees an agent die; what is said to it meanwhile waits in the sockets for the next one.
+The agent gives each object a name, and a note for its successor, which the supervisor does not
+read. `link.py` is the agent's side.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
      |
     BACK <-- a host, a program or a server is lost: all go back to the line, in a new round
 
-Each decision is an entry for the ledger, before the messages that follow from it. A place is claimed
-by what starts it, and only an unbroken lease lets it go on. Without input or output: head.py does it.
+Each decision is an entry for the ledger, before the messages that follow from it. A place is
+claimed by what starts it, and only an unbroken lease lets it go on. Without input or output:
+head.py does it.
 """
 
 from __future__ import annotations

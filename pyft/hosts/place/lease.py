@@ -96,7 +96,7 @@ class Lease:
         return {"role": "host", "place": self._place, "host": self._host, "life": self.life}
 
     def _keep(self) -> None:
-        """Renew it until the place is another host's; a host that cannot renew has no place either."""
+        """Renew it until the place is another host's; one that cannot renew has none either."""
         try:
             self._renew()
         except Exception as error:  # whatever it is: nothing may run on without a fence

@@ -1,9 +1,9 @@
 """Messages between the relays of two places: each arrives once, in order, over a way that may lose them.
 
-A message has a number and stays here until the other side has confirmed it. Both ends are in images:
-when all places go back to a line, each end is as it was there, and sends again what was under way. So
-nothing may arrive from a place that has been dumped already, before this one has: what stands between
-(pyft/hosts/place/relayed.py) drops it. Without input or output.
+A message has a number and stays here until the other side has confirmed it. Both ends are in
+images: when all places go back to a line, each end is as it was there, and sends again what was
+under way. So nothing may arrive from a place that has been dumped already, before this one has:
+what stands between (pyft/hosts/place/relayed.py) drops it. Without input or output.
 """
 
 from __future__ import annotations
