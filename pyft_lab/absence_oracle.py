@@ -4,8 +4,8 @@ Such a run leaves out samples, and its mean is another one than that of all rank
 with a run in which the same ranks are away in the same steps by plan: to that it must be equal, in
 samples, losses and state. What it left out is counted, and must follow from its faults.
 
-Who took part in a step say those who did, in their lines. If a rank did a step that others did
-again without it, its line counts for nothing: nobody has that state any more.
+Which ranks took part in a step say those that did, in their lines. If a rank did a step that others
+did again without it, its line counts for nothing: none has that state any more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def newest(folder: Path, ranks: int) -> list[Committed]:
 
 
 def present(lines: list[Committed]) -> dict[int, set[int]]:
-    """Return who took part in each step, by its newest line."""
+    """Return which ranks took part in each step, by its newest line."""
     last: dict[int, dict[str, Any]] = {}
     for step, line in (item for of in lines for item in of.items()):
         if step not in last or line["t"] > last[step]["t"]:
@@ -68,7 +68,7 @@ def committed(
 
 
 def check_present(run: list[Committed]) -> list[str]:
-    """All that took part in a step say the same of who did."""
+    """All that took part in a step say the same of which did."""
     found, there = [], present(run)
     for rank, of in enumerate(run):
         for step, line in of.items():
@@ -91,7 +91,7 @@ def check_spans(spans: Sequence[Span], faults: Sequence[Any]) -> list[str]:
 
 
 def left_out(run: list[Committed], all_there: list[Committed], steps: int) -> tuple[int, list[str]]:
-    """Return how many samples nobody trained with, and what is wrong: samples of other steps."""
+    """Return how many samples no rank trained with, and what is wrong: samples of other steps."""
     missing, found = 0, []
     for step in range(steps):
         want = Counter(i for of in all_there for i in of.get(step, {}).get("ids", []))
@@ -119,7 +119,7 @@ def judge(
 
 
 def progress(folder: Path, ranks: int) -> list[dict[str, Any]]:
-    """Return the first line of each step, whoever did it: what the job has come to."""
+    """Return the first line of each step, whichever rank did it: what the job has come to."""
     first: dict[int, dict[str, Any]] = {}
     every = (line for rank in range(ranks) for line in lines_of(folder, rank))
     for line in sorted(every, key=lambda line: line["t"]):

@@ -65,7 +65,7 @@ class Mechanism:
         """Bring the state to the last one that was saved, if there is one."""
 
     def begin_step(self, state: Any) -> None:
-        """Agree on who is there; a rank that was away gets the state of the others."""
+        """Agree on which are there; a rank that was away gets the state of the others."""
 
     def average(self, gradients: Sequence[Any], halfway: Callable[[], None]) -> None:
         """Average gradients over the ranks; `halfway` is called once amid it."""

@@ -133,7 +133,7 @@ void find_out_who_has(std::uint64_t number, int rank, int nranks) {
   int answer = kNotKnown;
   while ((answer = now.making(number, rank, nranks, kDivided)) == kNotKnown) {
     if (std::chrono::steady_clock::now() > deadline)
-      fail(ncclSystemError, "flexccl: nobody said within [", now.timeout_ms,
+      fail(ncclSystemError, "flexccl: no answer came within [", now.timeout_ms,
            "] ms whether other ranks have communicator [", std::hex, number, "]");
     std::this_thread::sleep_for(kAskAgain);
   }

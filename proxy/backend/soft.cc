@@ -69,6 +69,8 @@ bool load_soft(const char* path, Table* table, Extras* extras, std::string* erro
     // Stubs name themselves for programs. Of the libraries after NCCL they are left out here, so
     // that the client names them to its program.
     if (library > Library::nccl && (!is_stub || is_stub(name))) return;
+    // libpyft_collectives defines none of NCCL's names: dlsym() also looks in what a library needs,
+    // and it needs libflexccl, which has them.
     *slot = dlsym(library == Library::nccl ? collectives : handle, name);
     if (*slot) served[static_cast<int>(library)] = true;
   });

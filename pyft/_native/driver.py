@@ -8,7 +8,7 @@ import sys
 
 from pyft._native import nvml
 
-_ASK_S = 60.0  # a driver that nobody uses first starts the GPU, which takes seconds
+_ASK_S = 60.0  # a driver that is in no use first starts the GPU, which takes seconds
 # In a process that ends: the driver leaves threads and reserved addresses behind. The numbers are
 # to be those of nvidia-smi.
 _PROGRAM = """

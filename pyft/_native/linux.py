@@ -166,7 +166,7 @@ def can_fix_addresses() -> bool:
 
 
 def futex_wake(memory: mmap.mmap, offset: int) -> None:
-    """Wake all who sleep on a 32-bit word of shared memory."""
+    """Wake all that sleep on a 32-bit word of shared memory."""
     word = ctypes.c_uint32.from_buffer(memory, offset)
     call = _SYS_FUTEX[platform.machine()]
     _libc.syscall(call, ctypes.byref(word), _FUTEX_WAKE, _EVERYBODY, None, None, 0)

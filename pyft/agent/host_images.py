@@ -119,7 +119,7 @@ class HostImages(Images):
         elif isinstance(action, decided.Keep):
             super()._do(action)
             for number in [n for n in self._records if n < action.number]:
-                self._drop(number)  # also those of which nobody has heard any more
+                self._drop(number)  # also those of which no host has heard any more
         else:
             super()._do(action)
 

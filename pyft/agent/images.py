@@ -164,7 +164,7 @@ class Images:
         self._memory[record["number"]] = image_record.memory_of(record, handover)
 
     def end(self) -> None:
-        """The job ends: nobody needs the images."""
+        """The job ends: nothing needs the images."""
         self._program = None
         if self.flushes:
             self.flushes.end()

@@ -20,10 +20,9 @@ from pyft._native import linux
 from pyft._native.driver import DriverError
 from pyft._native.driver import gpus as driver_gpus
 from pyft.agent.job.options import PROXY_LIBRARIES, SERVER_FILES, SOFT_GPU
+from pyft.wire import layout
 
 TORCH_VERSION = "2.11.0"
-DEVICE_WINDOW = 0x7000_0000_0000
-DEVICE_WINDOW_BYTES = 1 << 40
 MIN_MEMORY_GB = 4
 
 
@@ -187,8 +186,8 @@ def check_proc() -> Finding:
 
 
 def check_address_window() -> Finding:
-    where = f"1 TiB at {DEVICE_WINDOW:#x}"
-    cause = linux.can_reserve(DEVICE_WINDOW, DEVICE_WINDOW_BYTES)
+    where = f"1 TiB at {layout.DEVICE_WINDOW_BASE:#x}"
+    cause = linux.can_reserve(layout.DEVICE_WINDOW_BASE, layout.DEVICE_WINDOW_BYTES)
     if cause:
         return fail("address window", f"{where}: {cause}", "raise `ulimit -v` to unlimited")
     if linux.may_lie_in_windows() and not linux.can_fix_addresses():

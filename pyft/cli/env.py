@@ -50,7 +50,7 @@ def report_lines() -> Iterator[str]:
         yield f"* {found.status}: {found.need}: {found.text}"
     yield "\n### Variables that are set\n"
     names = [name for name in sorted(os.environ) if name.startswith(OURS) or name in OTHERS]
-    # The secret of a job is nobody else's.
+    # The secret of a job is of no use elsewhere.
     values = [(name, "..." if "TOKEN" in name else os.environ[name]) for name in names]
     yield "\n".join(f"* `{name}={value}`" for name, value in values) or "none"
     yield "\n### The last job\n"

@@ -101,7 +101,7 @@ class Communicator(Collectives, Repair):
         try:
             check(native.call("flexcclSynchronize", self.handle), self._handle)
         finally:
-            del buffers  # nobody reads or writes them any more
+            del buffers  # nothing reads or writes them any more
 
     def keep(self, *buffers: Any) -> None:
         """Keep arguments alive until `synchronize`."""

@@ -14,7 +14,7 @@ T = TypeVar("T")
 def run_ranks(comms: Sequence[Communicator], body: Callable[[Communicator], T]) -> list[T]:
     """Call body(comm) in a thread per communicator and return the results in their order.
 
-    When one raises, all communicators are aborted, so that nobody waits for it, and the error that
+    When one raises, all communicators are aborted, so that no rank waits for it, and the error that
     came first is raised.
     """
     results: dict[int, T] = {}

@@ -1,6 +1,6 @@
 """Repair: ranks that are replaced, added and removed while the others keep rank and connections.
 
-Who calls what: see flexccl/include/flexccl.h. In short, to replace slot 1:
+Which rank calls what: see flexccl/include/flexccl.h. In short, to replace slot 1:
 
     exported = survivor.export_info(1)                        # at any live rank
     fresh, info = Communicator.init_new_node(exported, 1)     # in the new process

@@ -26,7 +26,7 @@ from pyft.flush import manifest
 from pyft.flush.codes import Code
 from pyft.flush.disk import Disk
 
-KEPT = 2  # the last one, and the one before: who reads may find the last one damaged
+KEPT = 2  # the last one, and the one before: a reader may find the last one damaged
 
 
 class Stopped(Exception):

@@ -60,7 +60,7 @@ def dump_arguments(program: Path, root: int, folder: Path, sockets: Iterable[int
 
 
 def restore_arguments(program: Path, folder: Path) -> list[str]:
-    """Return the command that restores a tree as a child of whoever starts it."""
+    """Return the command that restores a tree as a child of what starts it."""
     return [
         *_common(program, "restore", folder, _RESTORE),
         "--restore-detached",

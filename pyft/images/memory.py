@@ -52,7 +52,7 @@ def available() -> int:
 
 
 def data_of(fd: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of an object that are no holes. Who else has it may be changing it."""
+    """Yield the parts of an object that are no holes. Other processes may be changing it."""
     at, size = 0, os.fstat(fd).st_size
     while at < size:
         try:

@@ -12,7 +12,7 @@ NOTICED_WITHIN = 4096
 ATTEMPTS = 8  # servers of a rank in a row that never came to life
 CRASHES = 4  # of a server at one place
 REPEATS = 16  # of anything at one place
-UNDECIDED = 4  # replays that may ask for another one to tell who is right
+UNDECIDED = 4  # replays that may ask for another one to tell which is right
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Verdict:
 
 
 @dataclass
-class Place:
+class LogPosition:
     """Where a class of faults was seen last, and how often there."""
 
     cut: int
@@ -41,7 +41,7 @@ class Place:
 class History:
     """The faults of one rank since its last committed snapshot."""
 
-    places: dict[str, Place] = field(default_factory=dict)
+    positions: dict[str, LogPosition] = field(default_factory=dict)
     attempts: int = 0  # since a server of this rank was alive
 
     def lived(self) -> None:
@@ -85,10 +85,10 @@ class History:
         )
 
     def _count(self, fault: Fault) -> int:
-        place = self.places.get(fault.name)
-        if place and place.is_here(fault):
-            place.times += 1
-            place.seq = max(place.seq, fault.seq)
+        position = self.positions.get(fault.name)
+        if position and position.is_here(fault):
+            position.times += 1
+            position.seq = max(position.seq, fault.seq)
         else:
-            place = self.places[fault.name] = Place(fault.cut, fault.seq)
-        return place.times
+            position = self.positions[fault.name] = LogPosition(fault.cut, fault.seq)
+        return position.times

@@ -1,6 +1,6 @@
-"""A disagreement of replicas (replicas.py): who is suspected, and what their replays say.
+"""A disagreement of replicas (replicas.py): which are suspected, and what their replays say.
 
-Whoever had what its replay does not give was changed silently. Without input or output.
+A rank that had what its replay does not give was changed silently. Without input or output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Case:
 
     @classmethod
     def of(cls, cut: int, differing: Mapping[Key, Mapping[int, bytes]]) -> Case:
-        """Suspect whoever is not in the majority: everybody where there is none."""
+        """Suspect what is not in the majority: all where there is none."""
         suspects: set[int] = set()
         for contents in differing.values():
             digest, votes = Counter(contents.values()).most_common(1)[0]
@@ -54,7 +54,7 @@ class Case:
         return len(self.answers) == len(self.suspects)
 
     def verdict(self) -> tuple[tuple[int, ...], bool]:
-        """Return who had other contents than its replay gives, and whether that could be told."""
+        """Return which had other contents than its replay gives, and whether that could be told."""
         culprits = tuple(one for one in self.suspects if self.answers[one])
         told = bool(culprits) or None not in self.answers.values()
         if len(culprits) == len(self.suspects) > 1:
@@ -62,7 +62,7 @@ class Case:
         return culprits, told
 
     def unheeded(self) -> tuple[int, ...]:
-        """Return the suspects whose servers nobody has ended yet."""
+        """Return the suspects whose servers have not been ended yet."""
         return tuple(id for id in self.suspects if id not in self.replaying | set(self.answers))
 
     # ---- for the next agent -------------------------------------------------------------------

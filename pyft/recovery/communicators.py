@@ -3,34 +3,36 @@
     new server          agent                     living members
     WANT_EXPORT  ----->
                         DO_EXPORT  -------------> one of them
-                 <----- EXPORT     <------------- EXPORTED (who cannot: the next one is asked)
+                 <----- EXPORT     <------------- EXPORTED (if it cannot: the next one is asked)
     FRESH        ----->
                         DO_REPLACE -------------> all of them
                  <----- JOIN       <------------- REPLACED
     MADE         ----->
 
-One repair per communicator at a time: the next dead member waits until the one before has its place,
-since two steps to the same epoch exclude each other. A member that
-dies in between is counted out; a new server that dies ends its repair, and the next one asks again.
-Orders have the number of their repair, and answers repeat it: one to a repair that is over counts for nothing.
-When all members are dead, the first one that asks takes its place alone, from its records (MADE),
-and the others join it.
+One repair per communicator at a time: the next dead member waits until the one before has its
+place, since two steps to the same epoch exclude each other. A member that dies in between is
+counted out; a new server that dies ends its repair, and the next one asks again. Orders have the
+number of their repair, and answers repeat it: one to a repair that is over counts for nothing. When
+all members are dead, the first one that asks takes its place alone, from its records (MADE), and
+the others join it.
 
-Who makes a communicator for the first time says so (MAKING) before it goes to meet the others, and
-MADE when it has records of it. Between the two lies the exchange of addresses, of which nobody here knows
-whether it has come about. MAKING has to be heard before what others say later, for which the router looks
-ahead (pyft/agent/lifecycle/router.py). Who dies afterwards leaves its address with the others: its new server
-finds that there is no meeting any more, as does a living one whose meeting ended before it had an
-answer. They are *lost* and say so again and again (WANT_EXPORT, LOST_MEETING), while they try to meet anew, which takes
-all ranks. As soon as a living member has MADE, they get their places from there, as any dead one's
-successor. So one exchange counts, or another one among all ranks, never two. Who comes from
-records of a communicator that no living rank has MADE waits for those that are making it, until each has or
-has said, after that question, that it is lost.
+A rank that makes a communicator for the first time says so (MAKING) before it goes to meet the
+others, and MADE when it has records of it. Between the two lies the exchange of addresses, of which
+nothing here knows whether it has come about. MAKING has to be heard before what others say later,
+for which the router looks ahead (pyft/agent/lifecycle/router.py). One that dies afterwards leaves its address with the
+others: its new server finds that there is no meeting any more, as does a living one whose meeting
+ended before it had an answer. They are *lost* and say so again and again (WANT_EXPORT,
+LOST_MEETING), while they try to meet anew, which takes all ranks. As soon as a living member has
+MADE, they get their places from there, as any dead one's successor. So one exchange counts, or
+another one among all ranks, never two. One that comes from records of a communicator that no living
+rank has MADE waits for those that are making it, until each has or has said, after that question,
+that it is lost.
 
-A part of another communicator takes no meeting, but addresses from there. Who has said MAKING takes
-them afterwards: those of all new servers that have said it before, since these have their places there first. A new
-server asks (DIVIDING, again and again) and is answered as if it came from records: others may have the part already, or be making it, with the address of its predecessor.
-Two that ask at the same time do not wait for each other: they count as lost.
+A part of another communicator takes no meeting, but addresses from there. One that has said MAKING
+takes them afterwards: those of all new servers that have said it before, since these have their
+places there first. A new server asks (DIVIDING, again and again) and is answered as if it came from
+records: others may have the part already, or be making it, with the address of its predecessor. Two
+that ask at the same time do not wait for each other: they count as lost.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ HEARD = (
     *(wire.Made, wire.Making, wire.Ended, wire.WantExport),
     *(wire.Exported, wire.Fresh, wire.Replaced, wire.Minted, wire.Broken),
 )
-Silent = Iterator[tuple[Server, str]]  # who did not do its part, and what that was
+Silent = Iterator[tuple[Server, str]]  # which did not do its part, and what that was
 
 
 @dataclass
@@ -68,7 +70,7 @@ class Repair:
 
 @dataclass
 class Group:
-    """A communicator: who made it, by rank, whether that server still lives or not."""
+    """A communicator: which servers made it, by rank, whether that server still lives or not."""
 
     members: dict[int, Server] = field(default_factory=dict)
     # The last repair that each member has taken part in: the newest knows the present epoch.
@@ -95,7 +97,7 @@ class Communicators:
         return group.members.get(rank) if group else None
 
     def received(self, event: Received, actions: list[Action]) -> Silent:
-        """Take a message of a living server; append what follows, yield who failed."""
+        """Take a message of a living server; append what follows, yield which failed."""
         server = (event.id, event.epoch)
         said = event.message
         if not isinstance(said, HEARD):
@@ -133,7 +135,7 @@ class Communicators:
             self._go_on(key, group, actions)
 
     def due(self, what: tuple[int | str, ...]) -> Silent:
-        """Yield who has kept a repair waiting for too long."""
+        """Yield which has kept a repair waiting for too long."""
         _, key, number, stage = what
         group = self.groups.get(int(key))
         repair = group.repair if group else None
@@ -156,7 +158,7 @@ class Communicators:
         group.queue = [entry for entry in group.queue if entry[0] != server]
         in_place = repair and repair.new == server and repair.stage in ("alone", "join")
         if repair and repair.new == server:
-            # Otherwise all ranks have met anew, and nobody has been told anything else.
+            # Otherwise all ranks have met anew, and none has been told anything else.
             group.repaired |= {rank: repair.number} if in_place else {}
             group.repair = None
         repair = group.repair
@@ -195,7 +197,7 @@ class Communicators:
         return [server for server in making if self._lives(*server) and server not in group.lost]
 
     def _candidates(self, group: Group, rank: int) -> list[Server]:
-        """Return the living members but one: first who knows the present epoch, the oldest first."""
+        """Return the living members but one: those of the present epoch first, the oldest first."""
         ranks = [r for r, s in group.members.items() if r != rank and self._lives(*s)]
         ranks.sort(key=lambda r: (-group.repaired.get(r, 0), group.members[r][1]))
         return [group.members[r] for r in ranks]
@@ -204,7 +206,7 @@ class Communicators:
         self, key: int, group: Group, repair: Repair, actions: list[Action]
     ) -> None:
         living = self._candidates(group, repair.rank)
-        # Who has refused is asked once more when nobody else lives any more.
+        # One that has refused is asked once more when no other lives any more.
         left = [server for server in living if server not in repair.refused] or living
         if left:
             repair.exporter = left[0]

@@ -1,11 +1,11 @@
-"""Ranks that have left: who of the others still counts on them, in which communicators.
+"""Ranks that have left: which of the others still count on them, in which communicators.
 
-Others wait for a dead rank, since a new server takes its place. Not so when its program has ended, or
-it was given up: then whoever needs more of it has to get an error. LEFT tells the other members,
-each server once, and a new one when it has its place (MADE).
+Others wait for a dead rank, since a new server takes its place. Not so when its program has ended,
+or it was given up: then a rank that needs more of it has to get an error. LEFT tells the other
+members, each server once, and a new one when it has its place (MADE).
 
-Who is still making a communicator (MAKING, WANT_ID) is told only when nobody is left who has it: from
-such a one it would get its place, and perhaps needs nothing of the rank that has left.
+A rank that still makes a communicator (MAKING, WANT_ID) is told only when none is left that has it:
+from such a one it would get its place, and perhaps needs nothing of the rank that has left.
 
 A communicator that has failed for good (BROKEN) takes no part any more either. Without input or
 output.
@@ -21,7 +21,7 @@ from pyft.recovery.events import Received
 from pyft.wire import messages as wire
 
 Heard = wire.Making | wire.WantId | wire.Made | wire.Ended | wire.Minted | wire.Broken
-Told = tuple[int, int, int]  # who is told: its id; about whom: communicator and rank in it
+Told = tuple[int, int, int]  # which is told: its id; about which: communicator and rank in it
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Known:
 
     ranks: dict[int, int] = field(default_factory=dict)  # rank -> id
     made: set[int] = field(default_factory=set)  # ids that have it
-    minter: int = -1  # the id of who has made its unique id
+    minter: int = -1  # the id of what has made its unique id
     gone: set[int] = field(default_factory=set)  # ranks that have left it for good
 
 
@@ -70,7 +70,7 @@ class Departures:
             new = {rank for rank, member in group.ranks.items() if member == id}
             new |= {wire.MINTER} if group.minter == id else set()
             group.gone |= new
-            # Those who make it may only now have nobody left who has it: they hear of all.
+            # Those that make it may only now have none left that has it: they hear of all.
             ranks = new if group.made - self.left or not new else group.gone
             told += self._tell(key, self._waiting(group), ranks)
         return told
@@ -84,7 +84,7 @@ class Departures:
         ]
 
     def _waiting(self, group: Known) -> set[int]:
-        """Return who may wait for ranks that have left."""
+        """Return which may wait for ranks that have left."""
         have_it = group.made - self.left
         return have_it or set(group.ranks.values()) - self.left
 

@@ -26,7 +26,7 @@ _MEANINGS = {
     "first": "the first execution was wrong",
     "second": "the second execution was wrong",
     "both": "both executions were wrong",
-    "unknown": "the third execution had other inputs, so nobody knows which was wrong",
+    "unknown": "the third execution had other inputs, so it is not known which was wrong",
 }
 
 
@@ -79,7 +79,7 @@ class Disputes:
     def came_to(self, entry: int) -> None:
         """Note where a server of before was when it ended.
 
-        Who has ended in a replay was not as far as those before, which have told more.
+        A server that has ended in a replay was not as far as those before, which have told more.
         """
         self.reached = max(self.reached, entry)
         if self.told == UNKNOWN_YET:

@@ -1,7 +1,7 @@
 """What happens to a job's servers (events) and what is to be done about it (actions).
 
 A server is named by its rank's id and its epoch: epochs of a job only grow, so a message of a
-server that was replaced meanwhile names nobody and has no effect.
+server that was replaced meanwhile names nothing and has no effect.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Received:
 
 @dataclass(frozen=True)
 class ClientGone:
-    """The client has ended: nobody needs its server."""
+    """The client has ended: nothing needs its server."""
 
     id: int
 

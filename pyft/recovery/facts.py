@@ -1,8 +1,9 @@
 """What a coordinator leaves to the next one, in plain values (A21).
 
-Kept are facts: which GPUs may be used, who has a place in which communicator, the epoch. What is
-under way is not: a rank whose new server does not work yet begins again, and so does a repair. Until
-its new rank decides, a repair of a communicator changes nothing, so it can be begun again as well.
+Kept are facts: which GPUs may be used, which rank has a place in which communicator, the epoch.
+What is under way is not: a rank whose new server does not work yet begins again, and so does a
+repair. Until its new rank decides, a repair of a communicator changes nothing, so it can be begun
+again as well.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _members(group: Group) -> list[list[int]]:
 
 
 def _placed(group: Group) -> list[int]:
-    """Return the server, if any, that works and is getting its place: nobody else ends it."""
+    """Return the server, if any, that works and is getting its place: nothing else ends it."""
     repair = group.repair
     told = repair and repair.lost and repair.stage != "export"
     return list(repair.new) if repair and told else []

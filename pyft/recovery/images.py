@@ -6,7 +6,7 @@
       |                                                                              |
       +--the image counts, the one before is dropped-------- COPY <--all is dumped---+
 
-An image is of all clients at once and is named by the step s of its line: nobody has consumed
+An image is of all clients at once and is named by the step s of its line: no rank has consumed
 anything from after the cut that another one lacks. One that fails loses nothing; the one before
 counts until the next one is whole. Without input or output: `pyft/agent/images.py` does it.
 """
@@ -227,7 +227,7 @@ class Images:
         return []
 
     def _missing(self, clients: Sequence[Standing]) -> str:
-        """Say who does not stand behind the cut, or whose server has not drained."""
+        """Say which does not stand behind the cut, or whose server has not drained."""
         if not clients:
             return "no client is left"
         for client in clients:

@@ -124,7 +124,10 @@ class Plan:
         if rank.fault and fault.name == "server-killed":
             fault = rank.fault  # by us, and this is why
         rank.fault = None
-        fenced, rank.state = rank.state is State.FENCING, State.WAITING  # nobody takes it for alive
+        fenced, rank.state = (
+            rank.state is State.FENCING,
+            State.WAITING,
+        )  # nothing takes it for alive
         died = [*self._died(rank), *([] if fenced else self._end_peers(rank))]
         if not self.protect or fault.row.do is Do.GIVE_UP:
             return [*died, *self._give_up(rank, fault.evidence)]
@@ -156,7 +159,7 @@ class Plan:
         return self._end_server(peer)
 
     def _replay_alike(self, rank: Rank) -> list[Action]:
-        """End who has begun to replay otherwise: all of a set do it alike."""
+        """End those that have begun to replay otherwise: all of a set do it alike."""
         if rank.mode is Mode.NORMAL:
             return []
         why = f"rank [{rank.rank}] replays entry by entry: all ranks of its communicators do"
@@ -191,7 +194,7 @@ class Plan:
 
     def _give_up(self, rank: Rank, sentence: str) -> list[Action]:
         rank.state = State.GIVEN_UP
-        # Who waits for it in a recovery would wait for ever; who works finds out by itself.
+        # What waits for it in a recovery would wait for ever; what works finds out by itself.
         peers = self.together.others(rank)
         actions: list[Action] = [GiveUp(rank.id, sentence)]
         actions += self._tell(self.departures.leave(rank.id))
@@ -259,7 +262,7 @@ class Plan:
         return actions
 
     def _tell(self, told: list[Told]) -> list[Action]:
-        """Who has no server that lives is told when the next one has its place."""
+        """A rank without a server that lives is told when the next one has its place."""
         ranks = ((self.ranks.get(id), key, rank) for id, key, rank in told)
         return [
             Send(one.id, one.epoch, wire.Left(key, rank))

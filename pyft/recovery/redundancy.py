@@ -12,7 +12,7 @@ COUNTERS = {name: f"dmr_{name}" for name in (*_NAMES, "digest_ns")} | {"in_graph
 def figures(counter: Callable[[str], int]) -> dict[str, int]:
     """Return the counters of a rank's servers; empty where nothing was looked at.
 
-    `single`: products that nobody has executed a second time.
+    `single`: products that were not executed a second time.
     """
     found = {name: counter(field) for name, field in COUNTERS.items()}
     if not any(found.values()):

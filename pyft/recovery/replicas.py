@@ -1,7 +1,7 @@
 """Do ranks whose device memory was equal still agree? Compares the digests of their cuts.
 
     snapshotted (all partners) --equal--> agreed: the cut may become the committed snapshot
-                            --differ-> suspects are replaced; their replays say who was right
+                            --differ-> suspects are replaced; their replays say which was right
 
 Blocks are known by their place in the device's window and their size. Two ranks are partners when
 they have a block whose contents were the same at the last two cuts or more (eight, if it is small) that
@@ -44,7 +44,7 @@ class Disagree:
 
 @dataclass(frozen=True)
 class Judged:
-    """The suspects have replayed: who had what his replay does not give. Nobody: it is the program.
+    """The suspects have replayed: which had what its replay does not give. None: it is the program.
 
     Or it cannot be told, since a suspect has not come to that cut again.
     """
@@ -103,7 +103,7 @@ class Replicas:
         return [(key, ids) for key, sets in found.items() for ids in sets]
 
     def partners(self, id: int) -> list[int]:
-        """Return who has replicas of a rank's blocks, those with most bytes first."""
+        """Return what has replicas of a rank's blocks, those with most bytes first."""
         rank = self.ranks.get(id, Standing())
         sizes = {
             other: sum(size for _, size in keys - self.own) for other, keys in rank.replicas.items()
@@ -187,7 +187,7 @@ class Replicas:
         return self.case is not None and id in self.case.suspects
 
     def unheeded(self) -> tuple[int, ...]:
-        """Return the suspects whose servers nobody has ended yet."""
+        """Return the suspects whose servers have not been ended yet."""
         return self.case.unheeded() if self.case else ()
 
     # ---- comparing ----------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class Replicas:
         if not rank.prepared:
             return
         # A suspect's cut is not agreed before replays have decided, also where an agent that goes on
-        # for another one does not know yet what the rank has in common with whom.
+        # for another one does not know yet what the rank has in common with which.
         if self.case and rank.prepared == self.case.cut and self._is_suspect(id):
             return
         if rank.prepared > rank.cut:  # otherwise its server has died before it heard of that
@@ -223,7 +223,7 @@ class Replicas:
         yield Agreed(id, cut)
 
     def _differing(self, id: int, partners: list[int]) -> dict[Key, dict[int, bytes]]:
-        """Return who has what in the blocks about which a rank and its partners disagree."""
+        """Return which has what in the blocks about which a rank and its partners disagree."""
         rank, found = self.ranks[id], {}
         for other in partners:
             theirs = self.ranks[other].table_at(rank.prepared)

@@ -92,7 +92,7 @@ def span(seconds: float) -> str:
 def verdict(differed: int, corrected: int = 0, shared: int = 0) -> str:
     """Return in one word how a replay compared with what had been handed out.
 
-    `shared`: the rank shares memory with other processes. What they write nobody has compared.
+    `shared`: the rank shares memory with other processes. What they write has not been compared.
     """
     if shared:
         return "unknown"
@@ -161,7 +161,7 @@ def table(found: dict[str, Any]) -> list[str]:
         "rank",
         "fault",
         "gpu",
-        "epoch",
+        "incarnation",
         "total ms",
         *PHASES,
         "MB",

@@ -1,7 +1,7 @@
 """The account of faults that were asked for: which have happened, and why the others have not.
 
-What has happened is noted by who lets it happen, in a byte of the control page that the request has for
-itself. So it is known whoever dies.
+What has happened is noted by what lets it happen, in a byte of the control page that the request
+has for itself. So it is known whatever dies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Request:
     by_agent: bool  # it looks for the place
     told: list[tuple[int, int]] = field(default_factory=list)  # member and epoch of servers
     done: bool = False
-    noted: bool = False  # by who let it happen
+    noted: bool = False  # by what let it happen
 
     def note(self) -> dict[str, Any]:
         """Return what the next agent needs."""
@@ -81,7 +81,7 @@ class Requests:
     def of_server(self, rank: int | None, server: int) -> list[Request]:
         """Return the faults for whose places a rank's n-th server looks itself.
 
-        `rank` None: nobody knows yet which it is. Then it looks who it is when it comes to a place.
+        `rank` None: it is not known yet which it is. Then it looks when it comes to a place.
         """
         mine = [one for one in self.all if not one.by_agent and not one.done]
         mine = [one for one in mine if one.injection.server == server]

@@ -1,6 +1,6 @@
 """Ranks that go back together, and to where: for communicators that cannot be repaired.
 
-Where an abort leaves partial results (stock NCCL) nobody can take a dead rank's place. All ranks
+Where an abort leaves partial results (stock NCCL) no server can take a dead rank's place. All ranks
 that share communicators, directly or by way of others, are a *rollback set*: when one fails all are
 ended, restored at the same line, make their communicators anew, and repeat what came after it.
 
@@ -9,8 +9,8 @@ ended, restored at the same line, make their communicators anew, and repeat what
                when another rank is past it: ABORT, there can be no such line
     new server WANT_ID: under which id is the communicator made now? The first that asks makes one
 
-A line is decided here before anybody is told. Who dies before it has heard so hears it at its next
-start, and has what it needs in its store. Without input or output.
+A line is decided here before any rank is told. One that dies before it has heard so hears it at its
+next start, and has what it needs in its store. Without input or output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Shared:
     members: dict[int, int] = field(default_factory=dict)  # rank in it -> id
     ended: set[int] = field(default_factory=set)  # ids that have ended it since the line
     made_as: str = ""  # the id under which it is made, as text; empty: not yet
-    maker: int = -1  # who has been asked for one
+    maker: int = -1  # which has been asked for one
     waiting: list[int] = field(default_factory=list)  # for that
 
 
@@ -91,7 +91,7 @@ class RollbackSets:
         self.ranks: dict[int, Standing] = {}
 
     def of(self, id: int) -> set[int]:
-        """Return who goes back when a rank does, itself included."""
+        """Return what goes back when a rank does, itself included."""
         found, todo = {id}, [id]
         while todo:
             one = todo.pop()
@@ -112,7 +112,7 @@ class RollbackSets:
     # ---- communicators ------------------------------------------------------------------------
 
     def want_id(self, id: int, key: int, rank: int, made_as: str) -> list[Outcome]:
-        """Take a question for the id of a communicator, or the answer of who was to make it."""
+        """Take a question for the id of a communicator, or the answer of what was to make it."""
         group = self.groups.setdefault(key, Shared())
         group.members[rank] = id
         group.ended.discard(id)
@@ -239,7 +239,7 @@ class RollbackSets:
         for key, line in rank.at.items():
             if line.collectives == ENDED and key in self.groups:
                 self._forget(key, id)
-        rank.last = None  # an optimizer's step calls nobody: its cut may be of the same place
+        rank.last = None  # an optimizer's step calls no rank: its cut may be of the same place
         return Commit(id, rank.line)
 
     def _forget(self, key: int, id: int) -> None:

@@ -1,17 +1,18 @@
-"""Ranks with the same contents keep them once: who keeps what, and when that counts.
+"""Ranks with the same contents keep them once: which keeps what, and when that counts.
 
-A block in which several ranks have had the same contents is snapshotted by one of them, its *owner*; the
-points of the others name it (docs/concepts/sharing.md). Such ranks,
-directly or by way of others, are a *group*, and their points move together:
+A block in which several ranks have had the same contents is snapshotted by one of them, its
+*owner*; the points of the others name it (docs/concepts/sharing.md). Such ranks, directly or by way
+of others, are a *group*, and their points move together:
 
-    server     STAGED: digests of a cut, and who keeps what of it; PREPARED: its own part is whole
+    server     STAGED: digests of a cut, and which keeps what of it; PREPARED: its own part is whole
     agent      when all of the group hold the cut, and owners have what the others need of them:
                COMMIT for good, it is the committed snapshot of all
                when one of them has passed it over, or an owner has something else: ABORT for all
 
 So the contents that a point names stay where they are for as long as it counts. What is settled is
-kept before anybody is told; who dies before it has heard is told at its next start, and has what it
-needs in its store. Who makes a cut alone, for want of space, keeps what it has lent (store.h).
+kept before any rank is told; one that dies before it has heard is told at its next start, and has
+what it needs in its store. A rank that makes a cut alone, for want of space, keeps what it has lent
+(store.h).
 
 Which rank owns what is decided by assignment.py. With `jit` no store keeps such a block: all ranks
 that have it keep it in their GPUs, and each point names the next one of them (pre_images.h).
@@ -100,7 +101,7 @@ class Shares:
         return self._of(id).line
 
     def group(self, id: int) -> set[int]:
-        """Return who shares with a rank, itself included."""
+        """Return what shares with a rank, itself included."""
         return self._of(id).group
 
     def named(self) -> set[int]:
@@ -141,7 +142,7 @@ class Shares:
     ) -> list[Outcome]:
         """Take note of a cut. No table: the rank has passed it over.
 
-        `rows`: which of its blocks are not in the rank's own store, and who keeps them.
+        `rows`: which of its blocks are not in the rank's own store, and which rank keeps them.
         """
         rank = self._of(id)
         rank.passed = max(rank.passed, step)

@@ -63,12 +63,12 @@ class Together:
         self._ranks = ranks
 
     def others(self, rank: Rank) -> list[Rank]:
-        """Return who goes back with a rank."""
+        """Return what goes back with a rank."""
         ids = self.sets.of(rank.id) - {rank.id} if self.sets else set()
         return [self._ranks[id] for id in sorted(ids)]
 
     def lacking(self, rank: Rank) -> str:
-        """Say why there is nobody to repeat collectives with."""
+        """Say why there is no rank to repeat collectives with."""
         for other in self.others(rank):
             if other.state in (State.GIVEN_UP, State.GONE):
                 words = "has ended" if other.state is State.GONE else "has been given up"
@@ -84,7 +84,7 @@ class Together:
         return [other for other in self.others(rank) if other.state in ended]
 
     def replay_serially(self, rank: Rank) -> list[Rank]:
-        """Note that a rank replays entry by entry; return who has begun to replay otherwise."""
+        """Note that a rank replays entry by entry; return which have begun to replay otherwise."""
         if self.sets is None:
             return []
         self.sets.replay_serially(rank.id)

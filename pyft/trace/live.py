@@ -167,7 +167,7 @@ def recent_entries(log: Path) -> list[Entry]:
 
 
 def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
-    """Return who waits for the answer to an entry the server has not finished."""
+    """Return what waits for the answer to an entry the server has not finished."""
     return [
         Wait(e.thread, _seconds_since(e, now), f"the answer to [{e.seq}] {e.text}")
         for e in pending
@@ -176,7 +176,7 @@ def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
 
 
 def word_waits(control: bytes, entries: list[Entry], now: int) -> list[Wait]:
-    """Return who sleeps until a stream or event completes, by the mark it has put into the stream."""
+    """Return what sleeps until a stream or event completes, by its mark in the stream."""
     begin = COMPLETION_WORDS_OFFSET
     words = control[begin : begin + COMPLETION_WORDS * COMPLETION_WORD.size]
     waits = []

@@ -24,7 +24,7 @@ class ExportReason(enum.IntEnum):
     # still making it, and the others may have met without it; said again until a living one has it
     LOST_MEETING = 1
     # as LostMeeting, but it is split from another one, which takes no meeting; answered as for
-    # FromRecords, too, when nobody has it
+    # FromRecords, too, when no rank has it
     DIVIDING = 2
 
 

@@ -33,7 +33,7 @@ class Overlapped(Blocking):
                 self.failed = error
 
     def check(self) -> None:
-        """Raise in the training's thread what went wrong in the other, or nobody would know."""
+        """Raise in the training's thread what went wrong in the other, or it would not be known."""
         if self.failed is not None:
             raise OSError("a checkpoint could not be written") from self.failed
 

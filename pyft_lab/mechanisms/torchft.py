@@ -27,7 +27,7 @@ TIMEOUT = timedelta(seconds=60)  # of torchft's calls, as it has it by default
 
 
 class Torchft(Mechanism):
-    """Who is there trains on; who comes back gets the state of a peer."""
+    """A rank that is there trains on; one that comes back gets the state of a peer."""
 
     name = "torchft"
     substrates = ("cpu",)
@@ -61,7 +61,7 @@ class Torchft(Mechanism):
         )  # fmt: skip
 
     def call_roll(self) -> None:
-        """Ask for a quorum, and learn who is in it; a rank that was away has the state then."""
+        """Ask for a quorum, and learn which are in it; a rank that was away has the state then."""
         import torch
         from torch.distributed import ReduceOp
 
@@ -79,7 +79,7 @@ class Torchft(Mechanism):
         import torch
 
         self.call_roll()
-        while state.step == 0 and len(self.present) < self.ranks:  # nobody begins alone
+        while state.step == 0 and len(self.present) < self.ranks:  # none begins alone
             time.sleep(POLL_S)
             self.call_roll()
         self.before = (state.sampler.cursor, torch.get_rng_state())
@@ -100,7 +100,7 @@ class Torchft(Mechanism):
         return False
 
     def close(self, state: Any) -> None:
-        while len(self.present) < self.ranks:  # who comes late finds somebody who has the state
+        while len(self.present) < self.ranks:  # one that comes late finds one that has the state
             time.sleep(POLL_S)
             self.call_roll()
         self.manager.shutdown(wait=False)

@@ -66,7 +66,7 @@ def test_a_cut_is_compared_while_it_is_copied(tmp_path: Path) -> None:
 
 def test_the_agent_dies_when_it_has_found_a_difference(tmp_path: Path) -> None:
     def meanwhile(job: Job) -> None:
-        wait_for(lambda: "replays tell who is right" in job.errors(), 120, "it is noticed")
+        wait_for(lambda: "replays tell which is right" in job.errors(), 120, "it is noticed")
         job.kill_agent()
 
     found = flipped(tmp_path, meanwhile=meanwhile)

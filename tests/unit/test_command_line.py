@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import pyft
 from pyft.api.run import program
-from pyft.cli import demo, env, run
+from pyft.cli import demo, env, run, run_options
 from pyft.cli.help import EXAMPLES, SECTIONS
 from pyft.cli.main import app
 from pyft.errors import CommandError, PyftError
@@ -24,6 +24,24 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 def result(code: str, faults: list[dict[str, object]]) -> pyft.Result:
     return pyft.Result(0, code, "", {"recovery": {"faults": faults}})
+
+
+def test_an_old_value_of_protect_still_counts_and_says_so(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    command = typer.Typer()
+    seen: list[run_options.Protect] = []
+
+    @command.command()
+    def start(protect: run_options.ProtectOption = run_options.DEFAULT) -> None:
+        seen.append(protect)
+
+    old = "capture"
+    found = CliRunner().invoke(command, ["--protect", old])
+    said = capfd.readouterr().err
+    assert (found.exit_code, seen) == (0, [run_options.Protect.snapshot]), found.output
+    assert said.count(f"--protect [{old}] is called [snapshot] now") == 1
+    assert CliRunner().invoke(command, ["--protect", "snapshots"]).exit_code == 2
 
 
 def test_each_command_stands_in_one_group() -> None:

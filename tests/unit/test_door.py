@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pyft.agent.operators import metrics
 from pyft.agent.process import door
 from pyft.agent.process.door import Door, Listener, Refusals
 
@@ -101,6 +102,42 @@ def test_a_silent_one_is_ended_in_time(listener: socket.socket, name: str) -> No
             assert time.monotonic() < deadline
     assert not loop.timers, "nothing is looked for where nobody waits"
     silent.close()
+
+
+def asked(pieces: list[bytes], ends: bool = False) -> bytes:
+    """Return what `/metrics` answers to a request in pieces, each read before the next one."""
+    loop = Loop()
+    listener = metrics.serve(0, loop, lambda: "a 1\n")
+    with listener, socket.create_connection(listener.getsockname()) as reader:
+        for piece in pieces:
+            reader.sendall(piece)
+            loop.rest()
+        if ends:
+            reader.shutdown(socket.SHUT_WR)
+            loop.rest()
+        reader.setblocking(False)
+        try:
+            return reader.recv(1 << 16)
+        except BlockingIOError:
+            return b"waits"
+
+
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize("cut", [1, 5, 13, 23, len(REQUEST) - 2, len(REQUEST) - 1])
+def test_a_request_for_metrics_may_come_in_pieces(cut: int) -> None:
+    assert asked([REQUEST[:cut]]) == b"waits"
+    assert asked([REQUEST[:cut], REQUEST[cut:]]).endswith(b"\r\n\r\na 1\n")
+    assert asked([bytes([byte]) for byte in REQUEST]).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_request_for_metrics_has_an_end() -> None:
+    line = b"GET /metrics HTTP/1.1\r\nX: "
+    long = [line, b"y" * (8191 - len(line)), b"y"]
+    assert asked(long[:2]) == b"waits"
+    assert asked(long).startswith(b"HTTP/1.1 200 OK")
+    assert asked([b"GET /metrics HTTP/1.0\r\n"], ends=True).startswith(b"HTTP/1.1 200 OK")
 
 
 @pytest.fixture

@@ -107,8 +107,12 @@ def test_the_page_shows_what_has_changed(house: ModuleType) -> None:
     now["files"]["proxy"]["max"] = 123456
     now["cycles"] = []
     walk = [house.stop_of("proxy/x.cc  a b"), house.stop_of("- proxy/y.cc  its promise")]
-    page = sys.modules["house_page"].page(before, now, {"cublasGemmEx": walk})
+    page = sys.modules["house_page"].page(
+        before, now, {"cublasGemmEx": walk}, {"removed": 12, "added": 345}
+    )
     assert f"{before['files']['proxy']['max']} → 123456" in page
     assert "Now:\n\nNone.\n" in page
     assert "1. `proxy/x.cc`: a b\n" in page
+    assert "Removed since then: 12 lines. Added: 345." in page
+    assert f"| proxy | {before['files']['proxy']['sum']} | {before['tables']['proxy']} |" in page
     assert "* `proxy/y.cc`: its promise\n" in page

@@ -16,7 +16,14 @@ SPEC = {
 }
 SECTIONS = "".join(
     f"## {name}\n\n"
-    for name in ("Words", "Picture", "States", "Invariants", "If a process is killed", "Tests")
+    for name in (
+        "Words",
+        "Picture\n\n```text\na --> b\n```",
+        "States",
+        "Invariants",
+        "If a process is killed",
+        "Tests",
+    )
 )
 
 
@@ -86,6 +93,13 @@ def test_numbers_in_concepts_are_defined(tmp_path: Path) -> None:
 def test_sections_of_concepts_are_there(tmp_path: Path) -> None:
     pages = {"docs/concepts/a.md": SECTIONS.replace("## Tests", "## Test"), "docs/a.md": ""}
     assert check(tmp_path, pages) == ["docs/concepts/a.md: has no section [Tests]"]
+
+
+def test_a_picture_is_a_fenced_block(tmp_path: Path) -> None:
+    more = "## Picture: repaired\n\nLater.\n\n## Pictures of others\n\nNone.\n"
+    assert check(tmp_path, {"docs/concepts/a.md": SECTIONS + more}) == [
+        "docs/concepts/a.md: [## Picture: repaired] has no picture, which is a fenced block"
+    ]
 
 
 SENTENCE = "word " * 25 + "end."

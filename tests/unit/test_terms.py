@@ -54,3 +54,15 @@ def test_capture_is_left_to_cuda(tmp_path: Path) -> None:
 
 def test_cuda_s_own_code_may_capture(tmp_path: Path) -> None:
     assert check(tree(tmp_path, "softgpu/a.cc", "captured\n")).returncode == 0
+
+
+def test_terms_of_concepts_have_a_row(tmp_path: Path) -> None:
+    words = "A **supervisor**, **supervisors**, to **quiesce**.\n* A **bold\n  one**, a **row**.\n"
+    text = f"**No term.**\n\n## Words\n\n{words}\n## Picture\n\n**none**\n"
+    result = check(tree(tmp_path, "docs/concepts/a.md", text))
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [
+        "docs/concepts/a.md: [bold one] has no row in docs/glossary.md",
+        "docs/concepts/a.md: [row] has no row in docs/glossary.md",
+        "terms: 2 problems",
+    ]

@@ -2,7 +2,7 @@
 
 OUT.cc has one image for each architecture that NVRTC knows and PTX for later ones. NVRTC is in a
 package that PyTorch needs itself, so no CUDA toolkit has to be there. With an empty LIBNVRTC there
-are no images, and who asks for one is told so.
+are no images, and a request for one is told so.
 """
 
 from __future__ import annotations

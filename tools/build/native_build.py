@@ -22,13 +22,13 @@ NATIVE_DIR = "pyft/_native/lib"
 MESON = (sys.executable, "-m", "mesonbuild.mesonmain")
 FOUND = ("cuda-include", "nvrtc-lib", "zstd-lib", "xxhash-lib")
 FOUND_FOR_SOFTGPU = ("openblas-include", "openblas-lib")
-LINES = 20  # of progress, where nobody sees them being overwritten
+LINES = 20  # of progress, where no terminal shows them being overwritten
 
 
 def options() -> list[str]:
     """Return what meson is told; the environment has the last word.
 
-    Tests are left out unless somebody asks: they are more than half of the work.
+    Tests are left out unless they are asked for: they are more than half of the work.
     """
     asked = os.environ.get("PYFT_MESON_OPTIONS", "").split()
     usual = ["--prefix=/", "--buildtype=release", f"-Dnative_dir={NATIVE_DIR}", "-Dtests=false"]

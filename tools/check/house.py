@@ -12,6 +12,7 @@ import argparse
 import ast
 import json
 import math
+import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,8 @@ else:
     import tomli as tomllib
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("proxy", "softgpu", "flexccl", "shim", "pyft", "tools", "tests")
+PARTS = ("proxy", "softgpu", "flexccl", "shim", "pyft", "pyft_lab", "tools", "tests")
+BEFORE = "1d5676e"
 CODE = {".cc", ".c", ".h", ".cu", ".py"}
 LONG = 60  # lines; longer functions are listed by name
 BANNER_LINES = 5
@@ -51,6 +53,28 @@ def code_files(root: Path) -> Iterator[Path]:
             is_code = path.suffix in CODE and path.is_file() and "__pycache__" not in path.parts
             if is_code and not is_generated(path):
                 yield path
+
+
+def table_lines(root: Path) -> dict[str, int]:
+    """Return how many lines of tables (TOML) each part has; code is made from most of them."""
+
+    def lines(paths: Iterable[Path]) -> int:
+        return sum(len(path.read_text().splitlines()) for path in paths)
+
+    found = {part: lines((root / part).rglob("*.toml")) for part in PARTS}
+    return found | {"the root": lines(root.glob("*.toml"))}
+
+
+def removed(root: Path) -> dict[str, int]:
+    """Return how many lines of code and tables git says were removed, and added; moves are none."""
+    kinds = [f"*{suffix}" for suffix in sorted(CODE | {".toml"})]
+    command = ["git", "diff", "--numstat", "--find-renames", BEFORE, "--", *kinds]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    return {
+        "added": sum(int(row[0]) for row in rows if row[0].isdigit()),
+        "removed": sum(int(row[1]) for row in rows if row[1].isdigit()),
+    }
 
 
 def is_generated(path: Path) -> bool:
@@ -188,6 +212,7 @@ def measure(root: Path, walks: dict[str, list[Stop]]) -> dict[str, Any]:
     edges = {include.edge for include in (*includes(root), *python_imports(root))}
     return {
         "files": {part: spread(lines[part]) for part in PARTS},
+        "tables": table_lines(root),
         "functions": lengths,
         "folders": folders(path.relative_to(root).as_posix() for path in paths),
         "cycles": cycles((source, target) for source, target in edges if source != target),
@@ -214,7 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     before = json.loads((HERE / "house_before.json").read_text())
     now = json.loads(json.dumps(numbers))  # tuples become lists, as in `before`
-    (root / "docs" / "house.md").write_text(house_page.page(before, now, read_walks("now")))
+    (root / "docs" / "house.md").write_text(
+        house_page.page(before, now, read_walks("now"), removed(root))
+    )
     return 0
 
 

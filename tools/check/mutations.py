@@ -79,7 +79,7 @@ def _places(tree: ast.Module) -> dict[int, str]:
 
 
 def _is_outside(node: ast.AST) -> bool:
-    """Say whether it is what nobody tests: imports, texts, what runs as a program."""
+    """Say whether it is what no test is for: imports, texts, what runs as a program."""
     if isinstance(node, (ast.Import, ast.ImportFrom, ast.JoinedStr)):
         return True
     if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'":

@@ -3,6 +3,8 @@
 The last column of its tables names, in backquotes, what a term was called before. A word stands for
 itself and for what an ending makes of it (`keeper`, `keepers`, `_keeper`). *Capture* is CUDA's: it
 is refused in the folders that have nothing to do with stream capture.
+
+A word in bold in a section "Words" of docs/concepts is a term: the glossary has a row for it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GLOSSARY = "docs/glossary.md"
+CONCEPTS = "docs/concepts"
+WORDS = re.compile(r"^## Words\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+BOLD = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 # Made by generators, data, or where the old words must stand.
 LEFT_OUT = re.compile(
     r"^(docs/(glossary|api-coverage|house)\.md|tools/check/(terms\.py|house_before\.json|walks\.toml)"
@@ -53,6 +58,23 @@ def old_words(glossary: str) -> list[Old]:
     return found
 
 
+def terms(glossary: str) -> set[str]:
+    """Return the words of the glossary's first columns; a cell may have several, and a remark."""
+    cells = (line.split("|")[1] for line in glossary.splitlines() if line.startswith("|"))
+    plain = (re.sub(r"\(.*?\)", "", cell) for cell in cells)
+    return {word.strip().lower() for cell in plain for word in cell.split(",")}
+
+
+def without_row(root: Path, known: set[str]) -> Iterator[str]:
+    """Yield the terms of docs/concepts that the glossary lacks; a plural is its singular."""
+    for page in sorted((root / CONCEPTS).glob("*.md")):
+        for section in WORDS.findall(page.read_text()):
+            for bold in BOLD.findall(section):
+                word = " ".join(bold.split()).lower()
+                if not {word, word.removesuffix("s")} & known:
+                    yield f"{CONCEPTS}/{page.name}: [{word}] has no row in {GLOSSARY}"
+
+
 def files(root: Path) -> list[str]:
     """Return what git knows of, or every file of a tree that is none of git's."""
     done = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True)
@@ -61,8 +83,10 @@ def files(root: Path) -> list[str]:
 
 
 def check(root: Path) -> Iterator[str]:
-    """Yield a sentence per line that has a refused word."""
-    refused = [(old, old.pattern()) for old in old_words((root / GLOSSARY).read_text())]
+    """Yield a sentence per term without a row, and per line that has a refused word."""
+    glossary = (root / GLOSSARY).read_text()
+    yield from without_row(root, terms(glossary))
+    refused = [(old, old.pattern()) for old in old_words(glossary)]
     for name in files(root):
         if LEFT_OUT.search(name) or not (root / name).is_file():
             continue

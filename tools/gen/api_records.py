@@ -271,7 +271,7 @@ def fill_prototype(record: Record, args: dict[str, str]) -> None:
 
 
 def fill_command(record: Record, data: dict) -> None:
-    """Check id and wire fields: who crosses the ring needs both, nobody else may have them."""
+    """Check id and wire fields: a call that crosses the ring needs both, no other may have them."""
     record.wire = parse_wire(data.get("wire", []))
     if record.generated:
         record.backend = True

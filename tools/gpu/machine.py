@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 MARGIN_S = 2.0  # for what a check does after its last program
 KILL_S = 10.0  # a driver may hold a process for seconds, or for ever
-ASK_S = 60.0  # a driver that nobody uses first starts the GPU
+ASK_S = 60.0  # a driver that is in no use first starts the GPU
 ASK = """
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")

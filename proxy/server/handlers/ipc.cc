@@ -35,7 +35,7 @@ void may_wait_for_others(Session& session) {
                               std::to_string(code) + "]");
 }
 
-constexpr char kGone[] = "who shared it has ended or freed it";
+constexpr char kGone[] = "the process that shared it has ended or freed it";
 constexpr char kElsewhere[] = "it lies elsewhere now";
 
 }  // namespace

@@ -145,7 +145,7 @@ class Channel:
 
     @contextlib.contextmanager
     def read_only_log(self):  # noqa: ANN201 - a generator of one descriptor
-        """The log, for those who must not write to it."""
+        """The log, for those that must not write to it."""
         read_only = os.open(f"/proc/self/fd/{self.log_fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             yield read_only

@@ -17,7 +17,7 @@ from pyft.wire.layout import (
 
 @dataclass(frozen=True)
 class AttachRequest:
-    """A client's first message: who it is, which device it wants, and its environment."""
+    """A client's first message: which one it is, which device it wants, and its environment."""
 
     pid: int
     device: int

@@ -41,7 +41,7 @@ class Areas:
 
     @classmethod
     def of_new(cls, log_fd: int) -> Areas:
-        """Return those of a log that nobody else has seen yet."""
+        """Return those of a log that nothing else has seen yet."""
         header = log_header(log_fd)
         return cls(**{name: header[name] for name in cls.__dataclass_fields__})
 
@@ -52,7 +52,7 @@ def first_page(fd: int) -> bytes:
 
 
 def lies_in(fd: int, offset: int, size: int) -> bool:
-    """Say whether so many bytes lie at a place that somebody else has named."""
+    """Say whether so many bytes lie at a place that another process has named."""
     return 0 <= offset <= os.fstat(fd).st_size - size
 
 

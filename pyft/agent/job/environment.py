@@ -23,7 +23,7 @@ TORCH_DEFAULTS = {
 # On soft GPUs. PyTorch's wheels have MAGMA's kernels for sm_80 and newer only, and use them where
 # they are quicker than cuSOLVER.
 SOFT_TORCH_DEFAULTS = {"TORCH_LINALG_PREFER_CUSOLVER": "1"}
-# A secret that flexccl asks of whoever takes part in a job's communicators, beside the unique id,
+# A secret that flexccl asks of all that take part in a job's communicators, beside the unique id,
 # which PyTorch hands round in a store that anybody on the network may read.
 JOB_TOKEN = "FLEXCCL_JOB_TOKEN"
 # Set for the program, meaningless or harmful in a server. The client has already applied
@@ -54,7 +54,7 @@ def program_environment(
 ) -> dict[str, str]:
     """Return the environment of the user's command."""
     environment = dict(base)
-    environment.pop("PYFT_TOKEN", None)  # who has it can be a host of the job
+    environment.pop("PYFT_TOKEN", None)  # what has it can be a host of the job
     prepend(environment, "LD_PRELOAD", options.preload_libraries())
     prepend(environment, "PYTHONPATH", [str(SITE_FOLDER)])
     environment["PYFT_JOB"] = options.job
@@ -124,7 +124,7 @@ def server_environment(
         environment.setdefault("FLEXCCL_REPAIR_MS", "86400000")
         if replays_all(options):
             environment["PYFT_REPLAY"] = "all"
-            environment.setdefault("FLEXCCL_ABORT", "partial")  # nobody needs what is kept
+            environment.setdefault("FLEXCCL_ABORT", "partial")  # nothing needs what is kept
         environment["PYFT_PROTECT"] = options.protect
         environment["PYFT_DMR"] = options.dmr
         environment["PYFT_DIVERGENCE"] = "strict" if options.strict_replay else "report"
@@ -175,5 +175,5 @@ def link_for_triton(options: JobOptions) -> None:
 
 
 def lost_gpus(device: int, gpu: int, lost: dict[int, str]) -> dict[str, str]:
-    """Return the environment in which a lost soft GPU stays lost, for whoever uses it again."""
+    """Return the environment in which a lost soft GPU stays lost, for what uses it again."""
     return {"SOFTGPU_FAULT": f"lost,device={device}"} if gpu in lost else {}

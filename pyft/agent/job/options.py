@@ -46,7 +46,7 @@ class JobOptions:
     metrics_port: int = 0  # of /metrics; 0: off
     standby: str = "spares"  # spares, all, none: GPUs for which a server stands by
     real_gpus: tuple[str, ...] = ()  # UUIDs, those of the spares last; none: software GPUs
-    head: str = ""  # HOST:PORT of who decides for several hosts
+    head: str = ""  # HOST:PORT of what decides for several hosts
     place: int = 0  # this one's number among them
     life: int = 0  # which owner of the place this one is
     host: str = ""  # its name
@@ -188,7 +188,7 @@ def uses_nccl(options: JobOptions) -> bool:
 
 
 def check_protection(options: JobOptions) -> None:
-    """Raise UsageError where a fault would find that nobody can repair it."""
+    """Raise UsageError where a fault would find that nothing can repair it."""
     if options.protect == "jit" and uses_nccl(options):
         raise UsageError(
             "--protect jit needs ranks that are replaced alone, which NCCL does not allow: use "
@@ -218,7 +218,7 @@ def _check_redundancy(options: JobOptions) -> None:
 def replays_all(options: JobOptions) -> bool:
     """Say whether a fault of one rank sends all back with which it shares communicators.
 
-    As it must where nobody can be replaced alone, and where records may hold what is wrong.
+    As it must where no rank can be replaced alone, and where records may hold what is wrong.
     """
     if options.movable:  # a line of all ranks is what images belong to
         return True

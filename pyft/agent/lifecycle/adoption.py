@@ -1,10 +1,10 @@
 """Takes over the clients and servers of the agent before (A21).
 
-Servers that work go on working. One that was still recovering is ended and its rank begins again, one
-that has died meanwhile is replaced, as ever; what was under way between servers is begun again by
-those that take part. Notes are not believed where the truth can be seen: who lives, who works. Which
-epoch is the newest they say: the plan's is kept before a server of it is started, and what is in a
-client's control page the client may have written.
+Servers that work go on working. One that was still recovering is ended and its rank begins again,
+one that has died meanwhile is replaced, as ever; what was under way between servers is begun again
+by those that take part. Notes are not believed where the truth can be seen: what lives, what works.
+Which epoch is the newest they say: the plan's is kept before a server of it is started, and what is
+in a client's control page the client may have written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyft.wire.layout import ChannelStatus
 def adopt_members(
     handover: Handover, options: JobOptions, supervisor: SupervisorLink
 ) -> list[Member]:
-    """Return the clients that were answered, with their servers; end servers that are nobody's."""
+    """Return the clients that were answered, with their servers; end servers of none."""
     notes = handover.notes.get("servers", {}).get("servers", {})
     job = handover.notes.get("job", {"meta": {"channels": []}})
     ended = {entry["id"] for entry in job["meta"]["channels"]}

@@ -1,4 +1,4 @@
-"""Takes in the deaths of servers: what each has died of, and who has to know of it.
+"""Takes in the deaths of servers: what each has died of, and which processes have to know of it.
 
 What a server has said itself counts, its status, and NVML; of what its client can write as well
 only numbers for people are used.
@@ -24,7 +24,7 @@ LOG = log.logger("agent")
 
 
 class Deaths:
-    """The one place to which a server's death comes, whoever has noticed it."""
+    """The one place to which a server's death comes, whatever has noticed it."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -72,7 +72,7 @@ class Deaths:
                     self._servers.event(suspected)
 
     def _decide(self, member: Member, epoch: int, fault: classify.Fault) -> None:
-        """Who waits for something of that server does no longer; then the plan is asked."""
+        """What waits for something of that server does no longer; then the plan is asked."""
         self._servers.comparison.restarted(member)
         self._servers.spilling.restarted(member.id)
         self._servers.event(events.Exited(member.id, epoch, fault))

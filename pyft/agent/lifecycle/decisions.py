@@ -94,7 +94,9 @@ class Decisions:
     def _send(self, member: Member, action: events.Send) -> None:
         server = member.server
         if server and server.alive and server.epoch == action.epoch:
-            server.send(action.message)  # who does not take it is dead, or late: both are noticed
+            server.send(
+                action.message
+            )  # one that does not take it is dead, or late: both are noticed
 
     def _wait(self, member: Member, action: events.Wait) -> None:
         member.channel.set_status(ChannelStatus.RECOVERING, action.text)
@@ -148,7 +150,7 @@ def say_recovered(incidents: Incidents, member: Member) -> None:
         messages.say(
             f"rank [{done.rank}] goes on after [{report.span(total)}] on GPU [{done.gpu_to}]: "
             f"[{report.span(notice)}] to notice, [{report.span(repair)}] to repair "
-            f"(fault [{done.fault}], epoch [{done.epoch_to}], "
+            f"(fault [{done.fault}], incarnation [{done.epoch_to}], "
             f"[{done.replayed_entries}] entries replayed, {report.in_words(done)})"
         )
         if page.read(member.channel.control_fd).shared & page.Shared.EXPORTS:

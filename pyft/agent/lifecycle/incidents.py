@@ -108,7 +108,7 @@ class Incidents:
             self._keep()
 
     def client_gone(self, id: int) -> None:
-        """Close what is open: nobody waits for it."""
+        """Close what is open: nothing waits for it."""
         if incident := self._open.pop(id, None):
             self._fenced.pop(id, None)
             incident.finish("client ended", self.now())

@@ -48,7 +48,7 @@ class Injector:
         injection = request.injection
         request.told.append((member.id, member.server.epoch))
         page.clear_fault_note(member.channel.control_fd, request.number)
-        self._servers.keep()  # it happens once, whoever dies
+        self._servers.keep()  # it happens once, whatever dies
         messages.say(f"injects fault [{injection}]")
         if injection.kind not in ("slow", "bitflip"):
             self._servers.incidents.injected(member)

@@ -49,7 +49,7 @@ class Pauses:
         page.write(control_fd, pauses_version=(version + 1) & 0xFFFFFFFF)
 
     def adopt(self, note: dict[str, Any] | None, control_fds: Iterable[int]) -> None:
-        """Go on from what the agent before has kept, who may have told some of the clients."""
+        """Go on from what the agent before has kept, which may have told some of the clients."""
         if note:
             self._total_ns, self._since_ns = note["total_ns"], note["since_ns"]
         for control_fd in control_fds:

@@ -45,7 +45,7 @@ class Router:
             }
 
     def ask_elsewhere(self, ask: Callable[[int, int, str], None]) -> None:
-        """With several hosts: ask who decides for all under which id a communicator is made."""
+        """With several hosts: ask the head, for all, under which id a communicator is made."""
         sets = self._servers.plan.rollback
         assert sets
 

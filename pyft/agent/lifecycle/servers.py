@@ -158,7 +158,7 @@ class Servers:
         self.loop.after(STANDBY_AFTER_S, lambda: self.reserve.fill(first))
 
     def client_gone(self, member: Member) -> None:
-        """Nobody needs the server of this member any more: its death will be no fault."""
+        """Nothing needs the server of this member any more: its death will be no fault."""
         self.incidents.client_gone(member.id)
         self.comparison.gone(member)
         self.peers.ended(member.id)

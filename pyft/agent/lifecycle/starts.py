@@ -58,7 +58,7 @@ class Starts:
             *(member.channel.rank, server.pid, action.epoch, action.gpu),
         )
         before, member.server = member.server, server
-        servers.keep()  # who has memory of the job is known to every later agent
+        servers.keep()  # what has memory of the job is known to every later agent
         if before:
             servers.supervisor.forget(before.pid)
         servers.listen(member, server)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PERIOD_S = 0.5
 QUICK_S = 0.01  # while a fault waits for its server, or a server recovers
-LATE_S = 5.0  # the whole machine stood still: nobody is to blame
+LATE_S = 5.0  # the whole machine stood still: no process is to blame
 SLOW_S = 5.0  # so long nothing was finished: the user is told; longer each time
 
 
@@ -131,14 +131,14 @@ class Watch:
         return self._stuck(member, state, now)
 
     def _stuck(self, member: Member, state: page.ControlState, now: float) -> Fault | None:
-        """Something was started and waits for nobody, and nothing has been finished since."""
+        """Something was started and waits for nothing, and nothing has been finished since."""
         assert member.server is not None
         signs = (member.server.epoch, state.device_progress, state.dispatching_seq, state.consumed)
         signs += (state.fences_open, state.phase, state.replay_mode, state.replayed_entries)
         signs += (state.passed_bytes,)  # of a snapshot
         work = self._work.setdefault(member.id, Progress())
         asleep = (
-            not state.device_progress  # nobody can tell, or nothing was done yet
+            not state.device_progress  # that is not known, or nothing was done yet
             or (not state.fences_open and member.drained())
             or state.phase not in (page.Phase.LIVE, page.Phase.REPLAY)
             or state.replay_mode == Mode.DELIVER  # it was ended twice here: the program's own

@@ -24,7 +24,7 @@ from pyft.errors import AttachError
 from pyft.recovery import redundancy
 from pyft.recovery.disputes import Disputes
 
-BUSY_BYTES = 1 << 20  # nobody writes so much into a ring to look at a device
+BUSY_BYTES = 1 << 20  # no program writes so much into a ring to look at a device
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Member:
     saved: bool = False
     given_up: str = ""  # why no further server is started
     pidfd: int = -1  # of the client
-    guessed: int = -1  # its rank, as long as nobody says which it is (ranks.py)
+    guessed: int = -1  # its rank, as long as nothing says which it is (ranks.py)
     disputes: Disputes = field(default_factory=Disputes)  # executions that have differed
     leads: bool = True  # its process works on this device, as far as communicators tell
 
@@ -114,7 +114,7 @@ class Member:
         """Send the client its memory; its first server has been started."""
         who = (self.channel.device, self.channel.client_pid, self.server_pid, self.channel.epoch)
         reply = protocol.pack_reply(*who, replace(self.channel.sizes, store=0))
-        with contextlib.suppress(OSError):  # whoever is gone already is noticed by the loop
+        with contextlib.suppress(OSError):  # a client that is gone is noticed by the loop
             socket.send_fds(self.connection, [reply], self.channel.client_fds())
 
     @property

@@ -1,9 +1,10 @@
 """Which number a client has in messages, reports and orders.
 
-RANK in its environment says so, where a launcher sets it. Otherwise (mp.spawn, Lightning's launcher,
-plain subprocesses) it is the place in the largest communicator, as long as those who have made one of
-that size have different places: parts of all ranks have equal ones. Before that, and without
-communicators, it is LOCAL_RANK, else the number of the device, else one that nobody has.
+RANK in its environment says so, where a launcher sets it. Otherwise (mp.spawn, Lightning's
+launcher, plain subprocesses) it is the place in the largest communicator, as long as those that
+have made one of that size have different places: parts of all ranks have equal ones. Before that,
+and without communicators, it is LOCAL_RANK, else the number of the device, else one that no rank
+has.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _places(claims: Sequence[Claim]) -> dict[int, int]:
 
 
 def _wishes(claim: Claim, devices: int) -> Iterator[int]:
-    """Numbers below the count of devices are left to those who use these."""
+    """Numbers below the count of devices are left to those that use these."""
     local = number_in(claim.environment, "LOCAL_RANK")
     if claim.guessed >= 0:
         yield claim.guessed

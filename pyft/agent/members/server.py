@@ -85,7 +85,7 @@ class Server:
         )
 
     def introduce(self, channel: Channel) -> None:
-        """Give the server its memory. Who is dead already is noticed by the agent's loop."""
+        """Give the server its memory. One that is dead is noticed by the agent's loop."""
         who = (channel.device, channel.client_pid, self.pid, self.epoch)
         reply = protocol.pack_reply(*who, channel.sizes, self.settings)
         with contextlib.ExitStack() as stack:
@@ -118,12 +118,12 @@ class Server:
 
     def send_store(self, owner: int, attempt: int, fd: int) -> None:
         """Answer WantStore; without a descriptor if there is none."""
-        with contextlib.suppress(OSError):  # who does not take it is dead
+        with contextlib.suppress(OSError):  # one that does not take it is dead
             self._send_fd(wire.Store(owner, attempt), fd)
 
     def send_peer(self, attempt: int, fd: int) -> None:
         """Answer WantPeer; without a descriptor if there is none."""
-        with contextlib.suppress(OSError):  # who does not take it is dead
+        with contextlib.suppress(OSError):  # one that does not take it is dead
             self._send_fd(wire.Peer(attempt), fd)
 
     def lend(self, fd: int) -> bool:

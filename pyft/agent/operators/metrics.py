@@ -6,10 +6,12 @@ Every user of the machine may read them, as Prometheus' own has to.
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from pyft.agent.channel import page
 from pyft.agent.process.door import Door, Listener
@@ -24,17 +26,26 @@ if TYPE_CHECKING:
 READ_S = 2.0
 MOST_READERS = 32
 _LARGEST_REQUEST = 8192
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 
 
 def serve(port: int, loop: Loop, text: Callable[[], str]) -> socket.socket:
     """Listen on 127.0.0.1; raise OSError when the port is taken."""
     listener = socket.create_server(("127.0.0.1", port))
 
-    def answer(connection: socket.socket) -> None:
+    begun: WeakKeyDictionary[socket.socket, bytes] = WeakKeyDictionary()
+
+    def answer(connection: socket.socket) -> bool:
         with contextlib.suppress(OSError):  # it has gone, or does not take so much
-            request = connection.recv(_LARGEST_REQUEST, socket.MSG_DONTWAIT)
+            request = begun.pop(connection, b"")
+            piece = connection.recv(_LARGEST_REQUEST - len(request), socket.MSG_DONTWAIT)
+            request += piece
+            if piece and len(request) < _LARGEST_REQUEST and not _BLANK_LINE.search(request):
+                begun[connection] = request
+                return True
             if request:
                 connection.send(respond(request, text), socket.MSG_DONTWAIT)
+        return False
 
     Door(loop, Listener(listener), answer, most=MOST_READERS, seconds=READ_S)
     return listener
@@ -89,7 +100,11 @@ class Meters:
             yield CounterMetricFamily(name, meaning, value)
         gauges = (
             ("pyft_goodput", "Share of the time with progress.", found["goodput"]),
-            ("pyft_epoch", "Epoch of the newest server.", plan.starting.epoch),
+            (
+                "pyft_epoch",
+                "Incarnation of the newest server: its number in the job.",
+                plan.starting.epoch,
+            ),
             ("pyft_gpus_lost", "GPUs that are not used any more.", len(plan.gpus.lost)),
         )
         for name, meaning, value in gauges:

@@ -103,7 +103,7 @@ def _connect(connection: socket.socket, name: str) -> None:
 def give(meta: Mapping[str, Any], kind: str, **values: Any) -> None:
     """Send an order to a running job and wait for the answer; raise PyftError when it is refused.
 
-    `meta` is what its meta.json says. An answer of somebody else would be none.
+    `meta` is what its meta.json says. An answer of another process would be none.
     """
     job, name = meta["job"], str(meta.get("orders", ""))
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

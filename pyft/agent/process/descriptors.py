@@ -13,7 +13,7 @@ Limits = tuple[int, int]  # what counts now, and the most to which the user may 
 
 PER_CLIENT = 10  # its memory, its process and its server, in the supervisor: it has most
 OWN = 32  # of a process, and what it needs for a moment
-MOST_WAITING = 256  # clients whom no agent has answered; a quarter of the descriptors, if less
+MOST_WAITING = 256  # clients that no agent has answered; a quarter of the descriptors, if less
 
 
 def raise_limit() -> Limits:

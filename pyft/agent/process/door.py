@@ -72,7 +72,7 @@ class Listener:
         self._reserve = _reserve()
 
     def accept(self) -> socket.socket | None:
-        """Return a connection of somebody who may have one, None if there is none now."""
+        """Return a connection of a process that may have one, None if there is none now."""
         for _ in range(AT_ONCE):
             try:
                 connection, _ = self.socket.accept()
@@ -103,7 +103,7 @@ class Listener:
 
 
 class Door:
-    """A listener of which each connection says one thing within a time.
+    """A listener of which each connection says one thing within a time, in one piece or more.
 
     One more than `most` ends the one that has been silent for longest.
     """
@@ -112,12 +112,15 @@ class Door:
         self,
         loop: Loop,
         listener: Listener,
-        answer: Callable[[socket.socket], None],
+        answer: Callable[[socket.socket], object],
         *,
         most: int,
         seconds: float,
     ) -> None:
-        """`answer` is called when a connection can be read; then it is closed."""
+        """`answer` is called when a connection can be read; then it is closed.
+
+        Should it return something true, more has to come first, within the same time.
+        """
         self._loop, self._listener, self._answer = loop, listener, answer
         self._most, self._seconds = most, seconds
         self._waiting: dict[socket.socket, float] = {}  # until when, the oldest ones first
@@ -132,15 +135,24 @@ class Door:
             if len(self._waiting) >= self._most:
                 self._end(next(iter(self._waiting)))
             self._waiting[connection] = time.monotonic() + self._seconds
-            self._loop.watch(connection, lambda connection=connection: self._take(connection))
+            self._watch(connection)
         if self._waiting and not self._sweeps:
             self._sweeps = True
             self._loop.after(SWEEP_S, self._sweep)
 
     def _take(self, connection: socket.socket) -> None:
-        self._forget(connection)
-        with connection:
-            self._answer(connection)
+        self._loop.forget(connection)
+        more: object = False
+        try:
+            more = self._answer(connection)
+        finally:
+            if more:
+                self._watch(connection)
+            else:
+                self._end(connection)
+
+    def _watch(self, connection: socket.socket) -> None:
+        self._loop.watch(connection, lambda: self._take(connection))
 
     def _sweep(self) -> None:
         now = time.monotonic()

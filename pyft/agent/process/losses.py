@@ -21,7 +21,7 @@ _ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def status_of(pidfd: int) -> int | None:
-    """Return the status of a process that has ended, as wait() would; None if nobody tells."""
+    """Return the status of a process that has ended, as wait() would; None if nothing tells."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         raw = bytearray(_INFO.size)

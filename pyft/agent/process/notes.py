@@ -1,7 +1,7 @@
 """Notes: what one agent writes down for the next, one JSON object in a memory object of its own.
 
 A new note replaces the old one by its descriptor, so that none is ever read half. It is sealed:
-nobody writes into one that is made, so the next agent believes it.
+nothing writes into one that is made, so the next agent believes it.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Comparison:
         case = self._replicas.case
         living = [member for member in members if not member.given_up]
         # All at once: a server that comes to a cut while there seems to be one rank only would take
-        # it for its committed snapshot, compared with nobody's.
+        # it for its committed snapshot, compared with no other.
         self._compared |= {member.id for member in living if member.channel.store_fd >= 0}
         self._tell_servers()
         self.sharing.adopt(*shares)
@@ -120,7 +120,7 @@ class Comparison:
             self._dispute([member.id], case.cut if case and member.id in case.suspects else 0)
 
     def resume(self) -> None:
-        """Suspect again whom the agent before had no time to have replaced."""
+        """Suspect again what the agent before had no time to have replaced."""
         if (case := self._replicas.case) and (ids := self._replicas.unheeded()):
             self._replace(Disagree(case.cut, case.key, ids))
 
@@ -130,7 +130,7 @@ class Comparison:
         self._keep("comparison", note)
 
     def replicas_of(self, id: int) -> list[int]:
-        """Return who has the same contents as a member, those with most of them first."""
+        """Return what has the same contents as a member, those with most of them first."""
         known = self._replicas.partners(id)
         return known + sorted(self.sharing.group(id) - {id, *known})
 
@@ -188,7 +188,7 @@ class Comparison:
         return len(kinds) == 1
 
     def _tell_servers(self) -> None:
-        """Let snapshots wait only where there is somebody to compare them with."""
+        """Let snapshots wait only where there is another rank to compare them with."""
         for id in self._compared:
             fd = self._members[id].channel.store_fd
             page.write_store(fd, compares=int(len(self._compared) > 1))
@@ -209,11 +209,11 @@ class Comparison:
         self._gpus |= {id: server.gpu for id, server in servers.items() if server}
         self._dispute(outcome.suspects, outcome.cut)
         self._note()  # before anything of it is done
-        messages.say(f"{self._why(outcome)}, for the first time: replays tell who is right")
+        messages.say(f"{self._why(outcome)}, for the first time: replays tell which is right")
         self._replace(outcome)
 
     def _dispute(self, ids: Iterable[int], cut: int) -> None:
-        """Let nothing of these ranks go to others before it is decided who is right; 0: it is."""
+        """Let nothing of these ranks go to others before it is decided which is right; 0: it is."""
         for id in ids:
             if id in self._members and (fd := self._members[id].channel.store_fd) >= 0:
                 page.write_store(fd, disputed_step=cut)
@@ -247,8 +247,8 @@ class Comparison:
             self.found.append({"rank": rank, "gpu": gpu, **where})
         if not outcome.told:
             messages.say(
-                f"{self._ranks(outcome.suspects)}: who had other contents in {block} cannot be "
-                "told, since not every replay has come to that cut"
+                f"{self._ranks(outcome.suspects)}: which had other contents in {block} cannot "
+                "be told, since not every replay has come to that cut"
             )
         elif not outcome.culprits and not self._said:
             self._said = True

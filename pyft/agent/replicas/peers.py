@@ -1,7 +1,7 @@
 """Brings new servers together with those of living replicas, from whose GPUs they copy.
 
 The agent makes a connection and gives each of them an end; what they say to each other is between
-them (docs/concepts/sharing.md). Nobody waits: a new server that gets nothing has the stores.
+them (docs/concepts/sharing.md). Nothing waits: a new server that gets nothing has the stores.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyft.agent.members.server import Server
 
 
 class Peers:
-    """Who may lend to whom."""
+    """Which server may lend to which."""
 
     def __init__(
         self,
@@ -25,7 +25,9 @@ class Peers:
         self._members = members
         self._replicas = replicas  # of a member, the best first
         self._works = works  # not one that is being replaced itself
-        self._given: dict[int, tuple[int, set[int]]] = {}  # by borrower: its epoch, who was asked
+        self._given: dict[
+            int, tuple[int, set[int]]
+        ] = {}  # by borrower: its epoch, which were asked
 
     def wanted(self, id: int, server: Server, attempt: int) -> None:
         """Answer a new server of member `id`: a replica that it has not been given yet, if any."""
@@ -55,7 +57,7 @@ class Peers:
             return False
         with ends[0], ends[1]:
             for end in ends:
-                end.setblocking(False)  # both servers: who does not read holds nobody up
+                end.setblocking(False)  # both servers: one that does not read holds nothing up
             if not lender.lend(ends[0].fileno()):
                 return False
             server.send_peer(attempt, ends[1].fileno())

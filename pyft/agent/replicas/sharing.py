@@ -16,7 +16,7 @@ from pyft.wire import messages as wire
 
 
 class Sharing:
-    """Who keeps what for whom, in the stores of all members."""
+    """Which rank keeps what for which, in the stores of all members."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Sharing:
         return self._shares.line(id)
 
     def group(self, id: int) -> set[int]:
-        """Return who shares with a member, itself included."""
+        """Return what shares with a member, itself included."""
         return self._shares.group(id)
 
     def candidates(self, id: int, owner: int) -> list[int]:

@@ -73,7 +73,7 @@ class Spilling:
             self._spill(id, self._sharing.line(id), lambda id=id: done(id))  # type: ignore[misc]
 
     def _spill(self, id: int, step: int, done: Callable[[], None]) -> None:
-        """At once if there is nothing to be written, or nobody to do it."""
+        """At once if there is nothing to be written, or no server to do it."""
         server = self._members[id].server if id in self._members else None
         if not (self._sharing.jit and step and server and server.alive):
             done()

@@ -25,7 +25,7 @@ class Question:
 
 
 class Room:
-    """Who has asked whom for memory."""
+    """Which server has asked which one for memory."""
 
     def __init__(self, standby: Standby, real_gpus: Sequence[str], loop: Loop) -> None:
         self._standby = standby
@@ -53,7 +53,7 @@ class Room:
         self._owes_nothing(server.pid)
 
     def taken(self, server: Server) -> None:
-        """Leave a server to who has it now; what it owes comes by way of him."""
+        """Leave a server to the member that has it now, by way of which comes what it owes."""
         if self._heard.pop(server.pid, None):
             self._loop.forget(server.socket)
 

@@ -68,7 +68,7 @@ class Standby:
                 return  # a replacement is started when it is needed, and says what is wrong
 
     def follow(self, channels: Mapping[int, Channel], gpus: Mapping[int, int]) -> None:
-        """Have those that have a GPU of their own keep up with members' modules: who is on it, or all.
+        """Have those that have a GPU of their own keep up with members' modules: on it, or all.
 
         They load them beforehand, since that takes most of what is left of a real GPU's takeover.
         On soft GPUs a module has to come back where it was, which is known only then.

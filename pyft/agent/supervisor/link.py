@@ -21,7 +21,7 @@ from pyft.agent.process.notes import make_note, read_note
 def orders_name(clients_name: str) -> str:
     """Return the name of a job's socket for orders, without the zero byte in front.
 
-    Like that of the socket for clients it cannot be guessed: nobody has it before the job.
+    Like that of the socket for clients it cannot be guessed: nothing has it before the job.
     """
     return f"{clients_name}-orders"
 
@@ -140,7 +140,7 @@ class SupervisorLink:
         self._say("kill", pid=pid, number=int(number))
 
     def forget(self, pid: int) -> None:
-        """Say that nobody needs to know any more how a process ended."""
+        """Say that no agent needs to know any more how a process ended."""
         self._say("forget", pid=pid)
 
     def took_over(self) -> None:

@@ -4,10 +4,10 @@
                           +-- the command   children of the supervisor, which alone
                           +-- servers       can tell how they ended
 
-Besides processes it holds descriptors: the channels' memory, and the agent's ends of all sockets. So
-nobody sees an agent die; what is said to it meanwhile waits in the sockets for the next one. The
-agent gives each object a name, and a note for its successor, which the supervisor does not read.
-`link.py` is the agent's side.
+Besides processes it holds descriptors: the channels' memory, and the agent's ends of all sockets.
+So no process sees an agent die; what is said to it meanwhile waits in the sockets for the next one.
+The agent gives each object a name, and a note for its successor, which the supervisor does not
+read. `link.py` is the agent's side.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Supervisor:
         self._tell("all")
 
     def _tell(self, kind: str, fds: list[Any] | None = None, **values: Any) -> None:
-        """Say something to the agent; who is dead hears it again as the next one."""
+        """Say something to the agent; if it is dead, the next one hears it."""
         if self._agent:
             numbers = tuple(fd if isinstance(fd, int) else fd.fileno() for fd in fds or [])
             messages.send(self._agent, kind, numbers, **values)
@@ -138,7 +138,7 @@ class Supervisor:
         self._agent_pid = 0
         if self._over:
             return
-        # That somebody kills it says nothing about an agent that has found its way; a crash does.
+        # A kill from outside says nothing about an agent that has found its way; a crash does.
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         fine = self._worked or (killed and self._took_over)
         self._failed = 0 if fine else self._failed + 1

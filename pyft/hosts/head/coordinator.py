@@ -1,4 +1,4 @@
-"""What the head decides: when all places are held, which image counts, who takes a lost place.
+"""What the head decides: when all places are held, which image counts, what takes a lost place.
 
     RUN --due--> HOLD --all held--> DUMP --all dumped and copied--> RUN, and its copies travel
      ^            |                  |          when all are elsewhere it is the line of all
@@ -6,8 +6,9 @@
      |
     BACK <-- a host, a program or a server is lost: all go back to the line, in a new round
 
-Each decision is an entry for the ledger, before the messages that follow from it. A place is claimed
-by who starts it, and only an unbroken lease lets it go on. Without input or output: head.py does it.
+Each decision is an entry for the ledger, before the messages that follow from it. A place is
+claimed by what starts it, and only an unbroken lease lets it go on. Without input or output:
+head.py does it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ HEARD = 0.5  # of the lease: a spare host that was heard since is taken
 
 
 class Coordinator(Lines):
-    """Decides about hosts: who has a place, and when all go back."""
+    """Decides about hosts: which has a place, and when all go back."""
 
     # ---- hosts: claims and leases -------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class Coordinator(Lines):
     # ---- ids of communicators -----------------------------------------------------------------
 
     def want_id(self, number: int, round: int, client: int, key: int, made_as: str) -> None:
-        """Answer under which id a communicator is made: who asks first makes one."""
+        """Answer under which id a communicator is made: the first that asks makes one."""
         if round != self.facts.round:
             return  # of servers that are ended
         who = (number, client)

@@ -173,7 +173,7 @@ class Drains(Coordinator):
                 self._let_go(name)
 
     def _taker(self, now: float, place: int) -> str | None:
-        """Return who takes a place: the host that has left it, if no other one can."""
+        """Return what takes a place: the host that has left it, if no other one can."""
         taker = super()._taker(now, place)
         left = self.facts.spares.get(self.facts.drain.host) if self.facts.drain else None
         if taker == "" and left and not left.port and left.lease > now:

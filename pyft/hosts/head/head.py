@@ -111,7 +111,7 @@ class Head:
             link.close()
 
     def _introduced(self, link: Link, hello: dict[str, Any]) -> tuple[str, int | str] | None:
-        """Take who calls; None: it has been told why not."""
+        """Take what calls; None: it has been told why not."""
         now, coordinator = time.monotonic(), self._coordinator
         if hello.get("kind") != "hello":
             raise LinkError("it does not say hello")
@@ -269,7 +269,7 @@ class Head:
     # ---- what has been decided ----------------------------------------------------------------
 
     def _perform(self) -> None:
-        """Do it, in this order; a message that does not arrive is said again to who calls next.
+        """Do it, in this order; a message that does not arrive is said again to what calls next.
 
         What follows from a decision that is not in the ledger is never said: another head decides.
         """

@@ -1,7 +1,7 @@
 """What the head knows: places, spares, which image is the line of all. Without input or output.
 
 It is made of the ledger's entries only, so that another head begins where this one has stopped; what
-is seen of a place beside that (steps, leases) is told again by who knows it.
+is seen of a place beside that (steps, leases) is told again by what knows it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ STOP_AT = 0.7
 LOOK_S = 0.05
 ANSWER_S = 10.0
 AGAIN_S = 0.2
-STOPPED_S = 600.0  # then nobody will answer any more
+STOPPED_S = 600.0  # then nothing will answer any more
 
 
 class Lease:
@@ -96,7 +96,7 @@ class Lease:
         return {"role": "host", "place": self._place, "host": self._host, "life": self.life}
 
     def _keep(self) -> None:
-        """Renew it until the place is another host's; who cannot renew has no place either."""
+        """Renew it until the place is another host's; one that cannot renew has none either."""
         try:
             self._renew()
         except Exception as error:  # whatever it is: nothing may run on without a fence
@@ -147,7 +147,7 @@ class Lease:
 
     def _kill(self) -> None:
         _say(f"place [{self._place}] is not this host's any more: {self.lost}")
-        for _ in range(3):  # who is being started has no parent of ours for a moment
+        for _ in range(3):  # what is being started has no parent of ours for a moment
             process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
             time.sleep(LOOK_S)
 

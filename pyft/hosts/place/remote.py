@@ -47,7 +47,7 @@ class RemoteImages(Images):
         self._told_at = self._told_lost_at = 0.0
         self._told_held = 0
         self._take_s = TAKE_S
-        self._late = ""  # who does not stand at the step
+        self._late = ""  # which does not stand at the step
         self._mirrors: list[tuple[str, str, int]] = []  # of the image that is being made
         self._wanted: dict[tuple[int, int], tuple[int, str]] = {}  # client, key: round and id
         self.places: list[str] = []  # addresses of all, once they are there

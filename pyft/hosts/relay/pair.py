@@ -1,9 +1,9 @@
 """Messages between the relays of two places: each arrives once, in order, over a way that may lose them.
 
-A message has a number and stays here until the other side has confirmed it. Both ends are in images:
-when all places go back to a line, each end is as it was there, and sends again what was under way. So
-nothing may arrive from a place that has been dumped already, before this one has: who stands between
-(pyft/hosts/place/relayed.py) drops it. Without input or output.
+A message has a number and stays here until the other side has confirmed it. Both ends are in
+images: when all places go back to a line, each end is as it was there, and sends again what was
+under way. So nothing may arrive from a place that has been dumped already, before this one has:
+what stands between (pyft/hosts/place/relayed.py) drops it. Without input or output.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Datagram:
 
 
 def packed(key: bytes, one: Datagram) -> bytes:
-    """Return the bytes of a datagram, with what only who has the key can make."""
+    """Return the bytes of a datagram, with what only a holder of the key can make."""
     fields = (one.source, one.target, one.number, one.confirmed, one.stream, one.kind)
     body = _HEADER.pack(*fields) + one.data
     return hashlib.blake2b(body, key=key, digest_size=MAC).digest() + body
@@ -61,7 +61,7 @@ def unpacked(key: bytes, data: bytes) -> Datagram | None:
 
 
 def target_of(data: bytes) -> int:
-    """Return to which place a datagram goes, for who has no need of the rest."""
+    """Return to which place a datagram goes, for what has no need of the rest."""
     return int.from_bytes(data[MAC + 2 : MAC + 4], "big") if len(data) >= MAC + 4 else AGENT
 
 

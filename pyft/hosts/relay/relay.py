@@ -115,7 +115,7 @@ class Relay:
     # ---- the agent, and behind it the other places --------------------------------------------
 
     def _tell(self, one: Datagram) -> None:
-        """Send it if somebody listens; what is not confirmed is sent again."""
+        """Send it if something listens; what is not confirmed is sent again."""
         with contextlib.suppress(OSError):
             self._agent.sendto(packed(self._key, one), "\0" + outer_name(self._name))
 

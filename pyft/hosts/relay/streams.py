@@ -15,8 +15,8 @@ from pyft.hosts.relay.pair import CHUNK, DATA, END, OPEN, OPENED, REFUSED, RESET
 
 HERE = "127.0.0.1"
 CONNECT_S = 1.0  # to a program on this host, which takes it at once or never
-ACCEPT_S = 5.0  # for who has asked to come
-ANSWER_S = 20.0  # for the other place to say whether somebody listens there
+ACCEPT_S = 5.0  # for what has asked to come
+ANSWER_S = 20.0  # for the other place to say whether a program listens there
 MOST_STREAMS = 4096
 MOST_WAITING = 1 << 20  # bytes for a program that does not read
 QUESTION_BYTES = 8  # place and port, four bytes each; the answer is errno and port (shim/places.cc)
@@ -24,7 +24,7 @@ QUESTION_BYTES = 8  # place and port, four bytes each; the answer is errno and p
 
 @dataclass
 class Stream:
-    """One connection. `asker`: who waits for its port; `listener`: where it is waited for."""
+    """One connection. `asker`: what waits for its port; `listener`: where it is waited for."""
 
     pair: Pair
     id: int
@@ -115,7 +115,7 @@ class Streams:
     # ---- the program's end --------------------------------------------------------------------
 
     def _listen(self, stream: Stream) -> None:
-        """Somebody listens there: the program is told at which port of this host."""
+        """A program listens there: the program is told at which port of this host."""
         assert stream.asker
         try:
             stream.listener = socket.create_server((HERE, 0), backlog=1)
@@ -149,7 +149,7 @@ class Streams:
         self._write(stream)
 
     def look(self, now: float) -> None:
-        """Give up what nobody has answered, and read where there is room again."""
+        """Give up what has no answer, and read where there is room again."""
         for stream in list(self._streams.values()):
             if stream.until and now > stream.until:
                 if stream.asker:
@@ -191,7 +191,7 @@ class Streams:
 
     def _write(self, stream: Stream) -> None:
         if stream.socket is None:
-            return None  # nobody has come yet
+            return None  # nothing has come yet
         try:
             while stream.out:
                 del stream.out[: stream.socket.send(stream.out)]

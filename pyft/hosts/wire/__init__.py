@@ -1,1 +1,1 @@
-"""Connections between hosts: who may speak, and what is checked."""
+"""Connections between hosts: which may speak, and what is checked."""

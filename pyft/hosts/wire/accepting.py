@@ -16,7 +16,7 @@ def accept_all(
 ) -> None:
     """Serve at most so many at once, from a thread, until the listener is closed.
 
-    A descriptor or a thread that is missing is missing for a while only: who calls calls again.
+    A descriptor or a thread that is missing is missing for a while only: what calls calls again.
     """
     room = threading.BoundedSemaphore(most)
 

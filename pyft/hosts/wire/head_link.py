@@ -1,6 +1,6 @@
 """A connection to the head that is made again whenever it breaks: a thread beside the caller's loop.
 
-What is said while there is none is lost; who says something that must arrive says it again at the
+What is said while there is none is lost; what says something that must arrive says it again at the
 next welcome.
 """
 

@@ -1,4 +1,4 @@
-"""One connection between two hosts: messages that only who has the job's token can make.
+"""One connection between two hosts: messages that only a holder of the job's token can make.
 
 Each side sends a nonce. Both derive a key for each direction from token and nonces, so that nothing
 of an earlier connection can be sent again. Then each proves that it has the token, before any frame
@@ -134,7 +134,7 @@ class Link:
         return _parsed(payload)
 
     def receive_into(self, view: memoryview, seconds: float) -> None:
-        """Take bytes that follow a message; who asks for them checks their digest."""
+        """Take bytes that follow a message; what asks for them checks their digest."""
         until, at = time.monotonic() + seconds, min(len(self._buffer), len(view))
         view[:at] = self._buffer[:at]
         del self._buffer[:at]

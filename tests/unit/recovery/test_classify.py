@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from pyft.recovery import blame, classify
-from pyft.recovery.blame import History, Place
+from pyft.recovery.blame import History, LogPosition
 from pyft.recovery.classify import Fault, of_agent, of_exit, of_shared_memory, row_named, row_of
 from pyft.recovery.events import Mode
 from pyft.wire.layout import (
@@ -102,7 +102,7 @@ def test_limits() -> None:
     ("cut", "seq", "here"), [(1, 1, True), (1, 4196, True), (1, 4197, False), (2, 100, False)]
 )
 def test_the_same_place(cut: int, seq: int, here: bool) -> None:
-    assert Place(1, 100).is_here(of_agent("stuck", "", seq, cut)) is here
+    assert LogPosition(1, 100).is_here(of_agent("stuck", "", seq, cut)) is here
 
 
 def test_a_place_moves_on_with_its_fault() -> None:
@@ -110,7 +110,7 @@ def test_a_place_moves_on_with_its_fault() -> None:
     history = History()
     for seq in (100, 4000, 8000, 50, 12_000):
         history.judge(of_agent("replace", "", seq, 1))
-    place = history.places["ordered"]
+    place = history.positions["ordered"]
     assert (place.cut, place.seq, place.times) == (1, 12_000, 5)
 
 

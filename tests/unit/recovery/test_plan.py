@@ -116,7 +116,7 @@ def test_a_suspect_is_replaced_only_when_it_is_dead() -> None:
     assert live(plan) == []
     assert plan.ranks[0].state is State.FENCING, "it is not listened to any more"
     assert one(ev.Start, die(plan, killed())).epoch == 2
-    assert plan.ranks[0].history.places["silent"].times == 1, "not: killed by a signal"
+    assert plan.ranks[0].history.positions["silent"].times == 1, "not: killed by a signal"
 
 
 def test_a_suspect_accuses_nobody() -> None:
