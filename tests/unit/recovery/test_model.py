@@ -15,6 +15,7 @@ import model  # noqa: E402
 from pyft.recovery import events as ev  # noqa: E402
 from pyft.recovery import facts  # noqa: E402
 from pyft.recovery.communicators import Communicators  # noqa: E402
+from pyft.recovery.gpus import Gpus  # noqa: E402
 from pyft.recovery.plan import Plan  # noqa: E402
 from pyft.recovery.rank import Rank, State  # noqa: E402
 
