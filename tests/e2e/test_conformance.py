@@ -32,7 +32,15 @@ def run(program: str, *direct: str) -> str:
 
 @pytest.mark.parametrize(
     "program",
-    ["features.py", "graphs.py", "ipc_handles.py", "mini_fatbin.py", "operators.py", "zoo.py"],
+    [
+        "features.py",
+        "graphs.py",
+        "ipc_handles.py",
+        "mini_fatbin.py",
+        "operators.py",
+        "solvers.py",
+        "zoo.py",
+    ],
 )
 def test_programs_that_compare_for_themselves(program: str) -> None:
     run(program)

@@ -54,3 +54,21 @@ def test_every_symbol_is_exported() -> None:
     exported = {line.split()[-1] for line in listing.splitlines()}
     exported |= {name[: name.rfind("_v")] for name in exported if name[-3:-1] == "_v"}
     assert listed() - exported == set()
+
+
+def test_stubs_are_known_by_their_names() -> None:
+    """In a process of its own: the library is called libcuda.so.1."""
+    program = (
+        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]);"
+        "print(*(n for n in sys.argv[2:] if library.softgpu_is_stub(n.encode())))"
+    )
+    solvers = [name for name in listed() if name.startswith("cusolver")]
+    names = [*solvers, "cusparseCreate", "cusparseCreateCsr", "cudnnCreate", "cudnnNever"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(native_dir() / "libsoftgpu.so"), *names],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert len(solvers) > 100
+    assert done.stdout.split() == ["cusparseCreateCsr", "cudnnCreate"]

@@ -31,8 +31,8 @@ def _small(ranks: int, case: str, script: str = "recovery_cases.py", **settings:
 
 
 _ONE = (
-    "scaler", "ema", "two_optimizers", "lbfgs", "in_backward", "offload", "evaluation", "graph",
-    "record_stream",
+    "scaler", "ema", "shampoo", "two_optimizers", "lbfgs", "in_backward", "offload", "evaluation",
+    "graph", "record_stream",
 )  # fmt: skip
 _TWO = ("accumulate", "scaler", "ema", "two_optimizers", "lbfgs", "in_backward", "collectives")
 CASES = {

@@ -184,8 +184,9 @@ def repeats() -> None:
     near(factor, linalg.cholesky(a[0].cpu()))
 
 
+ALL = ["cholesky", "lu", "ldl", "qr", "eigh", "eig", "svd", "refused", "gradients", "repeats"]
 torch.manual_seed(0)
-for name in sys.argv[1:]:
+for name in sys.argv[1:] or ALL:
     check = globals()[name]
     for case in [()] if name in ("gradients", "repeats") else itertools.product(KINDS, SHAPES):
         print(name, *case, flush=True)
