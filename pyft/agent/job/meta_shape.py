@@ -74,8 +74,8 @@ _FAULT: dict[str, Check] = {
     "total_ms": _is_number, "phases_ms": _are_numbers, "gpu_from": _is_integer,
     "gpu_to": _is_integer, "epoch_from": _is_integer, "epoch_to": _is_integer,
     "restored_bytes": _is_integer, "replayed_entries": _is_integer,
-    "own_error": lambda value: value in (0, 1),
 }  # fmt: skip
+_FAULT_SINCE: dict[str, Check] = {"own_error": lambda value: value in (0, 1)}
 _STRIKE: dict[str, Check] = {"gpu": _is_integer, "steps": _is_list, "left": lambda v: v in (0, 1)}
 _NOT_INJECTED = {"fault": _is_text, "why": _is_text}
 
@@ -94,7 +94,7 @@ def _damages(meta: Any) -> Iterator[str]:
     yield from _each("live", meta.get("live", []), _WHO | _OF_SERVER, _SAVED)
     recovery = meta.get("recovery") or {}
     yield from _of("recovery.", recovery, {}, _RECOVERY)
-    yield from _each("recovery.faults", recovery.get("faults", []), _FAULT, {})
+    yield from _each("recovery.faults", recovery.get("faults", []), _FAULT, _FAULT_SINCE)
     yield from _each("recovery.not_injected", recovery.get("not_injected", []), _NOT_INJECTED, {})
     yield from _each("recovery.strikes", recovery.get("strikes", []), _STRIKE, {})
     yield from _each("recovery.corruptions", recovery.get("corruptions", []), {}, {})

@@ -101,3 +101,13 @@ def test_what_is_wrong_has_its_place() -> None:
     assert damage({"live": [{}]}) == "live[0].name is missing"
     assert damage({"recovery": {"faults": ["x"]}}) == "recovery.faults[0] is no object"
     assert damage({"live": [], "of": "a later version"}) == ""
+
+
+def test_a_fault_may_be_of_a_version_that_knew_no_own_errors(tmp_path: Path) -> None:
+    folder = sample.write(tmp_path / "job", sample.fault(), steps=3)
+    meta = json.loads((folder / job_folder.META).read_text())
+    (fault,) = meta["recovery"]["faults"]
+    fault.pop("own_error", None)
+    assert damage(meta) == ""
+    fault["own_error"] = "yes"
+    assert damage(meta) == "recovery.faults[0].own_error cannot be 'yes'"
