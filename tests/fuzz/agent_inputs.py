@@ -96,6 +96,9 @@ class Agent:
     def heartbeat_timeout(self, _: Member) -> float:
         return 1e9
 
+    def collective_timeout(self) -> float:
+        return 0.2
+
     def hang_timeout(self) -> float:
         return 0.0  # each look asks whether a communicator is made
 

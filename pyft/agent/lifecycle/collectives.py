@@ -177,7 +177,7 @@ class Collectives:
             state = page.read(self._servers.members[id].channel.control_fd)
             seq, cut = state.dispatching_seq, state.snapshot_cut
             faults[id] = fault = of_agent("collective", evidence, seq, cut, stood)
-            before = self._servers.plan.ranks[id].history.places.get(fault.name)
+            before = self._servers.plan.ranks[id].history.positions.get(fault.name)
             if before and before.is_here(fault):
                 return id, fault
         return laggard, faults[laggard]
