@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -177,7 +178,7 @@ def table(found: dict[str, Any]) -> list[str]:
     return [*lines, f"{counts(found)}, {goodput}{agent}"]
 
 
-def number_of_faults(found: dict[str, Any]) -> int:
+def number_of_faults(found: Mapping[str, Any]) -> int:
     """Return how many faults a job had; errors of the program itself are none."""
     return sum(not fault.get("own_error") for fault in found.get("faults") or [])
 
