@@ -38,7 +38,7 @@ def test_deaths_among_dense_solvers(tmp_path: Path) -> None:
         faults,
         program=CASES,
         arguments=("--case", "shampoo", "--steps", "6"),
-        recovered=-1,
+        deaths=[0, 0],
     )
 
 

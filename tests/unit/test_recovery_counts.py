@@ -68,3 +68,12 @@ def test_the_report_counts_alike() -> None:
         check_deaths(report(killed(0)) | {"recovered": 2}, [0])
     with pytest.raises(AssertionError):
         check_deaths(report(killed(0)) | {"given_up": 1}, [0])
+
+
+def test_replicas_seem_to_differ_only_where_that_may_be() -> None:
+    doubted = [killed(rank, fault="replica", evidence="other contents") for rank in (0, 1)]
+    check_deaths(report(killed(0), *doubted), [0], compared=False)
+    with pytest.raises(AssertionError):
+        check_deaths(report(killed(0), *doubted), [0])
+    with pytest.raises(AssertionError):
+        check_deaths(report(killed(0), *doubted, *doubted), [0], compared=False)
