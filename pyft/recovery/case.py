@@ -1,4 +1,4 @@
-"""A disagreement of replicas (replicas.py): which are suspected, and what their replays say.
+"""A disagreement of replicas (replicas.py): which ranks are suspected, and what their replays say.
 
 A rank that had what its replay does not give was changed silently. Without input or output.
 """
@@ -28,7 +28,7 @@ class Case:
 
     @classmethod
     def of(cls, cut: int, differing: Mapping[Key, Mapping[int, bytes]]) -> Case:
-        """Suspect what is not in the majority: all where there is none."""
+        """Suspect the ranks that are not in the majority: all where there is none."""
         suspects: set[int] = set()
         for contents in differing.values():
             digest, votes = Counter(contents.values()).most_common(1)[0]
@@ -54,7 +54,7 @@ class Case:
         return len(self.answers) == len(self.suspects)
 
     def verdict(self) -> tuple[tuple[int, ...], bool]:
-        """Return which had other contents than its replay gives, and whether that could be told."""
+        """Return the ranks whose replays give other contents, and whether that could be told."""
         culprits = tuple(one for one in self.suspects if self.answers[one])
         told = bool(culprits) or None not in self.answers.values()
         if len(culprits) == len(self.suspects) > 1:

@@ -19,14 +19,14 @@ the others join it.
 A rank that makes a communicator for the first time says so (MAKING) before it goes to meet the
 others, and MADE when it has records of it. Between the two lies the exchange of addresses, of which
 nothing here knows whether it has come about. MAKING has to be heard before what others say later,
-for which the router looks ahead (pyft/agent/lifecycle/router.py). One that dies afterwards leaves its address with the
-others: its new server finds that there is no meeting any more, as does a living one whose meeting
-ended before it had an answer. They are *lost* and say so again and again (WANT_EXPORT,
-LOST_MEETING), while they try to meet anew, which takes all ranks. As soon as a living member has
-MADE, they get their places from there, as any dead one's successor. So one exchange counts, or
-another one among all ranks, never two. One that comes from records of a communicator that no living
-rank has MADE waits for those that are making it, until each has or has said, after that question,
-that it is lost.
+for which the router looks ahead (pyft/agent/lifecycle/router.py). One that dies afterwards leaves
+its address with the others: its new server finds that there is no meeting any more, as does a
+living one whose meeting ended before it had an answer. They are *lost* and say so again and again
+(WANT_EXPORT, LOST_MEETING), while they try to meet anew, which takes all ranks. As soon as a living
+member has MADE, they get their places from there, as any dead one's successor. So one exchange
+counts, or another one among all ranks, never two. One that comes from records of a communicator
+that no living rank has MADE waits for those that are making it, until each has or has said, after
+that question, that it is lost.
 
 A part of another communicator takes no meeting, but addresses from there. One that has said MAKING
 takes them afterwards: those of all new servers that have said it before, since these have their
@@ -50,7 +50,7 @@ HEARD = (
     *(wire.Made, wire.Making, wire.Ended, wire.WantExport),
     *(wire.Exported, wire.Fresh, wire.Replaced, wire.Minted, wire.Broken),
 )
-Silent = Iterator[tuple[Server, str]]  # which did not do its part, and what that was
+Silent = Iterator[tuple[Server, str]]  # one that did not do its part, and what that was
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Communicators:
         return group.members.get(rank) if group else None
 
     def received(self, event: Received, actions: list[Action]) -> Silent:
-        """Take a message of a living server; append what follows, yield which failed."""
+        """Take a message of a living server; append what follows, yield the servers that failed."""
         server = (event.id, event.epoch)
         said = event.message
         if not isinstance(said, HEARD):
@@ -135,7 +135,7 @@ class Communicators:
             self._go_on(key, group, actions)
 
     def due(self, what: tuple[int | str, ...]) -> Silent:
-        """Yield which has kept a repair waiting for too long."""
+        """Yield the servers that have kept a repair waiting for too long."""
         _, key, number, stage = what
         group = self.groups.get(int(key))
         repair = group.repair if group else None

@@ -21,7 +21,8 @@ from pyft.recovery.events import Received
 from pyft.wire import messages as wire
 
 Heard = wire.Making | wire.WantId | wire.Made | wire.Ended | wire.Minted | wire.Broken
-Told = tuple[int, int, int]  # which is told: its id; about which: communicator and rank in it
+# The id of the rank that is told; of the one that has left the communicator, and its rank in that.
+Told = tuple[int, int, int]
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Known:
 
     ranks: dict[int, int] = field(default_factory=dict)  # rank -> id
     made: set[int] = field(default_factory=set)  # ids that have it
-    minter: int = -1  # the id of what has made its unique id
+    minter: int = -1  # the id of the rank that has made its unique id
     gone: set[int] = field(default_factory=set)  # ranks that have left it for good
 
 
@@ -84,7 +85,7 @@ class Departures:
         ]
 
     def _waiting(self, group: Known) -> set[int]:
-        """Return which may wait for ranks that have left."""
+        """Return the ranks that may wait for others that have left."""
         have_it = group.made - self.left
         return have_it or set(group.ranks.values()) - self.left
 

@@ -124,10 +124,8 @@ class Plan:
         if rank.fault and fault.name == "server-killed":
             fault = rank.fault  # by us, and this is why
         rank.fault = None
-        fenced, rank.state = (
-            rank.state is State.FENCING,
-            State.WAITING,
-        )  # nothing takes it for alive
+        fenced = rank.state is State.FENCING
+        rank.state = State.WAITING  # nothing takes it for alive
         died = [*self._died(rank), *([] if fenced else self._end_peers(rank))]
         if not self.protect or fault.row.do is Do.GIVE_UP:
             return [*died, *self._give_up(rank, fault.evidence)]

@@ -103,7 +103,7 @@ class Replicas:
         return [(key, ids) for key, sets in found.items() for ids in sets]
 
     def partners(self, id: int) -> list[int]:
-        """Return what has replicas of a rank's blocks, those with most bytes first."""
+        """Return the ranks that have replicas of a rank's blocks, those with most bytes first."""
         rank = self.ranks.get(id, Standing())
         sizes = {
             other: sum(size for _, size in keys - self.own) for other, keys in rank.replicas.items()
@@ -223,7 +223,7 @@ class Replicas:
         yield Agreed(id, cut)
 
     def _differing(self, id: int, partners: list[int]) -> dict[Key, dict[int, bytes]]:
-        """Return which has what in the blocks about which a rank and its partners disagree."""
+        """Return which rank has what in the blocks about which a rank and its partners disagree."""
         rank, found = self.ranks[id], {}
         for other in partners:
             theirs = self.ranks[other].table_at(rank.prepared)

@@ -1,7 +1,7 @@
 """The account of faults that were asked for: which have happened, and why the others have not.
 
-What has happened is noted by what lets it happen, in a byte of the control page that the request
-has for itself. So it is known whatever dies.
+What has happened is noted by the process that lets it happen, in a byte of the control page that
+the request has for itself. So it is known whatever dies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Request:
     by_agent: bool  # it looks for the place
     told: list[tuple[int, int]] = field(default_factory=list)  # member and epoch of servers
     done: bool = False
-    noted: bool = False  # by what let it happen
+    noted: bool = False  # by the process that let it happen
 
     def note(self) -> dict[str, Any]:
         """Return what the next agent needs."""

@@ -29,7 +29,7 @@ class Shared:
     members: dict[int, int] = field(default_factory=dict)  # rank in it -> id
     ended: set[int] = field(default_factory=set)  # ids that have ended it since the line
     made_as: str = ""  # the id under which it is made, as text; empty: not yet
-    maker: int = -1  # which has been asked for one
+    maker: int = -1  # the rank that has been asked for one
     waiting: list[int] = field(default_factory=list)  # for that
 
 
@@ -91,7 +91,7 @@ class RollbackSets:
         self.ranks: dict[int, Standing] = {}
 
     def of(self, id: int) -> set[int]:
-        """Return what goes back when a rank does, itself included."""
+        """Return the ranks that go back when one does, itself included."""
         found, todo = {id}, [id]
         while todo:
             one = todo.pop()
@@ -112,7 +112,7 @@ class RollbackSets:
     # ---- communicators ------------------------------------------------------------------------
 
     def want_id(self, id: int, key: int, rank: int, made_as: str) -> list[Outcome]:
-        """Take a question for the id of a communicator, or the answer of what was to make it."""
+        """Take a question for a communicator's id, or the answer of the rank that was to make it."""
         group = self.groups.setdefault(key, Shared())
         group.members[rank] = id
         group.ended.discard(id)

@@ -101,7 +101,7 @@ class Shares:
         return self._of(id).line
 
     def group(self, id: int) -> set[int]:
-        """Return what shares with a rank, itself included."""
+        """Return the ranks that share with one, itself included."""
         return self._of(id).group
 
     def named(self) -> set[int]:

@@ -63,7 +63,7 @@ class Together:
         self._ranks = ranks
 
     def others(self, rank: Rank) -> list[Rank]:
-        """Return what goes back with a rank."""
+        """Return the ranks that go back with one."""
         ids = self.sets.of(rank.id) - {rank.id} if self.sets else set()
         return [self._ranks[id] for id in sorted(ids)]
 

@@ -30,7 +30,9 @@ def test_one_dies_when_it_has_it(tmp_path: Path) -> None:
 def test_two_die_while_they_divide(tmp_path: Path) -> None:
     """One when it has said that it is about to make the part, the other when it has it.
 
-    Seen in one of four runs: a block of 2704 bytes differs at a cut, and replays say that it may.
+    DDP makes its buckets anew in a thread of its own, and which memory they get depends on what is
+    free just then. After these deaths the ranks' may lie apart: what one has at an address is old
+    in the other. Replays then say that both are right.
     """
     faults = f"{at(0, 2, 'split')};{at(1, 3, 'split')}"
     check(
