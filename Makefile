@@ -1,5 +1,5 @@
 # make demo | demo-hosts | test | test-long | test-nodes | test-wheels | test-wheel | test-endings | bench | bench-ccl |
-# bench-recovery | ccl-matrix | kill-sweep | lab | ops | fuzz | races | dmr-campaign | mutants | build | wheel | programs | docs | lint | clean.
+# test-programs | test-image | bench-recovery | ccl-matrix | kill-sweep | soak | lab | ops | fuzz | races | dmr-campaign | mutants | build | wheel | programs | docs | lint | clean.
 # Everything is installed into .venv/ only.
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +14,7 @@ UNIT_TESTS := tests/unit tests/gen tests/hostile
 SOURCES := $(shell find pyft pyft_lab proxy shim softgpu flexccl tools -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo races test test-long bench bench-ccl bench-recovery ccl-matrix dmr-campaign kill-sweep demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings build programs docs lint format clean
+.PHONY: demo races test test-long bench bench-ccl bench-recovery ccl-matrix dmr-campaign kill-sweep soak demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings test-programs test-image build programs docs lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
@@ -47,6 +47,9 @@ ccl-matrix: build  # every collective in every way, half an hour; some of it: ma
 kill-sweep: build  # faults at many places; options: make kill-sweep SWEEP="--case gpt --rank 1 --stride 5"
 	$(BIN)/python tests/sweep/run.py $(SWEEP)
 
+soak: build  # everything at once, until the time is over; options: make soak HOURS=1 SOAK="--seed 7"
+	$(BIN)/python tests/soak/soak.py --hours $(or $(HOURS),1) $(SOAK)
+
 dmr-campaign: build  # silent faults, 1 to 2 s each; options: make dmr-campaign DMR="--trials 3000 --dtype bf16"
 	$(BIN)/python bench/dmr_campaign.py $(DMR)
 
@@ -74,8 +77,9 @@ races: $(VENV)/dependencies  # C++ under the thread sanitizer, in build/tsan
 fuzz: build  # what comes to the agent from outside; the corpus stays in build/fuzz
 	$(BIN)/python tests/fuzz/run.py --minutes $(or $(MINUTES),60)
 
-mutants: build  # which changes of pyft/recovery no test notices; options: make mutants MUTANTS="--every 5"
+mutants: build  # which changes no test notices; options: make mutants MUTANTS="--every 5" SOURCES="--sample 20"
 	$(BIN)/python tools/check/mutants.py $(MUTANTS)
+	$(BIN)/python tools/check/source_mutants.py $(SOURCES)
 
 wheel: $(VENV)/dependencies  # a manylinux wheel for every Python, in build/wheel
 	$(BIN)/python -m pip install --quiet -r tools/build/wheel-requirements.txt
@@ -86,6 +90,12 @@ test-wheel: wheel  # installs it where there is nothing but PyTorch; other Pytho
 
 test-endings: build  # ways to end, with servers as without; options: ENDINGS="--only late"
 	$(BIN)/python tests/endings/run.py $(ENDINGS)
+
+test-programs: build  # other people's frameworks, with faults; options: PROGRAMS="--only tp,vae"
+	$(BIN)/python tests/programs/run.py $(PROGRAMS)
+
+test-image: $(VENV)/dependencies  # the steps of the Dockerfile; needs root; options: IMAGE="--wheel FILE"
+	$(BIN)/python tests/image/run.py $(IMAGE)
 
 test-wheels: build  # options: make test-wheels WHEELS="2.10.0 --delete"
 	$(BIN)/python tests/wheels/run.py $(WHEELS)

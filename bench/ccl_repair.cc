@@ -5,7 +5,7 @@
 // RANKS + 1 workers: one is the spare that takes a place. Each phase begins at a barrier of those
 // that have something to do in it, while the others sleep; a sample is the time from its release
 // until the last of them is done. "replace" is called by the two neighbours of the new rank, the
-// others hear of it in their next operation ("exchange after"); "replace, all called" by everybody.
+// others hear of it in their next operation ("exchange after"); "replace, all called" by all.
 // Prints JSON: phase -> samples of wall time, of processor time of all workers together, in
 // milliseconds.
 #include <sys/prctl.h>
@@ -172,8 +172,8 @@ class Worker {
             take, [this] { check(ncclCommSetupNewRank(comm_), comm_, "ncclCommSetupNewRank"); }};
   }
 
-  // A survivor exports, the spare answers, the neighbours or everybody else take the answer. Who
-  // waits for whom is the same with calls that do nothing: that is what waking alone costs.
+  // A survivor exports, the spare answers, the neighbours or all others take the answer. Which rank
+  // waits for which is the same with calls that do nothing: that is what waking alone costs.
   void newcomer(int lost, const Calls& calls, bool few) {
     const std::uint32_t exports = board_.exported.value, answers = board_.answered.value;
     const int n = options_.ranks, next = (lost + 1) % n, previous = (lost + n - 1) % n;

@@ -6,8 +6,9 @@ Each trial is one step of a small GPT with activation checkpointing (dmr_trials.
 fault of the model happens, at a launch and place that the seed draws. It is classified by bits
 against the undisturbed step. What `replica comparison` sees is what the other replica, which has
 had the same gradients, does not have; what `checkpoint` sees are the mismatches that servers with
---dmr checkpoint report, in another run of the same faults. A trial that crashes is not run there:
-it is no silent fault. The file is written after each batch: started again with the same options,
+--dmr checkpoint report, in another run of the same faults; what `audit` sees are the ranks that
+--dmr audit finds wrong, in a third one. A trial that crashes is not run there: it is no silent
+fault. The file is written after each batch: started again with the same options,
 the campaign goes on.
 """
 
@@ -40,6 +41,8 @@ BATCH = 25
 # How far a loss may be from the undisturbed one until it counts as harm, relative to it.
 HARM = 1e-4
 HIT = re.compile(r"softgpu: device \[0\]: (.*) at launch \[(\d+)\], of \[(.*?)\]$", re.MULTILINE)
+AUDITED = re.compile(r"rank \[0\] was wrong, says its audit: before cut \[(\d+)\]")
+PER_TRIAL = 5  # steps of an optimizer, by the horizon of dmr_trials.py
 MISMATCH = re.compile(r"mismatch behind cut .* at entry \[(\d+)\]")
 
 
@@ -55,12 +58,21 @@ def fault(args: argparse.Namespace, trial: int, window: int) -> tuple[str, int]:
     return f"{MODELS[kind]},seed={drawn.randrange(1 << 30)}", launch
 
 
-def run(args: argparse.Namespace, faults: str, trials: int, servers: bool) -> tuple[list, str, str]:
+HOW = {
+    "direct": ["--direct"],
+    "checkpoint": ["--dmr", "checkpoint"],
+    "audit": ["--dmr", "audit", "--spares", "2"],
+}
+
+
+def run(args: argparse.Namespace, faults: str, trials: int, mode: str) -> tuple[list, str, str]:
     """Run trials; return their lines, what stderr says, and why it ended early if it did."""
-    how = ["--dmr", "checkpoint"] if servers else ["--direct"]
+    how = HOW[mode]
     program = [sys.executable, str(ROOT / "bench" / "dmr_trials.py"), "--trials", str(trials)]
     program += ["--recompute", "--dropout", str(args.dropout), "--dtype", args.dtype]
     environment = os.environ | {"SOFTGPU_FAULT": faults, "PYFT_DMR_ACTION": "report"}
+    if mode == "audit":  # behind the step of each trial that may have a fault
+        environment |= {"PYFT_CUT_EVERY": str(PER_TRIAL), "PYFT_AUDIT_WAIT_S": "120"}
     line = [*PYFT, "run", "--gpus", "soft:1", "--log-dir", str(args.log), *how, "--", *program]
     try:
         done = subprocess.run(
@@ -81,7 +93,7 @@ class Campaign:
         self.args = args
         same = {name: getattr(args, name) for name in ("seed", "model", "dtype", "dropout")}
         self.found = dmr_file.load(args.json, same)
-        golden, _, why = run(args, "", 2, servers=False)
+        golden, _, why = run(args, "", 2, "direct")
         if why or golden[1]["state"] != golden[2]["state"]:
             raise SystemExit(f"undisturbed steps are not all alike: {golden} {why}")
         self.golden = golden[1]
@@ -124,7 +136,7 @@ class Campaign:
     def direct(self, trials: list[int]) -> None:
         """Run trials without servers, whatever they end."""
         while trials:
-            lines, error, why = run(self.args, self.faults(trials), len(trials), servers=False)
+            lines, error, why = run(self.args, self.faults(trials), len(trials), "direct")
             lines, hits = lines[1:], self.hits(error)
             for place, trial in enumerate(trials[: len(lines) + bool(why)]):
                 what, launch = fault(self.args, trial, self.window)
@@ -142,20 +154,26 @@ class Campaign:
             trials = trials[len(lines) + bool(why) :]
             dmr_file.save(self.args.json, self.found)
 
-    def with_servers(self, rows: list[dict[str, Any]]) -> None:
-        """Run the silent ones again with --dmr checkpoint."""
+    def with_servers(self, rows: list[dict[str, Any]], mode: str) -> None:
+        """Run the silent ones again with --dmr checkpoint, or audit."""
         trials = [row["trial"] for row in rows]
-        lines, error, why = run(self.args, self.faults(trials), len(trials), servers=True)
+        lines, error, why = run(self.args, self.faults(trials), len(trials), mode)
         if why or len(lines) < 2:
             raise SystemExit(f"trials {trials} have ended with servers: {why} {error[-2000:]}")
-        hits, seen = self.hits(error), self.seen(error)
+        hits = self.hits(error)
+        seen = self.seen(error) if mode == "checkpoint" else self.audited(error, lines)
         for place, row in enumerate(rows[: len(lines) - 1]):
             if hits.get(place, {}).get("hit") != row["hit"]:
-                row["checkpoint"] = None  # another place was hit: it is not compared
+                row[mode] = None  # another place was hit: it is not compared
                 continue
-            row["checkpoint"] = place in seen
+            row[mode] = place in seen
             row["same_bits"] = (lines[place + 1]["state"] != self.golden["state"]) == row["bits"]
         dmr_file.save(self.args.json, self.found)
+
+    def audited(self, error: str, lines: list[dict[str, Any]]) -> set[int]:
+        """Return the places of trials behind whose step an audit has found the rank wrong."""
+        first = lines[0]["steps"] + 1
+        return {(int(cut) - first) // PER_TRIAL for cut in AUDITED.findall(error)}
 
     def seen(self, error: str) -> set[int]:
         """Return the places of trials whose fault a mismatch has shown.
@@ -181,11 +199,12 @@ class Campaign:
             print(f"{self.args.trials - len(left)} trials", flush=True)
         silent = ("masked", "benign", "harmful")
         rows = [row for row in self.found["trials"] if row["outcome"] in silent]
-        rows = [row for row in rows if "checkpoint" not in row and "replica" in row]
-        while rows and not self.args.without_servers:
-            self.with_servers(rows[:BATCH])
-            rows = [row for row in rows if "checkpoint" not in row]
-            print(f"{len(rows)} left to run with servers", flush=True)
+        for mode in () if self.args.without_servers else ("checkpoint", "audit"):
+            todo = [row for row in rows if mode not in row and "replica" in row]
+            while todo:
+                self.with_servers(todo[:BATCH], mode)
+                todo = [row for row in todo if mode not in row]
+                print(f"{len(todo)} left to run with --dmr {mode}", flush=True)
 
 
 def main() -> None:
@@ -196,7 +215,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=["fp32", "fp16", "bf16"], default="fp32")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "dmr-campaign.json")
-    parser.add_argument("--without-servers", action="store_true", help="not the last column")
+    parser.add_argument("--without-servers", action="store_true", help="not the last columns")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for a batch")
     args = parser.parse_args()
     args.log = args.json.with_suffix(".job")

@@ -8,6 +8,7 @@ from typing import Any
 
 OUTCOMES = ("masked", "benign", "harmful", "crash", "hang", "not counted")
 Z = 1.959964  # 95 %
+MODES = ("checkpoint", "audit")  # of --dmr
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
@@ -44,23 +45,36 @@ def markdown(found: dict[str, Any]) -> str:
         counts = Counter(row["outcome"] for row in rows if one in ("all", kind(row)))
         cells = " | ".join(str(counts[name]) for name in OUTCOMES)
         lines.append(f"| {one} | {cells} | {sum(counts.values())} |")
-    lines += ["", "| silent, and bits differ | none | replica comparison | `--dmr checkpoint` |"]
-    lines.append("|---|---|---|---|")
+    lines += [
+        "",
+        "| silent, and bits differ | none | replica comparison | `--dmr checkpoint` | `--dmr audit` |",
+    ]
+    lines.append("|---|---|---|---|---|")
     wrong = [row for row in rows if row["outcome"] in ("benign", "harmful")]
     groups = {"all": wrong, "harmful": [row for row in wrong if row["outcome"] == "harmful"]}
     for row in wrong:
         groups.setdefault(phase(row, window), []).append(row)
     for name, group in groups.items():
-        checked = [row for row in group if row.get("checkpoint") is not None]
         cells = (
             f"0/{len(group)}",
             percent(sum(row["replica"] for row in group), len(group)),
-            percent(sum(row["checkpoint"] for row in checked), len(checked)),
+            *(seen(group, mode) for mode in MODES),
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    false = [row for row in rows if row["outcome"] == "masked" and row.get("checkpoint")]
-    lines += ["", f"Masked, and seen by `--dmr checkpoint` all the same: {len(false)}."]
+    lines.append("")
+    for mode in MODES:
+        masked = [row for row in rows if row["outcome"] == "masked" and row.get(mode) is not None]
+        false = sum(row[mode] for row in masked)
+        lines.append(
+            f"* Masked, and seen by `--dmr {mode}` all the same: {false} of {len(masked)}."
+        )
     return "\n".join(lines) + "\n"
+
+
+def seen(group: list[dict[str, Any]], mode: str) -> str:
+    """Return the share of trials that a mode of --dmr sees, of those that had the same fault there."""
+    checked = [row for row in group if row.get(mode) is not None]
+    return percent(sum(row[mode] for row in checked), len(checked))
 
 
 def kind(row: dict[str, Any]) -> str:

@@ -87,6 +87,7 @@ class Trials:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.mine, self.replica = Copy(args), Copy(args)
+        self.steps, self.per_trial = 2, 2 + args.horizon
         batches = TextWindows(args, args.block + 1)
         self.batches = [batches.next()[0].cuda() for _ in range(args.horizon + 2)]
         self.mixed = DTYPES[args.dtype] if args.dtype != "fp32" else None
@@ -123,11 +124,21 @@ class Trials:
         for one, gradient in zip(self.replica.parameters, given, strict=True):
             one.grad = gradient
         self.replica.optimizer.step()
+        self.steps += self.per_trial
         found: dict[str, object] = {"state": sha(self.mine.all())}
         found["replica"] = sha(self.replica.all())
         found["loss"] = loss.item().hex()
         found["later"] = [x.item() for x in self._later()]
         return found | {"begin": begin, "end": end, "after": launches()}
+
+    def align(self) -> None:
+        """Have the first step of a trial, which is the one with a fault, be a multiple of a trial's.
+
+        With PYFT_CUT_EVERY of that many steps each trial's snapshot is the one behind that step.
+        """
+        for _ in range(-(self.steps + 1) % self.per_trial):
+            self.mine.optimizer.step()
+            self.steps += 1
 
     def ground(self) -> str:
         """Return a digest of what each trial begins with, which a fault may hit as well."""
@@ -154,7 +165,8 @@ def main() -> None:
     for _ in range(2):  # memory of the allocator, modules, what launches learn
         run()
         trials.ground()
-    print_line(json.dumps({"ready": launches()}))
+    trials.align()
+    print_line(json.dumps({"ready": launches(), "steps": trials.steps}))
     ground = trials.ground()
     for _ in range(args.trials):
         print_line(json.dumps(run()))

@@ -78,6 +78,13 @@ SETTINGS = (
         "",
         "secret of a job on several hosts, the same on each: whatever has it can be a host of the job",
     ),
+    Setting(
+        "PYFT_ETCD_CA",
+        "",
+        "file with the certificates by which etcd is trusted, for `--ledger etcds://` (unset: the system's)",
+    ),
+    Setting("PYFT_ETCD_CERT", "", "file with the head's own certificate, if etcd asks for one"),
+    Setting("PYFT_ETCD_KEY", "", "file with the key of PYFT_ETCD_CERT (unset: it is in that file)"),
     Setting("PYFT_IMAGE_EVERY", 0, "--movable: steps between two images (0: as their cost allows)"),
     Setting(
         "PYFT_STANDBY_MODULES",
@@ -160,7 +167,7 @@ SETTINGS = (
     Setting(
         "PYFT_IGNORE_OBSERVED",
         "0",
-        "tests: 1: replays do not wait at OBSERVED marks",
+        "tests: 1: servers do not wait at OBSERVED marks",
         choices=("0", "1"),
     ),
     Setting("PYFT_TEST_MARK", "", "tests: by this their processes are known"),
@@ -223,7 +230,9 @@ SETTINGS = (
     Setting(
         "PYFT_PROTECT", "", "value of --protect", internal=True, choices=("snapshot", "jit", "none")
     ),
-    Setting("PYFT_DMR", "", "value of --dmr", internal=True, choices=("off", "checkpoint")),
+    Setting(
+        "PYFT_DMR", "", "value of --dmr", internal=True, choices=("off", "checkpoint", "audit")
+    ),
     Setting(
         "PYFT_DMR_ACTION",
         "replay",
@@ -241,6 +250,22 @@ SETTINGS = (
         0,
         "another rank has computed wrongly: up to this entry the program may have been told what is wrong",
         internal=True,
+    ),
+    Setting(
+        "PYFT_AUDIT",
+        0,
+        "entry of the cut up to which this server audits another one",
+        internal=True,
+    ),
+    Setting(
+        "PYFT_AUDIT_FAULT",
+        "",
+        "SOFTGPU_FAULT of the first auditor, for tests: what if it is the one that computes wrongly",
+    ),
+    Setting(
+        "PYFT_AUDIT_WAIT_S",
+        0.0,
+        "a snapshot that is due waits so long for the audit of the one before, then it is left out",
     ),
     Setting(
         "PYFT_DMR_STRIKES",

@@ -1,5 +1,5 @@
 // Three functions of libstdc++ and libc, in front of theirs: for PyTorch's CUDA library they show
-// the clock that stands still during recoveries (proxy/client/process/job_clock.h), for everybody
+// the clock that stands still during recoveries (proxy/client/process/job_clock.h), for all
 // else they do what they always do.
 //
 // Where libstdc++ was built for an old C library, as PyTorch's wheels are, a wait with a deadline
@@ -65,7 +65,7 @@ PYFT_EXPORT int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_
   Function call = real.load(std::memory_order_relaxed);
   if (!call) {
     call = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "pthread_cond_clockwait"));
-    if (!call) return EINVAL;  // nobody knows of it where the C library has none
+    if (!call) return EINVAL;  // it is unknown where the C library has none
     real.store(call, std::memory_order_relaxed);
   }
   if (clock != CLOCK_MONOTONIC || !is_watched(__builtin_return_address(0)))
@@ -83,7 +83,7 @@ PYFT_EXPORT bool pyft_futex_wait(void*, unsigned* word, unsigned value, bool has
         "onIlSt5ratioILl1ELl1EEEENS2_IlS3_ILl1ELl1000000000EEEE");
 PYFT_EXPORT bool pyft_futex_wait(void*, unsigned* word, unsigned value, bool has_deadline,
                                  int64_t seconds, int64_t ns) noexcept {
-  // Not FUTEX_PRIVATE_FLAG: who wakes does not use it either.
+  // Not FUTEX_PRIVATE_FLAG: the thread that wakes does not use it either.
   const auto wait = [&](const timespec* until) {
     return syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value, until, nullptr,
                    FUTEX_BITSET_MATCH_ANY);

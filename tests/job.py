@@ -48,6 +48,20 @@ def leftovers() -> set[str]:
     return found
 
 
+def having(word: str) -> list[int]:
+    """Return every living process that has this `NAME=value` in its environment."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            data = Path(f"/proc/{entry}/environ").read_bytes()
+            state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
+            if word.encode() in data.split(b"\0") and state != "Z":
+                found.append(int(entry))
+    return found
+
+
 class Job:
     """One `pyft run`, with output to files in `folder`."""
 
@@ -93,23 +107,29 @@ class Job:
         """Return the exit code of `pyft run` (negative: killed by that signal)."""
         return self._process.wait(seconds * _BUSY)
 
+    def over(self) -> bool:
+        """Say whether the launcher has ended."""
+        return self._process.poll() is not None
+
     def send(self, signal_number: int) -> None:
         """Signal the launcher."""
         self._process.send_signal(signal_number)
 
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Return what became of a command of `pyft` for this job."""
+        flag = () if words[0] == "status" else ("--job",)
+        line = [PYFT, *words, *flag, str(self.log_dir)]
+        return subprocess.run(line, capture_output=True, text=True, timeout=60 * _BUSY)
+
+    def order(self, *words: str) -> str:
+        """Return what a command of `pyft` for this job says, which must do it."""
+        done = self.ask(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def processes(self) -> list[int]:
         """Return every living process that carries this job's mark in its environment."""
-        wanted = f"{_MARK}={self._mark}".encode()
-        found = []
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            with contextlib.suppress(OSError):
-                data = Path(f"/proc/{entry}/environ").read_bytes()
-                state = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
-                if wanted in data.split(b"\0") and state != "Z":
-                    found.append(int(entry))
-        return found
+        return having(f"{_MARK}={self._mark}")
 
     def victim(self, role: str) -> int:
         """Return the process id of launcher, supervisor, agent, or the first client or server."""

@@ -21,7 +21,7 @@ constexpr std::uint32_t kSleepMs = 20;  // then the other side is looked at
 Engine::Engine(std::shared_ptr<const Membership> membership, std::shared_ptr<Responder> responder,
                Owner owner)
     : self_(std::move(membership)),
-      inbox_(std::make_shared<Inbox>(self_->epoch, std::move(responder))),
+      inbox_(std::make_shared<Inbox>(fingerprint(self_->key), self_->epoch, std::move(responder))),
       owner_(std::move(owner)) {
   peers_.resize(static_cast<std::size_t>(self_->slots()));
   Endpoint::process().add({self_->comm, self_->epoch, static_cast<std::uint32_t>(self_->slot)},
@@ -254,12 +254,12 @@ void Engine::fail_at(int peer, const Error& error) {
 }
 
 void Engine::fail_stuck() const {
-  std::ostringstream whom;
+  std::ostringstream ranks;
   for (const Peer* peer : busy_)
     if (peer->next_send < peer->sends.size() || peer->next_receive < peer->receives.size())
-      whom << " [" << peer->slot << "]";
+      ranks << " [" << peer->slot << "]";
   fail(ncclRemoteError, where(), "nothing moved for [", self_->timeout_ms, "] ms; waits for rank",
-       whom.str());
+       ranks.str());
 }
 
 }  // namespace flexccl

@@ -27,7 +27,7 @@ class Engine {
   struct Owner {
     // The address of a slot that the membership does not know.
     std::function<Address(int slot)> locate;
-    // Whether a repair waits that nobody rang for. Must be cheap.
+    // Whether a repair waits that no doorbell announced. Must be cheap.
     std::function<bool()> news;
     // `slot` is in a later epoch than this rank: finds out what happened.
     std::function<void(int slot, std::uint32_t epoch)> ahead;

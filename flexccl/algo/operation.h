@@ -22,9 +22,9 @@ struct Operation {
   }
 };
 
-// All members get the same bytes: the first complete result serves everybody.
+// All members get the same bytes: the first complete result serves all.
 bool identical_output(Collective collective);
-// Nobody can complete it before everybody has begun it.
+// No member can complete it before all have begun it.
 bool synchronising(Collective collective);
 // Its buffers have one block per rank.
 bool has_blocks(Collective collective);

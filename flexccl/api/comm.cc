@@ -103,7 +103,7 @@ ncclResult_t init_rank(ncclComm_t* comm, int nranks, const ncclUniqueId& id, int
 }
 
 // The members, in the order of their new ranks, are slots of the parent. The id is derived, so no
-// rendezvous is needed: everybody knows everybody's address, or asks for it later.
+// rendezvous is needed: each rank knows all addresses, or asks for it later.
 Membership membership_of_child(const Membership& from, std::uint64_t comm,
                                const std::vector<int>& members) {
   Membership child{.comm = comm,
@@ -123,8 +123,8 @@ Membership membership_of_child(const Membership& from, std::uint64_t comm,
   return child;
 }
 
-// Others may have it already, with the address of a process that was here before. Who says too late
-// that it is about to make it finds the new address at the parent.
+// Others may have it already, with the address of a process that was here before. A rank that says
+// too late that it is about to make it finds the new address at the parent.
 void find_out_who_has(std::uint64_t number, int rank, int nranks) {
   const Settings now = current_settings();
   if (!now.making || nranks == 1 || find(number, rank)) return;

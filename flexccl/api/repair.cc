@@ -24,8 +24,9 @@ std::shared_ptr<Communicator> repairable(ncclComm_t comm) {
   return communicator;
 }
 
-// A rank that is itself new may not know the addresses yet. Where nobody does any more, as when all
-// ranks have died and come back one by one, the neighbour is dead, and the new rank passes it over.
+// A rank that is itself new may not know the addresses yet. Where no rank does any more, as when
+// all ranks have died and come back one by one, the neighbour is dead, and the new rank passes it
+// over.
 Membership knowing_neighbours(Communicator& communicator, int slot) {
   Membership self = communicator.runner().newest();
   const auto [before, after] = neighbours(self, slot);

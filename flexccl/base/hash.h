@@ -1,5 +1,5 @@
 // The hash of contents, to tell whether bytes are still what they were: XXH3, 128 bits. Not secret:
-// whoever may write the memory that it protects may also write the hash.
+// a process that may write the memory that it protects may also write the hash.
 #ifndef FLEXCCL_BASE_HASH_H_
 #define FLEXCCL_BASE_HASH_H_
 

@@ -214,7 +214,7 @@ FLEXCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo);
 // ---- Repair: a communicator outlives its ranks ----
 //
 // A communicator has slots; a rank's number is its slot, and ring positions follow the order of the
-// slots. Every repair is one step of the communicator's epoch. Whoever runs the job (a control
+// slots. Every repair is one step of the communicator's epoch. What runs the job (a control
 // thread or an agent; the calls may come while another thread is inside a collective)
 //   replace:  1. ncclCommExportInfo at any live rank      2. ncclInitNewNode in the new process
 //             3. ncclReplaceNode at every survivor        4. ncclCommSetupNewRank in the new
@@ -225,17 +225,17 @@ FLEXCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo);
 //
 // The new rank and its neighbours, the nearest live rank on each side of its slot, decide together:
 // they agree by ncclReplaceNode or ncclAddNode, the new rank decides in ncclCommSetupNewRank, by
-// one store that all ranks of the host see, and one message to another host. Until then everybody
-// is on the old epoch, whoever dies; from then on the new one holds, and who does not know of it
-// finds out with its next operation at the latest. So a *replacement* must be announced to the two
-// neighbours only; other survivors may be told, and then their next operation waits for the
-// decision. Without flexcclSetRepair the others must be told too, or begin no operation until
+// one store that all ranks of the host see, and one message to another host. Until then each rank
+// is on the old epoch, whichever dies; from then on the new one holds, and a rank that does not
+// know of it finds out with its next operation at the latest. So a *replacement* must be announced
+// to the two neighbours only; other survivors may be told, and then their next operation waits for
+// the decision. Without flexcclSetRepair the others must be told too, or begin no operation until
 // ncclCommSetupNewRank has returned: an operation that runs is not interrupted there.
 //
 // When the new rank or another one dies before the decision, nothing has happened: begin again, at
 // step 1 if the new rank is gone, else with ncclCommSetupNewRank. Calling anything once more where
 // it succeeded does nothing. Export from a survivor with the highest epoch (flexcclGetState): the
-// newest info carries the steps before it, so nobody has to catch up. One repair at a time: of two
+// newest info carries the steps before it, so no rank has to catch up. One repair at a time: of two
 // for the same epoch one is refused. Frames and links of an old epoch are dropped where they
 // arrive, and a rank that was replaced though it lives is told so by its next operation. The infos
 // hold the key of the job: keep them as secret as the unique id.
@@ -268,7 +268,7 @@ FLEXCCL_API ncclResult_t ncclAddNode(ncclComm_t comm, const flexcclInfo_t* newNo
 // Every survivor calls it; the first call decides. N shrinks by one, the slot is free. The others
 // keep their numbers: with slot 1 of 3 removed there are ranks 0 and 2; blocks of gathered buffers
 // lie in the order of the slots. An operation that the removed rank interrupted is redone without
-// it, unless somebody has its result. One with a block per rank in its buffers cannot be: on every
+// it, unless some rank has its result. One with a block per rank in its buffers cannot be: on every
 // rank that has not completed it, it ends with ncclInvalidUsage, for good; ncclCommShrink of the
 // removed slot makes the smaller communicator. With nothing interrupted: between the same two
 // operations, as ncclAddNode.
@@ -288,7 +288,7 @@ typedef struct {
   uint64_t done;           // are complete here,
   uint64_t all_done;       // are known to be complete everywhere
   uint64_t operation;      // complete here, batches of sends and receives included
-  uint64_t kept_bytes;     // inputs and outputs that somebody may still need
+  uint64_t kept_bytes;     // inputs and outputs that a rank may still need
   uint64_t record_bytes;   // in use in the memory of flexcclSetRecords,
   uint64_t record_budget;  // of these
   uint64_t committed;      // operations whose records are gone for good
@@ -296,7 +296,7 @@ typedef struct {
   int replaying;           // 1: operations are answered from the records of a predecessor
   uint64_t diverged;       // operations that were repeated with other inputs than before
   uint64_t comm;           // the communicator's number, the same at all ranks
-  uint64_t content_bytes;  // in use in the host's content store, by anybody,
+  uint64_t content_bytes;  // in use in the host's content store, by any rank,
   uint64_t content_room;   // of these
   uint64_t owed;  // the first operation that another rank may not have completed, and needs
                   // this process for: its replay from a later one lacks that; 0: none
@@ -354,13 +354,13 @@ FLEXCCL_API ncclResult_t flexcclCommitted(ncclComm_t comm, uint64_t operation);
 // Without this call a new rank starts where the rank was that exported the info.
 FLEXCCL_API ncclResult_t flexcclReplay(ncclComm_t comm, void* base, size_t bytes,
                                        uint64_t operation);
-// Makes the communicator again whose records lie at `base`, and replays as above, when nobody else
-// has it: its other ranks have destroyed it, or have died as well. Those can then be replaced from
-// here, as at any live rank. Local.
+// Makes the communicator again whose records lie at `base`, and replays as above, when no other
+// rank has it: its other ranks have destroyed it, or have died as well. Those can then be replaced
+// from here, as at any live rank. Local.
 FLEXCCL_API ncclResult_t flexcclAdopt(ncclComm_t* comm, void* base, size_t bytes,
                                       uint64_t operation);
-// For records that nobody will replay and whose communicator was destroyed: releases what they hold
-// in the content store. The region is empty afterwards.
+// For records that no process will replay and whose communicator was destroyed: releases what they
+// hold in the content store. The region is empty afterwards.
 FLEXCCL_API ncclResult_t flexcclForget(void* base, size_t bytes);
 // The communicator with this number in this process. ncclInvalidUsage: it was here and is
 // destroyed; ncclInvalidArgument: it never was, or is not yet.
@@ -370,11 +370,11 @@ FLEXCCL_API ncclResult_t flexcclFind(uint64_t number, ncclComm_t* comm);
 FLEXCCL_API ncclResult_t flexcclReplaceLater(uint64_t number, int slot,
                                              const flexcclInfo_t* newNode);
 // The program of rank `slot` of the communicator with this number has ended, and so has its process
-// here: nobody takes its place any more. What it has sent, and what others have of it, still
+// here: no rank takes its place any more. What it has sent, and what others have of it, still
 // counts; whatever needs more of it ends with ncclRemoteError, and waits for no repair: operations
 // that run or come later, and calls that make the communicator or one of its parts. It may be said
-// before the communicator is made here. `slot` -1: who has made the unique id, which matters only
-// to those who are on the way to meet there. Any thread; never waits.
+// before the communicator is made here. `slot` -1: the maker of the unique id, which matters only
+// to those that are on the way to meet there. Any thread; never waits.
 FLEXCCL_API ncclResult_t flexcclRankLeft(uint64_t number, int slot);
 // The number of the communicator that is made with this id.
 FLEXCCL_API ncclResult_t flexcclNumberOf(const ncclUniqueId* id, uint64_t* number);
@@ -392,7 +392,7 @@ FLEXCCL_API ncclResult_t flexcclChildren(ncclComm_t comm, int slot, flexcclChild
 typedef void (*flexcclLog_t)(int level, const char* sentence);
 FLEXCCL_API ncclResult_t flexcclSetLog(flexcclLog_t log);
 // Told about each operation whose repetition had other inputs, by the thread that repeats it. NULL:
-// nobody is.
+// none is.
 typedef void (*flexcclDiverged_t)(uint64_t comm, uint64_t operation, const char* sentence);
 FLEXCCL_API ncclResult_t flexcclSetDiverged(flexcclDiverged_t report);
 // Told when communicator `number` is made from a unique id, before this rank goes to meet the
@@ -402,11 +402,12 @@ FLEXCCL_API ncclResult_t flexcclSetDiverged(flexcclDiverged_t report);
 // predecessor, or the process that answered has died, or had done its part. Where they have, the
 // embedding program gets this rank's place from one of them: ncclInitNewNode, flexcclReplay with
 // NULL, ncclCommSetupNewRank; then it returns 1, and that is the communicator which the call makes.
-// Called in the thread that makes it. NULL: nobody is told.
-// The same for a communicator that is split or shrunk from another one, where nobody meets: told
-// (`lost` 0) when the members are known and before their addresses are taken from the other one. If
-// it returns 1, others may have made it with the predecessor's address, and it is asked several
-// times a second (`lost` 2): 1 as above, 2 when none of the others has it, so that it is made.
+// Called in the thread that makes it. NULL: nothing is told.
+// The same for a communicator that is split or shrunk from another one, where ranks do not meet:
+// told (`lost` 0) when the members are known and before their addresses are taken from the other
+// one. If it returns 1, others may have made it with the predecessor's address, and it is asked
+// several times a second (`lost` 2): 1 as above, 2 when none of the others has it, so that it is
+// made.
 typedef int (*flexcclMaking_t)(uint64_t number, int rank, int nranks, int lost);
 FLEXCCL_API ncclResult_t flexcclSetMaking(flexcclMaking_t making);
 

@@ -1,5 +1,5 @@
-// Who a rank is, who the others are and where. A rank's number is its slot; positions in the ring
-// follow the order of the live slots, so a replacement in the same slot changes no result.
+// Which rank this is, which the others are, and where. A rank's number is its slot; positions in
+// the ring follow the order of the live slots, so a replacement in the same slot changes no result.
 #ifndef FLEXCCL_MEMBERSHIP_MEMBERSHIP_H_
 #define FLEXCCL_MEMBERSHIP_MEMBERSHIP_H_
 

@@ -151,7 +151,7 @@ bool MembershipLog::append(const Change& change, std::uint64_t head) {
   std::memcpy(words.data(), &step, sizeof step);
   for (std::size_t i = 0; i < words.size(); ++i)
     page_->cells[cell][i].store(words[i], std::memory_order_relaxed);
-  // Whom the step puts into the slot has not mapped this page yet.
+  // The rank that the step puts into the slot has not mapped this page yet.
   set_reader(change.slot, false);
   return page_->head.compare_exchange_strong(head, std::uint64_t{change.epoch} << 32 | cell,
                                              std::memory_order_acq_rel);

@@ -1,6 +1,6 @@
 // One page per communicator and host, mapped by the ranks there: the newest steps of the epoch. A
-// repair is decided by one compare-and-swap of `head`; whoever looks afterwards finds the step, so
-// nobody has to be woken to hear of it. The page has a name only until all ranks of the host have
+// repair is decided by one compare-and-swap of `head`; a rank that looks afterwards finds the step,
+// so none has to be woken to hear of it. The page has a name only until all ranks of the host have
 // mapped it; ranks that come later get its descriptor. A rank that cannot map it is told by
 // message.
 #ifndef FLEXCCL_MEMBERSHIP_MEMBERSHIP_LOG_H_

@@ -41,7 +41,8 @@ bool Steps::learn(std::span<const Change> steps) {
   bool fits = true;
   for (const Change& step : steps)
     fits &= same_step(known_.try_emplace(step.epoch, step).first->second, step);
-  // A new rank may have missed some; what lies before the first known step is of no use to anybody.
+  // A new rank may have missed some; what lies before the first known step is of no use to any
+  // rank.
   while (known_.size() > Info::kMaxChanges) known_.erase(known_.begin());
   if (!known_.empty())
     newest_.store(std::max(newest_.load(), known_.rbegin()->first), std::memory_order_release);

@@ -45,7 +45,7 @@ class Steps {
   Vote vote(const Change& step) const;
   // Waits for a change of the vote, at most until `limit`.
   Vote wait_for_vote(const Change& step, Deadline limit) const;
-  // Waits until somebody asks for the vote of that step.
+  // Waits until a rank asks for the vote of that step.
   bool wait_for_voter(const Change& step, Deadline limit) const;
   void note_voter(const Change& step);
 

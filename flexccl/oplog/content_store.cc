@@ -152,8 +152,8 @@ ContentStore::Entry* ContentStore::claim(const ContentKey& key) {
   return empty;
 }
 
-// All who hold it write, each a part. What somebody has claimed and not written yet when nothing
-// else is left is written once more: the same bytes, and nobody waits for anybody.
+// All ranks that hold it write, each a part. What one of them has claimed and not written yet when
+// nothing else is left is written once more: the same bytes, and none waits for another.
 void ContentStore::write(Entry& entry, std::span<const std::byte> content) const {
   const std::uint64_t piece = padded(std::max(kLeastPiece, content.size() / kPieces + 1));
   const std::uint64_t count = (content.size() + piece - 1) / piece;

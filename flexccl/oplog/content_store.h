@@ -1,6 +1,6 @@
 // Outputs that all ranks of a host have, stored once per host: memory of the embedder that the
 // processes of the host share and that outlives them. A content belongs to its holders, one bit
-// each; it is there as long as somebody holds it. Every change is one store, so that a process may
+// each; it is there as long as a rank holds it. Every change is one store, so that a process may
 // end at any instruction; what it had only begun, the others finish.
 #ifndef FLEXCCL_OPLOG_CONTENT_STORE_H_
 #define FLEXCCL_OPLOG_CONTENT_STORE_H_
@@ -40,7 +40,7 @@ class ContentStore {
   void abandon(std::uint64_t place);
   // Empty: it is not held, or is another one.
   std::span<const std::byte> find(std::uint64_t place, const ContentKey& key) const;
-  // Bytes of room, and of these in use by anybody.
+  // Bytes of room, and of these in use by any rank.
   std::uint64_t room() const, used() const;
 
  private:

@@ -46,8 +46,8 @@ struct RecordUsage {
   bool recorded = false, replaying = false;
 };
 
-// One operation, complete but not yet told to anybody. `outputs` lie one after the other.
-struct Outcome {
+// One operation, complete but not yet told to any rank. `outputs` lie one after the other.
+struct OperationResult {
   OpDescriptor op = {};
   Ring ring = {};
   Hash input = {};
@@ -80,7 +80,7 @@ class OperationLog {
   void enter(std::uint64_t operation, std::uint64_t sequence, std::uint32_t epoch,
              std::span<const int> members);
   // `before`: where the rank stood, with all pairs.
-  void append(const LogPosition& before, const Outcome& outcome);
+  void append(const LogPosition& before, const OperationResult& outcome);
   void commit(std::uint64_t operation);
   void set_parent(std::uint64_t comm);
   // The communicator was destroyed. Afterwards the memory is not touched any more.
@@ -93,7 +93,7 @@ class OperationLog {
   Ring next_ring();
   // Copies the outputs of the next operation. Throws ncclInvalidUsage when it is another one now;
   // other inputs are counted and reported.
-  void replay(const Outcome& now, std::span<const std::span<std::byte>> outputs);
+  void replay(const OperationResult& now, std::span<const std::span<std::byte>> outputs);
   RecordUsage usage() const;
 
  private:
@@ -119,8 +119,8 @@ class OperationLog {
   std::uint64_t fill(std::uint64_t end);
   bool put(Record record, const std::map<int, PairCounters>& pairs,
            std::span<const std::span<const std::byte>> outputs);
-  bool put_operation(const LogPosition& before, const Outcome& outcome);
-  bool resume(const LogPosition& before, const Outcome& outcome);
+  bool put_operation(const LogPosition& before, const OperationResult& outcome);
+  bool resume(const LogPosition& before, const OperationResult& outcome);
   void give_up(std::uint64_t operation);
   void commit_now();
 

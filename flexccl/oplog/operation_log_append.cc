@@ -1,4 +1,4 @@
-// The part of Records that writes: operations as they complete, and what commits free.
+// The part of OperationLog that writes: operations as they complete, and what commits free.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -61,7 +61,7 @@ bool OperationLog::put(Record record, const std::map<int, PairCounters>& pairs,
   return true;
 }
 
-bool OperationLog::put_operation(const LogPosition& before, const Outcome& outcome) {
+bool OperationLog::put_operation(const LogPosition& before, const OperationResult& outcome) {
   Record record{};
   for (const auto& output : outcome.outputs) {
     record.payload += output.size();
@@ -83,7 +83,7 @@ bool OperationLog::put_operation(const LogPosition& before, const Outcome& outco
 }
 
 // Ends a gap: what follows is recorded, and can be replayed from here on.
-bool OperationLog::resume(const LogPosition& before, const Outcome& outcome) {
+bool OperationLog::resume(const LogPosition& before, const OperationResult& outcome) {
   Record gap{};
   gap.kind = RecordKind::kGap;
   gap.operation = before.operation, gap.sequence = before.sequence;
@@ -113,7 +113,7 @@ void OperationLog::give_up(std::uint64_t operation) {
            static_cast<unsigned long long>(operation), static_cast<unsigned long long>(capacity_));
 }
 
-void OperationLog::append(const LogPosition& before, const Outcome& outcome) {
+void OperationLog::append(const LogPosition& before, const OperationResult& outcome) {
   const std::scoped_lock lock(mutex_);
   if (!active()) return;
   const std::uint64_t operation = before.operation + 1;
@@ -151,8 +151,8 @@ void OperationLog::commit_now() {
     to->head = fill(end);
     show(header_->tail, to->head);
   }
-  // Before the records go: nobody will replay them any more, and a content without a record would
-  // stay for ever.
+  // Before the records go: no process will replay them any more, and a content without a record
+  // would stay for ever.
   each_content(from->head, to->head, [](std::uint64_t place, const ContentKey& key) {
     ContentStore::process().release(place, key);
   });

@@ -1,5 +1,5 @@
-// The part of Records that a new process needs: taking over a predecessor's memory, and answering a
-// repetition from it.
+// The part of OperationLog that a new process needs: taking over a predecessor's memory, and
+// answering a repetition from it.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -103,7 +103,7 @@ std::span<const std::byte> OperationLog::output_of(const Record& record) const {
   return content;
 }
 
-// A rank that has completed a synchronising collective has seen everybody begin it, and so complete
+// A rank that has completed a synchronising collective has seen all begin it, and so complete
 // all before it.
 std::uint64_t OperationLog::each_open(const VisitOpen& visit) const {
   const std::scoped_lock lock(mutex_);
@@ -148,7 +148,8 @@ void OperationLog::set_report(Report report) {
   reporter().report = std::move(report);
 }
 
-void OperationLog::replay(const Outcome& now, std::span<const std::span<std::byte>> outputs) {
+void OperationLog::replay(const OperationResult& now,
+                          std::span<const std::span<std::byte>> outputs) {
   const std::scoped_lock lock(mutex_);
   step_to(cursor_);
   const Record* record = at(cursor_);

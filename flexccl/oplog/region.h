@@ -1,5 +1,5 @@
-// How a region of records is laid out, after the part that everybody may read (flexcclRegion_t).
-// Position independent: offsets only. Whoever changes it changes
+// How a region of records is laid out, after the part that each process may read (flexcclRegion_t).
+// Position independent: offsets only. Where it changes, so does
 // FLEXCCL_REGION_MAGIC: regions never outlive the job, whose processes are all of one version.
 #ifndef FLEXCCL_OPLOG_REGION_H_
 #define FLEXCCL_OPLOG_REGION_H_

@@ -283,23 +283,23 @@ std::vector<int> RetentionBuffer::debtors() const {
 }
 
 // Precondition: mutex_ is held.
-Standing RetentionBuffer::find(const Question& question, std::shared_ptr<Buffer>* found) {
+Availability RetentionBuffer::find(const Question& question, std::shared_ptr<Buffer>* found) {
   if (question.verb == Verb::kMessage) {
     const auto known = pairs_.find(static_cast<int>(question.slot));
-    if (known == pairs_.end()) return Standing::kNotYet;
+    if (known == pairs_.end()) return Availability::kNotYet;
     const Pair& pair = known->second;
     const auto message = pair.messages.find(question.sequence);
     if (message == pair.messages.end())
-      return question.sequence > pair.sent ? Standing::kNotYet : Standing::kGone;
+      return question.sequence > pair.sent ? Availability::kNotYet : Availability::kGone;
     *found = message->second.buffer;
-    return Standing::kHere;
+    return Availability::kHere;
   }
   const auto kept = kept_.find(question.sequence);
   if (kept == kept_.end())
-    return question.sequence > counters_.entered ? Standing::kNotYet : Standing::kGone;
+    return question.sequence > counters_.entered ? Availability::kNotYet : Availability::kGone;
   *found = question.verb == Verb::kOutput ? kept->second.output : kept->second.input;
-  if (*found) return Standing::kHere;
-  return question.sequence > counters_.done ? Standing::kNotYet : Standing::kGone;
+  if (*found) return Availability::kHere;
+  return question.sequence > counters_.done ? Availability::kNotYet : Availability::kGone;
 }
 
 Answer RetentionBuffer::answer(const Question& question, std::shared_ptr<const void>* owner,
@@ -314,7 +314,7 @@ Answer RetentionBuffer::answer(const Question& question, std::shared_ptr<const v
       answer.address = self_->addresses[question.offset];
     return answer;
   }
-  if (question.epoch != self_->epoch) return answer.standing = Standing::kNotYet, answer;
+  if (question.epoch != self_->epoch) return answer.availability = Availability::kNotYet, answer;
   if (question.verb == Verb::kStatus) {
     const auto known = pairs_.find(static_cast<int>(question.slot));
     if (question.offset == kForGood) {
@@ -331,10 +331,10 @@ Answer RetentionBuffer::answer(const Question& question, std::shared_ptr<const v
     return answer;
   }
   std::shared_ptr<Buffer> found;
-  answer.standing = find(question, &found);
+  answer.availability = find(question, &found);
   if (!found) return answer;
   if (question.bytes > found->bytes || question.offset > found->bytes - question.bytes)
-    return answer.standing = Standing::kGone, answer;
+    return answer.availability = Availability::kGone, answer;
   *payload = {found->data.get() + question.offset, question.bytes};
   *owner = std::make_shared<Reader>(found);
   if (question.verb == Verb::kMessage) return answer;

@@ -1,4 +1,4 @@
-// What one rank keeps of its operations while somebody may need it: contributions until everybody
+// What one rank keeps of its operations while a rank may need it: contributions until all
 // has completed an operation, results of identical-output operations likewise. Other ranks ask for
 // it after a repair, from the endpoint's threads; the rank's own thread does everything else.
 #ifndef FLEXCCL_OPLOG_RETENTION_BUFFER_H_
@@ -49,7 +49,7 @@ class RetentionBuffer final : public Responder {
   Buffers keep(std::uint64_t sequence, const Operation& operation, Ring ring);
   // `recorded`: a replacement of this rank has the output as well.
   void complete(std::uint64_t sequence, const Operation& operation, Ring ring, bool recorded);
-  // Everybody has completed these.
+  // All ranks have completed these.
   void release(std::uint64_t all_done);
   // What a rank had completed when it asked last, in this epoch; 0: it has not asked.
   std::uint64_t heard(int slot, std::uint32_t epoch) const;
@@ -76,7 +76,7 @@ class RetentionBuffer final : public Responder {
   // For a new rank that goes on where its predecessor stopped.
   bool knows_pair(int slot) const;
   void set_pair(int slot, std::uint64_t sent, std::uint64_t received);
-  // Goes back to `now`; the predecessor had come to `end`, and told others so. Everybody has
+  // Goes back to `now`; the predecessor had come to `end`, and told others so. All have
   // completed what comes before `open`, and gets `kept` here.
   void restart(const LogPosition& now, const LogPosition& end, std::uint64_t open,
                const std::vector<Inherited>& kept);
@@ -124,7 +124,7 @@ class RetentionBuffer final : public Responder {
   std::shared_ptr<Buffer> fill(std::shared_ptr<Buffer> reuse, const std::byte* from,
                                std::size_t bytes);
   void drop(std::shared_ptr<Buffer> buffer);
-  Standing find(const Question& question, std::shared_ptr<Buffer>* found);
+  Availability find(const Question& question, std::shared_ptr<Buffer>* found);
   std::uint64_t owed() const;
 
   const bool joined_;  // as a new rank

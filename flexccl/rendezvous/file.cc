@@ -1,7 +1,7 @@
 // The rendezvous in a directory that all ranks see. Per communicator one folder in it, with one
 // file per rank: its address, signed with the key of the job. A file appears whole (linked under
-// its name when it is complete), so a reader never sees half of it. Whoever is the last to have
-// read all files removes the folder.
+// its name when it is complete), so a reader never sees half of it. The rank that is the last to
+// have read all files removes the folder.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -123,7 +123,7 @@ void remove_abandoned(const std::string& directory) {
     try {
       if (abandoned(folder)) remove_folder(folder);
     } catch (const Error&) {
-      // Somebody else's folder, or gone meanwhile: not this job's business.
+      // Another user's folder, or gone meanwhile: not this job's business.
     }
   }
 }

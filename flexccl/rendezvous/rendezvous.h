@@ -16,7 +16,7 @@ namespace flexccl {
 
 enum class RendezvousKind : std::uint16_t { kMemory = 1, kTcp = 2, kFile = 3 };
 
-// The 128 bytes of a unique id. Whoever holds it may join, unless the job has a token
+// The 128 bytes of a unique id. A process that has it may join, unless the job has a token
 // (FLEXCCL_JOB_TOKEN): then `secret` alone is worth nothing.
 struct UniqueId {
   std::uint32_t magic;

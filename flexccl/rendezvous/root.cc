@@ -16,7 +16,7 @@
 namespace flexccl::rendezvous {
 namespace {
 
-constexpr std::uint64_t kJoinMs = 5000;     // a caller has this long to say who it is
+constexpr std::uint64_t kJoinMs = 5000;     // a caller has this long to say which rank it is
 constexpr std::uint64_t kAnswerMs = 10000;  // and this long to take its answer
 constexpr std::size_t kMaxCallers = kMaxRanks + 1024;
 constexpr int kSweepMs = 100;

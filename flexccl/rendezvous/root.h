@@ -1,9 +1,9 @@
 // The messages of the rendezvous over TCP, and the side that answers them.
 //
-// Each rank connects, gets a challenge, and says who it is; when all have come, each gets one
-// answer with the addresses of all. So the root takes one message from each rank and gives it two.
-// A rank that dies before all have come may come again. When all have come, nobody gets in any
-// more: who comes then is a rank that died, whose place the others give it in another way.
+// Each rank connects, gets a challenge, and says which rank it is; when all have come, each gets
+// one answer with the addresses of all. So the root takes one message from each rank and gives it
+// two. A rank that dies before all have come may come again. When all have come, none gets in any
+// more: what comes then is a rank that died, whose place the others give it in another way.
 #ifndef FLEXCCL_RENDEZVOUS_ROOT_H_
 #define FLEXCCL_RENDEZVOUS_ROOT_H_
 

@@ -67,7 +67,7 @@ Reply ask_root(const UniqueId& id, const Key& key, const Member& self, const Pat
   return reply;
 }
 
-// Whoever misses the root opens it again at its place; of several, one can.
+// A rank that misses the root opens it again at its place; of several, one can.
 void open_again(UniqueId id, const Key& key, Deadline deadline, const Root::Flag& given_up) {
   try {
     run_root(listen_tcp(id.ipv4, &id.port), key, deadline, given_up);

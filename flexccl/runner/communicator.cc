@@ -141,7 +141,8 @@ void Communicator::record(const Error& error) {
   // The peers' waits for this rank end now, not at their deadline.
   runner_.close();
   const std::scoped_lock lock(mutex_);
-  if (error_ != ncclSuccess) return;  // the first one stays, and whoever has asked has its sentence
+  if (error_ != ncclSuccess)
+    return;  // the first one stays, and each thread that has asked has its sentence
   sentence_ = error.what();
   error_.store(error.code, std::memory_order_release);
 }

@@ -76,7 +76,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::vector<int> members = {};
     std::weak_ptr<Communicator> communicator = {};
   };
-  // Makes one of the membership as it is now; whoever lists the children afterwards finds it.
+  // Makes one of the membership as it is now; a thread that lists the children afterwards finds it.
   void add_child(const std::function<Child(const Membership& now)>& make);
   std::vector<Child> children();
   // A new rank's, made before the program's call that makes it is repeated: true once.

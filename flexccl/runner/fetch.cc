@@ -36,7 +36,7 @@ Address OperationRunner::find_address(const Membership& self, int slot) {
       // That one is gone; the next may know.
     }
   }
-  fail(ncclRemoteError, "flexccl: nobody that rank [", self.slot, "] knows has the address of [",
+  fail(ncclRemoteError, "flexccl: no rank that rank [", self.slot, "] knows has the address of [",
        slot, "]");
 }
 
@@ -74,7 +74,7 @@ Answer OperationRunner::exchange_membership(const Membership& self, int slot) {
                              .sequence = news.done,
                              .offset = kForGood,
                              .bytes = news.received});
-  if (answer.standing == Standing::kHere) retention_->has_told(slot, self.epoch, news);
+  if (answer.availability == Availability::kHere) retention_->has_told(slot, self.epoch, news);
   return answer;
 }
 
@@ -83,7 +83,7 @@ void OperationRunner::never_comes(int slot, const Error& error) {
   throw NeverComes(error.code,
                    "flexccl: rank [" + std::to_string(membership_->slot) +
                        "] needs something of rank [" + std::to_string(slot) +
-                       "], which has ended, and nobody takes its place: " + error.what());
+                       "], which has ended, and no rank takes its place: " + error.what());
 }
 
 // A rank that does not answer is gone, and will be replaced; or it has not made this communicator
@@ -112,7 +112,7 @@ Answer OperationRunner::ask_about(int slot) {
   for (;;) {
     look_up();
     const Answer answer = ask_patiently(slot);
-    if (answer.standing == Standing::kHere) return answers_[slot] = answer;
+    if (answer.availability == Availability::kHere) return answers_[slot] = answer;
     if (answer.epoch < membership_->epoch) inform(slot);
     if (answer.epoch > membership_->epoch) hear_of(slot, answer.epoch);
     if (std::chrono::steady_clock::now() > deadline)
@@ -122,7 +122,7 @@ Answer OperationRunner::ask_about(int slot) {
   }
 }
 
-// Somebody who had completed the operation before this epoch; -1: nobody.
+// A rank that had completed the operation before this epoch; -1: none.
 int OperationRunner::find_source(std::uint64_t sequence) {
   const Ring ring = membership_->ring();
   int lost = -1;
@@ -132,7 +132,7 @@ int OperationRunner::find_source(std::uint64_t sequence) {
     try {
       answer = ask_about(slot);
     } catch (const NeverComes&) {
-      continue;  // another one may have it; if nobody has, the operation says what it lacks
+      continue;  // another one may have it; if none has, the operation says what it lacks
     }
     if (answer.done_at_fence < sequence) continue;
     if (answer.serves_after < sequence) return slot;
@@ -166,15 +166,15 @@ void OperationRunner::fetch(Question question, int slot, std::span<std::byte> to
     question.offset = begin + at, question.bytes = piece;
     const Answer answer = ask_for_piece(slot, question, to.subspan(at, piece));
     const auto ranks = static_cast<std::uint32_t>(membership_->ring().size);
-    if (answer.standing == Standing::kHere && blocks && answer.ranks != ranks)
+    if (answer.availability == Availability::kHere && blocks && answer.ranks != ranks)
       fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "]: rank [", slot,
            "] completed operation [", question.sequence, "] among [", answer.ranks,
            "] ranks, now there are [", ranks, "]");
-    if (answer.standing == Standing::kHere) {
+    if (answer.availability == Availability::kHere) {
       at += piece;
       continue;
     }
-    if (answer.standing == Standing::kGone)
+    if (answer.availability == Availability::kGone)
       fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "] needs operation [",
            question.sequence, "] of rank [", slot, "], which does not keep it any more");
     if (std::chrono::steady_clock::now() > deadline)

@@ -126,7 +126,7 @@ void OperationRunner::flush() {
     if (member == self.slot || (all_know && !owes(member))) continue;
     try {
       const Answer answer = exchange_membership(self, member);
-      if (answer.standing != Standing::kHere) return;
+      if (answer.availability != Availability::kHere) return;
       all = std::min(all, answer.done);
       if (owes(member)) retention_->release_messages(member, answer.received);
     } catch (const Error&) {

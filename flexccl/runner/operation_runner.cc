@@ -111,12 +111,12 @@ void OperationRunner::quiesce(Lock& lock, const Error& error, Deadline limit,
                               const std::function<bool()>& over) {
   const int slot = suspect();
   paused_ = slot;
-  // In slices: nobody rings for what appears in the membership log.
+  // In slices: no doorbell announces what appears in the membership log.
   for (int looks = 1; !over() && std::chrono::steady_clock::now() < limit; ++looks) {
     if (left_.contains(slot)) {
       paused_.reset();
       throw NeverComes(error.code, std::string(error.what()) + "; rank [" + std::to_string(slot) +
-                                       "] has ended, and nobody takes its place");
+                                       "] has ended, and no rank takes its place");
     }
     changed_.wait_for(lock, kLook);
     if (looks % kLooksPerQuestion || !keeps_) continue;
@@ -217,7 +217,7 @@ void OperationRunner::run(const Make& make) {
   release_known(sequence, in_ring, operation.op.collective);
 }
 
-// An operation that nobody can complete before everybody has begun it was completed by nobody if
+// An operation that no rank can complete before all have begun it was completed by none if
 // this rank had not begun it.
 bool OperationRunner::must_ask(Collective collective, bool interrupted) const {
   if (settled_) return false;

@@ -3,7 +3,7 @@
 // In a communicator that waits for repairs an operation that a peer's death interrupts pauses. A
 // repair gives every member a new epoch; then each operation that some member had completed before
 // is completed by the others from what the members keep (they *fetch*: results of identical-output
-// operations, contributions of the rest), and the first one that nobody had completed is run again
+// operations, contributions of the rest), and the first one that no rank had completed is run again
 // by all, from the same inputs, in the same order of additions. Which it is follows from the
 // members' counters at the moment each took the epoch; those do not change any more, so all members
 // decide alike without a vote.
@@ -27,7 +27,7 @@ namespace flexccl {
 
 class JoinCall;
 
-// What a rank that has left would have had to give, and nobody else can.
+// What a rank that has left would have had to give, and no other one can.
 struct NeverComes : Error {
   using Error::Error;
 };
@@ -62,11 +62,11 @@ class OperationRunner {
   // decided.
   void take_place();
   // Whether its own place, for which it came with a step of the epoch, is decided. Until then that
-  // step is nobody's but its own: it may never be taken.
+  // step is no other rank's: it may never be taken.
   bool placed() const { return placed_.load(std::memory_order_acquire); }
-  // There is nobody to decide with.
+  // There is no rank to decide with.
   void place_alone() { placed_.store(true, std::memory_order_release); }
-  // Nobody comes in the place of `slot` any more, and it sends nothing: from now on whatever needs
+  // No rank comes in the place of `slot` any more, and it sends nothing: from now on whatever needs
   // more of it than has been sent is an error, and not waited for. From any thread.
   void note_left(int slot);
   bool has_left(int slot) const;
@@ -99,12 +99,12 @@ class OperationRunner {
   Answer status_of(int slot, const Address& address) const;
   // Asks those that are known. Throws ncclRemoteError.
   static Address find_address(const Membership& self, int slot);
-  // Asks everybody what is complete, to forget the rest. For an idle communicator that keeps much.
+  // Asks all what is complete, to forget the rest. For an idle communicator that keeps much.
   void flush();
   // Soon, in another thread.
   void ask_around();
-  // Before it ends: who may still keep something for this rank is told that nothing is needed any
-  // more, or would look for it in vain. After 3 s nobody is told any more.
+  // Before it ends: ranks that may still keep something for this one are told that nothing is
+  // needed any more, or would look for it in vain. After 3 s none is told any more.
   void say_goodbye();
 
  private:
@@ -133,7 +133,7 @@ class OperationRunner {
   // Waits until `over`, a member has left of which `error` is, or `limit`. Throws when it has left.
   void quiesce(Lock& lock, const Error& error, Deadline limit, const std::function<bool()>& over);
   // Where nothing is kept. Throws what `attempt` throws; with `partial`, a peer that is gone keeps
-  // it standing, as a kernel of NCCL, until somebody aborts the communicator or the deadline
+  // it standing, as a kernel of NCCL, until the program aborts the communicator or the deadline
   // passes.
   void once(const std::function<void()>& attempt);
   void look_up() const;  // throws when there is something more important than waiting
@@ -168,7 +168,7 @@ class OperationRunner {
   Address locate(int slot);
 
   std::mutex control_;  // one repair at a time
-  std::mutex turn_;     // whoever holds it may use the engine
+  std::mutex turn_;     // the thread that holds it may use the engine
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const Membership> membership_, published_;  // of the holder of the turn, of all
@@ -189,7 +189,7 @@ class OperationRunner {
   bool behind_;                    // a new rank that may repeat what others have completed
   std::map<int, Answer> answers_;  // of this epoch
   std::set<int> informed_;         // in this epoch
-  int asked_ = -1;                 // whom the last question failed at, in this attempt
+  int asked_ = -1;                 // the rank that the last question failed at, in this attempt
 };
 
 }  // namespace flexccl

@@ -28,7 +28,7 @@ void spread(const Membership& self, const MembershipLog* log, bool to_other_host
     try {
       tell(self, member, address);
     } catch (const Error&) {
-      // It finds out when it meets somebody who knows, or is gone.
+      // It finds out when it meets a rank that knows, or is gone.
     }
   }
 }
@@ -135,10 +135,11 @@ void QueryServer::join(JoinVisit& visit) {
          Steps::Vote::kOpen)
     if (over() || visit.gone()) return;
   const auto log = steps_->log();
-  visit.answer({.standing = vote == Steps::Vote::kOther ? Standing::kGone : Standing::kHere,
-                .epoch = steps_->newest()},
-               log ? log->fd() : -1);
-  // Who has agreed to something else meanwhile does not wait for this decision any more.
+  visit.answer(
+      {.availability = vote == Steps::Vote::kOther ? Availability::kGone : Availability::kHere,
+       .epoch = steps_->newest()},
+      log ? log->fd() : -1);
+  // A rank that has agreed to something else meanwhile does not wait for this decision any more.
   while (vote != Steps::Vote::kOther && !visit.comes_decision()) {
     if ((vote = steps_->vote(step)) == Steps::Vote::kOpen || over()) return;
     if (vote == Steps::Vote::kDecided) look();

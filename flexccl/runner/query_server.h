@@ -1,5 +1,5 @@
 // Answers the other ranks' questions to this one: those about operations from its retention buffer,
-// those about the epoch itself. Outlives the runner as long as somebody is being answered.
+// those about the epoch itself. Outlives the runner as long as a rank is being answered.
 #ifndef FLEXCCL_RUNNER_QUERY_SERVER_H_
 #define FLEXCCL_RUNNER_QUERY_SERVER_H_
 

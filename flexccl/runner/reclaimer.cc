@@ -18,7 +18,7 @@ struct Watch {
   std::mutex mutex;
   std::map<OperationRunner*, std::uint64_t> operations;  // at the last tick
   bool started = false;
-  std::mutex urgent_mutex;  // never held while somebody is asked
+  std::mutex urgent_mutex;  // never held while a rank is asked
   std::condition_variable hurried;
   std::set<OperationRunner*> urgent;
 };

@@ -1,5 +1,5 @@
 // The part of OperationRunner for steps of the epoch: agreeing to them, deciding them, taking them,
-// and passing them on to whoever is behind.
+// and passing them on to ranks that are behind.
 #include <algorithm>
 
 #include "runner/operation_runner.h"
@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kLook(2), kDoubt(1);
 constexpr int kLooksPerQuestion = 20;
 constexpr std::uint64_t kAnswerMs = 3000;
 
-Asked whom(const Membership& self, int slot, Deadline deadline) {
+Asked asked_at(const Membership& self, int slot, Deadline deadline) {
   return {OperationRunner::find_address(self, slot),
           self.comm,
           static_cast<std::uint32_t>(slot),
@@ -81,7 +81,7 @@ void OperationRunner::agree(const std::vector<Change>& steps) {
   look();
 }
 
-// It must be there before anybody waits for its decision.
+// It must be there before any rank waits for its decision.
 void OperationRunner::greet(const Membership& self, const Change& step) {
   if (steps_->wait_for_voter(step, std::chrono::steady_clock::now() + kCallsWithin)) return;
   try {
@@ -120,7 +120,7 @@ void OperationRunner::wait_for_decision() {
     lock.unlock();
     if (++looks % kLooksPerQuestion == 0) {
       ask_for_news();
-      // Whoever was to decide has ended before: there was no such step.
+      // The rank that was to decide has ended before: there was no such step.
       const std::vector<Change> doubtful = steps_->expected(membership_->epoch);
       if (!doubtful.empty() && has_left(doubtful.back().slot)) break;
     }
@@ -181,8 +181,8 @@ std::vector<JoinCall> OperationRunner::call_both_sides(const Membership& self, D
     for (int next = call ? stage : 0; !slots.empty();) {
       try {
         if (!call)
-          call.emplace(whom(self, slots.front(), deadline), static_cast<std::uint32_t>(self.slot),
-                       self.epoch);
+          call.emplace(asked_at(self, slots.front(), deadline),
+                       static_cast<std::uint32_t>(self.slot), self.epoch);
         for (; next <= stage; ++next) talk[next](*call);
         return;
       } catch (const Error& error) {
@@ -213,7 +213,7 @@ void OperationRunner::take_place() {
   for (JoinCall& call : calls) {
     Fd there;
     const Answer answer = call.wait_for_answer(deadline, &there);
-    if (answer.standing != Standing::kHere)
+    if (answer.availability != Availability::kHere)
       fail(ncclInvalidUsage, "flexccl: the new rank [", self->slot, "] was to come with epoch [",
            self->epoch, "], rank [", call.slot(), "] knows another step of epoch [", answer.epoch,
            "]: begin again from a rank with the highest epoch");
@@ -225,7 +225,7 @@ void OperationRunner::take_place() {
   if (log) placed_.store(true, std::memory_order_release);
   for (JoinCall& call : calls) {
     call.decide();
-    placed_.store(true, std::memory_order_release);  // whoever hears of it first
+    placed_.store(true, std::memory_order_release);  // the thread that hears of it first
   }
   if (log) {
     log->set_reader(self->slot, true);

@@ -71,7 +71,7 @@ void OperationRunner::replay_after(std::uint64_t operation, std::span<std::byte>
   retention_->restart(now, end, open, kept);
 }
 
-// Before anybody is told that the operation is complete here.
+// Before any rank is told that the operation is complete here.
 void OperationRunner::record(const Operation& operation, Ring ring, const Hash& input) {
   if (!records_.active()) return;
   const std::span<const std::byte> output(operation.buffers.out, recorded_bytes(operation, ring));
@@ -162,7 +162,7 @@ void OperationRunner::enter(std::uint64_t operation, std::uint64_t sequence) {
 std::uint64_t OperationRunner::count_child(const Hash& what) {
   const std::scoped_lock turn(turn_);
   const LogPosition before = retention_->position_now();
-  const Outcome outcome{.op = {}, .ring = membership_->ring(), .input = what};
+  const OperationResult outcome{.op = {}, .ring = membership_->ring(), .input = what};
   enter(before.operation + 1, before.sequence);
   if (records_.replaying())
     records_.replay(outcome, {});

@@ -10,8 +10,8 @@
 
 namespace flexccl {
 
-// So many callers may not have said yet who they are: an eighth of the descriptors that this
-// process may have, 8 to 256.
+// So many callers may not have said yet which ranks they are: an eighth of the descriptors that
+// this process may have, 8 to 256.
 std::size_t most_silent();
 
 // One more ends the one that has been silent for longest, if it has had this time.
@@ -25,8 +25,8 @@ class Acceptor {
   int fd() const { return listener_.get(); }
   void close() { listener_ = Fd(); }
   // The next caller, without waiting; nothing when there is none, or none can be taken now. Where
-  // no descriptor is left, callers are turned away with one that is kept in reserve, or whoever
-  // looks at the listener would find it ready again and again.
+  // no descriptor is left, callers are turned away with one that is kept in reserve, or a caller
+  // that looks at the listener would find it ready again and again.
   Fd next();
 
  private:

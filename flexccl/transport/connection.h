@@ -1,6 +1,6 @@
 // A link to another process that is being made: the hello is said, the welcome is not there yet.
-// It may take as long as the other side needs to make its communicator; meanwhile whoever wants the
-// link can do other things, take a repair, or give up. What is given up is closed.
+// It may take as long as the other side needs to make its communicator; meanwhile a thread that
+// wants the link can do other things, take a repair, or give up. What is given up is closed.
 #ifndef FLEXCCL_TRANSPORT_CONNECTION_H_
 #define FLEXCCL_TRANSPORT_CONNECTION_H_
 

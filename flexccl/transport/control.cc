@@ -62,7 +62,7 @@ void try_answer(int socket, const Key& key, const Hello& hello, Responder& respo
   }
 }
 
-// Only a look: the question is read, and its mac checked, by whoever answers.
+// Only a look: the question is read, and its mac checked, by the thread that answers.
 bool is_there_and_short(int socket) {
   Question question;
   const auto got = recv(socket, &question, sizeof question, MSG_PEEK | MSG_DONTWAIT);
@@ -77,9 +77,9 @@ Answer checked(const Answer& answer, std::span<std::byte> to) {
   return answer;
 }
 
-Answer ask_here(const Asked& whom, const Question& question, std::span<std::byte> to,
+Answer ask_here(const Asked& asked, const Question& question, std::span<std::byte> to,
                 std::span<const std::byte> told) {
-  const auto inbox = Endpoint::process().find({whom.comm, 0, whom.slot});
+  const auto inbox = Endpoint::process().find({asked.comm, 0, asked.slot});
   if (!inbox || !inbox->responder()) fail(ncclRemoteError, "its communicator is gone");
   std::shared_ptr<const void> owner;
   std::span<const std::byte> payload;
@@ -112,12 +112,12 @@ void sign(Question* question, const Key& key, const Hello& hello, std::span<cons
   question->mac = question_mac(key, hello, *question);
 }
 
-flexcclTransport_t transport_to(const Asked& whom) {
-  if (whom.transport != flexcclAuto) return whom.transport;
+flexcclTransport_t transport_to(const Asked& asked) {
+  if (asked.transport != flexcclAuto) return asked.transport;
   const Address& own = Endpoint::process().address();
-  return whom.address.process == own.process ? flexcclLoopback
-         : whom.address.host == own.host     ? flexcclShm
-                                             : flexcclTcp;
+  return asked.address.process == own.process ? flexcclLoopback
+         : asked.address.host == own.host     ? flexcclShm
+                                              : flexcclTcp;
 }
 
 void send_question(int socket, const Hello& hello, const Question& question,
@@ -141,32 +141,32 @@ bool answer(Fd socket, const Key& key, const Hello& hello, std::shared_ptr<Respo
   return true;
 }
 
-Answer ask(const Asked& whom, Question question, std::span<std::byte> to,
+Answer ask(const Asked& asked, Question question, std::span<std::byte> to,
            std::span<const std::byte> told) {
-  const auto transport = transport_to(whom);
-  if (transport == flexcclLoopback) return ask_here(whom, question, to, told);
+  const auto transport = transport_to(asked);
+  if (transport == flexcclLoopback) return ask_here(asked, question, to, told);
   const Fd socket = transport == flexcclShm
-                        ? connect_unix(whom.address.process, whom.deadline)
-                        : connect_tcp(whom.address.ipv4, whom.address.port, whom.deadline);
+                        ? connect_unix(asked.address.process, asked.deadline)
+                        : connect_tcp(asked.address.ipv4, asked.address.port, asked.deadline);
   const Hello hello = hello_for(socket.get(),
-                                {.inbox = {whom.comm, question.epoch, whom.slot},
+                                {.inbox = {asked.comm, question.epoch, asked.slot},
                                  .source = question.slot,
                                  .transport = transport,
-                                 .key = whom.key,
-                                 .deadline = whom.deadline},
+                                 .key = asked.key,
+                                 .deadline = asked.deadline},
                                 LinkKind::kControl);
-  sign(&question, whom.key, hello, told);
+  sign(&question, asked.key, hello, told);
   send_question(socket.get(), hello, question, told);
   Welcome welcome;
-  receive_all(socket.get(), &welcome, sizeof welcome, whom.deadline, "its welcome");
-  if (!equal_macs(welcome.mac, welcome_mac(whom.key, hello)))
+  receive_all(socket.get(), &welcome, sizeof welcome, asked.deadline, "its welcome");
+  if (!equal_macs(welcome.mac, welcome_mac(asked.key, hello)))
     fail(ncclRemoteError, "its welcome is not signed with the key of the job");
   Answer answer;
-  receive_all(socket.get(), &answer, sizeof answer, whom.deadline, "its answer");
-  if (answer.mac != answer_mac(whom.key, question, answer))
+  receive_all(socket.get(), &answer, sizeof answer, asked.deadline, "its answer");
+  if (answer.mac != answer_mac(asked.key, question, answer))
     fail(ncclRemoteError, "its answer is not signed with the key of the job");
   checked(answer, to);
-  receive_all(socket.get(), to.data(), answer.bytes, whom.deadline, "what it keeps");
+  receive_all(socket.get(), to.data(), answer.bytes, asked.deadline, "what it keeps");
   return answer;
 }
 

@@ -38,7 +38,7 @@ struct Question {
 };
 static_assert(sizeof(Question) == 48);
 
-enum class Standing : std::uint32_t {
+enum class Availability : std::uint32_t {
   kHere = 0,
   kNotYet = 1,  // another epoch, or the operation was not begun here: ask again
   kGone = 2,    // not kept here (any longer)
@@ -47,7 +47,7 @@ enum class Standing : std::uint32_t {
 // The counters of messages are those between the two ranks. "At the fence": when it took its epoch.
 struct Answer {
   std::uint32_t magic = kMagic;
-  Standing standing = Standing::kHere;
+  Availability availability = Availability::kHere;
   std::uint32_t epoch = 0, ranks = 0;  // `ranks`: of the operation that is kept
   std::uint64_t done = 0, done_at_fence = 0, serves_after = 0;
   std::uint64_t sent_at_fence = 0, sent = 0, received = 0;
@@ -70,11 +70,11 @@ class Responder {
   virtual void hear(std::span<const std::byte>) {}
   // Takes as long as the conversation.
   virtual void join(JoinVisit&) {}
-  // Somebody is in a later epoch than this rank: is there anything new?
+  // Another rank is in a later epoch than this one: is there anything new?
   virtual void look() {}
 };
 
-// Who is asked, and how he is reached.
+// Which rank is asked, and how it is reached.
 struct Asked {
   Address address;
   std::uint64_t comm;
@@ -85,10 +85,10 @@ struct Asked {
 };
 // `to` gets the bytes; an answer with another number of bytes is an error. `told` follows the
 // question. Throws ncclRemoteError.
-Answer ask(const Asked& whom, Question question, std::span<std::byte> to = {},
+Answer ask(const Asked& asked, Question question, std::span<std::byte> to = {},
            std::span<const std::byte> told = {});
 // flexcclAuto becomes what it means for that rank.
-flexcclTransport_t transport_to(const Asked& whom);
+flexcclTransport_t transport_to(const Asked& asked);
 // What a question and an answer are signed with.
 std::uint64_t question_mac(const Key& key, const Hello& hello, const Question& question);
 std::uint64_t answer_mac(const Key& key, const Question& question, const Answer& answer);

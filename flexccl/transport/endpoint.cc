@@ -132,7 +132,7 @@ bool Endpoint::has_ended(const InboxName& name) const {
 
 void Endpoint::serve() {
   for (;;) {
-    const bool room = has_room();  // else those who knock wait in the listeners' queues
+    const bool room = has_room();  // else those that knock wait in the listeners' queues
     std::vector<pollfd> looks{{room ? tcp_.fd() : -1, POLLIN, 0},
                               {room ? unix_.fd() : -1, POLLIN, 0}};
     bool waiting = false;
@@ -192,7 +192,7 @@ bool Endpoint::advance(Caller& caller) {
     const long got =
         receive_some(caller.socket.get(), to, sizeof caller.hello - caller.received, &caller.fds);
     if (got > 0) caller.received += static_cast<std::size_t>(got);
-    // Descriptors that nobody asked for would use up this process's own.
+    // Descriptors that no rank asked for would use up this process's own.
     if (caller.fds.size() > kMaxHelloFds) return ++refused_, false;
     const bool over = got == 0 || std::chrono::steady_clock::now() > caller.deadline;
     if (caller.received < sizeof caller.hello) return over ? (++refused_, false) : true;
@@ -205,6 +205,8 @@ bool Endpoint::advance(Caller& caller) {
   const InboxName name{hello.comm, hello.epoch, hello.destination};
   if (has_ended(name)) return false;
   auto inbox = inboxes_.find(name);
+  // A rank of one communicator of this process has no say in another one.
+  if (inbox != inboxes_.end() && hello.key != inbox->second->key()) return ++refused_, false;
   if (hello.kind == LinkKind::kControl) {
     const auto responder = inbox == inboxes_.end() ? nullptr : inbox->second->responder();
     const Key key = keys_.at(hello.key);

@@ -1,7 +1,7 @@
 // This process's end of all links: one TCP port, one Unix socket, one thread that answers them.
 //
 // Set-up: the connecting side gets a challenge, answers with a hello authenticated by the job's
-// key, and waits for a welcome, which comes once the destination's communicator exists. Whoever
+// key, and waits for a welcome, which comes once the destination's communicator exists. A rank that
 // does not know a key of this process is refused before anything it says is looked at.
 #ifndef FLEXCCL_TRANSPORT_ENDPOINT_H_
 #define FLEXCCL_TRANSPORT_ENDPOINT_H_
@@ -43,7 +43,7 @@ class Endpoint {
   static Endpoint& process();
 
   const Address& address() const { return address_; }
-  // Must come before the address is told to anybody who may use the key.
+  // Must come before the address is told to any process that may use the key.
   void learn_key(const Key& key);
   void add(const InboxName& name, std::shared_ptr<Inbox> inbox);
   // Has no effect when a successor has taken the place of `inbox`.
@@ -88,7 +88,7 @@ class Endpoint {
   std::condition_variable inboxes_changed_;
   std::map<std::uint64_t, Key> keys_;
   std::map<InboxName, std::shared_ptr<Inbox>> inboxes_;
-  // The last ones that ended: whoever still calls for them is refused now, not kept waiting.
+  // The last ones that ended: ranks that still call for them are refused now, not kept waiting.
   std::deque<InboxName> ended_;
   std::list<Caller> callers_;  // the serving thread's; those greeted wait for their inbox
 };

@@ -15,10 +15,10 @@
 //   on=send (default) or on=receive: which frames count; `receive` works for kill, cut and delay.
 //          on=repair: the messages by which a new rank takes its place, both ways; kill and cut
 //          on=init: not frames, but the places of ncclCommInitRank: 1 it begins, 2 the rank has
-//          found who answers, 3 has said who it is, 4 knows the others, 5 has a communicator, 6
-//          returns; on=split: those of ncclCommSplit and ncclCommShrink, in the new
-//          communicator: 1 the rank knows who is in it, 2 has said so, 3 has it, 4 returns;
-//          on=answer: the process that answers is about to do so, for the how manieth
+//          found which process answers, 3 has said which rank it is, 4 knows the others, 5 has a
+//          communicator, 6 returns; on=split: those of ncclCommSplit and ncclCommShrink, in the new
+//          communicator: 1 the rank knows which ranks are in it, 2 has said so, 3 has it, 4
+//          returns; on=answer: the process that answers is about to do so, for the how manieth
 //          rank; kill
 //   bytes= how much of a frame has passed; whole blocks for truncate, kill and cut (default 0)
 // Each rule acts once. For example: `delay:2,rank=0,ms=100;kill:7,rank=1,bytes=64`.

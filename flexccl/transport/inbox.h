@@ -16,7 +16,7 @@
 
 namespace flexccl {
 
-// The epoch is that of whoever calls; the inbox of a rank is one and the same in all epochs.
+// The epoch is that of the caller; the inbox of a rank is one and the same in all epochs.
 struct InboxName {
   std::uint64_t comm;
   std::uint32_t epoch, destination;
@@ -30,8 +30,11 @@ struct InboxName {
 
 class Inbox {
  public:
-  explicit Inbox(std::uint32_t epoch = 0, std::shared_ptr<Responder> responder = nullptr)
-      : epoch_(epoch), responder_(std::move(responder)) {}
+  // `key`: fingerprint of its communicator's. This process may know those of others, too.
+  explicit Inbox(std::uint64_t key, std::uint32_t epoch = 0,
+                 std::shared_ptr<Responder> responder = nullptr)
+      : key_(key), epoch_(epoch), responder_(std::move(responder)) {}
+  std::uint64_t key() const { return key_; }
   // Links of earlier epochs are refused, callers of later ones are asked to come again.
   std::uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
   // The links of these sources are over: their successors may connect, in this epoch.
@@ -67,6 +70,7 @@ class Inbox {
   std::mutex mutex_;
   std::map<std::uint32_t, std::unique_ptr<Inbound>> links_;
   Doorbell doorbell_;
+  const std::uint64_t key_;
   std::atomic<std::uint32_t> epoch_;
   const std::shared_ptr<Responder> responder_;
 };

@@ -42,13 +42,13 @@ bool carries_descriptors(int socket) {
 }
 
 // A conversation within this process: the other side speaks in a thread of its own.
-void join_here(Fd socket, const Asked& whom, const Question& question,
+void join_here(Fd socket, const Asked& asked, const Question& question,
                std::span<const std::byte> step) {
-  const auto inbox = Endpoint::process().find({whom.comm, 0, whom.slot});
+  const auto inbox = Endpoint::process().find({asked.comm, 0, asked.slot});
   if (!inbox || !inbox->responder()) fail(ncclRemoteError, "its communicator is gone");
-  std::thread([socket = std::move(socket), key = whom.key, question,
-               here = std::pair(whom.comm, whom.slot), step = std::vector(step.begin(), step.end()),
-               there = inbox->responder()] {
+  std::thread([socket = std::move(socket), key = asked.key, question,
+               here = std::pair(asked.comm, asked.slot),
+               step = std::vector(step.begin(), step.end()), there = inbox->responder()] {
     try {
       JoinVisit visit(socket.get(), key, here, question, step);
       there->join(visit);
@@ -60,26 +60,27 @@ void join_here(Fd socket, const Asked& whom, const Question& question,
 
 }  // namespace
 
-JoinCall::JoinCall(const Asked& whom, std::uint32_t own_slot, std::uint32_t epoch) : whom_(whom) {
+JoinCall::JoinCall(const Asked& asked, std::uint32_t own_slot, std::uint32_t epoch)
+    : asked_(asked) {
   question_.verb = Verb::kJoin;
   question_.slot = own_slot, question_.epoch = epoch;
-  const auto transport = transport_to(whom);
-  if (transport == flexcclShm) socket_ = connect_unix(whom.address.process, whom.deadline);
+  const auto transport = transport_to(asked);
+  if (transport == flexcclShm) socket_ = connect_unix(asked.address.process, asked.deadline);
   if (transport == flexcclTcp)
-    socket_ = connect_tcp(whom.address.ipv4, whom.address.port, whom.deadline);
+    socket_ = connect_tcp(asked.address.ipv4, asked.address.port, asked.deadline);
 }
 
 void JoinCall::speak(std::span<const std::byte> step) {
-  const LinkName link{whom_.comm, question_.epoch, question_.slot, whom_.slot};
+  const LinkName link{asked_.comm, question_.epoch, question_.slot, asked_.slot};
   if (socket_) {
     hello_ = hello_for(socket_.get(),
-                       {.inbox = {whom_.comm, question_.epoch, whom_.slot},
+                       {.inbox = {asked_.comm, question_.epoch, asked_.slot},
                         .source = question_.slot,
-                        .transport = whom_.transport,
-                        .key = whom_.key,
-                        .deadline = whom_.deadline},
+                        .transport = asked_.transport,
+                        .key = asked_.key,
+                        .deadline = asked_.deadline},
                        LinkKind::kControl);
-    sign(&question_, whom_.key, hello_, step);
+    sign(&question_, asked_.key, hello_, step);
     fault_in_repair(link);
     return send_question(socket_.get(), hello_, question_, step);
   }
@@ -88,16 +89,16 @@ void JoinCall::speak(std::span<const std::byte> step) {
     fail(ncclSystemError, "flexccl: no socket pair");
   socket_ = Fd(ends[0]);
   Fd theirs(ends[1]);
-  sign(&question_, whom_.key, {}, step);
+  sign(&question_, asked_.key, {}, step);
   fault_in_repair(link);
-  join_here(std::move(theirs), whom_, question_, step);
+  join_here(std::move(theirs), asked_, question_, step);
 }
 
 void JoinCall::wait_for_welcome() {
-  if (transport_to(whom_) == flexcclLoopback) return;
+  if (transport_to(asked_) == flexcclLoopback) return;
   Welcome welcome;
-  receive_all(socket_.get(), &welcome, sizeof welcome, whom_.deadline, "its welcome");
-  if (!equal_macs(welcome.mac, welcome_mac(whom_.key, hello_)))
+  receive_all(socket_.get(), &welcome, sizeof welcome, asked_.deadline, "its welcome");
+  if (!equal_macs(welcome.mac, welcome_mac(asked_.key, hello_)))
     fail(ncclRemoteError, "its welcome is not signed with the key of the job");
 }
 
@@ -105,21 +106,21 @@ Answer JoinCall::wait_for_answer(Deadline deadline, Fd* log) {
   Answer answer;
   std::vector<Fd> fds;
   receive_all(socket_.get(), &answer, sizeof answer, deadline, "its agreement", &fds);
-  fault_in_repair({whom_.comm, question_.epoch, question_.slot, whom_.slot});
-  if (answer.mac != answer_mac(whom_.key, question_, answer))
+  fault_in_repair({asked_.comm, question_.epoch, question_.slot, asked_.slot});
+  if (answer.mac != answer_mac(asked_.key, question_, answer))
     fail(ncclRemoteError, "its answer is not signed with the key of the job");
   if (!fds.empty()) *log = std::move(fds[0]);
   return answer;
 }
 
 void JoinCall::decide() {
-  fault_in_repair({whom_.comm, question_.epoch, question_.slot, whom_.slot});
-  send_token(socket_.get(), whom_.key, question_, Token::kDecision);
+  fault_in_repair({asked_.comm, question_.epoch, question_.slot, asked_.slot});
+  send_token(socket_.get(), asked_.key, question_, Token::kDecision);
 }
 
 void JoinCall::wait_for_receipt(Deadline deadline) {
-  expect_token(socket_.get(), whom_.key, question_, Token::kReceipt, deadline);
-  fault_in_repair({whom_.comm, question_.epoch, question_.slot, whom_.slot});
+  expect_token(socket_.get(), asked_.key, question_, Token::kReceipt, deadline);
+  fault_in_repair({asked_.comm, question_.epoch, question_.slot, asked_.slot});
 }
 
 void JoinVisit::may_fail() const {

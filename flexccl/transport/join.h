@@ -8,8 +8,8 @@
 //   new rank   the decision, once both have agreed
 //   neighbour  receipt, when it has heard
 //
-// Until the decision nobody has left the old epoch. Whoever ends its connection before it has given
-// the decision has not decided anything.
+// Until the decision no rank has left the old epoch. A rank that ends its connection before it has
+// given the decision has not decided anything.
 #ifndef FLEXCCL_TRANSPORT_JOIN_H_
 #define FLEXCCL_TRANSPORT_JOIN_H_
 
@@ -27,10 +27,10 @@ namespace flexccl {
 class JoinCall {
  public:
   // Connects, and says nothing yet.
-  JoinCall(const Asked& whom, std::uint32_t own_slot, std::uint32_t epoch);
+  JoinCall(const Asked& asked, std::uint32_t own_slot, std::uint32_t epoch);
   JoinCall(JoinCall&&) = default;
   JoinCall& operator=(JoinCall&&) = default;
-  int slot() const { return static_cast<int>(whom_.slot); }
+  int slot() const { return static_cast<int>(asked_.slot); }
   void speak(std::span<const std::byte> step);
   // Until it is clear that a member of the job listens.
   void wait_for_welcome();
@@ -41,7 +41,7 @@ class JoinCall {
   void wait_for_receipt(Deadline deadline);
 
  private:
-  Asked whom_;
+  Asked asked_;
   Question question_;
   Fd socket_;
   Hello hello_ = {};

@@ -104,7 +104,7 @@ Fd listen_unix(std::span<const std::uint8_t> name) {
 
 namespace {
 
-// Where nobody listens, the kernel may choose the very port that is called for the caller.
+// Where no process listens, the kernel may choose the very port that is called for the caller.
 bool is_its_own_peer(int fd) {
   sockaddr_in here{}, there{};
   socklen_t length = sizeof here, other = sizeof there;

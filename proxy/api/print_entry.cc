@@ -82,7 +82,7 @@ void Printer::device_ptr(const char* name, uint64_t value) {
     const uint64_t device = (value - base) / stride;
     return kind + std::to_string(device) + "+" + hex((value - base) % stride);
   };
-  constexpr uint64_t kDevices = 64;
+  constexpr uint64_t kDevices = 8;
   if (value >= ring::kDeviceWindowBase &&
       value < ring::kDeviceWindowBase + kDevices * ring::kDeviceWindowBytes)
     return number(name, window(ring::kDeviceWindowBase, ring::kDeviceWindowBytes, "dev"));

@@ -9,7 +9,7 @@ namespace pyft::backend {
 // `library`: as for load(). Empty, or why it cannot be done.
 std::string inject(const char* library, const std::string& faults);
 
-// Where it is noted from now on which requests with note= have come to pass: 64 bytes.
+// Where it is noted from now on which requests with note= have come to pass: 256 bytes.
 void note_faults(const char* library, unsigned char* notes);
 // A line for each request that has not come to pass, with the reason.
 std::string missed_faults(const char* library);

@@ -24,7 +24,7 @@ struct CommunicatorState {
   uint64_t record_bytes = 0, record_budget = 0;
 };
 
-// What a region of records says about itself, to anybody.
+// What a region of records says about itself, to any process.
 struct RegionHead {
   uint64_t key = 0;
   int slot = 0, slots = 0;
@@ -32,7 +32,8 @@ struct RegionHead {
   bool closed = false;
 };
 
-// The backend's collectives are flexccl's, from this handle of dlopen(). Nobody says so of others.
+// The backend's collectives are flexccl's, from this handle of dlopen(). That is said of no other
+// handle.
 void collectives_are_flexccl(void* library);
 bool collectives_are_flexccl();
 
@@ -65,7 +66,7 @@ class Repair {
   virtual const char* last_error() = 0;
   // Called when an operation is repeated with other inputs; any thread.
   virtual void set_diverged(void (*report)(uint64_t key, uint64_t operation, const char*)) = 0;
-  // Nobody takes this rank's place any more (flexcclRankLeft).
+  // No rank takes this one's place any more (flexcclRankLeft).
   virtual int left(uint64_t key, int rank) = 0;
   // The communicator that is made with this unique id; false: it is none.
   virtual bool number_of(std::span<const std::byte> id, uint64_t* key) = 0;

@@ -59,7 +59,9 @@ bool load_soft(const char* path, Table* table, Extras* extras, std::string* erro
   if (auto* const set =
           reinterpret_cast<decltype(&softgpu_set_log)>(dlsym(handle, "softgpu_set_log")))
     set([](softgpu_log_level level, const char* sentence) {
-      log::write_line<log::Module::kSoftgpu>(level, sentence);
+      const bool again = level == SOFTGPU_LOG_ERROR && !log::is_news(sentence);
+      log::write_line<log::Module::kSoftgpu>(again ? static_cast<int>(log::Level::kDebug) : level,
+                                             sentence);
     });
   void* collectives = nullptr;
   if (!load_collectives(path, handle, &collectives, error)) return false;

@@ -1,6 +1,6 @@
 // How many bytes snapshots and restores have looked at, copied or hashed, in any thread of this
-// process. For who looks from outside whether the server stands still: while a large model is
-// copied nothing else of it moves. Nothing but the fact that it changes matters.
+// process. For a process that looks from outside whether the server stands still: while a large
+// model is copied nothing else of it moves. Nothing but the fact that it changes matters.
 #ifndef PYFT_CHECKPOINT_BYTES_PASSED_H_
 #define PYFT_CHECKPOINT_BYTES_PASSED_H_
 

@@ -44,8 +44,10 @@ class DeviceState {
   virtual int idle() = 0;
   // Executes a piece of its work in this thread; false: nothing is ready, or it works by itself.
   virtual bool work() { return false; }
-  // Changes when a piece of its work is finished; 0 where nobody can tell.
+  // Changes when a piece of its work is finished; 0 where nothing can tell.
   virtual uint64_t progress() { return 0; }
+  // Whether something of its work may wait for another rank or for the program.
+  virtual bool waits() { return true; }
   // Whether a stream captures a graph: nothing may be asked of the device then.
   virtual bool capturing() = 0;
   // Memory that the program has mapped and may access. Appends.
@@ -114,7 +116,7 @@ class Placement {
   }
 };
 
-// The parts of one device. They outlive whoever has this.
+// The parts of one device. They outlive the object that has this.
 struct Device {
   DeviceMemory& memory;
   DeviceState& state;

@@ -1,5 +1,5 @@
 // The agent, and by way of it the other ranks, as snapshots and restores see them. By default there
-// is nobody else.
+// is no other rank.
 #ifndef PYFT_CHECKPOINT_RANKS_H_
 #define PYFT_CHECKPOINT_RANKS_H_
 

@@ -90,7 +90,7 @@ bool find(void* handle) {
   return gpu.get_device && gpu.set_device && gpu.suspend && gpu.resume && gpu.allocate && gpu.free;
 }
 
-// Preloaded beside a soft GPU: nobody calls pyft_collectives_use.
+// Preloaded beside a soft GPU: nothing calls pyft_collectives_use.
 __attribute__((constructor)) void look_for_a_preloaded_soft_gpu() {
   if (dlsym(RTLD_DEFAULT, "softgpu_suspend")) pyft_collectives_use(RTLD_DEFAULT);
 }

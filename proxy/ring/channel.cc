@@ -105,13 +105,39 @@ Mapping::~Mapping() {
   if (data_) munmap(data_, bytes_);
 }
 
-Mapping Mapping::map(int fd, uint64_t bytes, int protection, uint64_t address, std::string* error) {
+const int Mapping::kShared = MAP_SHARED;
+const int Mapping::kPrivate = MAP_PRIVATE | MAP_NORESERVE;  // of a store, little is written
+
+Mapping Mapping::copy(int fd, uint64_t bytes, std::string* error) {
+  Mapping result;
+  void* const got =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (got == MAP_FAILED) {
+    *error = bracketed("there is no memory for a copy of ", bytes, " bytes");
+    return result;
+  }
+  result.data_ = static_cast<std::byte*>(got);
+  result.bytes_ = bytes;
+  for (uint64_t at = 0; at < bytes;) {
+    const ssize_t part = pread(fd, result.data_ + at, bytes - at, static_cast<off_t>(at));
+    if (part < 0 && errno == EINTR) continue;
+    if (part <= 0) {
+      *error = bracketed("a memory object cannot be copied at byte ", at, "");
+      return Mapping();
+    }
+    at += static_cast<uint64_t>(part);
+  }
+  return result;
+}
+
+Mapping Mapping::map(int fd, uint64_t bytes, int protection, uint64_t address, std::string* error,
+                     int sharing) {
   Mapping result;
   if (!is_at_least(fd, bytes)) {
     *error = bracketed("a memory object is smaller than the announced ", bytes, " bytes");
     return result;
   }
-  const int flags = MAP_SHARED | (address ? MAP_FIXED_NOREPLACE : 0);
+  const int flags = sharing | (address ? MAP_FIXED_NOREPLACE : 0);
   void* wanted = reinterpret_cast<void*>(address);
   void* got = mmap(wanted, bytes, protection, flags, fd, 0);
   if (got == MAP_FAILED) {
@@ -140,24 +166,30 @@ std::unique_ptr<Channel> Channel::map(Role role, uint32_t device, ChannelFds fds
   channel->fds_ = std::move(fds);
   channel->sizes_ = sizes;
   const int read_write = PROT_READ | PROT_WRITE;
+  const bool reader = role == Role::kReader, audits = role == Role::kAuditor;
+  const int sharing = audits ? Mapping::kPrivate : Mapping::kShared;
   const auto map_part = [&](Mapping& part, const UniqueFd& fd, uint64_t bytes, bool writable,
                             uint64_t address = 0) {
     if (!error->empty()) return;
-    part = Mapping::map(fd.get(), bytes, writable ? read_write : PROT_READ, address, error);
+    const int protection = writable ? read_write : PROT_READ;
+    part = Mapping::map(fd.get(), bytes, protection, address, error,
+                        writable ? sharing : Mapping::kShared);
   };
   error->clear();
-  const bool reader = role == Role::kReader;
   map_part(channel->log_, channel->fds_.log, sizes.log, role == Role::kClient);
-  map_part(channel->control_, channel->fds_.control, sizes.control, !reader);
+  if (audits)  // others go on writing to it
+    channel->control_ = Mapping::copy(channel->fds_.control.get(), sizes.control, error);
+  else
+    map_part(channel->control_, channel->fds_.control, sizes.control, !reader);
   if (!reader && sizes.bounce)
-    map_part(channel->bounce_, channel->fds_.bounce, sizes.bounce, role == Role::kServer);
+    map_part(channel->bounce_, channel->fds_.bounce, sizes.bounce, role != Role::kClient);
   if (!reader && sizes.pinned) {
     if (sizes.pinned > kPinnedStride || device >= 64)
       *error = bracketed("the pinned window is too large: ", sizes.pinned, " bytes");
     map_part(channel->pinned_, channel->fds_.pinned, sizes.pinned, true,
              kPinnedWindowBase + device * kPinnedStride);
   }
-  if (role == Role::kServer && sizes.store)
+  if ((role == Role::kServer || audits) && sizes.store)
     map_part(channel->store_, channel->fds_.store, sizes.store, true);
   if (error->empty()) *error = make_log_view(channel->log_.data(), sizes.log, &channel->view_);
   if (error->empty()) *error = check_control(channel->control(), sizes.control);

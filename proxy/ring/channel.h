@@ -15,7 +15,8 @@
 
 namespace pyft::ring {
 
-enum class Role { kClient, kServer, kReader };
+// An auditor has what a server has, but nothing that it writes is seen by others.
+enum class Role { kClient, kServer, kReader, kAuditor };
 
 // Areas of a log object, in the process that looks at it. Plain value; does not own the mapping.
 struct LogView {
@@ -63,7 +64,12 @@ class Mapping {
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();
   // `address` 0: anywhere; else exactly there (MAP_FIXED_NOREPLACE, the result is compared).
-  static Mapping map(int fd, uint64_t bytes, int protection, uint64_t address, std::string* error);
+  static Mapping map(int fd, uint64_t bytes, int protection, uint64_t address, std::string* error,
+                     int sharing = kShared);
+  // Memory of this process alone, with what the object has now.
+  static Mapping copy(int fd, uint64_t bytes, std::string* error);
+  static const int kShared;   // what is written is seen by all that map the object
+  static const int kPrivate;  // by this process alone; pages it has not written follow the object
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 
@@ -76,7 +82,8 @@ class Channel {
  public:
   // Takes the descriptors. nullptr and a sentence in *error when anything does not fit. The client
   // maps log, control and pinned read-write and bounce read-only; the server maps log read-only;
-  // a reader maps log and control read-only and nothing else.
+  // a reader maps log and control read-only and nothing else. An auditor's control is a copy, and
+  // bounce, pinned window and store are private: its descriptors may be read-only ones.
   static std::unique_ptr<Channel> map(Role role, uint32_t device, ChannelFds fds,
                                       const ChannelSizes& sizes, std::string* error);
   // For tests: fresh memfds, formatted and mapped as a client; use dup_fds() for the other side.

@@ -6,7 +6,7 @@ void publish(Channel& channel, uint32_t index, uint64_t value) {
   CompletionWord& word = channel.word(index);
   uint64_t current = word.value.load(std::memory_order_relaxed);
   if (value <= current) return;
-  // The time first: who sees the value must see a time not older than it.
+  // The time first: a process that sees the value must see a time not older than it.
   word.time_ns.store(now_ns(), std::memory_order_relaxed);
   while (current < value &&
          !word.value.compare_exchange_weak(current, value, std::memory_order_seq_cst))

@@ -5,7 +5,7 @@
 //     client   appends the cut, held_step = s, waits until hold_step is another, or hold_until_ns
 //
 // The client's part. What it waits for has a deadline, which only the agent can put off: an agent
-// that has died holds nobody.
+// that has died holds no client.
 #ifndef PYFT_RING_HOLD_H_
 #define PYFT_RING_HOLD_H_
 
@@ -17,7 +17,7 @@ namespace pyft::ring {
 
 // Whether the agent wants the program to stand still behind the cut of this step.
 bool is_hold_wanted(const ControlPage& page, uint64_t step);
-// Says that the client stands behind a cut, which ends before that ring position. False: nobody
+// Says that the client stands behind a cut, which ends before that ring position. False: no agent
 // wants it to.
 bool begin_hold(ControlPage& page, uint64_t step, uint64_t cut, uint64_t position);
 // Waits until it is released, and says that it goes on. kOk too when the time is over.

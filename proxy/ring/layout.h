@@ -39,10 +39,22 @@ inline constexpr uint32_t kReplyValues = 5;
 inline constexpr uint32_t kCompletionWords = 65536;
 inline constexpr uint32_t kNoSlot = 0xffffffff;
 
-// Fixed addresses (H1, C1): device d has [kDeviceWindowBase + d TiB, +1 TiB).
+// Fixed addresses (H1, C1): device d has [kDeviceWindowBase + d TiB, +1 TiB). Linux puts nothing
+// between 0x1600'0000'0000 and 0x2a00'0000'0000 by itself, however many bits of an address are
+// random, and whatever the limit of the stack is; tests/address_maps.py has the rules. The thread
+// sanitizer does: its shadow lies there.
+#ifdef __SANITIZE_THREAD__
 inline constexpr uint64_t kDeviceWindowBase = 0x7000'0000'0000;
+#else
+inline constexpr uint64_t kDeviceWindowBase = 0x1800'0000'0000;
+#endif
 inline constexpr uint64_t kDeviceWindowBytes = uint64_t{1} << 40;
-inline constexpr uint64_t kPinnedWindowBase = 0x6f00'0000'0000;  // device d: + d * kPinnedStride
+// Device d: + d * kPinnedStride.
+#ifdef __SANITIZE_THREAD__
+inline constexpr uint64_t kPinnedWindowBase = 0x6f00'0000'0000;
+#else
+inline constexpr uint64_t kPinnedWindowBase = 0x16a0'0000'0000;
+#endif
 inline constexpr uint64_t kPinnedStride = uint64_t{64} << 30;
 
 // Page 0 of `log`. Written by the client only.
@@ -80,7 +92,7 @@ enum class Mark : uint16_t {  // EntryHeader::call below kFirstCall
   kPad = 0,                   // skip to the start of the ring
   kAlloc = 1,                 // for readers of traces; payload struct AllocMark
   kFree = 2,                  // likewise
-  kObserved = 3,              // a query or sync succeeded here: replay blocks here until it holds
+  kObserved = 3,              // a query or sync succeeded here: a later server waits until it holds
   kGate = 4,
   kCut = 5,
   kFence = 6,    // publish (word, value) when the stream reaches this point
@@ -197,14 +209,14 @@ struct ControlPage {
   alignas(64) std::atomic<uint64_t> callback_done;  // client: what was asked for up to here has run
   std::atomic<uint32_t> callback_done_futex;
   std::atomic<uint32_t> callback_done_waiters;  // server: threads asleep on callback_done_futex
-  // ---- server's heartbeat: what the device does, for whoever looks whether it is stuck ----------
+  // ---- server's heartbeat: what the device does, to be seen whether it is stuck -----------------
   alignas(64) std::atomic<uint64_t> device_progress;  // changes when a piece of work is finished
   std::atomic<uint32_t> fences_open;                  // given to the device, not reached yet
   std::atomic<uint32_t> collectives_waiting;          // operations that stand still for other ranks
   // ---- snapshots
   // ---------------------------------------------------------------------------------
   std::atomic<uint64_t> cut_every;  // server: each K-th cut is snapshotted; 0: not known
-  // Server: a command that nobody waits for has failed, and the device works on; 0 = none. The
+  // Server: a command that nothing waits for has failed, and the device works on; 0 = none. The
   // client takes it away and returns it once.
   std::atomic<int32_t> late_error;
   // Server: modules it had loaded before it took over, and has not loaded again.
@@ -222,15 +234,16 @@ struct ControlPage {
   // Client: what it has shared with other processes (CUDA IPC), whose doings are in no log. Shared.
   std::atomic<uint32_t> shared;
   // ---- faults on request (pyft/recovery/requests.py) -------------------------------------------
-  // Server, soft GPU: 1 when the request of this number has come to pass; the agent clears it.
-  alignas(64) std::atomic<uint8_t> fault_notes[64];
+  alignas(64) uint8_t reserved3[64];  // `fault_notes` is at the end
   // A server that looks for a place by itself: cuts it has seen, entries after the last of them,
   // entries that followed the cut it was asked for.
   std::atomic<uint64_t> kill_cuts, kill_entries, kill_step_entries;
   // Server: changes when something that is kept from one snapshot to the next fills its room, or
   // has filled it. The client makes a cut wherever it is.
   std::atomic<uint32_t> cuts_wanted;
-  uint32_t reserved1;
+  // Server: hash of what the user was told last about a failed device; 0: nothing. A server that
+  // takes over meets an error of the program again, and says it no second time.
+  std::atomic<uint32_t> said_error;
   // Server: first entry whose replay lacks what it read from the client, until a snapshot has been
   // made behind it; 0: none.
   std::atomic<uint64_t> journal_lost;
@@ -255,6 +268,20 @@ struct ControlPage {
   alignas(64) std::atomic<uint64_t> dmr_products, dmr_pairs, dmr_mismatches;
   std::atomic<uint64_t> dmr_flops, dmr_pair_flops;
   std::atomic<uint64_t> dmr_opaque, dmr_captured, dmr_forgotten, dmr_digest_ns;
+  // ---- faults on request: which of them have happened -----------------------------------------
+  // Server, soft GPU: 1 when the request of this number has come to pass; the agent clears it.
+  alignas(64) std::atomic<uint8_t> fault_notes[256];
+  // ---- audits (docs/concepts/audit.md), agent --------------------------------------------------
+  // Intervals between snapshots that were audited, their entries, bytes that were compared, and
+  // blocks that were not since parts of them need not have been written; what was found: ranks that
+  // were wrong, auditors that were, replays that agree with none.
+  std::atomic<uint64_t> audits, audit_entries, audit_bytes, audit_fresh;
+  std::atomic<uint64_t> audit_ranks, audit_auditors, audit_undecided;
+  // Entries that were not audited: before the first snapshot, since the log was full, without a GPU
+  // for it, since the audit failed, since none agreed, since results of collectives were not
+  // kept.
+  std::atomic<uint64_t> unaudited_first, unaudited_log, unaudited_spare, unaudited_failed;
+  std::atomic<uint64_t> unaudited_undecided, unaudited_collectives;
 };
 static_assert(std::atomic<uint8_t>::is_always_lock_free && sizeof(std::atomic<uint8_t>) == 1);
 static_assert(sizeof(ControlPage) <= kPageBytes);
@@ -276,7 +303,7 @@ inline constexpr int kSelfTestExit = 78;       // the GPU of a new server failed
 // The others have not let a new server into a communicator: they have changed meanwhile, or another
 // one has died, so the next attempt may go better.
 inline constexpr int kNoPlaceExit = 79;
-inline constexpr int kMismatchExit = 80;        // two executions differ, and nobody else knows
+inline constexpr int kMismatchExit = 80;        // two executions differ, and no other process knows
 inline constexpr int kMismatchSpreadExit = 81;  // likewise, and others may have what is wrong
 
 enum class FaultKind : uint32_t {
@@ -284,7 +311,7 @@ enum class FaultKind : uint32_t {
   kDevice = 1,         // sticky error: the context is lost
   kUnrecoverable = 2,  // nothing to restore from
   kDiverged = 3,
-  kUndecided = 4,       // likewise, and another replay entry by entry has to tell who is right
+  kUndecided = 4,       // likewise, and another replay entry by entry has to tell which is right
   kMismatch = 5,        // two executions with the same inputs have given different bits
   kMismatchSpread = 6,  // likewise, and other ranks may have been given what is wrong
 };

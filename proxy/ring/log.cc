@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,7 @@ constexpr std::array<std::string_view, kModules + 2> kModuleNames{
     "client", "ring", "server", "snapshot", "recovery", "softgpu", "flexccl", "agent", "plan"};
 
 std::atomic<const std::atomic<uint32_t>*> rank_of_process{nullptr};
+std::atomic<std::atomic<uint32_t>*> said_of_device{nullptr};
 std::atomic<bool> labels{false};
 
 template <size_t N>
@@ -103,6 +105,19 @@ std::string configure(const std::string& text) {
 
 void follow_rank(const std::atomic<uint32_t>* rank) {
   rank_of_process = rank;
+}
+
+void follow_said(std::atomic<uint32_t>* said) {
+  said_of_device = said;
+}
+
+bool is_news(std::string_view sentence) {
+  std::atomic<uint32_t>* const said = said_of_device.load();
+  if (!said) return true;
+  const size_t hash =
+      std::hash<std::string_view>{}(sentence.substr(0, sentence.find(" in block [")));
+  const auto now = static_cast<uint32_t>(hash) | 1U;
+  return said->exchange(now, std::memory_order_relaxed) != now;
 }
 
 void write(Module module, Level level, const char* format, ...) {

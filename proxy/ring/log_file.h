@@ -1,5 +1,5 @@
-// A log object looked at by somebody who is neither client nor server: the memory object of a live
-// job, or the file the agent saved (the same bytes, sparse).
+// A log object looked at by a process that is neither client nor server: the memory object of a
+// live job, or the file the agent saved (the same bytes, sparse).
 #ifndef PYFT_RING_LOG_FILE_H_
 #define PYFT_RING_LOG_FILE_H_
 

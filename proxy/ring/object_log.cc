@@ -74,7 +74,7 @@ bool ObjectLog::add(uint64_t key, const EntryHeader& header, std::span<const std
   return true;
 }
 
-// Added at once, since objects come and go meanwhile and the order matters: of nobody's until the
+// Added at once, since objects come and go meanwhile and the order matters: of no graph's until the
 // graph is there. The first of them begins the capture; one whose end has failed is dropped by
 // then.
 bool ObjectLog::fold_captured(const EntryHeader& header, std::span<const std::byte> body,

@@ -68,7 +68,7 @@ bool ObjectLog::is_to_be_compacted(uint64_t bytes) const {
          taken + live_bytes_ + 2 * bytes > capacity;
 }
 
-// What is dead at the beginning is in nobody's way.
+// What is dead at the beginning is in the way of nothing.
 void ObjectLog::skip_dead() {
   LogHeader& log = channel_.log();
   uint64_t begin = log.object_log_begin.load(std::memory_order_relaxed);

@@ -78,7 +78,7 @@ struct StoreHeader {
   // the cut about which replays decide, 0 for none.
   std::atomic<uint64_t> taken_step, taken_ns, disputed_step;
   // Sum: how long commands were kept waiting for snapshots, gate_ns included. Not cut_ns: what is
-  // done while the client has nothing for the server keeps nobody waiting.
+  // done while the client has nothing for the server keeps nothing waiting.
   std::atomic<uint64_t> kept_ns;
   // Snapshots that ranks share: what this rank leaves to others, by the agent. Changed by writing
   // an odd version, the rows, their number, and the next even one.
@@ -147,8 +147,9 @@ struct ManifestPlace {
 };
 
 enum class JournalKind : uint16_t {
-  kSource = 1,  // bytes that a copy read from pinned memory
-  kResult = 2,  // digest and sample of the bytes that a copy put into client memory
+  kSource = 1,      // bytes that a copy read from pinned memory
+  kResult = 2,      // digest and sample of the bytes that a copy put into client memory
+  kCollective = 3,  // what a collective left here, and the digest of what this rank put in
 };
 
 // Precedes every journal record; the next one follows at + size (a multiple of 64). A record with

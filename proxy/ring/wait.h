@@ -36,13 +36,14 @@ void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, uint64_t timeo
 
 inline constexpr uint64_t kWaitSliceNs = 100'000'000;
 
-// ControlPage.server_sleeping: who has to ring the doorbell. A server that has nothing to do naps a
-// few times before it sleeps. A program that launches one small kernel after the other would else
-// pay for waking it each time (2.6 us); whoever waits for its work wakes it from a nap too.
+// ControlPage.server_sleeping: which thread has to ring the doorbell. A server that has nothing to
+// do naps a few times before it sleeps. A program that launches one small kernel after the other
+// would else pay for waking it each time (2.6 us); a thread that waits for its work wakes it from a
+// nap too.
 enum class ServerSleep : uint32_t {
   kAwake = 0,
   kAsleep = 1,   // every writer rings
-  kNapping = 2,  // only who waits
+  kNapping = 2,  // only a thread that waits
 };
 // Clears the word and wakes the server if it sleeps as deeply as that.
 void wake_server(ControlPage& page, ServerSleep least);
@@ -52,7 +53,7 @@ class Liveness {
  public:
   virtual ~Liveness() = default;
   virtual WaitStatus check() const = 0;
-  // Before a wait: whoever is waited for may be napping.
+  // Before a wait: the server that is waited for may be napping.
   virtual void hurry() const {}
 };
 

@@ -111,7 +111,8 @@ class Writer {
   Appended cut(std::span<const std::byte> scope = {}, uint64_t expected_seq = 0);
   uint64_t next_seq();
   // Whether the next cut may be snapshotted, by the number of cuts that the server leaves out
-  // between two of them. If not, the next cut says so, and nobody needs to know what is live there.
+  // between two of them. If not, the next cut says so, and nothing needs to know what is live
+  // there.
   bool next_cut_counts();
   // Behind the cut of a step: whether the agent wants the program to stand still there (hold.h).
   bool begin_hold();
@@ -177,7 +178,7 @@ class Writer {
   bool ended_ = false;                               // by goodbye()
   bool passes_over_ = false;                         // the next cut, as the client takes it
   uint32_t cuts_wanted_ = 0;                         // as the server last had it
-  uint64_t scope_began_ns_ = 0;                      // 0: nobody finds out what is live
+  uint64_t scope_began_ns_ = 0;                      // 0: nothing finds out what is live
   uint64_t last_cut_ring_ = 0, last_cut_arena_ = 0;  // where the last one was made
   std::deque<CommitPoint> open_;                     // cuts that are not committed
   std::deque<CommitPoint> commits_;                  // committed, payloads not yet known to be free

@@ -57,8 +57,8 @@ bool receive_channel(Attachment* out, std::string* error) {
   const ring::ChannelSizes sizes{reply.log_bytes, reply.control_bytes, reply.bounce_bytes,
                                  reply.pinned_bytes, reply.store_bytes};
   out->client_pid = reply.client_pid;
-  out->channel =
-      ring::Channel::map(ring::Role::kServer, reply.device, std::move(fds), sizes, error);
+  const auto role = settings::audit() ? ring::Role::kAuditor : ring::Role::kServer;
+  out->channel = ring::Channel::map(role, reply.device, std::move(fds), sizes, error);
   return out->channel != nullptr;
 }
 

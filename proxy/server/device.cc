@@ -133,7 +133,7 @@ int ordinal_of(uint32_t device) {
   return device < all.size() ? all[device] : static_cast<int>(device);
 }
 
-// MPS ends all of its clients when one fails, and admits no new ones until all have ended: nobody
+// MPS ends all of its clients when one fails, and admits no new ones until all have ended: none
 // could take over.
 std::string shared_fate(const backend::Table& table, int ordinal) {
   int shares = 0;

@@ -22,7 +22,7 @@ int ordinal_of(uint32_t device);
 std::string shared_fate(const backend::Table& table, int ordinal);
 
 // `context`: that threads enter; `words`: how the device signals, nullptr if it cannot; `marks`:
-// how streams in collectives are seen then, nullptr if the collectives are pyft's own, or nobody
+// how streams in collectives are seen then, nullptr if the collectives are pyft's own, or nothing
 // can see them. All outlive the result.
 std::unique_ptr<DeviceCalls> device_calls(const backend::Backend& backend, int ordinal,
                                           CUcontext context, StreamWords* words,

@@ -18,7 +18,7 @@ namespace pyft::server {
 namespace {
 // A client that never pauses must not keep the device from its work.
 constexpr uint64_t kEntriesPerPieceOfWork = 256;
-// What a kernel may start later for (nobody waits for it), against what its launch costs.
+// What a kernel may start later for (nothing waits for it), against what its launch costs.
 constexpr uint64_t kNapNs = 50'000;
 constexpr int kNaps = 8;
 constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
@@ -106,7 +106,7 @@ void Loop::finish_entry() {
 namespace {
 
 struct KillPlace {
-  long long rank;  // -1: whoever this is
+  long long rank;  // -1: whichever this is
   unsigned long long cut, entry;
   unsigned note;  // byte of the page where it is noted; past its end: nowhere
 };
@@ -192,13 +192,20 @@ Status Loop::fence(const ring::EntryView& entry) {
 }
 
 // What the client has seen when it appended the next entries must hold again before they run
-// (A4). It did hold, with nothing but the entries before: so it will.
+// (A4). It did hold, with nothing but the entries before: so it will. Behind the replay too, as it
+// may have been an earlier server's word; then other ranks may need the hooks' turn for that.
 Status Loop::observed(const ring::EntryView& entry) {
-  if (!session_.recovery().replaying() || settings::ignore_observed()) return Status::good();
+  if (settings::ignore_observed()) return Status::good();
   ring::ObservedMark body;
   if (entry.body.size() < sizeof body) return Status::broken("an observation is too short");
   std::memcpy(&body, entry.body.data(), sizeof body);
-  work_until([&] { return session_.recovery().word_holds(body.word, body.value); });
+  if (body.word >= ring::kCompletionWords)
+    return Status::broken("completion word [" + std::to_string(body.word) + "] is out of range");
+  work_until([&] {
+    if (session_.recovery().words().holds(body.word, body.value)) return true;
+    if (hooks_ && !session_.recovery().replaying()) hooks_->turn();
+    return false;
+  });
   return Status::good();
 }
 

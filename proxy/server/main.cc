@@ -16,6 +16,7 @@
 #include "server/attach.h"
 #include "server/device.h"
 #include "server/recovery/agent_link.h"
+#include "server/recovery/lone_communicators.h"
 #include "server/self_test.h"
 #include "server/server.h"
 #include "server/standby.h"
@@ -80,10 +81,17 @@ bool die_with_supervisor() {
   return alive;
 }
 
-// What is said names the rank, which stands in the control page. Exit handlers may speak too.
-struct LogRank {
-  explicit LogRank(ring::Channel& channel) { log::follow_rank(&channel.control().rank); }
-  ~LogRank() { log::follow_rank(nullptr); }
+// What is said names the rank, and repeats nothing of the server before: both stand in the control
+// page. Exit handlers may speak too.
+struct LogPage {
+  explicit LogPage(ring::Channel& channel) {
+    log::follow_rank(&channel.control().rank);
+    log::follow_said(&channel.control().said_error);
+  }
+  ~LogPage() {
+    log::follow_rank(nullptr);
+    log::follow_said(nullptr);
+  }
 };
 
 int run() {
@@ -102,8 +110,9 @@ int run() {
   if (!connect_agent(&attachment, &error)) return fail(attachment, ring::kAttachExit, error);
   standby.wait(attachment.agent.get());
   if (!receive_channel(&attachment, &error)) return fail(attachment, ring::kAttachExit, error);
+  if (settings::audit()) backend.table = with_lone_communicators(backend.table);
   attachment.channel->control().server_pid = static_cast<uint32_t>(getpid());
-  const LogRank rank(*attachment.channel);  // gone before the page is unmapped
+  const LogPage page(*attachment.channel);  // gone before the page is unmapped
   PYFT_LOG(kServer, kDebug, "attached: device [%u], client [%u]", attachment.channel->device(),
            attachment.client_pid);
   CUcontext context = nullptr;

@@ -1,4 +1,4 @@
-// Whether a GPU that has just failed somebody can be trusted with his memory again: it must keep
+// Whether a GPU that has just failed a rank can be trusted with its memory again: it must keep
 // patterns and multiply matrices right (H6). Some 50 ms on a real GPU.
 #ifndef PYFT_SERVER_SELF_TEST_H_
 #define PYFT_SERVER_SELF_TEST_H_

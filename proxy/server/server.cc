@@ -12,6 +12,7 @@
 #include "server/recovery/peer_import.h"
 #include "server/recovery/reads.h"
 #include "server/recovery/snapshot_options.h"
+#include "server/session/kept.h"
 
 namespace pyft::server {
 
@@ -33,14 +34,24 @@ bool inject(const AgentMessage& message) {
 
 // Noted in the page, which outlives this process and the agent.
 void note_faults(ring::ControlPage& page) {
-  static_assert(sizeof page.fault_notes == 64);
+  static_assert(sizeof page.fault_notes == 256);
   backend::note_faults(settings::backend_library(),
                        reinterpret_cast<unsigned char*>(page.fault_notes));
 }
 
-// All ranks replay, nobody is replaced alone.
+// All ranks replay, none is replaced alone.
 bool replays_all() {
   return settings::replay() == settings::Replay::kAll;
+}
+
+// Of another server's rank, instead of serving one.
+bool audits() {
+  return settings::audit() != 0;
+}
+
+Kept::Role kept_role() {
+  if (audits()) return Kept::Role::kAnswers;
+  return settings::dmr() == settings::Dmr::kAudit ? Kept::Role::kKeeps : Kept::Role::kNone;
 }
 
 // A soft GPU calls functions in its streams at no cost; a real one writes words.
@@ -83,6 +94,9 @@ std::unique_ptr<checkpoint::Store> open_store(ring::Channel& channel, bool locks
                                               std::string* error) {
   error->clear();
   if (!channel.store()) return nullptr;
+  if (channel.role() == ring::Role::kAuditor)
+    return checkpoint::Store::look_at(channel.store(), channel.store_bytes(), channel.store_fd(),
+                                      error);
   checkpoint::Store::Shape shape;
   if (locks_pages) shape.journal_bytes = kLockedJournalBytes;
   if (const uint64_t mb = settings::journal_mb()) {
@@ -141,10 +155,11 @@ Server::Server(const Attachment& attachment, const backend::Backend& backend, CU
       watch_(words_.get(), *device_calls_),
       heartbeat_(session_),
       repaired_(*attachment.channel, session_.recovery()),
-      rebuilt_(session_.recovery().repairs() && replays_all()
+      rebuilt_(session_.recovery().repairs() && replays_all() && !audits()
                    ? std::optional<RebuiltCommunicators>(std::in_place, *attachment.channel,
                                                          session_.recovery(), backend.table)
                    : std::nullopt),
+      lone_(*attachment.channel),
       exports_(backend.table, device_window(attachment.channel->device()), *device_calls_),
       agent_(attachment.agent.get(), orders_),
       requests_(agent_),
@@ -157,17 +172,24 @@ std::unique_ptr<Server> Server::make(const Attachment& attachment, const backend
       open_store(*attachment.channel, !backend.is_soft(), error);
   if (store && error->empty()) *error = store->set_digests(digest_kind(backend.extras));
   if (!error->empty()) return nullptr;
+  if (audits()) replay_all(attachment.channel->control());
   lock_bounce(attachment, backend);
   note_faults(attachment.channel->control());
   const std::string fate = shared_fate(backend.table, ordinal_of(attachment.channel->device()));
   if (!backend.is_soft() && !fate.empty()) say(attachment, fate);
   std::unique_ptr<Server> made(new Server(attachment, backend, context, std::move(store)));
   made->tell_communicators();
+  made->session_.state<Kept>().begin(kept_role(), backend.extras.view);
   const uint64_t start = made->prepare(standby);
   auto checker = dmr::make_checker(made->session_, backend.extras.view, made->mismatches_);
   made->loop_.emplace(made->session_, checker ? dmr::perform_checked : perform, start);
   if (checker) dmr::install(made->session_, std::move(checker));
-  if (made->session_.recovery().repairs()) made->take_snapshots();
+  if (audits()) {
+    *error = made->audit();
+    if (!error->empty()) return nullptr;
+  } else if (made->session_.recovery().repairs()) {
+    made->take_snapshots();
+  }
   return made;
 }
 
@@ -189,6 +211,7 @@ bool Server::Orders::take(const AgentMessage& message) {
 }
 
 void Server::tell_communicators() {
+  if (audits()) return static_cast<void>(session_.recovery().communicators = &lone_);
   repaired_.start(&agent_);
   session_.recovery().communicators = &repaired_;
   if (!rebuilt_) return;
@@ -202,8 +225,9 @@ uint64_t Server::prepare(Standby& standby) {
   device_.emplace(session_, backend_.extras, store_->digest_key(), snapshot_options().jit,
                   standby.digests(), standby.modules());
   if (!backend_.is_soft()) session_.set_room_maker(&requests_);
-  auto peers =
-      rebuilt_ ? nullptr : make_peer_import(session_, requests_, device_->memory().hashes());
+  auto peers = rebuilt_ || audits()
+                   ? nullptr
+                   : make_peer_import(session_, requests_, device_->memory().hashes());
   others_.emplace(session_, requests_, store_->digest_key(), std::move(peers));
   SessionObjects objects(session_, perform);
   return session_.recovery().restore(
@@ -222,6 +246,13 @@ void Server::take_snapshots() {
   spilling_.set(&*snapshotter_);
   session_.recovery().set_snapshots(&*snapshotter_);
   loop_->set_hooks(&between_entries_);
+}
+
+std::string Server::audit() {
+  if (!device_) return "an audit needs a store";
+  auditor_.emplace(session_, *store_, device_->parts(), agent_, settings::audit());
+  loop_->set_hooks(&*auditor_);
+  return auditor_->lacks();
 }
 
 void Server::BetweenEntries::before(const ring::EntryView& next) {

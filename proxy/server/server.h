@@ -11,12 +11,14 @@
 #include "checkpoint/snapshot/snapshotter.h"
 #include "checkpoint/store/store.h"
 #include "server/attach.h"
+#include "server/auditor.h"
 #include "server/dmr/reports.h"
 #include "server/loop.h"
 #include "server/recovery/agent_link.h"
 #include "server/recovery/agent_requests.h"
 #include "server/recovery/communicators.h"
 #include "server/recovery/cut_orders.h"
+#include "server/recovery/lone_communicators.h"
 #include "server/recovery/peer_export.h"
 #include "server/recovery/peer_import.h"
 #include "server/recovery/rebuilt_communicators.h"
@@ -81,6 +83,7 @@ class Server {
   uint64_t prepare(Standby& standby);
   void tell_communicators();
   void take_snapshots();
+  std::string audit();
 
   const Attachment& attachment_;
   const backend::Backend& backend_;
@@ -97,6 +100,7 @@ class Server {
   const Heartbeat heartbeat_;
   RepairedCommunicators repaired_;
   std::optional<RebuiltCommunicators> rebuilt_;  // where all ranks replay: instead
+  LoneCommunicators lone_;                       // in an audit: instead
   Decided decided_;
   Spilling spilling_;
   PeerExport exports_;
@@ -111,6 +115,7 @@ class Server {
   BetweenEntries between_entries_{*this};
   std::optional<Loop> loop_;
   std::optional<checkpoint::Snapshotter> snapshotter_;
+  std::optional<Auditor> auditor_;  // then no snapshots
 };
 
 }  // namespace pyft::server

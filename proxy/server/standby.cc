@@ -71,7 +71,7 @@ void Standby::get_ready() {
   cublasHandle_t blas = nullptr;  // loads the library's kernels
   if (table_.cublasCreate_v2 && table_.cublasCreate_v2(&blas) == CUBLAS_STATUS_SUCCESS)
     table_.cublasDestroy_v2(blas);
-  std::string why;  // said by who makes it then
+  std::string why;  // said by the part that makes it then
   if (digest_kind(extras_) == ring::DigestKind::kNh)
     digests_ = DeviceDigests::make(table_, ordinal, 0, digest_images(), &why);
 }

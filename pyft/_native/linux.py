@@ -39,10 +39,6 @@ _MAP_NORESERVE = 0x4000
 _ASK_PERSONALITY = 0xFFFFFFFF
 _ADDR_NO_RANDOMIZE = 0x0040000
 
-# With more random bits than these (of page numbers) a program may lie where the windows of devices
-# are, with 32, as some distributions have it, one in 16.
-_MOST_RANDOM_BITS = 28
-RANDOM_BITS = Path("/proc/sys/vm/mmap_rnd_bits")
 PID_MAX, LAST_PID = Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/ns_last_pid")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -140,29 +136,6 @@ def same_addresses() -> bool:
     """
     present = _libc.personality(_ASK_PERSONALITY)
     return present >= 0 and _libc.personality(present | _ADDR_NO_RANDOMIZE) >= 0
-
-
-def may_lie_in_windows() -> bool:
-    """Say whether the kernel puts programs where the windows of devices are."""
-    try:
-        return int(RANDOM_BITS.read_text()) > _MOST_RANDOM_BITS
-    except (OSError, ValueError):
-        return False
-
-
-def keep_windows_free() -> None:
-    """Have the program that this process executes lie elsewhere. For use between fork and exec."""
-    if may_lie_in_windows():
-        same_addresses()
-
-
-def can_fix_addresses() -> bool:
-    """Say whether same_addresses() would work."""
-    present = _libc.personality(_ASK_PERSONALITY)
-    able = same_addresses()
-    if able:
-        _libc.personality(present)
-    return able
 
 
 def futex_wake(memory: mmap.mmap, offset: int) -> None:

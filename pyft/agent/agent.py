@@ -69,6 +69,8 @@ class Agent:
         handover = self._supervisor.take_over()
         assert handover.launcher is not None
         self._launcher = handover.launcher
+        if self._images:
+            self._images.launcher = handover.launcher
         job_folder.create(self._options.log_dir)
         link_for_triton(self._options)
         if record := handover.notes.get(restoring.NOTE):

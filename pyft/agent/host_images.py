@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from pyft.agent import leaving
 from pyft.agent.image_record import NOTE
 from pyft.agent.images import Images
+from pyft.agent.members.member import Member
+from pyft.agent.of_servers import OfServers
 from pyft.agent.process import messages
 from pyft.agent.supervisor.link import Handover
 from pyft.hosts.place import actions, mirror, relayed, remote
 from pyft.hosts.wire.head_link import HeadLink
-from pyft.hosts.wire.link import address_of, token
+from pyft.hosts.wire.link import addresses_of, token
 from pyft.recovery import images as decided
+from pyft.recovery.classify import Fault
 from pyft.wire import messages as wire
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ class HostImages(Images):
         super().__init__(servers, remote.RemoteImages())
         self._died = ""  # what has died before this agent came
         self._relayed: relayed.Relayed | None = None
+        self._of_servers: OfServers | None = None
+        if not servers.plan.rollback:
+            self._of_servers = OfServers(servers, self._plan)
 
     def started(
         self, command: Sequence[str], environment: dict[str, str], clients_name: str
@@ -48,15 +54,16 @@ class HostImages(Images):
         plan.is_fresh = 0
         self.keep()
         plan.link = HeadLink(
-            address_of(options.head),
+            addresses_of(options.head),
             token(),
             lambda: plan.hello(options.place, options.life, options.address),
         )
         self._relayed = relayed.Relayed(self._clients_name, options.place, plan.tell_relayed)
         self._servers.loop.watch(self._relayed.socket, self._hear_relay)
         self._servers.loop.watch(plan.link.wake, self.look)
-        self._servers.router.ask_elsewhere(plan.want_id)
-        self._servers.dies_for_all = self.client_lost
+        if self._servers.plan.rollback:
+            self._servers.router.ask_elsewhere(plan.want_id)
+        self._servers.asks_head = self._server_lost
         super().begin(root)
         if self._died:
             self.client_lost(self._died)
@@ -64,9 +71,12 @@ class HostImages(Images):
     def adopt(self, root: int, handover: Handover) -> None:
         """Go on where the agent before has stopped."""
         note = handover.notes.get(NOTE)
+        is_fresh = bool(note and note["plan"]["is_fresh"])
         members = self._servers.members.values()
         dead = [m for m in members if m.server and not m.server.alive and not m.said_goodbye()]
-        if dead and note and not note["plan"]["is_fresh"]:
+        if self._of_servers and not is_fresh:
+            self._servers.asks_head = self._server_lost  # what has died meanwhile is found next
+        elif dead and note and not is_fresh:
             self._died = f"the server of rank [{dead[0].channel.rank}] has died"
         super().adopt(root, handover)
 
@@ -81,6 +91,14 @@ class HostImages(Images):
         self._plan.tell_lost(time.monotonic(), why)
         return True
 
+    def _server_lost(self, member: Member, epoch: int, fault: Fault) -> bool:
+        """Let the head decide whether it is repaired here, or all go back."""
+        why = f"the server of rank [{member.channel.rank}] has died: {fault.evidence}"
+        if not self._of_servers or self._plan.lost_why:
+            return self.client_lost(why)
+        self._of_servers.ask(member, epoch, fault, why)
+        return True
+
     @property
     def waits(self) -> bool:
         """Say whether the head has still to say what is done about a death."""
@@ -92,9 +110,9 @@ class HostImages(Images):
             self._perform(self._plan.look(time.monotonic(), []))
         else:
             super().look()
-        plan = self._plan
-        if plan.lost_why and time.monotonic() > plan.lost_at + remote.ANSWER_S:
-            self.failed = f"{plan.lost_why}, and the head says nothing"
+        since, why = self._plan.waits_since()
+        if why and time.monotonic() > since + remote.ANSWER_S:
+            self.failed = f"{why}, and the head says nothing"
 
     def end(self) -> None:
         """The job ends."""
@@ -116,6 +134,9 @@ class HostImages(Images):
         elif isinstance(action, actions.Relay):
             if self._relayed and not self._plan.is_dumping and not self.back:
                 self._relayed.deliver(action.data)
+        elif isinstance(action, actions.OfServers):
+            if self._of_servers and not self.back and not self.leaves:
+                self._of_servers.do(action)
         elif isinstance(action, decided.Keep):
             super()._do(action)
             for number in [n for n in self._records if n < action.number]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyft import config
 from pyft.agent import image_record, leaving
+from pyft.agent.client_states import client_state_of
 from pyft.agent.flushes import Flushes
 from pyft.agent.image_record import NOTE
 from pyft.agent.members.member import Member
 from pyft.agent.process import messages, process_tree
+from pyft.agent.process.stopped import stopped
 from pyft.agent.restoring import Restoring, kept_name
-from pyft.agent.standings import standing_of
 from pyft.agent.supervisor.children import DUMP
 from pyft.agent.supervisor.link import Handover
 from pyft.images import criu, memory, tree
@@ -54,6 +56,7 @@ class Images:
         self.figures: list[dict[str, float]] = []  # of the images that this agent has made
         self._clients_name = ""
         self.flushes: Flushes | None = None
+        self.launcher: socket.socket | None = None  # which passes on what the command prints
 
     @property
     def folder(self) -> Path:
@@ -85,6 +88,7 @@ class Images:
         """Go on where the agent before has stopped, perhaps in the middle of a dump."""
         self._root, self._program = root, criu.find()
         self._clients_name = handover.clients_name
+        process_tree.send(self._server_pids(), signal.SIGCONT)  # it may have died while it copied
         note = handover.notes.get(NOTE)
         if not note:
             self._release("")  # a hold leaves no note before its dump
@@ -116,7 +120,7 @@ class Images:
     def look(self) -> None:
         """Decide about everything that may have changed."""
         if self._program and not self._dump and not self._servers.ending:
-            self._perform(self._plan.look(time.monotonic(), self._standings()))
+            self._perform(self._plan.look(time.monotonic(), self._client_states()))
         if self.flushes:
             self.flushes.look()
 
@@ -131,7 +135,7 @@ class Images:
             self._perform([decided.Release()])
             return True
         why = "" if status == 0 else f"CRIU: {criu.why_failed(self._folder_of(self._plan.number))}"
-        self._perform(self._plan.dumped(time.monotonic(), self._standings(), why))
+        self._perform(self._plan.dumped(time.monotonic(), self._client_states(), why))
         return True
 
     def client_lost(self, why: str) -> bool:
@@ -155,8 +159,10 @@ class Images:
         """Return what puts the job back to an image."""
         assert self._program
         self._servers.ending = True
-        fds = self._memory[record["number"]]
-        return Restoring(self._servers.supervisor, self._program, record, fds, reaped)
+        number = record["number"]
+        own = (self._program, record, self._memory[number])
+        gone = lambda: self._tell_valves("back", number)  # noqa: E731
+        return Restoring(self._servers.supervisor, *own, reaped, gone)
 
     def begin_again(self, record: dict[str, Any], handover: Handover) -> None:
         """Know what is needed for a restore that the agent before has begun."""
@@ -179,9 +185,12 @@ class Images:
     def _members(self) -> list[Member]:
         return [m for m in self._servers.members.values() if not m.client_gone and not m.saved]
 
-    def _standings(self) -> list[decided.Standing]:
+    def _server_pids(self) -> list[int]:
+        return [m.server_pid for m in self._members() if m.server_alive]
+
+    def _client_states(self) -> list[decided.ClientState]:
         plan = self._servers.plan
-        return [standing_of(m, plan.ranks.get(m.id), plan.rollback) for m in self._members()]
+        return [client_state_of(m, plan.ranks.get(m.id), plan.rollback) for m in self._members()]
 
     # ---- what is done -------------------------------------------------------------------------
 
@@ -204,6 +213,11 @@ class Images:
                 self.flushes.offer(self._records[action.number], self._memory[action.number])
         else:
             self._drop(action.number)
+
+    def _tell_valves(self, what: str, number: int) -> None:
+        """Tell the launcher what becomes of an image: what is printed after it may come again."""
+        if self.launcher:
+            messages.send(self.launcher, "valves", what=what, number=number)
 
     def _hold(self, step: int) -> None:
         until = time.monotonic_ns() + int(self._plan.deadline() * 1e9)
@@ -238,12 +252,13 @@ class Images:
             arguments = criu.dump_arguments(self._program, self._root, folder, links)
             self.keep()
             process_tree.send(record["pids"], signal.SIGSTOP)
+            self._tell_valves("mark", action.number)
             try:
                 self._dump = self._servers.supervisor.start_criu(DUMP, arguments)
             except OSError as error:
                 why = f"CRIU cannot be started: {error.strerror}"
         if why:
-            self._perform(self._plan.dumped(time.monotonic(), self._standings(), why))
+            self._perform(self._plan.dumped(time.monotonic(), self._client_states(), why))
 
     def _begun(self, number: int, folder: Path) -> tuple[dict[str, Any], str]:
         """Return the record of an image of all processes as they are, or why there can be none."""
@@ -259,8 +274,9 @@ class Images:
         """Copy the memory of all clients; the processes are stopped, and the servers drained."""
         record, why = self._records[action.number], ""
         try:
-            for member in self._members():
-                self._copy_member(action.number, member)
+            with stopped(self._server_pids()):  # they tidy up what they keep for each other
+                for member in self._members():
+                    self._copy_member(action.number, member)
             record["clients"] = {str(m.id): m.note() for m in self._members()}
             record["servers"] = self._servers.decisions.note()
             self.keep()  # before it is told: another agent has to find what counts from then on
@@ -283,6 +299,7 @@ class Images:
         record = self._records.pop(number, None)
         if record is None:
             return
+        self._tell_valves("forget", number)
         for id, copies in self._memory.pop(number, {}).items():
             self._servers.supervisor.drop(kept_name(number, id))
             for fd in copies:

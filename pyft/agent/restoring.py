@@ -42,17 +42,21 @@ class Restoring:
         record: dict[str, Any],
         fds: dict[int, list[int]],
         ended: Callable[[], dict[int, int]],
+        gone: Callable[[], None] = lambda: None,
     ) -> None:
+        """`gone`: is called when nothing of the present runs any more."""
         self._supervisor = supervisor
         self._program = program
         self._record = record
         self._fds = fds
+        self._gone = gone
         self._ended = ended  # takes what the supervisor says; status by pid
 
     def run(self) -> None:
         """Do it; raise RestoreError when that is impossible."""
         self._supervisor.keep(NOTE, self._record)
         end_all(self._record["pids"], self._ended)
+        self._gone()
         self._cut_logs()
         clients = {int(id): note for id, note in self._record["clients"].items()}
         ours = {id: self._give_back(id, note) for id, note in clients.items()}

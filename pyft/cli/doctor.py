@@ -16,14 +16,17 @@ from typing import Annotated
 import typer
 
 from pyft import _native
-from pyft._native import linux
+from pyft._native import cuda_releases, linux
 from pyft._native.driver import DriverError
 from pyft._native.driver import gpus as driver_gpus
 from pyft.agent.job.options import PROXY_LIBRARIES, SERVER_FILES, SOFT_GPU
+from pyft.hosts import slurm
+from pyft.images import criu
 from pyft.wire import layout
 
 TORCH_VERSION = "2.11.0"
 MIN_MEMORY_GB = 4
+DEVICES = 8  # as many as a job can have
 
 
 @dataclass(frozen=True)
@@ -186,18 +189,13 @@ def check_proc() -> Finding:
 
 
 def check_address_window() -> Finding:
-    where = f"1 TiB at {layout.DEVICE_WINDOW_BASE:#x}"
-    cause = linux.can_reserve(layout.DEVICE_WINDOW_BASE, layout.DEVICE_WINDOW_BYTES)
-    if cause:
-        return fail("address window", f"{where}: {cause}", "raise `ulimit -v` to unlimited")
-    if linux.may_lie_in_windows() and not linux.can_fix_addresses():
-        return warn(
-            "address window",
-            f"{where} can be reserved, but some programs will lie there: vm.mmap_rnd_bits is "
-            f"[{linux.RANDOM_BITS.read_text().strip()}], and personality() is forbidden",
-            "set vm.mmap_rnd_bits to 28, or let the container call personality()",
-        )
-    return ok("address window", f"{where} can be reserved")
+    windows = [(layout.DEVICE_WINDOW_BASE + n * layout.DEVICE_WINDOW_BYTES) for n in range(DEVICES)]
+    sizes = [layout.DEVICE_WINDOW_BYTES] * DEVICES + [layout.PINNED_STRIDE * DEVICES]
+    for base, size in zip([*windows, layout.PINNED_WINDOW_BASE], sizes, strict=True):
+        if cause := linux.can_reserve(base, size):
+            text = f"{size >> 30} GiB at {base:#x}: {cause}"
+            return fail("address window", text, "raise `ulimit -v` to unlimited")
+    return ok("address window", f"{DEVICES} devices from {windows[0]:#x} can be reserved")
 
 
 def check_cores() -> Finding:
@@ -232,6 +230,36 @@ def check_nvidia_driver() -> Finding:
     )
 
 
+def check_images() -> Finding:
+    why = criu.lacks(criu.find())
+    if why:
+        remedy = "tools/get/criu, as root; only --movable, --flush and --head need it"
+        return warn("images of processes", why, remedy)
+    return ok("images of processes", "CRIU can make them")
+
+
+def check_slurm() -> Finding:
+    """Look at what a job of Slurm has to say so that the loss of a host does not end it."""
+    if "SLURM_JOB_ID" not in os.environ:
+        return ok("Slurm", "this is no job of Slurm")
+    missing = slurm.lacks(os.environ)
+    if missing:
+        text, remedy = ("; ".join(part) for part in zip(*missing, strict=True))
+        return warn("Slurm", text, f"{remedy}: docs/operate/slurm.md")
+    where = slurm.domain(os.environ) or "not known"
+    return ok("Slurm", f"a host that dies does not end the job; failure domain: {where}")
+
+
+def check_driver_version() -> Finding:
+    branch, torch = cuda_releases.driver_branch(), cuda_releases.cuda_of_torch()
+    if branch is None or torch is None:
+        missing = "driver" if branch is None else "PyTorch with CUDA"
+        return ok("driver's version", f"no {missing}: nothing to compare")
+    if cause := cuda_releases.mismatch(branch, torch):
+        return fail("driver's version", cause, "--gpus soft:N needs no driver")
+    return ok("driver's version", f"{branch} runs CUDA {torch[0]}, which PyTorch is built with")
+
+
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_platform,
     check_python,
@@ -248,13 +276,42 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     check_cores,
     check_memory,
     check_nvidia_driver,
+    check_images,
+    check_slurm,
+    check_driver_version,
 )
+
+
+def audit(target: str, *, as_json: bool) -> None:
+    """Say how pyft serves what shared objects need of CUDA."""
+    from pyft.cli import imports  # reads ELF, which nothing else here does
+
+    try:
+        objects = imports.objects_of(target)
+    except imports.ImportsError as error:
+        print(f"pyft: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    found = imports.rows(objects, imports.installed_calls())
+    if as_json:
+        print(json.dumps([asdict(row) for row in found], indent=1))
+    else:
+        print(imports.report(target, objects, found))
 
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    imports: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PACKAGE|PATH",
+            help="Say instead how pyft serves what a package, wheel, folder or file needs of CUDA.",
+        ),
+    ] = None,
 ) -> None:
     """Check what pyft needs from this machine; exit with 1 if something is missing."""
+    if imports is not None:
+        audit(imports, as_json=as_json)
+        return
     findings = [check() for check in CHECKS]
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))

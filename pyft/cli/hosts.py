@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from pyft.errors import UsageError
-from pyft.hosts.wire.link import Link, LinkError, address_of, token
+from pyft.hosts.wire.link import Link, LinkError, addresses_of, token
 
 ANSWER_S = 10.0
 LOOK_S = 0.3
@@ -15,22 +15,30 @@ SILENT_S = 60.0  # of the head, while a drain is waited for
 
 def ask(head: str, order: str, **values: Any) -> dict[str, Any]:
     """Give the head an order; return how the job is. Raise UsageError where it refuses."""
-    where = address_of(head)
-    try:
-        link = Link.to(where, token())
+    why = ""
+    for where in addresses_of(head):  # of several heads the one that decides answers
         try:
-            link.send("hello", role="operator", order=order, **values)
-            said = link.receive(ANSWER_S)
-        finally:
-            link.close()
-    except LinkError as error:
-        raise UsageError(f"the head at [{head}] refuses: {error}; see PYFT_TOKEN") from None
-    except OSError as error:
-        raise UsageError(f"the head at [{head}] cannot be reached: {error}") from None
+            said = _answer(where, order, values)
+        except LinkError as error:
+            why = f"refuses: {error}; see PYFT_TOKEN"
+        except OSError as error:
+            why = f"cannot be reached: {error}"
+        else:
+            if said["kind"] != "answer":
+                raise UsageError(f"the head refuses: {said.get('why')}")
+            return said
+    raise UsageError(f"the head at [{head}] {why}")
+
+
+def _answer(where: tuple[str, int], order: str, values: dict[str, Any]) -> dict[str, Any]:
+    link = Link.to(where, token())
+    try:
+        link.send("hello", role="operator", order=order, **values)
+        said = link.receive(ANSWER_S)
+    finally:
+        link.close()
     if said is None:
-        raise UsageError(f"the head at [{head}] does not answer within [{ANSWER_S:g}] s")
-    if said["kind"] != "answer":
-        raise UsageError(f"the head refuses: {said.get('why')}")
+        raise TimeoutError(f"it does not answer within [{ANSWER_S:g}] s")
     return said
 
 
@@ -86,7 +94,8 @@ def lines(said: dict[str, Any]) -> list[str]:
 
 def fault_lines(faults: dict[str, Any]) -> list[str]:
     """Return what going back has cost the last times."""
-    text = [f"  all went back {faults['count']} times"] if faults["count"] else []
+    text = [f"  {faults['alone']} servers were replaced alone"] if faults["alone"] else []
+    text += [f"  all went back {faults['count']} times"] if faults["count"] else []
     for one in faults["last"][-3:]:
         cost = "not over" if one["seconds"] is None else f"{one['seconds']:.1f} s"
         text.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from pyft.errors import CommandError, UsageError
 from pyft.hosts.spare import leaving
 from pyft.recovery import requests
 from pyft.recovery.inject import check_point, parse
+from pyft.spans import process
 
 
 def run(
@@ -37,15 +39,17 @@ def run(
     flush_every: run_options.FlushEvery = None,
     resume: run_options.Resume = None,
     head: run_options.Head = "",
-    place: run_options.Place = 0,
+    place: run_options.Place = None,
     address: run_options.Address = "",
     host: run_options.HostName = "",
     on_no_spare: run_options.OnNoSpareOption = OnNoSpare.wait,
     standby: run_options.StandByOption = StandBy.spares,
     divergence: run_options.DivergenceOption = None,
     dmr: run_options.DmrOption = Dmr.off,
+    dmr_where: run_options.DmrWhereOption = None,
     inject: run_options.Inject = None,
     metrics_port: run_options.MetricsPort = 0,
+    spans: run_options.Spans = False,
     unsupported: run_options.UnsupportedOption = Unsupported.warn,
     log_dir: run_options.LogDir = None,
     report: run_options.Report = None,
@@ -59,13 +63,16 @@ def run(
     injected = tuple(str(injection) for injection in injections)
     _check_protection(protect, direct, injected, spares)
     requests.check(injections, protect.value)
+    if spans:
+        process.check()
     if resume:
         flushed.check_given(context, command)
-        _finish(flushed.resume(resume, flush_every, log_dir, metrics_port), report)
+        _finish(flushed.resume(resume, flush_every, log_dir, metrics_port), report, spans)
     if not command:
         raise UsageError("there is no command: say `pyft run ... -- COMMAND`")
     _check_command(command)
-    job = job_folder.new_job_name()
+    own = several.place_of(head, place, host, address) if head else {}
+    job = job_folder.new_job_name(own.get("place"))
     chosen = choose(gpus or _usual_gpus(), spares)
     options = JobOptions(
         job=job,
@@ -78,34 +85,36 @@ def run(
         strict=unsupported is Unsupported.error,
         movable=movable or bool(head or flush),
         **flushed.options_of(flush or [], parity, flush_every, bool(chosen.real), head),
-        **(several.place_of(head, place, host, address) if head else {}),
+        **own,
         protect="none" if direct else protect.value,
         on_no_spare=on_no_spare.value,
         standby=standby.value,
         divergence=divergence.value if divergence else "",
         dmr=dmr.value,
+        dmr_where=dmr_where.value if dmr_where else "",
         inject=injected,
         metrics_port=metrics_port,
         command=tuple(command),
     )
-    _run(options, report)
+    _run(options, report, spans)
 
 
-def _run(options: JobOptions, report: Path | None) -> None:
+def _run(options: JobOptions, report: Path | None, spans: bool) -> None:
     """Start the job; this process ends with its exit code."""
     check_protection(options)
     options.check_native_files()
     job_folder.create(options.log_dir)
-    _finish(Launcher(options), report)
+    _finish(Launcher(options), report, spans)
 
 
-def _finish(launcher: Launcher, report: Path | None) -> None:
+def _finish(launcher: Launcher, report: Path | None, spans: bool) -> None:
     """Run the job to its end."""
     log_dir = launcher.options.log_dir
     if report:
         _check_report(report)
     started = time.monotonic()
-    code = leaving.run(launcher)
+    with process.following(log_dir) if spans else contextlib.nullcontext():
+        code = leaving.run(launcher)
     if report:
         summary = job_folder.read_meta(log_dir)
         summary |= {"log_dir": str(log_dir), "seconds": time.monotonic() - started}

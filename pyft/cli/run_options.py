@@ -68,6 +68,14 @@ class Dmr(str, enum.Enum):
 
     off = "off"
     checkpoint = "checkpoint"
+    audit = "audit"
+
+
+class DmrWhere(str, enum.Enum):
+    """Which GPU executes for the second time."""
+
+    same = "same"
+    other = "other"
 
 
 class Unsupported(str, enum.Enum):
@@ -145,16 +153,28 @@ Resume = Annotated[
 Head = Annotated[
     str,
     typer.Option(
-        metavar="HOST:PORT",
+        metavar="HOST:PORT[,…]",
         help="This is one host of several, and `pyft head` is there. Implies --movable; needs "
         "PYFT_TOKEN, the same on each host.",
     ),
 ]
-Place = Annotated[int, typer.Option(min=0, help="With --head: which of the hosts' places this is.")]
-Address = Annotated[
-    str, typer.Option(help="With --head: the IPv4 address at which the other hosts reach this one.")
+Place = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="With --head: which of the hosts' places this is (default: the number of Slurm's task).",
+    ),
 ]
-HostName = Annotated[str, typer.Option(help="The name of this host (default: the system's).")]
+Address = Annotated[
+    str,
+    typer.Option(
+        help="With --head: the IPv4 address at which the other hosts reach this one (default: that "
+        "from which it reaches the head)."
+    ),
+]
+HostName = Annotated[
+    str, typer.Option(help="The name of this host (default: Slurm's, or the system's).")
+]
 OnNoSpareOption = Annotated[
     OnNoSpare,
     typer.Option(help="A GPU is lost and no spare is left: wait for one, or fail."),
@@ -177,7 +197,15 @@ DmrOption = Annotated[
     Dmr,
     typer.Option(
         help="Dual modular redundancy. checkpoint: activation checkpointing executes products of "
-        "the forward pass twice; both results are compared (software GPUs)."
+        "the forward pass twice; both results are compared. audit: a spare GPU replays what each "
+        "rank has done, before its snapshot counts (both: software GPUs)."
+    ),
+]
+DmrWhereOption = Annotated[
+    DmrWhere | None,
+    typer.Option(
+        help="Where --dmr audit executes again: on another GPU, which takes a spare (other, the "
+        "default), or on the rank's own (same), which sees no permanent fault."
     ),
 ]
 Inject = Annotated[
@@ -195,6 +223,14 @@ Inject = Annotated[
 MetricsPort = Annotated[
     int,
     typer.Option(min=0, max=65535, help="Port of /metrics on 127.0.0.1; 0: none."),
+]
+Spans = Annotated[
+    bool,
+    typer.Option(
+        "--spans",
+        help="Send a span of each recovery by OpenTelemetry (pip install 'pyft[otel]'). The variable "
+        "OTEL_EXPORTER_OTLP_ENDPOINT says where to.",
+    ),
 ]
 UnsupportedOption = Annotated[
     Unsupported,

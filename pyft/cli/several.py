@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import tempfile
 from pathlib import Path
@@ -12,23 +13,31 @@ import typer
 
 from pyft import config
 from pyft.agent.process import messages
-from pyft.errors import UsageError
+from pyft.errors import PyftError, UsageError
+from pyft.hosts import slurm
+from pyft.hosts.etcd import opening
 from pyft.hosts.head.head import Head
 from pyft.hosts.head.holders import Topology
-from pyft.hosts.head.ledger import Ledger
+from pyft.hosts.head.ledger import FileLedger, LedgerLost
 from pyft.hosts.spare.spare import Spare
 from pyft.hosts.wire import link
 from pyft.images import criu
 
 LEASE_S = 15.0
+ELECTED_AT = 1 / 3  # of it: how long a head decides that etcd does not confirm
+BACKLOG = 64
 
 
 def head(
     places: Annotated[int, typer.Option(min=1, max=4096, help="How many hosts train.")],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT")] = "0.0.0.0:29471",
     ledger: Annotated[
-        Path | None, typer.Option(help="File with all decisions: another head goes on with it.")
-    ] = None,
+        str,
+        typer.Option(
+            metavar="FILE|etcd://HOST:PORT[,…][/JOB]",
+            help="Where all decisions are kept: another head goes on with them.",
+        ),
+    ] = "",
     lease: Annotated[
         float,
         typer.Option(min=1.0, max=120.0, help="Seconds of silence after which a host is lost."),
@@ -49,55 +58,115 @@ def head(
     config.check()
     where, secret = link.address_of(listen), link.token()
     domains = Topology.read(topology) if topology else Topology()
+    how = {"lease": lease, "every": image_every, "copies": copies, "topology": domains}
     try:
-        if ledger:
-            ledger.parent.mkdir(parents=True, exist_ok=True)
-        listener, log = socket.create_server(where, backlog=64), Ledger(ledger)
+        if opening.is_url(ledger):
+            code = _one_of_several(where, secret, places, ledger, how)
+        else:
+            code = _alone(where, secret, places, Path(ledger) if ledger else None, how)
     except OSError as error:
         raise UsageError(f"[{error.filename or listen}] cannot be used: {error.strerror}") from None
-    messages.say(f"head: waits at [{listen}] for [{places}] places")
-    if not ledger:
+    messages.flush_and_exit(code)
+
+
+def _alone(
+    where: tuple[str, int], secret: bytes, places: int, path: Path | None, how: dict[str, Any]
+) -> int:
+    """Be the only head, whose ledger is a file; return the job's exit code."""
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    listener, log = socket.create_server(where, backlog=BACKLOG), FileLedger(path)
+    _say_waits(where, places)
+    if not path:
         messages.say(
             "head: without --ledger no other head can go on: if this one dies the job ends"
         )
-    how = {"lease": lease, "every": image_every, "copies": copies, "topology": domains}
-    messages.flush_and_exit(Head(listener, secret, places, log, **how).run())
+    try:
+        return Head(listener, secret, places, log, **how).run()
+    except LedgerLost as error:
+        raise PyftError(f"{error}: start the head again when that is mended") from None
+
+
+def _one_of_several(
+    where: tuple[str, int], secret: bytes, places: int, url: str, how: dict[str, Any]
+) -> int:
+    """Be the head whenever it is elected in etcd; return the job's exit code."""
+    name = f"{socket.gethostname()}:{where[1]}, process {os.getpid()}"
+    seconds, is_first = how["lease"] * ELECTED_AT, True
+    while True:
+        log = opening.opened(url, secret, name, os.environ)
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)  # it takes connections only when it decides
+            try:
+                log.stand(seconds, messages.say, is_first)
+                listener.listen(BACKLOG)
+                _say_waits(where, places)
+                return Head(listener, secret, places, log, **how).run()
+            except LedgerLost as error:
+                messages.say(f"head: decides no more: {error}; it stands for election again")
+                is_first = False
+            finally:
+                log.close()
+
+
+def _say_waits(where: tuple[str, int], places: int) -> None:
+    messages.say(f"head: waits at [{where[0]}:{where[1]}] for [{places}] places")
 
 
 def host(
-    head: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where `pyft head` is.")],
-    address: Annotated[str, typer.Option(help="IPv4 address at which others reach this host.")],
-    host: Annotated[str, typer.Option(help="Its name (default: the system's).")] = "",
+    head: Annotated[
+        str, typer.Option(metavar="HOST:PORT[,…]", help="Where `pyft head` is, or several.")
+    ],
+    address: Annotated[
+        str,
+        typer.Option(
+            help="IPv4 address at which others reach this host (default: that from which it "
+            "reaches the head)."
+        ),
+    ] = "",
+    host: Annotated[str, typer.Option(help="Its name (default: Slurm's, or the system's).")] = "",
     folder: Annotated[Path | None, typer.Option(help="Where copies of images lie.")] = None,
 ) -> None:
     """Be a spare host: keep copies of images, and take the place of a host that is lost."""
     config.check()
     _check_criu()
-    where = link.address_of(head)
-    _check_address(address)
+    name, address = _name_of(host), _address_of(head, address)
     with tempfile.TemporaryDirectory(prefix="pyft-host-", dir=folder) as own:
-        spare = Spare(where, link.token(), host or socket.gethostname(), address, Path(own))
+        spare = Spare(head, link.token(), name, address, Path(own))
         code = spare.run()
     messages.flush_and_exit(code)
 
 
-def place_of(head: str, place: int, host: str, address: str) -> dict[str, Any]:
+def place_of(head: str, place: int | None, host: str, address: str) -> dict[str, Any]:
     """Return the options of a place; raise UsageError where it could not be one."""
-    link.address_of(head)
     link.token()
     _check_criu()
+    where = {"host": _name_of(host), "address": _address_of(head, address)}
+    return {"head": head, "place": slurm.place(os.environ) if place is None else place, **where}
+
+
+def _name_of(host: str) -> str:
+    return host or slurm.host(os.environ) or socket.gethostname()
+
+
+def _address_of(head: str, address: str) -> str:
+    """Return the address at which others reach this host; raise UsageError without one."""
+    heads = link.addresses_of(head)
     if not address:
-        raise UsageError("--head needs --address, at which the other hosts reach this one")
-    _check_address(address)
-    name = host or socket.gethostname()
-    return {"head": head, "place": place, "host": name, "address": address}
-
-
-def _check_address(address: str) -> None:
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                sock.connect(heads[0])  # nothing is sent
+                address = sock.getsockname()[0]
+        except OSError as error:
+            raise UsageError(f"the head at [{head}] cannot be reached: {error}") from None
+        if ipaddress.IPv4Address(address).is_loopback:
+            raise UsageError("--head needs --address, at which the other hosts reach this one")
     try:
         ipaddress.IPv4Address(address)
     except ValueError:
         raise UsageError(f"--address [{address}] is no IPv4 address") from None
+    return address
 
 
 def _check_criu() -> None:

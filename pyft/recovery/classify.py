@@ -83,6 +83,8 @@ TABLE = (
         "the replay differs from what the program has been told"),
     Row("mismatch", Do.SAME, Blame.STRIKES, "exit", (MISMATCH_EXIT,),
         "two executions of a product with the same inputs differ: a replay executes both again"),
+    Row("mismatch", Do.SAME, Blame.STRIKES, "agent", ("audit",),
+        "a replay on another GPU has other contents, and a third execution agrees with it"),
     Row("mismatch-spread", Do.GIVE_UP, Blame.NOBODY, "exit", (MISMATCH_SPREAD_EXIT,),
         "likewise, and other ranks may have what is wrong: a replay of one rank would not undo that"),
     Row("context-lost", Do.SAME, Blame.PROGRAM, "api",

@@ -149,6 +149,11 @@ class Communicators:
         for server in list(late.get(repair.stage, [repair.new])):
             yield server, f"no answer in a repair of communicator [{key:#x}] ({stage})"
 
+    def go_on(self, actions: list[Action]) -> None:
+        """Begin what waits, after groups were changed from outside."""
+        for key, group in list(self.groups.items()):
+            self._go_on(key, group, actions)
+
     # ---- one repair ---------------------------------------------------------------------------
 
     def _made(self, group: Group, server: Server, rank: int, key: int) -> Silent:
@@ -226,7 +231,7 @@ class Communicators:
         if self._on_the_way(group, repair.rank):
             return
         others = [r for r in group.members if r != repair.rank]
-        answer = ExportAnswer.NOBODY_LIVES if others else ExportAnswer.OTHERS_ENDED
+        answer = ExportAnswer.NONE_LIVES if others else ExportAnswer.OTHERS_ENDED
         actions.append(Send(*repair.new, wire.Export(key, repair.rank, answer)))
         repair.stage = "alone"
         actions.append(Timer(("repair", key, repair.number, "alone")))

@@ -93,9 +93,26 @@ class AddSpare:
     gpu: int
 
 
-Event = (
-    Attached | Exited | Suspected | Received | ClientGone | Left | Due | Replace | Drain | AddSpare
-)
+@dataclass(frozen=True)
+class Disputed:
+    """An audit has found something else than a rank has at the cut of this step."""
+
+    id: int
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The cut of this step may become the line of a rank, as far as audits go."""
+
+    id: int
+    epoch: int
+    step: int
+
+
+OfARank = Exited | Suspected | Received | ClientGone | Left | Disputed | Audited
+Event = Attached | Due | Replace | Drain | AddSpare | OfARank
 
 
 # ---- actions -------------------------------------------------------------------------------------
@@ -158,6 +175,25 @@ class Send:
 
 
 @dataclass(frozen=True)
+class Audit:
+    """Audit a rank from its line, whose cut is entry `since`, to the cut of this step; Audited follows."""
+
+    id: int
+    epoch: int
+    step: int
+    entry: int
+    since: int
+
+
+@dataclass(frozen=True)
+class Unaudited:
+    """The rank could not wait for that: nothing that an auditor says of this cut counts."""
+
+    id: int
+    step: int
+
+
+@dataclass(frozen=True)
 class Timer:
     """Give `Due(what)` back after some time, whose length `what[0]` names."""
 
@@ -171,4 +207,4 @@ class Refuse:
     text: str
 
 
-Action = Start | Kill | Wait | GiveUp | Live | Send | Timer | Refuse
+Action = Start | Kill | Wait | GiveUp | Live | Send | Audit | Unaudited | Timer | Refuse

@@ -47,7 +47,7 @@ class Phase(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class ClientState:
     """What can be seen of a client and its server."""
 
     id: int
@@ -128,7 +128,7 @@ class Images:
 
     # ---- holds --------------------------------------------------------------------------------
 
-    def look(self, now: float, clients: Sequence[Standing]) -> list[Action]:
+    def look(self, now: float, clients: Sequence[ClientState]) -> list[Action]:
         """Decide, after anything has changed and when time has passed."""
         if clients:
             self._pace.saw(now, max(c.steps for c in clients))
@@ -144,7 +144,7 @@ class Images:
         """Return how long a client may be held from the beginning of the phase."""
         return self._hold_s if self.phase is Phase.HOLD else TAKE_S
 
-    def dumped(self, now: float, clients: Sequence[Standing], why: str = "") -> list[Action]:
+    def dumped(self, now: float, clients: Sequence[ClientState], why: str = "") -> list[Action]:
         """Go on when the processes are dumped; `why` they are not."""
         if self.phase is not Phase.DUMP:
             return []
@@ -199,20 +199,20 @@ class Images:
 
     # ---- how that is decided ------------------------------------------------------------------
 
-    def _is_due(self, now: float, clients: Sequence[Standing]) -> bool:
+    def _is_due(self, now: float, clients: Sequence[ClientState]) -> bool:
         if not clients or any(not c.works or not c.steps or not c.line for c in clients):
             return False
         if self.every and not self.passed:
             return max(c.steps for c in clients) + AHEAD >= self._last_step + self.every
         return now >= self._next
 
-    def _begin(self, now: float, clients: Sequence[Standing]) -> list[Action]:
+    def _begin(self, now: float, clients: Sequence[ClientState]) -> list[Action]:
         self.phase, self._since = Phase.HOLD, now
         self._hold_s = hold_s(AHEAD, self._pace.step_s(now))
         self.step = max(c.steps for c in clients) + AHEAD
         return [Hold(self.step)]
 
-    def _hold(self, now: float, clients: Sequence[Standing]) -> list[Action]:
+    def _hold(self, now: float, clients: Sequence[ClientState]) -> list[Action]:
         if any(not c.works for c in clients):
             return self._pass_over(now, "a rank is being recovered")
         missing = self._missing(clients)
@@ -226,7 +226,7 @@ class Images:
             return self._pass_over(now, f"within [{self._hold_s:.3g}] s {missing}")
         return []
 
-    def _missing(self, clients: Sequence[Standing]) -> str:
+    def _missing(self, clients: Sequence[ClientState]) -> str:
         """Say which does not stand behind the cut, or whose server has not drained."""
         if not clients:
             return "no client is left"

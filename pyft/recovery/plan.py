@@ -21,7 +21,9 @@ from pyft.recovery.events import (
     Action,
     AddSpare,
     Attached,
+    Audited,
     ClientGone,
+    Disputed,
     Drain,
     Due,
     Event,
@@ -56,6 +58,7 @@ class Plan:
         protect: bool = True,
         wait_for_spare: bool = True,
         replay_all: bool = False,
+        audits: bool = False,
     ) -> None:
         self.gpus = gpus
         self.protect = protect
@@ -63,7 +66,7 @@ class Plan:
         self.ranks: dict[int, Rank] = {}
         self.communicators = Communicators(self._lives)
         self.departures = Departures()
-        self.rollback = RollbackSets() if replay_all else None
+        self.rollback = RollbackSets(audits) if replay_all else None
         self.together = Together(self.rollback, self.ranks)
         self.starting = Starting(self.ranks, gpus, self.together)
 
@@ -94,6 +97,10 @@ class Plan:
             return self._exited(rank, event.fault)
         if isinstance(event, Suspected):
             return self._fence(rank, event.fault)
+        if isinstance(event, Audited):
+            return self.together.audited(event)
+        if isinstance(event, Disputed):
+            return self._disputed(event)
         return self._received(rank, event)
 
     def adopt(self, rank: Rank) -> list[Action]:
@@ -215,6 +222,11 @@ class Plan:
 
     def _end_server(self, rank: Rank) -> list[Action]:
         return [Kill(rank.id, rank.epoch), Timer(("fence", rank.id, rank.epoch))]
+
+    def _disputed(self, event: Disputed) -> list[Action]:
+        if self.rollback:
+            self.rollback.dispute(event.id, event.step)
+        return []
 
     def _suspect(self, server: tuple[int, int], why: str) -> list[Action]:
         rank = self.ranks.get(server[0])

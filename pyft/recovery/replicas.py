@@ -7,7 +7,7 @@ Blocks are known by their place in the device's window and their size. Two ranks
 they have a block whose contents were the same at the last two cuts or more (eight, if it is small) that
 both have snapshotted, and at each one since both have it. Only cuts of the same number are compared: those for want of
 space are not counted.
-Without input or output; pyft/agent/replicas/comparison.py acts on the outcomes.
+Without input or output; pyft/agent/replicas/comparison.py acts on the findings.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Judged:
     told: bool = True
 
 
-Outcome = Agreed | Disagree | Judged
+Finding = Agreed | Disagree | Judged
 
 
 @dataclass
-class Standing:
+class ComparedRank:
     """What is known of a rank's cuts."""
 
     cut: int = 0  # the last that was agreed
@@ -83,7 +83,7 @@ class Replicas:
     """All ranks of a job, by id."""
 
     def __init__(self) -> None:
-        self.ranks: dict[int, Standing] = {}
+        self.ranks: dict[int, ComparedRank] = {}
         self.case: Case | None = None
         self.own: set[Key] = set()  # the program makes them differ
         self.judged: set[int] = set()  # cuts
@@ -104,37 +104,37 @@ class Replicas:
 
     def partners(self, id: int) -> list[int]:
         """Return the ranks that have replicas of a rank's blocks, those with most bytes first."""
-        rank = self.ranks.get(id, Standing())
+        rank = self.ranks.get(id, ComparedRank())
         sizes = {
             other: sum(size for _, size in keys - self.own) for other, keys in rank.replicas.items()
         }
         return sorted((one for one in sizes if sizes[one]), key=lambda one: (-sizes[one], one))
 
-    def staged(self, id: int, cut: int, table: Table | None) -> list[Outcome]:
+    def staged(self, id: int, cut: int, table: Table | None) -> list[Finding]:
         """Take note of a cut; None: the rank has passed it over.
 
         One that waits although nothing is held here, since an agent has died, may wait no longer.
         """
-        rank = self.ranks.setdefault(id, Standing())
+        rank = self.ranks.setdefault(id, ComparedRank())
         rank.passed = max(rank.passed, cut)
         known = rank.prepared or table is not None or self._is_suspect(id)
         forgotten = [] if known else [Agreed(id, cut)]
         if table is not None:
             rank.prepared, rank.prepared_table = cut, table
-        answered: list[Outcome] = []
+        answered: list[Finding] = []
         if self.case and id in self.case.replaying and cut >= self.case.cut:
             answered = self._answer(id, (table if cut == self.case.cut else None) or {})
         return [*forgotten, *answered, *self._go_on()]
 
-    def restarted(self, id: int) -> list[Outcome]:
+    def restarted(self, id: int) -> list[Finding]:
         """Note that a rank's server has ended: what it held comes again."""
-        rank = self.ranks.setdefault(id, Standing())
+        rank = self.ranks.setdefault(id, ComparedRank())
         rank.passed, rank.prepared, rank.prepared_table = rank.cut, 0, {}
         if self.case and id in self.case.suspects:
             self.case.replaying.add(id)
         return self._go_on()
 
-    def gone(self, id: int) -> list[Outcome]:
+    def gone(self, id: int) -> list[Finding]:
         """Note that there will be no further cut of a rank."""
         self.ranks.pop(id, None)
         self.version += 1
@@ -147,7 +147,7 @@ class Replicas:
         """Return the cut about which the replay of a rank decides; 0: none."""
         return self.case.cut if self.case and self.case.waits_for(id) else 0
 
-    def _answer(self, id: int, table: Table) -> list[Outcome]:
+    def _answer(self, id: int, table: Table) -> list[Finding]:
         """Take what a suspect's replay gives; when all have answered it is decided."""
         case = self.case
         if case is None or not case.waits_for(id) or not case.take(id, table):
@@ -192,13 +192,13 @@ class Replicas:
 
     # ---- comparing ----------------------------------------------------------------------------
 
-    def _go_on(self) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def _go_on(self) -> list[Finding]:
+        findings: list[Finding] = []
         for id in list(self.ranks):
-            outcomes += self._look(id)
-        return outcomes
+            findings += self._look(id)
+        return findings
 
-    def _look(self, id: int) -> Iterator[Outcome]:
+    def _look(self, id: int) -> Iterator[Finding]:
         rank = self.ranks[id]
         if not rank.prepared:
             return
@@ -249,7 +249,7 @@ class Replicas:
         able = tuple(one for one in case.suspects if one not in late)
         return Disagree(cut, case.key, able) if able else self._decide(case)
 
-    def _settle(self, id: int, rank: Standing) -> None:
+    def _settle(self, id: int, rank: ComparedRank) -> None:
         cut, table = rank.prepared, rank.prepared_table
         rank.prepared, rank.prepared_table = 0, {}
         if cut <= rank.cut:

@@ -12,8 +12,9 @@ from typing import Any
 
 from pyft.errors import UsageError
 from pyft.recovery.inject import Injection, parse
+from pyft.wire.layout import CONTROL_PAGE
 
-NUMBERS = 64  # bytes of a control page that note what has happened
+NUMBERS = CONTROL_PAGE["fault_notes"].size  # bytes of a control page that note what has happened
 BY_AGENT = ("server-kill", "comm-drop")  # unless a server finds the place
 FATAL = ("sticky", "gpu-lost", "ecc", "hang")  # the GPU notes it; it has happened if a server ended
 # Of all others (slow, silent faults) the server goes on, and more may follow.

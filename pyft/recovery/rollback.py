@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyft.recovery.line import ENDED, NOT_MADE, Line, Lines, lines_of, note_of
+from pyft.recovery.orders import Abort, Audit, Commit, MadeAs, Order, Paced, Unaudited
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Shared:
 
 
 @dataclass
-class Standing:
+class RollbackRank:
     """A rank's cuts."""
 
     line: int = 0  # the step of the last cut that was decided,
@@ -45,50 +46,18 @@ class Standing:
     last: Lines | None = None  # of the last cut, held or passed over; None: more may come there
     coming: Lines = field(default_factory=dict)  # of the cut that is being told
     serial: bool = False  # replays entry by entry, until all of the set work again
-
-
-@dataclass(frozen=True)
-class Commit:
-    """The cut of a rank is its line."""
-
-    id: int
-    step: int
-
-
-@dataclass(frozen=True)
-class Abort:
-    """The cut of a rank cannot be a line."""
-
-    id: int
-    step: int
-
-
-@dataclass(frozen=True)
-class MadeAs:
-    """Answers WANT_ID; without an id the rank has to make one."""
-
-    id: int
-    key: int
-    made_as: str
-
-
-@dataclass(frozen=True)
-class Paced:
-    """Another rank finds no room for what lies between snapshots if that is more than so many cuts."""
-
-    id: int
-    cuts: int
-
-
-Outcome = Commit | Abort | MadeAs | Paced
+    audited: int = 0  # the step whose cut may become the line, says an audit, or nobody audits it
+    disputed: int = 0  # the step about whose cut two replays have to agree
+    hurried: int = 0  # the step whose cut it cannot wait with any longer
 
 
 class RollbackSets:
     """All ranks of a job, by id, and their communicators, by key."""
 
-    def __init__(self) -> None:
+    def __init__(self, audits: bool = False) -> None:
+        self.audits = audits  # a cut is no line before it is audited
         self.groups: dict[int, Shared] = {}
-        self.ranks: dict[int, Standing] = {}
+        self.ranks: dict[int, RollbackRank] = {}
 
     def of(self, id: int) -> set[int]:
         """Return the ranks that go back when one does, itself included."""
@@ -111,7 +80,7 @@ class RollbackSets:
 
     # ---- communicators ------------------------------------------------------------------------
 
-    def want_id(self, id: int, key: int, rank: int, made_as: str) -> list[Outcome]:
+    def want_id(self, id: int, key: int, rank: int, made_as: str) -> list[Order]:
         """Take a question for a communicator's id, or the answer of the rank that was to make it."""
         group = self.groups.setdefault(key, Shared())
         group.members[rank] = id
@@ -147,7 +116,7 @@ class RollbackSets:
                 group.ended.clear()
         for id in ids & set(self.ranks):
             before = self.ranks[id]
-            self.ranks[id] = Standing(before.line, before.entry, serial=before.serial)
+            self.ranks[id] = RollbackRank(before.line, before.entry, serial=before.serial)
 
     # ---- how they replay ----------------------------------------------------------------------
 
@@ -158,7 +127,7 @@ class RollbackSets:
         the first mode again, find there what it had found before, and send the others back: for ever.
         """
         for one in self.of(id):
-            self.ranks.setdefault(one, Standing()).serial = True
+            self.ranks.setdefault(one, RollbackRank()).serial = True
 
     def is_serial(self, id: int) -> bool:
         """Say whether a rank replays entry by entry with the others of its set."""
@@ -173,25 +142,74 @@ class RollbackSets:
 
     def told(self, id: int, key: int, line: Line) -> None:
         """Take one line of the cut that follows."""
-        self.ranks.setdefault(id, Standing()).coming[key] = line
+        self.ranks.setdefault(id, RollbackRank()).coming[key] = line
 
-    def came_to(self, id: int, step: int, entry: int) -> list[Outcome]:
+    def came_to(self, id: int, step: int, entry: int) -> list[Order]:
         """Note that a rank holds a cut, or (no entry) has passed it over; its lines were told."""
-        rank = self.ranks.setdefault(id, Standing())
+        rank = self.ranks.setdefault(id, RollbackRank())
         rank.last, rank.coming = rank.coming | self._untold(id, rank.coming), {}
         if entry:
             rank.prepared, rank.prepared_entry, rank.at = step, entry, rank.last
         return self._judge(id)
 
-    def withdraw(self, id: int, step: int) -> list[Outcome]:
+    def withdraw(self, id: int, step: int) -> list[Order]:
         """Decide at once about a cut that a rank holds and cannot wait for any longer."""
-        rank = self.ranks.setdefault(id, Standing())
+        rank = self.ranks.setdefault(id, RollbackRank())
         if rank.line >= step:
             return [Commit(id, rank.line)]
+        if self._waits(id):
+            rank.hurried = step
+            return self._without_audit(id)
         rank.prepared, rank.last = 0, None  # it may hold a better one of the same place
         return [Abort(id, step), *self._judge(id)]
 
-    def paced(self, id: int, cuts: int) -> list[Outcome]:
+    def dispute(self, id: int, step: int) -> None:
+        """Note that an audit has found something else: a rank that cannot wait does, for the vote."""
+        if id in self.ranks and self.ranks[id].prepared == step:
+            self.ranks[id].disputed = step
+
+    def audit_ended(self, id: int, step: int) -> list[Order]:
+        """Note that the cut of a rank may become its line, as far as audits go."""
+        rank = self.ranks.get(id)
+        if rank is None or rank.prepared != step:
+            return []  # the set has gone back meanwhile
+        rank.audited = step
+        ids = self.of(id) if self._waits(id) else set()
+        if any(self.ranks[one].hurried == self.ranks[one].prepared for one in ids):
+            return self._without_audit(id)  # one had to wait for a vote, which may be over
+        return self._judge(id)
+
+    def unaudited(self) -> list[Order]:
+        """Return what is to be audited, once more: the agent that was told so before has died."""
+        return [audit for id in self.ranks for audit in self._audits({id}) if self._waits(id)]
+
+    def _waits(self, id: int) -> bool:
+        return self.audits and self._all_prepared(self.of(id))
+
+    def _all_prepared(self, ids: set[int]) -> bool:
+        return all(one in self.ranks and self.ranks[one].prepared for one in ids)
+
+    def _audits(self, ids: set[int]) -> list[Order]:
+        ranks = {one: self.ranks[one] for one in sorted(ids)}
+        return [
+            Audit(one, rank.prepared, rank.prepared_entry, rank.entry)
+            for one, rank in ranks.items()
+            if rank.audited != rank.prepared
+        ]
+
+    def _without_audit(self, id: int) -> list[Order]:
+        """Let the cuts of a set become their line now. Not while a vote may say that one is wrong."""
+        ids = self.of(id)
+        ranks = [self.ranks[one] for one in ids]
+        if any(rank.disputed == rank.prepared != rank.audited for rank in ranks):
+            return []
+        late = [Unaudited(one, self.ranks[one].prepared) for one in sorted(ids)]
+        late = [one for one in late if self.ranks[one.id].audited != one.step]
+        for one in ids:
+            self.ranks[one].audited = self.ranks[one].prepared
+        return [*late, *self._judge(id)]
+
+    def paced(self, id: int, cuts: int) -> list[Order]:
         """Tell the others of a set how many cuts may lie between two that all hold."""
         return [Paced(one, cuts) for one in sorted(self.of(id) - {id})]
 
@@ -204,18 +222,20 @@ class RollbackSets:
                 lines[key] = Line(ranks[0], ENDED if id in group.ended else NOT_MADE)
         return lines
 
-    def _judge(self, id: int) -> list[Outcome]:
+    def _judge(self, id: int) -> list[Order]:
         """Decide, as far as that is possible, about the cuts of a set."""
         ids = self.of(id)
-        outcomes: list[Outcome] = []
+        orders: list[Order] = []
         while late := [one for one in ids if self._is_late(one, ids)]:
             for one in late:
                 rank = self.ranks[one]
-                outcomes.append(Abort(one, rank.prepared))
+                orders.append(Abort(one, rank.prepared))
                 rank.prepared = 0
-        if all(one in self.ranks and self.ranks[one].prepared for one in ids):
-            outcomes += [self._commit(one) for one in sorted(ids)]
-        return outcomes
+        if not self._all_prepared(ids):
+            return orders
+        if self.audits and (todo := self._audits(ids)):
+            return [*orders, *todo]
+        return [*orders, *(self._commit(one) for one in sorted(ids))]
 
     def _is_late(self, id: int, ids: set[int]) -> bool:
         """Say whether another rank will have no cut any more that fits the one of this rank."""
@@ -223,7 +243,7 @@ class RollbackSets:
         if rank is None or not rank.prepared:
             return False
         for one in ids - {id}:
-            other = self.ranks.get(one, Standing())
+            other = self.ranks.get(one, RollbackRank())
             lines = other.at if other.prepared else other.last or {}
             shared = rank.at.keys() & lines.keys()
             if any(rank.at[key].is_behind(lines[key]) for key in shared):
@@ -233,7 +253,7 @@ class RollbackSets:
                 return True  # it has passed over this very place
         return False
 
-    def _commit(self, id: int) -> Outcome:
+    def _commit(self, id: int) -> Order:
         rank = self.ranks[id]
         rank.line, rank.entry, rank.prepared = rank.prepared, rank.prepared_entry, 0
         for key, line in rank.at.items():
@@ -265,7 +285,7 @@ class RollbackSets:
                 r.prepared,
                 r.prepared_entry,
                 *(note_of(lines) for lines in (r.at, r.last, r.coming)),
-                r.serial,
+                *(r.serial, r.audited, r.disputed, r.hurried),
             ]
             for id, r in self.ranks.items()
         ]
@@ -275,6 +295,6 @@ class RollbackSets:
         """Go on from the note of an agent before this one."""
         for key, members, ended, made_as, maker, waiting in note["groups"]:
             self.groups[key] = Shared(dict(members), set(ended), made_as, maker, list(waiting))
-        for id, line, entry, prepared, prepared_entry, at, last, coming, serial in note["ranks"]:
+        for id, line, entry, prepared, prepared_entry, at, last, coming, *more in note["ranks"]:
             told = (lines_of(at) or {}, lines_of(last), lines_of(coming) or {})
-            self.ranks[id] = Standing(line, entry, prepared, prepared_entry, *told, serial)
+            self.ranks[id] = RollbackRank(line, entry, prepared, prepared_entry, *told, *more)

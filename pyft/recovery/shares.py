@@ -45,11 +45,11 @@ class Abort:
     step: int
 
 
-Outcome = Commit | Abort
+Decision = Commit | Abort
 
 
 @dataclass
-class Standing:
+class SharingRank:
     """A rank's cuts."""
 
     group: set[int]  # shared with all in it
@@ -81,12 +81,12 @@ class Shares:
     def __init__(self, least_bytes: int = 1, jit: bool = False) -> None:
         self.least_bytes = least_bytes
         self.jit = jit
-        self.ranks: dict[int, Standing] = {}
+        self.ranks: dict[int, SharingRank] = {}
         self.assignment = Assignment(least_bytes, jit)
         self.apart: set[Key] = set()  # blocks that have turned out not to be the same
 
-    def _of(self, id: int) -> Standing:
-        return self.ranks.setdefault(id, Standing({id}))
+    def _of(self, id: int) -> SharingRank:
+        return self.ranks.setdefault(id, SharingRank({id}))
 
     def is_grouped(self, id: int) -> bool:
         """Say whether a rank's points depend on other ranks, or did."""
@@ -139,7 +139,7 @@ class Shares:
         entry: int = 0,
         table: Table | None = None,
         rows: Rows | None = None,
-    ) -> list[Outcome]:
+    ) -> list[Decision]:
         """Take note of a cut. No table: the rank has passed it over.
 
         `rows`: which of its blocks are not in the rank's own store, and which rank keeps them.
@@ -156,7 +156,7 @@ class Shares:
             rank.forget()  # it has changed while it was copied
         return self._judge(id)
 
-    def compared(self, id: int, step: int) -> list[Outcome]:
+    def compared(self, id: int, step: int) -> list[Decision]:
         """Note that nothing speaks against a cut as far as its contents are concerned."""
         rank = self._of(id)
         if rank.step == step:
@@ -165,7 +165,7 @@ class Shares:
         # It waits, and an agent before this one was told of it.
         return [self._forgotten(id, step)] if not rank.step else []
 
-    def prepared(self, id: int, step: int) -> list[Outcome]:
+    def prepared(self, id: int, step: int) -> list[Decision]:
         """Note that all that a rank itself keeps of a cut is in its store."""
         rank = self._of(id)
         if rank.step == step:
@@ -173,13 +173,13 @@ class Shares:
             return self._judge(id)
         return [self._forgotten(id, step)] if not rank.step and self.is_grouped(id) else []
 
-    def _forgotten(self, id: int, step: int) -> Outcome:
+    def _forgotten(self, id: int, step: int) -> Decision:
         rank = self._of(id)
         if not self.is_grouped(id) or rank.line == step:
             return Commit(id, step)
         return Abort(id, step)
 
-    def decide_now(self, id: int, step: int) -> list[Outcome]:
+    def decide_now(self, id: int, step: int) -> list[Decision]:
         """Decide about a cut now: its rank needs room."""
         rank = self._of(id)
         if rank.line == step:
@@ -188,27 +188,27 @@ class Shares:
             rank.forget()
         return [Abort(id, step), *self._judge(id)]
 
-    def restarted(self, id: int) -> list[Outcome]:
+    def restarted(self, id: int) -> list[Decision]:
         """Note that a rank's server has ended: the next one begins at its committed snapshot."""
         rank = self._of(id)
         rank.forget()
         rank.passed = rank.line
         return self._judge(id)
 
-    def ended(self, id: int) -> list[Outcome]:
+    def ended(self, id: int) -> list[Decision]:
         """Note that a rank makes no cut any more. What it has kept stays."""
         self._of(id).gone = True
         return self._judge(id)
 
-    def _judge(self, id: int) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def _judge(self, id: int) -> list[Decision]:
+        decisions: list[Decision] = []
         group = self._of(id).group
         living = [one for one in sorted(group) if not self._of(one).gone]
         for step in sorted({self._of(one).step for one in living} - {0}):
-            outcomes += self._judge_step(step, living)
-        return outcomes
+            decisions += self._judge_step(step, living)
+        return decisions
 
-    def _judge_step(self, step: int, living: list[int]) -> list[Outcome]:
+    def _judge_step(self, step: int, living: list[int]) -> list[Decision]:
         holding = [one for one in living if self._of(one).step == step]
         if len(self._of(living[0]).group) == 1:  # its server knows when it is whole
             (one,) = holding
@@ -245,14 +245,14 @@ class Shares:
         in_gpu = {key: digest for key, (_, digest) in rank.needs.items()} if self.jit else {}
         return rank.own | in_gpu
 
-    def _drop(self, holding: list[int]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def _drop(self, holding: list[int]) -> list[Decision]:
+        decisions: list[Decision] = []
         for one in holding:
-            outcomes.append(Abort(one, self._of(one).step))
+            decisions.append(Abort(one, self._of(one).step))
             self._of(one).forget()
-        return outcomes
+        return decisions
 
-    def _commit(self, id: int) -> Outcome:
+    def _commit(self, id: int) -> Decision:
         rank = self._of(id)
         rank.line, rank.line_entry = rank.step, rank.entry
         rank.names = {owner for owner, _ in rank.needs.values()}
@@ -269,12 +269,14 @@ class Shares:
         ]
         return {"ranks": ranks, "apart": sorted(self.apart)}
 
-    def restore(self, note: Mapping[str, Any]) -> list[Outcome]:
+    def restore(self, note: Mapping[str, Any]) -> list[Decision]:
         """Go on from the note of an agent before this one; return what servers may not have heard."""
         groups: dict[tuple[int, ...], set[int]] = {}
         for id, group, line, entry, names, gone in note["ranks"]:
             shared = groups.setdefault(tuple(group), set(group))
-            rank = Standing(shared, line, line=line, line_entry=entry, names=set(names), gone=gone)
+            rank = SharingRank(
+                shared, line, line=line, line_entry=entry, names=set(names), gone=gone
+            )
             self.ranks[id] = rank
         self.apart = {(offset, size) for offset, size in note["apart"]}
         self.assignment.stale = {id for id, one in self.ranks.items() if len(one.group) > 1}

@@ -7,10 +7,12 @@ wait. Pace, PaceOfOthers: how many cuts may lie between two that are snapshotted
 
 from __future__ import annotations
 
-from pyft.recovery.events import Action, Mode, Received, Send
+from pyft.recovery import events
+from pyft.recovery.events import Action, Audited, Mode, Received, Send
 from pyft.recovery.line import Line
+from pyft.recovery.orders import Abort, Audit, Commit, MadeAs, Order, Unaudited
 from pyft.recovery.rank import Rank, State
-from pyft.recovery.rollback import Abort, Commit, MadeAs, Outcome, RollbackSets
+from pyft.recovery.rollback import RollbackSets
 from pyft.wire import messages as wire
 from pyft.wire.layout import PAIR_COUNTERS
 
@@ -24,7 +26,7 @@ def line_of(said: wire.Line) -> Line:
     return line
 
 
-def heard(sets: RollbackSets, event: Received) -> list[Outcome]:
+def heard(sets: RollbackSets, event: Received) -> list[Order]:
     """Take a message of a server that works or recovers."""
     id, said = event.id, event.message
     if isinstance(said, wire.WantId):
@@ -44,15 +46,24 @@ def heard(sets: RollbackSets, event: Received) -> list[Outcome]:
     return []
 
 
-def order_of(outcome: Outcome) -> wire.Message:
-    """Return what an outcome is in a message."""
-    if isinstance(outcome, MadeAs):
-        return wire.MadeAs(outcome.key, bytes.fromhex(outcome.made_as))
-    if isinstance(outcome, Commit):
-        return wire.Commit(outcome.step, final=True)
-    if isinstance(outcome, Abort):
-        return wire.Abort(outcome.step)
-    return wire.PaceOfOthers(outcome.cuts)
+def order_of(order: Order) -> wire.Message:
+    """Return what an order is in a message."""
+    if isinstance(order, MadeAs):
+        return wire.MadeAs(order.key, bytes.fromhex(order.made_as))
+    if isinstance(order, Commit):
+        return wire.Commit(order.step, final=True)
+    if isinstance(order, Abort):
+        return wire.Abort(order.step)
+    return wire.PaceOfOthers(order.cuts)
+
+
+def action_of(rank: Rank, order: Order) -> Action:
+    """Return what is done about an order."""
+    if isinstance(order, Audit):
+        return events.Audit(rank.id, rank.epoch, order.step, order.entry, order.since)
+    if isinstance(order, Unaudited):
+        return events.Unaudited(rank.id, order.step)
+    return Send(rank.id, rank.epoch, order_of(order))
 
 
 class Together:
@@ -106,18 +117,25 @@ class Together:
         """Return what servers are told; one that is gone hears of its line when it is started anew."""
         if self.sets is None:
             return []
-        told = ((self._ranks.get(one.id), one) for one in heard(self.sets, event))
-        return [
-            Send(rank.id, rank.epoch, order_of(one))
-            for rank, one in told
-            if rank and rank.has_server
-        ]
+        return self._actions(heard(self.sets, event))
+
+    def audited(self, event: Audited) -> list[Action]:
+        """Return what follows from an audit that has ended well, or that nobody makes."""
+        return self._actions(self.sets.audit_ended(event.id, event.step)) if self.sets else []
+
+    def _actions(self, orders: list[Order]) -> list[Action]:
+        told = ((self._ranks.get(one.id), one) for one in orders)
+        return [action_of(rank, one) for rank, one in told if rank and rank.has_server]
 
     def adopted(self) -> list[Action]:
         """Return the lines once more, for servers that an agent before this one has not told."""
         lines = ((rank, self.sets.line(id)) for id, rank in self._ranks.items() if self.sets)
+        again = self._actions(self.sets.unaudited()) if self.sets else []
         return [
-            Send(rank.id, rank.epoch, wire.Commit(line))
-            for rank, line in lines
-            if line and rank.state is State.RUNNING
+            *again,
+            *(
+                Send(rank.id, rank.epoch, wire.Commit(line))
+                for rank, line in lines
+                if line and rank.state is State.RUNNING
+            ),
         ]

@@ -112,7 +112,7 @@ def read(folder: Path) -> Job:
     faults = (meta.get("recovery") or {}).get("faults", [])
     for index, fields in enumerate(faults, 1):
         rank = int(number(fields.get("rank")))
-        lanes.setdefault(rank, Lane(rank)).faults.append(_fault(index, fields))
+        lanes.setdefault(rank, Lane(rank)).faults.append(fault_span(index, fields))
     ends = [s for lane in lanes.values() for s in lane.steps[-1:]]
     ends += [fault.end for lane in lanes.values() for fault in lane.faults]
     seconds = max([seconds_of(meta), *ends])
@@ -147,7 +147,8 @@ def _steps(seen: list[tuple[float, int]], exact: list[float]) -> tuple[list[floa
     return [*spread[:missing], *exact], False
 
 
-def _fault(index: int, fields: Mapping[str, Any]) -> FaultSpan:
+def fault_span(index: int, fields: Mapping[str, Any]) -> FaultSpan:
+    """Return a fault of meta.json; `index` counts from 1."""
     start = number(fields.get("began"))
     end = number(fields.get("ended")) or number(fields.get("noticed"))
     phases, at = [], start

@@ -102,7 +102,7 @@ def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> Cha
         heartbeat_age=(now - beat) / 1e9 if beat else -1.0,
         sticky_error=CONTROL_PAGE["sticky_error"].read(control),
         protection=protection(control, header, position),
-        redundancy=redundancy_of(control),
+        redundancy=redundancy_of(control, header["next_seq"] - 1),
         working_on=f"[{pending[0].seq}] {pending[0].text}" if pending else "",
         waits=[*reply_waits(pending, now), *word_waits(control, entries, now)] if waits else [],
     )
@@ -119,10 +119,16 @@ def _snapshot_position(meta: dict[str, Any], entry: dict[str, Any]) -> int:
         os.close(store)
 
 
-def redundancy_of(control: bytes) -> str:
-    """Say what dual modular redundancy has covered, empty without it."""
-    found = redundancy.figures(lambda name: CONTROL_PAGE[name].read(control))
-    return redundancy.sentence(found) if found else ""
+def redundancy_of(control: bytes, written: int) -> str:
+    """Say what dual modular redundancy has covered of the entries, empty without it."""
+
+    def counter(name: str) -> int:
+        return CONTROL_PAGE[name].read(control)
+
+    if found := redundancy.figures(counter):
+        return redundancy.sentence(found)
+    audited = redundancy.audit_figures(counter, written)
+    return redundancy.audit_sentence(audited) if audited else ""
 
 
 def protection(control: bytes, header: dict[str, int], position: int) -> str:

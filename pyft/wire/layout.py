@@ -18,8 +18,9 @@ LAYOUT_VERSION = 1
 PAGE_BYTES = 4096
 NO_SLOT = 4294967295
 COMPLETION_WORDS = 65536
-DEVICE_WINDOW_BASE = 123145302310912
+DEVICE_WINDOW_BASE = 26388279066624
 DEVICE_WINDOW_BYTES = 1099511627776
+PINNED_WINDOW_BASE = 24876450578432
 PINNED_STRIDE = 68719476736
 MANIFEST_BYTES = 67108864
 ELSEWHERE = 9223372036854775808
@@ -183,7 +184,7 @@ LOG_HEADER = View(
 )
 
 CONTROL_PAGE = View(
-    1792,
+    2176,
     {
         "magic": Field(0, "I"),
         "version": Field(4, "I"),
@@ -228,7 +229,7 @@ CONTROL_PAGE = View(
         "communicator": Field(1096, "Q"),
         "rank": Field(1104, "I"),
         "shared": Field(1108, "I"),
-        "fault_notes": Field(1152, "64s"),
+        "fault_notes": Field(1792, "256s"),
         "kill_cuts": Field(1216, "Q"),
         "kill_entries": Field(1224, "Q"),
         "kill_step_entries": Field(1232, "Q"),
@@ -253,6 +254,19 @@ CONTROL_PAGE = View(
         "dmr_captured": Field(1760, "Q"),
         "dmr_forgotten": Field(1768, "Q"),
         "dmr_digest_ns": Field(1776, "Q"),
+        "audits": Field(2048, "Q"),
+        "audit_entries": Field(2056, "Q"),
+        "audit_bytes": Field(2064, "Q"),
+        "audit_fresh": Field(2072, "Q"),
+        "audit_ranks": Field(2080, "Q"),
+        "audit_auditors": Field(2088, "Q"),
+        "audit_undecided": Field(2096, "Q"),
+        "unaudited_first": Field(2104, "Q"),
+        "unaudited_log": Field(2112, "Q"),
+        "unaudited_spare": Field(2120, "Q"),
+        "unaudited_failed": Field(2128, "Q"),
+        "unaudited_undecided": Field(2136, "Q"),
+        "unaudited_collectives": Field(2144, "Q"),
     },
 )
 

@@ -34,7 +34,7 @@ class ExportAnswer(enum.IntEnum):
     # a living rank has the communicator: the payload says how to join
     HAVE_IT = 0
     # all others are dead as well, and will join the first that asks
-    NOBODY_LIVES = 18446744073709551615
+    NONE_LIVES = 18446744073709551615
     # all others have ended it
     OTHERS_ENDED = 18446744073709551614
 
@@ -556,6 +556,28 @@ class Vote(Message):
 
 
 @dataclass(frozen=True)
+class Audited(Message):
+    """Server to agent. An auditor has come to the cut up to which it replays."""
+
+    NUMBER = 33
+
+    entry: int = 0  # of the cut
+    differing: int = 0  # blocks and values that are not those of the rank
+    fresh: int = 0  # blocks that differ, and may have bytes that were never written: not all of them was live at the snapshot
+    bytes: int = 0  # of the blocks that were compared
+    payload: bytes = b""  # a digest of all that differs here, then a sentence about the first
+
+    def words(self) -> Words:
+        """Return the fields as they travel."""
+        return (self.entry, self.fresh << 32 | self.differing, self.bytes)
+
+    @classmethod
+    def of(cls, words: Words, payload: bytes) -> Audited:
+        """Return what has come."""
+        return cls(words[0], words[1] & 0xFFFFFFFF, words[1] >> 32, words[2], payload)
+
+
+@dataclass(frozen=True)
 class DoExport(Message):
     """Agent to server. Say how a new server can join a communicator; answered by Exported."""
 
@@ -950,6 +972,7 @@ KINDS: dict[int, type[Message]] = {
         Fault,
         Mismatch,
         Vote,
+        Audited,
         DoExport,
         DoReplace,
         Export,

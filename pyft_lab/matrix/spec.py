@@ -29,7 +29,7 @@ SCHEMA = 2
 BATCH = 16  # as in workloads/train.py
 MOMENTS = ("boundary", "forward", "backward", "collective", "optimizer")
 SUBSTRATES = ("cpu", "soft")
-WORKLOADS = ("mlp", "gpt", "bert", "cnn")
+WORKLOADS = ("mlp", "gpt", "bert", "cnn", "wide")
 
 
 @dataclass(frozen=True, order=True)

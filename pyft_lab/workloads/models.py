@@ -12,6 +12,7 @@ from torch.nn import functional as F
 SAMPLES = 4096
 WORDS, LENGTH, WIDTH = 32, 16, 32
 MASK = 0  # the word in place of those that `bert` has to guess
+ROWS = 1 << 16  # of the table of `wide`
 
 
 class Block(nn.Module):
@@ -59,6 +60,18 @@ def cnn() -> nn.Module:
     )  # fmt: skip
 
 
+class Wide(nn.Module):
+    """A table of 4 million parameters and few products: much state beside little work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(ROWS, 2 * WIDTH), nn.Linear(2 * WIDTH, 8)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.head(self.drop(self.table(rows).mean(1)))
+
+
 def numbers(random: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return inputs, and the product of two of them."""
     inputs = torch.randn(SAMPLES, 16, generator=random)
@@ -91,6 +104,12 @@ def images(random: torch.Generator) -> tuple[Tensor, Tensor]:
     return found, kinds
 
 
+def hashes(random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return rows of the table; where the first one lies in it is the class."""
+    rows = torch.randint(ROWS, (SAMPLES, LENGTH), generator=random)
+    return rows, rows[:, 0] * 8 // ROWS
+
+
 def of_classes(output: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(output.flatten(0, -2), target.flatten())
 
@@ -109,4 +128,5 @@ WORKLOADS = {
     "gpt": Workload(lambda: Transformer(causal=True), next_words, of_classes),
     "bert": Workload(lambda: Transformer(causal=False), masked_words, of_classes),
     "cnn": Workload(cnn, images, of_classes),
+    "wide": Workload(Wide, hashes, of_classes),
 }

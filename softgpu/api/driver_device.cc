@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include "api/support.h"
@@ -168,6 +169,16 @@ SOFTGPU_API CUresult cuCtxGetDevice(CUdevice* dev) {
   return CUDA_SUCCESS;
 }
 
+SOFTGPU_API CUresult cuCtxGetDevice_v2(CUdevice* dev, CUcontext context) {
+  if (!context) return cuCtxGetDevice(dev);
+  for (int index = 0; index < softgpu::device_count(); ++index) {
+    if (context_of(index) != context) continue;
+    *dev = index;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+
 SOFTGPU_API CUresult cuCtxGetApiVersion(CUcontext, unsigned* version) {
   *version = CUDA_VERSION;
   return CUDA_SUCCESS;
@@ -184,6 +195,16 @@ SOFTGPU_API CUresult cuCtxSetFlags(unsigned) {
 
 SOFTGPU_API CUresult cuCtxSynchronize() {
   return api::driver_result(cudaDeviceSynchronize());
+}
+
+SOFTGPU_API CUresult cuCtxSynchronize_v2(CUcontext context) {
+  CUdevice wanted = 0;
+  const CUresult bad = cuCtxGetDevice_v2(&wanted, context);
+  if (bad != CUDA_SUCCESS) return bad;
+  const int before = std::exchange(softgpu::thread_device().index, wanted);
+  const cudaError_t result = cudaDeviceSynchronize();
+  softgpu::thread_device().index = before;
+  return api::driver_result(result);
 }
 
 SOFTGPU_API CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
@@ -267,5 +288,12 @@ SOFTGPU_API CUresult cuStreamGetCtx(CUstream stream, CUcontext* out) {
   CUdevice index = 0;
   const CUresult status = cuStreamGetDevice(stream, &index);
   if (status == CUDA_SUCCESS) *out = context_of(index);
+  return status;
+}
+
+// There are no green contexts.
+SOFTGPU_API CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* out, CUgreenCtx* green) {
+  const CUresult status = cuStreamGetCtx(stream, out);
+  if (status == CUDA_SUCCESS && green) *green = nullptr;
   return status;
 }

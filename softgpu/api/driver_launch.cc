@@ -3,6 +3,7 @@
 
 #include "api/graph_support.h"
 #include "api/support.h"
+#include "core/config.h"
 #include "work/launch.h"
 
 namespace softgpu::api {
@@ -221,6 +222,34 @@ SOFTGPU_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* b
                                                                           int threads,
                                                                           size_t shared, unsigned) {
   return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+
+// There are no clusters on this device but those of one block.
+SOFTGPU_API CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
+                                                  const CUlaunchConfig* c) {
+  if (!clusters || !c) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < c->numAttrs; ++i) {
+    const auto& cluster = c->attrs[i].value.clusterDim;
+    if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+        cluster.x * cluster.y * cluster.z > 1)
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const uint64_t threads = uint64_t{c->blockDimX} * c->blockDimY * c->blockDimZ;
+  return api::with_kernel(function, -1, [&](Kernel& k) {
+    if (threads == 0 || threads > k.max_threads) return cudaErrorInvalidValue;
+    const int blocks = softgpu::blocks_per_sm(k, static_cast<uint32_t>(threads), c->sharedMemBytes);
+    *clusters = blocks * softgpu::config().sms;
+    return cudaSuccess;
+  });
+}
+
+SOFTGPU_API CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction function,
+                                                        const CUlaunchConfig* c) {
+  int clusters = 0;
+  if (!blocks) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult bad = cuOccupancyMaxActiveClusters(&clusters, function, c);
+  if (bad == CUDA_SUCCESS) *blocks = 1;
+  return bad;
 }
 
 SOFTGPU_API CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {

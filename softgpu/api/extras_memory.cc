@@ -1,5 +1,6 @@
 // softgpu.h: memory as another program's snapshots and restores want it.
 #include "api/support.h"
+#include "core/windows.h"
 #include "device/limits.h"
 #include "device/memory_virtual.h"
 #include "memory/pointers.h"

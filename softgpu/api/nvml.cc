@@ -197,7 +197,7 @@ SOFTGPU_API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int ty
   return NVML_SUCCESS;
 }
 
-// Which processes use a soft GPU is known to nobody: the list is empty.
+// Which processes use a soft GPU is not known here: the list is empty.
 SOFTGPU_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t, unsigned* count,
                                                               void*) {
   *count = 0;

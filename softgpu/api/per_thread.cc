@@ -6,14 +6,6 @@
 namespace softgpu::api {
 namespace {
 
-class PerThreadScope {
- public:
-  PerThreadScope() { null_stream_is_per_thread() = true; }
-  ~PerThreadScope() { null_stream_is_per_thread() = false; }
-  PerThreadScope(const PerThreadScope&) = delete;
-  PerThreadScope& operator=(const PerThreadScope&) = delete;
-};
-
 template <auto function>
 struct PerThread;
 
@@ -81,6 +73,7 @@ SOFTGPU_PER_THREAD(cudaMallocFromPoolAsync, _ptsz)
 SOFTGPU_PER_THREAD(cudaFreeAsync, _ptsz)
 SOFTGPU_PER_THREAD(cudaMemcpy, _ptds)
 SOFTGPU_PER_THREAD(cudaMemcpyAsync, _ptsz)
+SOFTGPU_PER_THREAD(cudaMemcpyBatchAsync, _ptsz)
 SOFTGPU_PER_THREAD(cudaMemcpy2D, _ptds)
 SOFTGPU_PER_THREAD(cudaMemcpy2DAsync, _ptsz)
 SOFTGPU_PER_THREAD(cudaMemcpy3D, _ptds)
@@ -102,6 +95,8 @@ SOFTGPU_PER_THREAD(cuStreamAddCallback, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamSynchronize, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamQuery, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamWaitEvent, _ptsz)
+SOFTGPU_PER_THREAD(cuStreamGetCtx, _ptsz)
+SOFTGPU_PER_THREAD(cuStreamGetCtx_v2, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamGetPriority, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamGetFlags, _ptsz)
 SOFTGPU_PER_THREAD(cuStreamGetId, _ptsz)
@@ -122,6 +117,7 @@ SOFTGPU_PER_THREAD(cuMemAllocFromPoolAsync, _ptsz)
 SOFTGPU_PER_THREAD(cuMemFreeAsync, _ptsz)
 SOFTGPU_PER_THREAD(cuMemcpy, _ptds)
 SOFTGPU_PER_THREAD(cuMemcpyAsync, _ptsz)
+SOFTGPU_PER_THREAD(cuMemcpyBatchAsync_v2, _ptsz)
 SOFTGPU_PER_THREAD(cuMemcpyHtoD_v2, _ptds)
 SOFTGPU_PER_THREAD(cuMemcpyHtoDAsync_v2, _ptsz)
 SOFTGPU_PER_THREAD(cuMemcpyDtoH_v2, _ptds)

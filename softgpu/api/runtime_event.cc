@@ -67,7 +67,7 @@ cudaError_t synchronize_event(const void* handle) {
   if (const cudaError_t bad = get_recorded(handle, &event); bad != cudaSuccess) return bad;
   if (event.last) Scheduler::wait_event(*event.last);
   if (event.shared) {
-    // Recorded by another process: nobody here is told when it is reached.
+    // Recorded by another process: no thread here is told when it is reached.
     const auto reached = event.shared->recorded();
     while (!reached()) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }

@@ -31,8 +31,8 @@ CUresult write_value(CUstream stream, uint64_t address, Value value) {
                                 return {FaultKind::kIllegalAddress,
                                         "a stream write value touches unmapped memory"};
                               }
-                              // Release: whoever sees the value also sees what the stream wrote
-                              // before it.
+                              // Release: a thread that sees the value also sees what the stream
+                              // wrote before it.
                               word_at<Value>(address).store(value, std::memory_order_release);
                               return {};
                             }});

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <string>
+#include "driver_versions.h"
 
 namespace softgpu::api {
 
@@ -16,22 +16,16 @@ cudaError_t usable() {
   return device_count() ? cudaSuccess : cudaErrorNoDevice;
 }
 
-void* exported_symbol(const char* name, uint64_t flags) {
+DriverFunction driver_function_of(const char* name, unsigned version, uint64_t flags) {
   static void* self = [] {
     Dl_info info{};
-    dladdr(reinterpret_cast<void*>(&exported_symbol), &info);
+    dladdr(reinterpret_cast<void*>(&driver_function_of), &info);
     return dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
   }();
-  const std::string base = name;
-  if (!self || !base.starts_with("cu")) return nullptr;
+  const auto exported = [](const char* symbol) { return self ? dlsym(self, symbol) : nullptr; };
   const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  for (const std::string version : {"_v4", "_v3", "_v2", ""}) {
-    for (const std::string variant : {"_ptsz", "_ptds", ""}) {
-      if (!per_thread && !variant.empty()) continue;
-      if (void* found = dlsym(self, (base + version + variant).c_str())) return found;
-    }
-  }
-  return nullptr;
+  const DriverAnswer answer = driver_function(name, version, per_thread, exported);
+  return {answer.function, answer.too_old};
 }
 
 }  // namespace softgpu::api

@@ -97,9 +97,13 @@ const char* error_text(int code);
 // The registered function behind a host address, or the handle itself if it already is one.
 Function* registered_function(const void* address);
 
-// The address of an exported symbol of this library in its newest version, `flags` being those of
-// cuGetProcAddress; nullptr if none.
-void* exported_symbol(const char* name, uint64_t flags);
+// What the driver answers for a name, `flags` being those of cuGetProcAddress: the newest function
+// of this library that is not newer than that version of CUDA.
+struct DriverFunction {
+  void* address;  // nullptr: none
+  bool too_old;   // there is one, but not in that version
+};
+DriverFunction driver_function_of(const char* name, unsigned version, uint64_t flags);
 
 }  // namespace softgpu::api
 

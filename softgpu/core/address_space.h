@@ -19,13 +19,6 @@ struct Range {
   }
 };
 
-// Whether an address lies where device memory and module variables have their places (memory.h).
-// Other mapped memory belongs to the program as well, which may use it at any time.
-inline bool is_device_memory(uint64_t address) {
-  const uint64_t window = address >> 40;
-  return window == 0x6e || (window >= 0x70 && window <= 0x77);
-}
-
 // Thread-safe. Ranges never overlap; neighbouring ranges are reported merged by find(), since an
 // access may span two mappings that touch.
 class AddressSpace {

@@ -1,4 +1,4 @@
-// Faults on request: who asked for what, counting launches, and making them fail. A launch is a
+// Faults on request: what was asked for, counting launches, and making them fail. A launch is a
 // kernel launch or a call of the BLAS part.
 //
 // Requests come from SOFTGPU_FAULT (read before the first device is used), from the control file

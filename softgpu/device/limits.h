@@ -17,7 +17,7 @@ Limits& limits();
 // Where malloc of kernels on `device` takes memory from: allocated when first asked for, and kept.
 // Empty when the device has no room.
 DeviceHeap device_heap(int device);
-// The same, empty while nobody has asked.
+// The same, empty while none has been asked for.
 DeviceHeap device_heap_if_used(int device);
 
 }  // namespace softgpu

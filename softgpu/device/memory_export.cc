@@ -20,8 +20,8 @@ struct Where {
   uint64_t offset = 0, bytes = 0;
 };
 
-// Nobody can make it shorter, and all of the memory lies in it: reading what is mapped can be no
-// SIGBUS, whatever its process does.
+// No process can make it shorter, and all of the memory lies in it: reading what is mapped can be
+// no SIGBUS, whatever its process does.
 bool holds(int fd, const Where& where) {
   const int seals = fcntl(fd, F_GET_SEALS);
   struct stat info{};

@@ -131,7 +131,7 @@ cudaError_t MemoryPool::free(const std::shared_ptr<Stream>& stream, uint64_t add
   return cudaSuccess;
 }
 
-// Pieces whose free the host knows to have happened belong to anybody.
+// Pieces whose free the host knows to have happened belong to any stream.
 void MemoryPool::settle(bool ask_streams) {
   Scheduler& scheduler = softgpu::device(device).scheduler();
   for (auto& [address, piece] : pieces_) {
@@ -144,7 +144,7 @@ void MemoryPool::settle(bool ask_streams) {
   merge();
 }
 
-// Joins free neighbours of one chunk that the same stream, or anybody, may have.
+// Joins free neighbours of one chunk that the same stream, or any, may have.
 void MemoryPool::merge() {
   for (auto it = pieces_.begin(); it != pieces_.end();) {
     const auto next = std::next(it);

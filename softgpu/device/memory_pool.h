@@ -45,7 +45,7 @@ class MemoryPool {
   struct Piece {
     uint64_t bytes = 0;
     bool used = false;
-    std::shared_ptr<Stream> freed_on;  // empty: anybody may have it
+    std::shared_ptr<Stream> freed_on;  // empty: any stream may have it
     uint64_t freed_after = 0;          // the last work submitted before it was freed
   };
   using Pieces = std::map<uint64_t, Piece>;

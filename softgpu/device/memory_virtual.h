@@ -21,14 +21,14 @@ cudaError_t map_memory(uint64_t address, uint64_t bytes, uint64_t offset, uint64
 // Precondition: no queued work uses the range.
 cudaError_t unmap_memory(uint64_t address, uint64_t bytes);
 cudaError_t set_access(uint64_t address, uint64_t bytes, bool readable, bool writable);
-// Whether nobody has written to the range (or read it) since its memory was created: all zeros.
+// Whether nothing has written to the range (or read it) since its memory was created: all zeros.
 bool untouched(uint64_t address, uint64_t bytes);
 // The file behind a mapping: where the address lies in it, and how much of the mapping follows.
 bool mapped_file(uint64_t address, int* fd, uint64_t* offset, uint64_t* bytes);
 cudaError_t memory_device(uint64_t handle, int* device, bool* exportable);
 // Where memory that others may be given lies; false: it is not such, or another process's.
 bool exportable_memory(uint64_t handle, int* fd, uint64_t* offset, uint64_t* bytes);
-// A handle for memory in a file of another process, which is given away. It is charged to nobody
+// A handle for memory in a file of another process, which is given away. It is charged to no device
 // here.
 uint64_t adopt_memory(int device, int fd, uint64_t offset, uint64_t bytes);
 

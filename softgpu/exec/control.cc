@@ -157,7 +157,7 @@ static const Inst* exec_BSYNC(const Inst* in, Warp* w, uint32_t exec) {
   const uint32_t participants = row->lane[first_lane(lanes)];
   if ((participants & w->live) == lanes) {
     const uint32_t agree = test([&](int h) { return load(row, h) == participants; });
-    if ((agree & lanes) == lanes) return in + 1;  // everybody is here already
+    if ((agree & lanes) == lanes) return in + 1;  // all lanes are here already
   }
   park(in, w, lanes, Parked::kBsync, in->op);
   return leave(in, w, lanes);

@@ -55,7 +55,7 @@ static const Inst* exec_IADD3_general(const Inst* in, Warp* w, uint32_t exec) {
   return in + 1;
 }
 
-// Differences, and the upper words of sums: nobody asks for a carry.
+// Differences, and the upper words of sums: no carry is asked for.
 static const Inst* exec_IADD3_no_carry(const Inst* in, Warp* w, uint32_t exec) {
   const Row *a = source(w, in->a), *b = source(w, in->b), *c = source(w, in->c);
   const uint32_t flip_a = in->flags & kNegA ? kFull : 0, flip_b = in->flags & kNegB ? kFull : 0,
@@ -70,7 +70,7 @@ static const Inst* exec_IADD3_no_carry(const Inst* in, Warp* w, uint32_t exec) {
   return in + 1;
 }
 
-// The lower words of sums. The second carry has a predicate of its own, which nobody reads here.
+// The lower words of sums. The second carry has a predicate of its own, which nothing reads here.
 static const Inst* exec_IADD3_carry_out(const Inst* in, Warp* w, uint32_t exec) {
   const Row *a = source(w, in->a), *b = source(w, in->b), *c = source(w, in->c);
   VU result[2];

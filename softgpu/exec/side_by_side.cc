@@ -33,7 +33,7 @@ struct Wave {
   const LaunchState& state;
   const Order& order;
   const uint64_t end, chunk;
-  std::atomic<uint64_t> next;  // block that nobody has taken
+  std::atomic<uint64_t> next;  // block that no thread has taken
   std::atomic<bool> full{false}, conflict{false};
   std::atomic<uint64_t> instructions{0};
 };

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/address_space.h"
+#include "core/windows.h"
 #include "exec/simd.h"
 
 namespace softgpu::exec {
@@ -23,8 +23,8 @@ inline constexpr uint32_t kMaxThreads = 32;
 inline constexpr int kLineShift = 6;
 inline constexpr uint64_t kLineBytes = uint64_t{1} << kLineShift;
 
-// A line's mark: the attempt in the upper bits, below them who has touched it. Marks of earlier
-// attempts count as none, so nothing is ever cleared.
+// A line's mark: the attempt in the upper bits, below them which threads have touched it. Marks of
+// earlier attempts count as none, so nothing is ever cleared.
 inline constexpr uint32_t kWhoBits = 8;
 inline constexpr uint32_t kReadBy = 1;     // + thread
 inline constexpr uint32_t kManyRead = 64;  // two threads or more

@@ -1,4 +1,4 @@
-// Flips one bit of device memory, as a memory error that nobody noticed would.
+// Flips one bit of device memory, as an unnoticed memory error would.
 #ifndef SOFTGPU_FAULT_BIT_FLIP_H_
 #define SOFTGPU_FAULT_BIT_FLIP_H_
 

@@ -17,7 +17,7 @@
 namespace softgpu {
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;  // of one look; nobody asks for that many faults
+constexpr size_t kMostBytes = 1 << 20;  // of one look; that many faults are never asked for
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');

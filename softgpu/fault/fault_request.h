@@ -29,7 +29,7 @@ enum class RequestKind : uint8_t {
 };
 
 // How many requests can be noted (softgpu_note_faults).
-inline constexpr unsigned kNotes = 64;
+inline constexpr unsigned kNotes = 256;
 
 enum class FlipTarget : uint8_t { kNone, kAddress, kAllocation, kArgument, kChanged, kAny, kLive };
 

@@ -34,7 +34,7 @@ class WrittenBlocks {
 };
 
 // For calls of libraries, by the thread that executes them, before they write. The range must be
-// mapped. Costs nothing unless somebody wants to know.
+// mapped. Costs nothing unless that is asked for.
 void about_to_write(uint64_t address, uint64_t bytes, uint64_t count = 1, uint64_t step = 0);
 template <class T>
 void about_to_write(const T* address, int64_t count, int64_t increment = 1) {

@@ -8,7 +8,7 @@ extern "C" {
 #endif
 
 // What the library says by itself, a line without its end; null: on stderr, with "softgpu: " before
-// it. Called in any thread.
+// it. Called in any thread. An error: a device has failed, once in a process for each.
 enum softgpu_log_level { SOFTGPU_LOG_ERROR = 0, SOFTGPU_LOG_WARNING = 1, SOFTGPU_LOG_INFO = 2 };
 typedef void (*softgpu_log_t)(enum softgpu_log_level level, const char* sentence);
 void softgpu_set_log(softgpu_log_t log);
@@ -38,8 +38,8 @@ int softgpu_inject(const char* faults, char* problem, unsigned long long bytes);
 // The same without doing anything, and without a device: are these faults well written?
 int softgpu_check_faults(const char* faults, char* problem, unsigned long long bytes);
 
-// From now on the byte that a request names by note= (0 to 63) becomes 1 when it has come to pass.
-// `notes` has 64 bytes, which this library never clears; null: not noted.
+// From now on the byte that a request names by note= (0 to 255) becomes 1 when it has come to pass.
+// `notes` has 256 bytes, which this library never clears; null: not noted.
 void softgpu_note_faults(unsigned char* notes);
 // A line for each request that has not come to pass so far, with the reason, as stderr gets them
 // when the process calls exit(); at most `bytes` with the terminating zero.
@@ -56,7 +56,7 @@ enum softgpu_needs {
 typedef struct softgpu_state {
   int error;                    // the CUDA error that every call returns, 0: the device works
   int needs;                    // softgpu_needs: what it takes until a device works again
-  int hanging;                  // launches that hang because somebody asked for it
+  int hanging;                  // launches that hang because that was asked for
   unsigned long long launches;  // kernel launches and BLAS calls that this process has begun
 } softgpu_state;
 // Returns 0, or 1 for a device that is not there.
@@ -86,7 +86,8 @@ void softgpu_resume(void* data);
 // and would then sleep saves two thread switches. Returns 1 if it executed something; 0 if nothing
 // is ready, or another thread executes some. From its first call on the thread is lent to the
 // device: what it submits may stay undone until it calls this again or waits for the device, so it
-// calls this until 0 before it sleeps. Results are the same bits whoever executes the work.
+// calls this until 0 before it sleeps. Results are the same bits whichever thread executes the
+// work.
 int softgpu_work(int device);
 
 // For snapshots of a device's memory from outside and their return into another process.
@@ -94,8 +95,8 @@ int softgpu_work(int device);
 // Where this process can read device memory and variables of modules: at their addresses. Null when
 // the range is not all mapped, or is none of the device's.
 const void* softgpu_view(unsigned long long address, unsigned long long bytes);
-// 1: this memory (made with cuMemCreate) is all zeros since nobody has looked at it yet. Looking at
-// it through softgpu_view changes that.
+// 1: this memory (made with cuMemCreate) is all zeros since nothing has looked at it yet. Looking
+// at it through softgpu_view changes that.
 int softgpu_untouched(unsigned long long address, unsigned long long bytes);
 // Where the variables of a module (a CUmodule) lie on its device, constants included; 0 bytes if it
 // has none. Returns a CUresult.

@@ -9,22 +9,11 @@
 #include <map>
 #include <mutex>
 
+#include "core/windows.h"
 #include "memory/range_allocator.h"
 
 namespace softgpu {
 
-#ifdef __SANITIZE_THREAD__  // which lets a program map only a few parts of the address space
-inline constexpr uint64_t kWindowBase = 0x7e90'0000'0000;
-inline constexpr uint64_t kWindowBytes = uint64_t{1} << 34;
-inline constexpr uint64_t kAuxiliaryBase = 0x7e88'0000'0000;
-inline constexpr uint64_t kAuxiliaryBytes = uint64_t{1} << 32;
-#else
-inline constexpr uint64_t kWindowBase = 0x7000'0000'0000;  // + device * kWindowBytes
-inline constexpr uint64_t kWindowBytes = uint64_t{1} << 40;
-// Module globals, and everything else once a program has reserved the window for itself.
-inline constexpr uint64_t kAuxiliaryBase = 0x6e00'0000'0000;  // 0x6f00…: pyft's pinned windows
-inline constexpr uint64_t kAuxiliaryBytes = uint64_t{1} << 36;
-#endif
 inline constexpr uint64_t kGranule = uint64_t{2} << 20;
 inline constexpr uint64_t kSmallLimit = uint64_t{1} << 20;  // below: carved from 2 MiB slabs
 inline constexpr uint64_t kSmallUnit = 512;
@@ -37,7 +26,7 @@ inline constexpr uint64_t round_up(uint64_t value, uint64_t unit) {
 class Arena {
  public:
   Arena(uint64_t base, uint64_t size) : base_(base), size_(size), granules_(base, size) {}
-  bool reserve();  // false if somebody else holds the range
+  bool reserve();  // false if something else is mapped in the range
   // Maps zeroed pages, at `wanted` unless that is 0; 0 if there is no room.
   uint64_t allocate(uint64_t bytes, uint64_t wanted = 0);
   void release(uint64_t address, uint64_t bytes);  // gives the pages back

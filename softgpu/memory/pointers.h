@@ -1,4 +1,4 @@
-// Every address range the GPU may touch, and who owns it: device allocations, mapped handles and
+// Every address range the GPU may touch, and what owns it: device allocations, mapped handles and
 // pinned host memory. Keeps the executor's AddressSpace in step.
 #ifndef SOFTGPU_MEMORY_POINTERS_H_
 #define SOFTGPU_MEMORY_POINTERS_H_

@@ -83,7 +83,7 @@ std::function<Fault()> SharedEvent::record() {
   const uint64_t number = words_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;
   return [self = shared_from_this(), number]() -> Fault {
     uint64_t before = self->words_->reached.load(std::memory_order_relaxed);
-    // Release: who sees the number also sees what the stream wrote before it.
+    // Release: a process that sees the number also sees what the stream wrote before it.
     while (before < number && !self->words_->reached.compare_exchange_weak(
                                   before, number, std::memory_order_release)) {
     }

@@ -61,8 +61,8 @@ void Scheduler::start_threads() {
 
 // A program that submits faster than the device works waits here, as it does at a real device, so
 // that its memory stays bounded. Not for ever: work may itself wait for what the submitting thread
-// does next. So who finds that the stream neither executes nor gets on lets everybody through until
-// it does again.
+// does next. So a thread that finds that the stream neither executes nor gets on lets all through
+// until it does again.
 void Scheduler::make_room(std::unique_lock<std::mutex>& lock, Stream& stream) {
   const auto full = [&](size_t works, uint64_t bytes) {
     return stream.queue_.size() >= works || stream.bytes_ >= bytes;
@@ -179,7 +179,7 @@ std::shared_ptr<Stream> Scheduler::unfair_choice(
   return chosen;
 }
 
-// Precondition: nobody executes work of this device. The lock is released while the work runs.
+// Precondition: no thread executes work of this device. The lock is released while the work runs.
 bool Scheduler::execute_next(std::unique_lock<std::mutex>& lock, bool* polling) {
   const auto stream = pick(polling);
   if (!stream) return false;
@@ -295,11 +295,11 @@ void Scheduler::finish(const std::shared_ptr<Stream>& stream) {
   if (shared().waiters) shared().progress.notify_all();
 }
 
-// A fault ends the device for this process: what is queued is dropped, and whoever waits for it is
-// let go to find the error. Host functions that are already running end by themselves.
+// A fault ends the device for this process: what is queued is dropped, and each thread that waits
+// for it is let go to find the error. Host functions that are already running end by themselves.
 void Scheduler::fail(const Fault& fault) {
   fault_.store(fault.kind, std::memory_order_release);
-  log_line(SOFTGPU_LOG_WARNING, "device [%d]: %s", device_, fault.message.c_str());
+  log_line(SOFTGPU_LOG_ERROR, "device [%d]: %s", device_, fault.message.c_str());
   std::map<uint64_t, std::shared_ptr<Stream>> running;
   for (auto& [sequence, stream] : heads_) {
     const size_t keep = stream->busy_ ? 1 : 0;
@@ -350,7 +350,7 @@ bool Scheduler::run_if_idle(const Stream& stream, const std::function<Fault()>& 
   lock.lock();
   running_ = false;
   if (failed) fail(failed);
-  // What others have submitted meanwhile has woken nobody.
+  // What others have submitted meanwhile has woken no thread.
   if (!heads_.empty() && lent_to != this) work_ready_.notify_one();
   if (shared().waiters) shared().progress.notify_all();
   return true;

@@ -89,7 +89,7 @@ class Scheduler {
   void wait_device();
   static void wait_event(const EventState& event);
 
-  // The number of the last work of all, whoever submitted it.
+  // The number of the last work of all, whichever thread submitted it.
   static uint64_t last_submitted();
   // Whether all work of the stream up to that number is known to be done because some thread has
   // waited for it; whether it is done.

@@ -98,7 +98,7 @@ void take_parameters(const Graph& mine, const Graph& other) {
 
 }  // namespace
 
-// Allocations of the last launch that nobody has freed: a new launch may not hand them out again,
+// Allocations of the last launch that nothing has freed: a new launch may not hand them out again,
 // unless it was told to free them itself.
 cudaError_t GraphExec::claim_memory() {
   std::set<uint64_t> freed;

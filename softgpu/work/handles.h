@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "stream/stream.h"
 
@@ -26,6 +27,18 @@ struct Event {
 
 // Whether the calling thread is inside a call that means its own stream by 0.
 bool& null_stream_is_per_thread();
+
+// Makes it so.
+class PerThreadScope {
+ public:
+  PerThreadScope() : before_(std::exchange(null_stream_is_per_thread(), true)) {}
+  ~PerThreadScope() { null_stream_is_per_thread() = before_; }
+  PerThreadScope(const PerThreadScope&) = delete;
+  PerThreadScope& operator=(const PerThreadScope&) = delete;
+
+ private:
+  const bool before_;
+};
 
 std::shared_ptr<Stream> create_stream(int device, bool blocking, int priority);
 cudaError_t destroy_stream(const void* handle);

@@ -58,7 +58,7 @@ void copy_pages(void* to, const void* from, uint64_t bytes) {
   }
 }
 
-// Moves pages into a file, at the same address; the descriptor or -1. Precondition: nobody uses
+// Moves pages into a file, at the same address; the descriptor or -1. Precondition: no thread uses
 // the pages meanwhile.
 int move_to_file(uint64_t base, uint64_t bytes) {
   const int fd = memfd_create("softgpu-memory", MFD_CLOEXEC);

@@ -1,6 +1,6 @@
 // Device memory that several processes share.
 //
-// Device memory is anonymous until somebody asks for a handle: then the pages that hold the
+// Device memory is anonymous until a program asks for a handle: then the pages that hold the
 // allocation move into a memory file, at the same address. Another process opens the file through
 // /proc, which lets only the same user do so, and maps it into its own device's range. Memory that
 // the program has mapped itself lies in a file anyway; what is allocated in a mapping only the

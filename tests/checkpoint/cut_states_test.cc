@@ -2,6 +2,7 @@
 // to do with the cuts of a rank.
 #include "checkpoint/snapshot/cut_states.h"
 
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <unordered_set>
@@ -71,6 +72,32 @@ TEST(every_order_of_ranks_that_share) {
 
 TEST(every_order_of_ranks_that_go_back_together) {
   CHECK(explore({.compares = true, .coordinated = true}, 4) > 1000);
+}
+
+// A client that has no room does not wait for an agent whose word no other rank depends on.
+TEST(the_agent_is_asked_first_where_other_ranks_depend_on_it) {
+  using Admission = CutStates::Admission;
+  for (const bool shares : {false, true}) {
+    const CutRules rules{.compares = true, .shares = shares};
+    CutStates states;
+    states.begin({1, 10, 1, false});
+    states.hashed(true, rules);
+    states.made(true, true);
+    CHECK(states.waits());
+    CHECK(states.admit({2, 20, 2, true}, rules) ==
+          (shares ? Admission::kAskFirst : Admission::kPromoteFirst));
+  }
+}
+
+TEST(the_agent_hears_of_a_step_that_is_left_out_if_it_compares) {
+  const auto passes = [](const CutRules& rules, bool forced) {
+    const auto todo = CutStates().skip({1, 10, 1, forced}, rules);
+    return std::ranges::any_of(
+        todo, [](const CutAction& action) { return action.what == CutAction::Do::kPass; });
+  };
+  CHECK(passes({.compares = true}, false));
+  CHECK(!passes({.compares = true}, true));
+  CHECK(!passes({}, false));
 }
 
 }  // namespace

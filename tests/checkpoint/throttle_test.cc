@@ -1,5 +1,5 @@
 // Copies that take as large a share of a step as those of a large model: never shorter than asked
-// for, and seen by whoever looks whether the server stands still.
+// for, and seen by the process that looks whether the server stands still.
 #include "checkpoint/throttle.h"
 
 #include <cstdlib>

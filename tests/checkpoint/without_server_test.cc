@@ -123,9 +123,9 @@ class Life {
     checkpoint::Restored restored =
         checkpoint::restore_objects(*job.channel, *store_, device, device, device);
     problem = restored.error;
-    checkpoint::RemoteBlocks nobody;
+    checkpoint::RemoteBlocks none;
     if (problem.empty() && store_->has_committed())
-      problem = checkpoint::restore_memory(job.channel->control(), *store_, device, nobody);
+      problem = checkpoint::restore_memory(job.channel->control(), *store_, device, none);
     position = restored.position;
     checkpoint::SnapshotOptions options;
     options.every = 1;

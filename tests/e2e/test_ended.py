@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from job import PYFT, Job, wait_for
+from job import Job, wait_for
 from recovery_run import RANKS
 
 PROGRAM = str(Path(__file__).with_name("programs") / "ended.py")
@@ -108,8 +107,7 @@ def test_a_rank_that_waits_for_a_gpu(tmp_path: Path) -> None:
     job = start(tmp_path, "collective", "asked", str(tmp_path), RANKS_PATIENT="1")
     try:
         pid = second(job)
-        order = [PYFT, "inject", "--rank", "1", "--fault", "gpu-lost", "--job", str(job.log_dir)]
-        subprocess.run(order, check=True, timeout=60)
+        job.order("inject", "--rank", "1", "--fault", "gpu-lost")
         wait_for(lambda: "waiting for" in job.errors(), PATIENCE_S, "no spare is left")
         os.kill(pid, signal.SIGKILL)
         check(job)

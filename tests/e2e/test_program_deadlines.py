@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from job import PYFT, Job, wait_for
+from job import Job, wait_for
 from recovery_run import command
 
 STUCK = str(Path(__file__).parent / "programs" / "stuck_rank.py")
@@ -48,17 +47,12 @@ def test_a_recovery_may_take_longer_than_the_deadline(jobs: list[Job], tmp_path:
     """No spare is there for three times as long; the rank that works waits in a collective."""
     job = stuck(jobs, tmp_path, "2", **QUICK)
     wait_for(lambda: job.output().count("reduced once") == 2, 60, f"both work: {job.errors()}")
-    order(job, "inject", "--rank", "1", "--fault", "gpu-lost")
+    job.order("inject", "--rank", "1", "--fault", "gpu-lost")
     wait_for(lambda: "waiting for `pyft spare" in job.errors(), 60, f"no GPU: {job.errors()}")
     time.sleep(3 * float(LIMIT_S))
-    order(job, "spare", "--gpu", "2")
+    job.order("spare", "--gpu", "2")
     assert job.wait(120) == 0, job.errors()
     # Lines of two processes may come to lie in one.
     assert all(job.output().count(f"rank {rank} {SUM}") == 1 for rank in (0, 1)), job.output()
     assert CAUGHT not in job.errors()
     job.assert_nothing_left()
-
-
-def order(job: Job, *words: str) -> None:
-    line = [PYFT, *words, "--job", str(job.log_dir)]
-    subprocess.run(line, check=True, timeout=80)

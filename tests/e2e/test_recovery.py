@@ -116,3 +116,7 @@ def test_an_assert_of_the_program_is_its_own_error(jobs: list[Job], tmp_path: Pa
     assert [fault["mode"] for fault in found] == ["normal", "serial", "deliver"]
     assert [fault["gpu_to"] for fault in found] == [0, 1, 1]
     assert found[-1]["outcome"] == "error delivered"
+    # Four servers have met it; the user is told once, with the names of the source.
+    said = [line for line in jobs[-1].errors().splitlines() if "assertion [" in line]
+    assert len(said) == 1, said
+    assert "index_elementwise_kernel<" in said[0]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from job import PYFT, TRAIN, Job, wait_for
+from job import TRAIN, Job, wait_for
 from recovery_run import check, lines
 
 DDP = ("--steps", "6", "--parallel", "ddp")
@@ -65,23 +64,17 @@ def test_servers_die_while_no_agent_lives(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_programs_and_operators_after_an_adoption(tmp_path: Path) -> None:
-    def order(job: Job, *words: str) -> str:
-        line = [PYFT, *words, *(() if words[0] == "status" else ("--job",)), str(job.log_dir)]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     train = f"{sys.executable} {TRAIN} --steps 60"
     options = ("--gpus", "soft:1", "--spares", "1")
     job = Job(tmp_path, ("sh", "-c", f"{train} && {train}"), options=options)
     try:
         wait_step(job, 1)
         job.kill_agent()
-        assert " serving, heartbeat " in order(job, "status")
-        order(job, "inject", "--rank", "0", "--fault", "sticky")
+        assert " serving, heartbeat " in job.order("status")
+        job.order("inject", "--rank", "0", "--fault", "sticky")
         wait_for(lambda: "(fault [context-lost]" in job.errors(), 60, "it is repaired")
-        order(job, "drain", "--gpu", "0")
-        order(job, "spare", "--gpu", "3")
+        job.order("drain", "--gpu", "0")
+        job.order("spare", "--gpu", "3")
         assert job.wait(180) == 0, job.errors()
         job.assert_nothing_left()
         found = lines(job)

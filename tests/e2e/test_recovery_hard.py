@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
-from job import PYFT, Job, wait_for
+from job import Job, wait_for
 from recovery_run import STEPS, check
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -83,8 +82,7 @@ def test_a_state_is_saved_while_servers_die(tmp_path: Path) -> None:
 def test_a_spare_that_comes_later(tmp_path: Path) -> None:
     def meanwhile(job: Job) -> None:
         wait_for(lambda: "waiting for `pyft spare" in job.errors(), 120, "no GPU is left")
-        line = [PYFT, "spare", "--gpu", "3", "--job", str(job.log_dir)]
-        subprocess.run(line, check=True, timeout=60)
+        job.order("spare", "--gpu", "3")
 
     report = check(tmp_path, ("gpu-lost,rank=0,step=2",), meanwhile=meanwhile)
     assert report["faults"][0]["gpu_to"] == 3

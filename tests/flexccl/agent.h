@@ -1,6 +1,6 @@
 // What the agents of a job do in these tests: ranks are processes, their records lie in memory that
-// outlives them, and whoever was killed is replaced as flexccl/README.md says. The parent process
-// is all agents in one; it speaks to a thread in each rank through the board.
+// outlives them, and a rank that was killed is replaced as flexccl/README.md says. The parent
+// process is all agents in one; it speaks to a thread in each rank through the board.
 #ifndef PYFT_TESTS_FLEXCCL_AGENT_H_
 #define PYFT_TESTS_FLEXCCL_AGENT_H_
 
@@ -108,8 +108,8 @@ inline flexcclRegion_t region_of(JobBoard* board, int rank, int index) {
   return region;
 }
 
-// The survivor that has this communicator and is in its highest epoch; -1: nobody has it. `ended`:
-// somebody has had it.
+// The survivor that has this communicator and is in its highest epoch; -1: none has it. `ended`:
+// one of them has had it.
 inline int best_survivor(JobBoard* board, std::uint64_t number, bool* ended) {
   int best = -1;
   std::uint32_t highest = 0;
@@ -123,7 +123,7 @@ inline int best_survivor(JobBoard* board, std::uint64_t number, bool* ended) {
   return best;
 }
 
-// That survivor exports. False: nobody has it any more. A survivor that is still making it is
+// That survivor exports. False: none has it any more. A survivor that is still making it is
 // waited for, and one that has ended it between the two questions leaves it to the others.
 inline bool export_from_survivor(JobBoard* board, std::uint64_t number, Return* back) {
   int best = -1;
@@ -196,7 +196,8 @@ inline void recover(JobBoard* board, int victim, const std::function<bool()>& go
 }
 
 // What a new process ends with that gets no place in a communicator: the survivors have ended it
-// since the agents asked them. The next process is told so, and needs nobody (`flexcclAdopt`).
+// since the agents asked them. The next process is told so, and needs no other rank
+// (`flexcclAdopt`).
 inline constexpr int kNoPlace = 3;
 
 // In the new process: every communicator that the agents bring.

@@ -50,7 +50,7 @@ int rank_main(JobBoard* board, int rank, flexcclTransport_t transport, int victi
   std::vector<float> data = input(rank);
   ncclAllReduce(data.data(), board->sums[rank], kCount, ncclFloat32, ncclSum, comm, nullptr);
   if (flexcclSynchronize(comm) != ncclSuccess) return 2;
-  // The root of the rendezvous and all peers are needed no longer once everybody is here.
+  // The root of the rendezvous and all peers are needed no longer once all are here.
   for (++board->joined; board->joined < kProcesses;) usleep(1000);
   if (rank == victim) kill(getpid(), SIGKILL);
   if (victim >= 0) {
@@ -251,7 +251,7 @@ TEST(operations_run_in_the_embedders_streams) {
 }
 
 // What an operation leaves that another rank has not come to is no result. Its stream stands, as
-// NCCL's do, and whoever waits for it does not read that.
+// NCCL's do, and a thread that waits for it does not read that.
 TEST(the_stream_of_a_failed_operation_stands) {
   const flexcclStreamTable table{enqueue_fake, [] { return 7; }};
   flexcclSetStreamTable(&table);

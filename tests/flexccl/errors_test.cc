@@ -1,5 +1,5 @@
-// What goes wrong ends with a sentence that names both sides, in bounded time; who does not know
-// the key of the job gets nowhere.
+// What goes wrong ends with a sentence that names both sides, in bounded time; a rank that does not
+// know the key of the job gets nowhere.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -202,6 +202,55 @@ TEST(wrong_key_is_refused_and_garbage_frames_end_the_operation) {
   }
 }
 
+// An insider of one communicator that wants a link into another one of the same processes, or an
+// answer about it, and speaks nonsense in its own: that one's operation fails, the other's bits
+// stay.
+TEST(an_insider_of_one_communicator_has_no_say_in_another) {
+  for (const auto transport : {flexcclShm, flexcclTcp}) {
+    Cluster hostile(2, transport), other(3, transport);
+    const flexccl::Membership member = flexccl::live(hostile.at(0))->membership();
+    const flexccl::Membership victim = flexccl::live(other.at(0))->membership();
+    flexccl::Endpoint& endpoint = flexccl::Endpoint::process();
+    const flexccl::Doorbell bell;
+    const std::uint64_t before = endpoint.refused();
+    flexccl::LinkRequest request{
+        {victim.comm, 0, 0}, 1, transport, member.key, flexccl::in_ms(2000)};
+    try {
+      endpoint.connect(victim.addresses[0], request, bell)->wait(std::chrono::seconds(2));
+      CHECK(!"an insider of another communicator was accepted");
+    } catch (const flexccl::Error& error) {
+      CHECK(has(error.what(), "closed instead of sending its welcome"));
+    }
+    const flexccl::Fd socket = flexccl::connect_tcp(victim.addresses[0].ipv4,
+                                                    victim.addresses[0].port, flexccl::in_ms(2000));
+    const auto hello = flexccl::hello_for(socket.get(), request, flexccl::LinkKind::kControl);
+    flexccl::send_all(socket.get(), &hello, sizeof hello);
+    char end;
+    CHECK(comes([&] { return recv(socket.get(), &end, 1, 0) == 0; }));  // and no answer
+    CHECK_EQ(endpoint.refused(), before + 2);
+
+    request.inbox.comm = member.comm;
+    const auto link =
+        endpoint.connect(member.addresses[0], request, bell)->wait(std::chrono::seconds(2));
+    const std::string noise(256, 'x');
+    const iovec part{const_cast<char*>(noise.data()), noise.size()};
+    CHECK_EQ(link->write({&part, 1}), noise.size());
+    int value = 0;
+    ncclRecv(&value, 1, ncclInt32, 1, hostile.at(0), nullptr);
+    PerRank data;
+    for (int r = 0; r < 3; ++r)
+      for (int i = 0; i < 100; ++i) data.of(r)[i] = 0.1f * static_cast<float>(i + r);
+    other.run([&](int r) {
+      return ncclAllReduce(data.of(r), data.of(r), 100, ncclFloat32, ncclSum, other.at(r), nullptr);
+    });
+    other.synchronize();
+    CHECK_EQ(flexcclSynchronize(hostile.at(0)), ncclRemoteError);
+    CHECK(std::memcmp(data.of(0), data.of(1), sizeof data.values[0]) == 0);
+    CHECK(std::memcmp(data.of(0), data.of(2), sizeof data.values[0]) == 0);
+    CHECK_EQ(data.of(0)[0], 0.1f * 0 + 0.1f * 1 + 0.1f * 2);
+  }
+}
+
 TEST(job_token) {
   flexcclSetTransport(flexcclTcp);
   flexcclSetTimeout(3000);
@@ -241,7 +290,7 @@ TEST(rendezvous_disagreements) {
     CHECK(has(ncclGetLastError(nullptr), "there are [2] ranks, an earlier one said [3]"));
     CHECK(ncclCommInitRank(&other, 3, id, 0) != ncclSuccess);
     CHECK(has(ncclGetLastError(nullptr), "two callers say they are rank [0]"));
-    std::thread second = joins(1), third = joins(2);  // whom all of that has not disturbed
+    std::thread second = joins(1), third = joins(2);  // which all of that has not disturbed
     for (std::thread* one : {&first, &second, &third}) one->join();
   }
 }

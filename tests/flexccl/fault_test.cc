@@ -103,7 +103,7 @@ TEST(corrupt_headers_are_noticed_and_delays_harmless) {
   for (const auto transport : kAll) {
     Run run = all_reduce("corrupt:rank=1,frame=2,bytes=41", transport);
     CHECK(has(run.sentences, "rank [1]: it sent garbage instead of a frame"));
-    run = all_reduce("corrupt:rank=1,frame=2,bytes=66", transport);  // payload: nobody can know
+    run = all_reduce("corrupt:rank=1,frame=2,bytes=66", transport);  // payload: no rank can know
     CHECK(all_succeed(run) && !run.right);
     const auto start = std::chrono::steady_clock::now();
     run = all_reduce("delay:rank=1,frame=2,ms=80;delay:rank=2,frame=1,ms=40,on=receive", transport);

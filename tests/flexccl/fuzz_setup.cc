@@ -72,7 +72,7 @@ void fuzz_hello(Random& random, Bystanders& there) {
   flexccl::Challenge challenge;
   flexccl::receive_all(socket.get(), &challenge, sizeof challenge, flexccl::in_ms(5000), "it");
   const flexccl::Key key = flexccl::job_key(there.id);
-  // Slot 2 is nobody's: an insider's valid link must not take the place of a rank of the job.
+  // Slot 2 is no rank's: an insider's valid link must not take the place of a rank of the job.
   flexccl::Hello hello{flexccl::kMagic,
                        flexccl::kWireVersion,
                        flexccl::fingerprint(key),
@@ -112,7 +112,7 @@ void fuzz_hello(Random& random, Bystanders& there) {
   say(socket, bytes, fds, !random.once_in(4));
 }
 
-// The port of a rendezvous answers nobody's nonsense and still brings the rank together.
+// The port of a rendezvous answers no nonsense and still brings the rank together.
 void fuzz_root(Random& random) {
   flexccl::UniqueId id = flexccl::make_unique_id(flexccl::RendezvousKind::kTcp, 10000);
   for (int caller = 0; caller < 3; ++caller) {

@@ -43,7 +43,7 @@ void fuzz_records(Random& random) {
   const std::uint64_t operations = random.below(20);  // not always so many fit
   for (; now.operation < operations; ++now.operation, ++now.sequence) {
     const std::span<const std::byte> output(payload, random.below(sizeof payload));
-    flexccl::Outcome outcome{.op = operation(random), .outputs = {&output, 1}};
+    flexccl::OperationResult outcome{.op = operation(random), .outputs = {&output, 1}};
     if (random.once_in(4)) {
       outcome.op = {.collective = flexccl::Collective::kSendRecv};
       outcome.changed = {{2, {now.operation, 1}}};

@@ -1,6 +1,7 @@
 // Ranks are processes, and are ended by SIGKILL at every place of ncclCommInitRank: the first time,
-// and those that come in their place as well. The parent process is their agent: whom the others
-// have met without it gets its place from one of them. It must not have threads before it forks.
+// and those that come in their place as well. The parent process is their agent: which ranks the
+// others have met without it gets its place from one of them. It must not have threads before it
+// forks.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
-// How a new rank gets its place: it is enough to tell its neighbours; until it decides, nobody has
-// moved; whoever ends at whichever message of the repair, all survivors are in one epoch, the next
-// attempt succeeds, and the bits are right. Nothing is left behind.
+// How a new rank gets its place: it is enough to tell its neighbours; until it decides, none has
+// moved; whichever rank ends at whichever message of the repair, all survivors are in one epoch,
+// the next attempt succeeds, and the bits are right. Nothing is left behind.
 #include <dirent.h>
 #include <malloc.h>
 
@@ -92,12 +92,12 @@ bool fail_and_retry(Task task, flexcclTransport_t transport, int victim, int mes
   for (int other = 0; other < crew.size(); ++other)
     if (crew.at(other)) must(ncclReplaceNode(crew.at(other), 2, &info), "ncclReplaceNode");
   const bool placed = ncclCommSetupNewRank(fresh) == ncclSuccess;
-  must(flexcclSetFault(nullptr), "flexcclSetFault");  // who comes next into the slot is not cut off
+  must(flexcclSetFault(nullptr), "flexcclSetFault");  // the next rank in the slot is not cut off
   const bool struck = !placed || victim != 2;
   // All on the old one or, as soon as their operations look up, all on the new one.
   if (!placed) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    // Who asks for news may ask one first that does not answer, for seconds.
+    // A rank that asks for news may ask one first that does not answer, for seconds.
     CHECK(comes([&] { return epochs(crew, victim).size() == 1; }));
   }
   crew.at(2) = fresh;
@@ -175,8 +175,8 @@ TEST(it_is_enough_to_tell_the_neighbours) {
       Task task = all_reduce(8);
       const auto expected = task.reference(transport);
       Crew crew(8, transport, repair_ms);
-      // Whoever was not told takes the step in the next operation: so the last one follows the last
-      // replacement.
+      // A rank that was not told takes the step in the next operation: so the last one follows the
+      // last replacement.
       for (int round = 0; round <= 4; ++round) {
         begin(task, crew);
         crew.synchronize();

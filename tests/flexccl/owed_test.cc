@@ -146,7 +146,7 @@ TEST(what_only_this_process_has_is_told) {
   couple.finish(1);
   must(flexcclAskAround(couple.at(0)), "flexcclAskAround");
   CHECK(comes([&] { return state_of(couple.at(0)).owed == 0; }));
-  // What goes into a scattered sum is in nobody's records.
+  // What goes into a scattered sum is in the records of none.
   for (const int rank : {0, 1})
     ncclReduceScatter(rank ? yours.data() : mine.data(), parts.data() + rank * (kCount / 2),
                       kCount / 2, ncclFloat32, ncclSum, couple.at(rank), nullptr);

@@ -76,7 +76,7 @@ ncclResult_t Life::collective(int step, ncclComm_t comm, int peers, Values* to) 
   }
 }
 
-// Everybody but the last rank, whose regions have no hole by that.
+// All but the last rank, whose regions have no hole by that.
 void Life::shrink(int index) {
   int left_out = kJobRanks - 1;
   if (rank == left_out) return;
@@ -130,7 +130,7 @@ bool Life::run(int step) {
     std::cerr << "rank " << rank << ", step " << step << ": " << ncclGetLastError(comm) << "\n";
     return false;
   }
-  // Everybody has begun this one, so nobody needs anything of the communicator any more.
+  // All have begun this one, so none needs anything of the communicator any more.
   if (step == 8 || step == 12) drop(step == 8 ? 2 : 3);
   return mix(other), true;
 }

@@ -318,8 +318,8 @@ TEST(remove_in_the_middle_of_an_operation) {
   }
 }
 
-// Their buffers have a block for the rank that is gone: who has begun one cannot finish it, and
-// must not think that it did. What is left of the communicator can be shrunk into a new one.
+// Their buffers have a block for the rank that is gone: a rank that has begun one cannot finish it,
+// and must not think that it did. What is left of the communicator can be shrunk into a new one.
 TEST(remove_ends_operations_with_blocks) {
   for (const auto transport : kAll)
     for (Task task : {reduce_scatter(false), other_tasks()[0], other_tasks()[3]}) {
@@ -346,7 +346,7 @@ TEST(remove_ends_operations_with_blocks) {
       ncclGroupStart();
       for (std::size_t i = 0; i < 3; ++i)
         ncclAllReduce(&values[i], &values[i], 1, ncclFloat32, ncclSum, smaller[i], nullptr);
-      must(ncclGroupEnd(), "all-reduce among those who stay");
+      must(ncclGroupEnd(), "all-reduce among those that stay");
       for (std::size_t i = 0; i < 3; ++i) {
         must(flexcclSynchronize(smaller[i]), "flexcclSynchronize");
         CHECK_EQ(values[i], 3.0f);

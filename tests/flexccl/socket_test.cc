@@ -1,5 +1,6 @@
-// Steps of set-up that would wait for ever: each ends at its deadline, or when somebody ends it; a
-// link to a process that has stopped is given up when its communicator is aborted or repaired.
+// Steps of set-up that would wait for ever: each ends at its deadline, or when another thread ends
+// it; a link to a process that has stopped is given up when its communicator is aborted or
+// repaired.
 #include "transport/socket.h"
 
 #include <signal.h>
@@ -57,7 +58,7 @@ struct Pair {
   Fd ours, theirs;
 };
 
-// Somebody ends the wait 50 ms from now.
+// Another thread ends the wait 50 ms from now.
 Patience ended_soon() {
   const auto when = in_ms(50);
   return {in_ms(60000), [when] {
@@ -210,7 +211,7 @@ TEST(a_link_is_waited_for_in_pieces) {
         endpoint.connect(endpoint.address(), {name, 1, transport, key, in_ms(9000)}, bell);
     CHECK(!attempt->wait(std::chrono::milliseconds(20)));
     CHECK(!attempt->wait(std::chrono::milliseconds(0)));
-    const auto inbox = std::make_shared<flexccl::Inbox>();
+    const auto inbox = std::make_shared<flexccl::Inbox>(fingerprint(key));
     endpoint.add(name, inbox);
     std::unique_ptr<flexccl::Outbound> link;
     for (int i = 0; i < 400 && !link; ++i) link = attempt->wait(std::chrono::milliseconds(20));

@@ -71,6 +71,7 @@ class Agent:
 
     def __init__(self) -> None:
         self.plan = Plan(Gpus(RANKS, 1))
+        self.elsewhere = None  # it has no head
         self.members: dict[int, Any] = {}
         self.incidents = Incidents(json.dumps)
         self.protected = Protected(lambda name, note: None, lambda text: None)

@@ -2,13 +2,15 @@
 
 Each target has its share of the time. An input that makes the agent execute a line that no input
 before has reached joins the corpus, a folder which the next run begins with. An input that would
-end an agent is kept as `ends-*`, and this program exits with 1.
+end an agent is kept as `ends-*`, and this program exits with 1. How many mutations were tried so
+far, by all runs, is in `counts.json` beside it.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import sys
@@ -24,7 +26,7 @@ from socket_inputs import Sockets
 
 import pyft
 
-TRACED = 4  # one input in so many is looked at line by line, which costs much
+TRACED = 16  # one input in so many is looked at line by line, which costs much
 SAY_S = 60.0
 Line = tuple[CodeType, int]
 
@@ -64,8 +66,22 @@ def kept(folder: Path, data: bytes, prefix: str = "") -> Path:
     return path
 
 
+def counted(folder: Path, name: str, tried: int, seconds: float, fine: bool) -> None:
+    """Add to what all runs have tried of a target."""
+    path = folder / "counts.json"
+    counts = json.loads(path.read_text()) if path.exists() else {}
+    row = counts.setdefault(name, {"mutations": 0, "seconds": 0, "ended": 0})
+    row["mutations"] += tried
+    row["seconds"] += round(seconds)
+    row["ended"] += not fine
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
+    new.replace(path)
+
+
 def fuzz(target: Target, folder: Path, seconds: float, seed: int) -> bool:
     """Fuzz one target; print how much was tried, and say whether nothing would end an agent."""
+    began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     before = [p.read_bytes() for p in sorted(folder.iterdir()) if not p.name.startswith("ends-")]
     corpus = target.seeds()
@@ -87,9 +103,11 @@ def fuzz(target: Target, folder: Path, seconds: float, seed: int) -> bool:
                 say += SAY_S
                 print(f"  {target.name}: {tried} mutations so far", flush=True)
     except Exception:
+        counted(folder.parent, target.name, tried, time.monotonic() - began, False)
         traceback.print_exc()
         print(f"{target.name}: [{kept(folder, data, 'ends-')}] would end an agent", flush=True)
         return False
+    counted(folder.parent, target.name, tried, time.monotonic() - began, True)
     print(
         f"{target.name}: {tried} mutations, corpus of {len(corpus)}, {len(lines.seen)} lines",
         flush=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from job import wait_for
-from stand_ins import CLIENT, Start, faults, given, order
+from stand_ins import CLIENT, Start, faults, given
 
 # What a client does as soon as it has a server, and the faults that this is.
 ATTACKS = {
@@ -95,9 +95,9 @@ def test_others_go_on(start: Start, tmp_path: Path, attack: str, agent_dies: boo
     if agent_dies:
         job.kill_agent()
     if attack == "epoch":
-        assert order(job, "replace", "--rank", "0").returncode == 0
+        assert job.ask("replace", "--rank", "0").returncode == 0
     elif attack == "fault":
-        assert order(job, "inject", "--rank", "1", "--fault", "sticky").returncode == 0
+        assert job.ask("inject", "--rank", "1", "--fault", "sticky").returncode == 0
     if attack == "fault":
         wait_for(lambda: "rank [1] goes on after" in job.errors(), 30, "a new server")
     elif found == ["ring-broken"]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 from job import Job, wait_for
 from ranks import free_port
-from stand_ins import CLIENT, Start, order, scrape, wait_serving
+from stand_ins import CLIENT, Start, scrape, wait_serving
 from strangers import NOBODY, as_nobody
 
 from pyft.agent.operators import orders
@@ -58,7 +58,7 @@ def test_damaged_orders_are_answered(start: Start) -> None:
             got = messages.receive(connection)
             assert got is not None
             assert "is damaged" in got[0]["problem"]
-    assert order(job, "drain", "--gpu", "7").returncode == 1
+    assert job.ask("drain", "--gpu", "7").returncode == 1
     assert job.victim("agent") == agent
     end(job)
 
@@ -67,7 +67,7 @@ def test_silent_connections_keep_nobody_out(start: Start) -> None:
     job = start(1, command=("sh", "-c", "sleep 60"))
     wait_for((job.log_dir / "meta.json").exists, 20, "a job")
     silent = [caller(job.meta()["orders"]) for _ in range(100)]
-    asks = order(job, "replace", "--rank", "0")
+    asks = job.ask("replace", "--rank", "0")
     assert "rank [0] has no server" in asks.stderr
     for one in silent:
         one.close()
@@ -93,7 +93,7 @@ def test_silent_clients_take_no_descriptor_that_is_needed(start: Start) -> None:
     for _ in range(2 * FEW):
         silent.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         silent[-1].connect("\0" + clients_name(job))
-    assert order(job, "replace", "--rank", "0").returncode == 0
+    assert job.ask("replace", "--rank", "0").returncode == 0
     wait_for(lambda: "rank [0] goes on after" in job.errors(), 30, "a new server")
     assert job.victim("agent") == agent, job.errors()
     for one in silent:
@@ -132,7 +132,7 @@ def test_a_flood_of_another_user_ends_no_agent(start: Start, need: Need) -> None
         return "done"
 
     assert as_nobody(knock) == "done"
-    assert order(job, "drain", "--gpu", "7").returncode == 1
+    assert job.ask("drain", "--gpu", "7").returncode == 1
     assert job.victim("agent") == agent
     end(job)
     lines = [line for line in job.errors().splitlines() if "of another user" in line]

@@ -53,6 +53,12 @@ def results(job: Job) -> set[str]:
     return set(job.output().splitlines())
 
 
+def assert_printed_once(job: Job) -> None:
+    """No line stands twice, although steps were repeated."""
+    lines = job.output().splitlines()
+    assert len(lines) == len(set(lines)), job.output()
+
+
 def undisturbed(folder: Path, *arguments: str, ranks: int = 2) -> set[str]:
     """Return the results of the same training without images and faults."""
     job = start(folder, *arguments, ranks=ranks, movable=False)

@@ -30,21 +30,38 @@ class SeveralHosts:
         ranks_each: int = 1,
         torchrun: str = "",
         copies: int = 1,
+        etcd: str = "",
+        spares: int = 0,
+        replay: str = "",
+        inject: tuple[int, str] | None = None,
     ) -> None:
-        """`torchrun`: with that rendezvous it starts the ranks of a place; else a shell does."""
+        """`torchrun`: with that rendezvous it starts the ranks of a place; else a shell does.
+
+        `etcd`: where the ledger is, and then a second head waits; else it is a file. `spares`: GPUs
+        of each host that are not used; `replay`: PYFT_REPLAY; `inject`: a fault of a place.
+        """
+        self._inject = inject
         self.folder, self.fabric, self._ranks_each = folder, fabric, ranks_each
+        self._spares = spares
         (folder / "meet").mkdir(parents=True)
         self.environment = os.environ | {
             "PYFT_TOKEN": secrets.token_hex(16),
             "OMP_NUM_THREADS": "1",
             "XDG_STATE_HOME": str(folder / "state"),
         }
+        if replay:
+            self.environment["PYFT_REPLAY"] = replay
         self._head_arguments = [
-            *(PYFT, "head", "--places", str(places), "--listen", f"{SWITCH}:{PORT}"),
-            *("--ledger", str(folder / "ledger"), "--lease", f"{lease:g}"),
+            *(PYFT, "head", "--places", str(places)),
+            *("--ledger", etcd or str(folder / "ledger"), "--lease", f"{lease:g}"),
             *("--image-every", f"{every:g}", "--copies", str(copies)),
         ]
+        self._heads = [f"{SWITCH}:{PORT}"]
         self.start_head()
+        if etcd:
+            self._heads.append(f"{SWITCH}:{PORT + 1}")
+            self.second = self._start_head(self._heads[1], "second")
+            wait_for(lambda: "this one waits" in self.said("second"), 20, self.everything)
         self.runs: list[subprocess.Popen[bytes]] = []
         for host in fabric.hosts[places:]:
             self.runs.append(self._start_spare(host))
@@ -58,13 +75,19 @@ class SeveralHosts:
 
     def start_head(self) -> None:
         """Start the head, or another one after it has died."""
-        out = self.folder / "head"
-        self.head = self.fabric.start_head(self._head_arguments, self.environment, out)
+        self.head = self._start_head(self._heads[0], "head")
         wait_for(lambda: "waits at" in self.said("head"), 20, self.everything)
 
+    def _start_head(self, where: str, name: str) -> subprocess.Popen[bytes]:
+        arguments = [*self._head_arguments, "--listen", where]
+        return self.fabric.start_head(arguments, self.environment, self.folder / name)
+
     def _start_place(self, host: Host, place: int, command: list[str]) -> subprocess.Popen[bytes]:
-        options = ["--head", f"{SWITCH}:{PORT}", "--place", str(place), "--host", host.name]
+        options = ["--head", ",".join(self._heads), "--place", str(place), "--host", host.name]
         options += ["--address", host.address, "--gpus", f"soft:{self._ranks_each}"]
+        options += ["--spares", str(self._spares)] if self._spares else []
+        if self._inject and self._inject[0] == place:
+            options += ["--inject", self._inject[1]]
         options += ["--log-dir", str(self.folder / f"log-{host.name}")]
         arguments = [PYFT, "run", *options, "--", *command]
         return host.start(arguments, self.environment, self.folder / host.name)
@@ -95,7 +118,7 @@ class SeveralHosts:
         return ["sh", "-c", script, "sh", sys.executable]
 
     def _start_spare(self, host: Host) -> subprocess.Popen[bytes]:
-        arguments = [PYFT, "host", "--head", f"{SWITCH}:{PORT}", "--address", host.address]
+        arguments = [PYFT, "host", "--head", ",".join(self._heads), "--address", host.address]
         arguments += ["--host", host.name, "--folder", str(self.folder)]
         return host.start(arguments, self.environment, self.folder / host.name)
 
@@ -106,7 +129,7 @@ class SeveralHosts:
 
     def everything(self) -> str:
         """Return what all have said."""
-        names = ("head", *(host.name for host in self.fabric.hosts))
+        names = ("head", "second", *(host.name for host in self.fabric.hosts))
         return "\n".join(f"--- {name}\n{self.said(name)}" for name in names)
 
     def results(self) -> set[str]:
@@ -129,7 +152,7 @@ class SeveralHosts:
         return subprocess.Popen(
             [
                 *("nsenter", f"--net=/run/netns/{self.fabric.switch}", "--", PYFT, *words),
-                *("--head", f"{SWITCH}:{PORT}"),
+                *("--head", ",".join(self._heads)),
             ],
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -138,10 +161,11 @@ class SeveralHosts:
             text=True,
         )
 
-    def kill_in(self, name: str, role: str) -> None:
+    def kill_in(self, name: str, *roles: str) -> None:
         """Kill client, server or agent of a host."""
-        pid = self._pids(self.folder / f"log-{name}")[role]
-        subprocess.run([*self._inside(name), "kill", "-KILL", str(pid)], check=True)
+        found = self._pids(self.folder / f"log-{name}")
+        pids = [str(found[role]) for role in roles]
+        subprocess.run([*self._inside(name), "kill", "-KILL", *pids], check=True)
 
     def clocks_at(self, name: str, place: int) -> dict[str, int]:
         """Return for each role of a place that came to a host what its clocks add, in seconds."""

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import etcd_server
 import pytest
 from job import wait_for
 from required import refuses
@@ -66,11 +67,11 @@ def test_a_host_dies_silently(tmp_path: Path, hosts: fabric.Fabric) -> None:
     All hosts give their first processes the same numbers, and each has started at another time.
     """
     slow = tmp_path / "slow"
+    slow.touch()  # or a busy machine may see the end before it sees the line
     steps = ("--steps", "40", "--pause", "0.1", "--slow", str(slow))
     job = several.SeveralHosts(tmp_path, hosts, *steps, lease=2.0, every=0.5)
     job.wait_for_line()
-    job.wait_for_step(1, 15)
-    slow.touch()
+    job.wait_for_step(1, 5)
     hosts.hosts[1].kill()
     back = "all have come back, and go on"
     wait_for(lambda: back in job.said("head"), 60, job.everything)
@@ -200,13 +201,16 @@ def test_a_program_is_killed_on_one_of_several_hosts(tmp_path: Path) -> None:
         job.wait_for_step(1, 20)
         job.kill_in("h1", "client")
         ends_equal(job)
+        for name in ("h0", "h1"):  # of steps that were repeated, too
+            lines = (tmp_path / f"{name}.stdout").read_text().splitlines()
+            assert len(lines) == len(set(lines)) == 61
         assert "was killed: all go back to image" in job.said("head")
 
 
 @longer
-def test_a_server_dies_on_one_of_several_hosts(tmp_path: Path) -> None:
+def test_a_server_dies_where_all_ranks_replay_together(tmp_path: Path) -> None:
     with fabric.Fabric(2) as hosts:
-        job = several.SeveralHosts(tmp_path, hosts, *STEPS)
+        job = several.SeveralHosts(tmp_path, hosts, *STEPS, replay="all")
         job.wait_for_line()
         job.wait_for_step(1, 20)
         job.kill_in("h0", "server")
@@ -239,6 +243,34 @@ def test_the_head_dies_and_then_a_host(tmp_path: Path, hosts: fabric.Fabric) -> 
     hosts.hosts[1].kill()
     ends_equal(job)
     assert "host [h2] takes place [1]" in job.said("head")
+
+
+@longer
+def test_one_of_two_heads_dies_and_then_a_host(tmp_path: Path, need: Need) -> None:
+    """With a ledger in etcd the second one decides within the lease: nobody stands still."""
+    why = etcd_server.lacks()
+    need("etcd", not why, why)
+    with fabric.Fabric(3) as hosts:
+        inside = ("nsenter", f"--net=/run/netns/{hosts.switch}", "--")
+        etcd = etcd_server.Etcd(tmp_path / "etcd", address=fabric.SWITCH, wrapper=inside)
+        slow = tmp_path / "slow"
+        steps = (*STEPS, "--slow", str(slow))
+        job = several.SeveralHosts(tmp_path / "hosts", hosts, *steps, lease=10.0, etcd=etcd.url)
+        job.wait_for_line()
+        job.wait_for_step(1, 15)
+        slow.touch()
+        job.head.send_signal(signal.SIGKILL)
+        wait_for(lambda: "waits at" in job.said("second"), 30, job.everything)
+        wait_for(lambda: "is the line of all" in job.said("second"), 60, job.everything)
+        hosts.hosts[1].kill()
+        slow.unlink()
+        assert job.second.wait(180) == 0, job.everything()
+        assert job.results() == expected(60), job.everything()
+        said = job.said("second")
+        assert "host [h2] takes place [1]" in said
+        assert said.count("all go back") == 1
+        assert "stands still" not in job.said("h0")
+        etcd.end()
 
 
 @longer

@@ -55,6 +55,7 @@ def test_a_client_is_killed(
         assert job.wait(120) == 0, job.errors()
         assert "all go back to the image of step" in job.errors()
         assert movable.results(job) == expected(ranks)
+        movable.assert_printed_once(job)
         verdicts = {fault["verdict"] for fault in movable.faults(tmp_path)["faults"]}
         assert verdicts == {"exact"}
         job.assert_nothing_left()
@@ -77,6 +78,7 @@ def test_two_clients_are_killed_one_after_the_other(tmp_path: Path) -> None:
             wait_for(lambda n=said: job.errors().count("has taken over") == n, 60, job.errors)
         assert job.wait(120) == 0, job.errors()
         assert movable.results(job) == expected()
+        movable.assert_printed_once(job)
         job.assert_nothing_left()
     finally:
         job.kill_everything()

@@ -1,5 +1,5 @@
 // Copies that are made behind a cut, while the device goes on: when they count, and when they do
-// not because something has changed meanwhile or somebody has died.
+// not because something has changed meanwhile or a process has died.
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -112,7 +112,7 @@ TEST(a_later_cut_waits_for_the_copies_of_the_one_before) {
   CHECK(server.snapshotted(8));
 }
 
-// Somebody waits for a decision about it.
+// The client waits for a decision about it.
 TEST(a_forced_cut_is_decided_about_at_once) {
   Training training;
   Server server(*training.channel, training.object, training.memory, true);
@@ -242,7 +242,7 @@ TEST(a_cut_that_is_compared_and_cannot_be_copied_is_cancelled) {
   CHECK(server.snapshotted(8));
 }
 
-// Whoever dies, and where: the store has one whole snapshot, the last or the one before.
+// Whichever process dies, and where: the store has one whole snapshot, the last or the one before.
 TEST(a_death_at_any_point_of_a_cut_leaves_one_whole_point) {
   for (const char* place : {"cut.after_drain:6", "cut.after_stage:2", "cut.after_release:2",
                             "cut.copying:3", "cut.copying:4", "cut.before_publish:6",

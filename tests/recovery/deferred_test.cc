@@ -96,7 +96,7 @@ TEST(only_entries_that_have_waited_count) {
   const uint64_t before = ring::now_ns();
   server.defer(1);
   server.snapshotter->run_deferred();
-  server.next(before, ring::Mark::kObserved);  // nobody waits for it
+  server.next(before, ring::Mark::kObserved);  // nothing waits for it
   server.next(ring::now_ns());
   CHECK_EQ(server.kept(), 0u);
   server.defer(2);
@@ -135,7 +135,7 @@ TEST(what_nobody_has_found_out_about_is_not_snapshotted) {
   take(server, 2, {.passed_over = true});
   CHECK(!server.snapshotted(2));
   CHECK_EQ(server.store->header().skipped.load(), 1u);
-  take(server, 3, {.passed_over = true}, true);  // but somebody waits for it
+  take(server, 3, {.passed_over = true}, true);  // but the client waits for it
   CHECK(server.snapshotted(3));
 }
 

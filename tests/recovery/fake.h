@@ -23,7 +23,7 @@ struct FakeCalls {
   std::function<int(std::span<const checkpoint::MemoryRange>, ring::Digest*)> digests;
   std::function<bool(uint64_t, uint64_t)> untouched;
   std::function<bool(uint64_t, std::byte*, uint64_t)> peek;
-  std::function<bool()> ready_beside, capturing, log_pressure, work;
+  std::function<bool()> ready_beside, capturing, waits, log_pressure, work;
   std::function<void()> enter;
   std::function<uint64_t(uint64_t)> allocate;
   std::function<void(uint64_t)> release;
@@ -78,6 +78,7 @@ struct Fake : checkpoint::DeviceMemory,
   int idle() override { return calls.idle(); }
   bool work() override { return calls.work && calls.work(); }
   uint64_t progress() override { return calls.progress ? calls.progress() : 0; }
+  bool waits() override { return !calls.waits || calls.waits(); }
   bool capturing() override { return calls.capturing(); }
   void mapped(std::vector<checkpoint::MemoryRange>* ranges) override { calls.mapped(ranges); }
   void variables(std::vector<ring::ManifestPlace>* places) override { calls.hidden(places); }

@@ -287,12 +287,12 @@ TEST(a_new_server_finds_in_its_own_store_what_it_has_written_for_others) {
   const auto restored = [&](JitServer& next) {
     for (auto& block : rank.memory.blocks) std::ranges::fill(block, std::byte{9});
     next.calls.remote = [](const ring::ManifestBlock&, std::string* problem) {
-      *problem = "nobody lives";
+      *problem = "none lives";
       return nullptr;
     };
     return next.restore();
   };
-  CHECK(restored(*server).find("nobody lives") != std::string::npos);
+  CHECK(restored(*server).find("none lives") != std::string::npos);
   rank.memory.blocks = wanted;
   CHECK_EQ(server->snapshotter->spill(kLearned), 0u);
   server = std::make_unique<JitServer>(rank);

@@ -1,4 +1,4 @@
-// The journal's room: who hears when it fills, and how protection comes back when it was full.
+// The journal's room: what is said when it fills, and how protection comes back when it was full.
 #include <unistd.h>
 
 #include <cstring>

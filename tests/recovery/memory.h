@@ -20,7 +20,9 @@ struct Memory {
   std::vector<std::vector<std::byte>> blocks;
   uint64_t reads = 0, looks = 0;
   std::atomic<int> idle{0};
+  std::atomic<uint64_t> idle_asked{0};      // so often
   bool capturing = false, gets_on = false;  // at every look, it has done something
+  bool waits = true;                        // maybe, for another rank
   uint64_t progress = 0;
   std::vector<ring::ManifestPlace> hidden;
   std::vector<checkpoint::MemoryRange> foreign;  // mapped as well, by the test itself
@@ -52,8 +54,9 @@ struct Memory {
         if (on_peek) on_peek();
         return checkpoint::peek_own_memory(address, to, bytes);
       };
-    calls.idle = [this] { return idle.load(); };
+    calls.idle = [this] { return ++idle_asked, idle.load(); };
     calls.progress = [this] { return gets_on ? ++progress : progress; };
+    calls.waits = [this] { return waits; };
     calls.capturing = [this] { return capturing; };
     calls.mapped = [this](std::vector<checkpoint::MemoryRange>* ranges) {
       for (const auto& block : blocks)

@@ -39,7 +39,7 @@ struct Object {
   std::byte* at = nullptr;
 };
 
-// One store for each that asks, or of one owner; of nobody: there is none.
+// One store for each that asks, or of one owner; of none: there is none.
 struct StoreOf : checkpoint::StoreSource {
   explicit StoreOf(const Object* object, std::optional<uint64_t> owner = {})
       : object(object), owner(owner) {}

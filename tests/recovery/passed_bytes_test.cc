@@ -1,5 +1,5 @@
 // What an agent sees of a server that copies a large model: a number that moves with every piece,
-// and stands still with who stands still.
+// and stands still with what stands still.
 #include <algorithm>
 #include <atomic>
 #include <utility>

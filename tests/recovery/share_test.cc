@@ -167,8 +167,8 @@ TEST(a_cut_waits_a_moment_for_the_decision_about_the_one_before) {
   CHECK_EQ(one.store->header().skipped.load(), 3u);
 }
 
-// What is before the next cut has been enqueued, and takes longer than anybody waits for an answer:
-// the other ranks are not there yet either.
+// What is before the next cut has been enqueued, and takes longer than any process waits for an
+// answer: the other ranks are not there yet either.
 TEST(a_cut_waits_for_its_own_device_before_it_waits_for_a_decision) {
   Ranks ranks;
   SharingServer zero(ranks.zero, 100'000'000, 10'000'000'000);

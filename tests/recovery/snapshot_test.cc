@@ -79,7 +79,8 @@ TEST(only_what_has_changed_is_copied) {
   }
 }
 
-// Memory nobody has looked at is zeros: it is not looked at, neither here nor when it comes back.
+// Memory that nothing has looked at is zeros: it is not looked at, neither here nor when it comes
+// back.
 TEST(untouched_memory_is_not_read) {
   Bench bench;
   bench.memory.allocate(9'000'000, 0);
@@ -96,7 +97,7 @@ TEST(untouched_memory_is_not_read) {
   bench.memory.looks = 0;
   CHECK_EQ(server.restore(), "");
   CHECK(bench.memory.looks <= 4u);
-  untouched = false;  // the same contents, whoever finds out about them
+  untouched = false;  // the same contents, whichever of them finds out
   CHECK_EQ(server.restore(), "");
   const uint64_t copied = server.store->header().copied_bytes;
   CHECK(server.cut(3));
@@ -188,10 +189,8 @@ TEST(a_cut_that_cannot_be_taken_is_cancelled) {
   CHECK(server.cut(6));
 }
 
-TEST(a_device_that_gets_on_is_waited_for) {
-  Bench bench;
+void wait_longer_than_for_one_that_stands_still(Bench& bench) {
   bench.memory.allocate(1000, 1);
-  bench.memory.gets_on = true;
   Server server(*bench.channel, bench.object, bench.memory, true);
   bench.memory.idle = 600;
   std::atomic<bool> cut{false};
@@ -203,6 +202,18 @@ TEST(a_device_that_gets_on_is_waited_for) {
   CHECK(server.cut(1));
   cut = true;
   device.join();
+}
+
+TEST(a_device_that_gets_on_is_waited_for) {
+  Bench bench;
+  bench.memory.gets_on = true;
+  wait_longer_than_for_one_that_stands_still(bench);
+}
+
+TEST(a_device_that_shows_nothing_and_waits_for_nobody_is_waited_for) {
+  Bench bench;
+  bench.memory.waits = false;
+  wait_longer_than_for_one_that_stands_still(bench);
 }
 
 TEST(each_kth_cut_is_snapshotted_and_every_forced_one) {
@@ -303,7 +314,7 @@ TEST(a_cut_that_is_taken_again_is_compared_with_the_first_time) {
   ring::ControlPage& page = bench.channel->control();
   CHECK_EQ(page.decided_cut.load(), 1u);
   step(bench.memory);
-  bench.memory.blocks[2][9] = std::byte{9};  // nobody had written that: no part of the comparison
+  bench.memory.blocks[2][9] = std::byte{9};  // nothing had written that: no part of the comparison
   const auto retake = [&](ring::ReplayMode mode, checkpoint::DivergencePolicy policy) {
     page.replay_mode = static_cast<uint32_t>(mode);
     page.compared = page.differed = 0;
@@ -378,7 +389,7 @@ TEST(a_cut_waits_until_others_have_what_came_before_it) {
   server.store->header().compares = 0;
   server.is_acknowledged = false;
   server.take(1);
-  CHECK(server.told.empty());  // nobody compares it
+  CHECK(server.told.empty());  // nothing compares it
   server.snapshotter->poll();
   CHECK(!server.store->has_committed());
   server.take(2);

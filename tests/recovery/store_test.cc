@@ -89,7 +89,7 @@ TEST(a_new_server_finds_the_point_of_the_old_one) {
   CHECK_EQ(content(*store, 0), "one");
   CHECK_EQ(content(*store, 1), "three");
   CHECK_EQ(store->committed().places.at(0).owner, 7u);
-  // What it took over is not given to somebody else.
+  // What it took over is not given to another one.
   put(*store, 100, "ONE");
   put(*store, 300, "three");
   CHECK(publish(*store, 2));

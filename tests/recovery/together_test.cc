@@ -70,7 +70,7 @@ TEST(a_cut_for_want_of_space_may_be_the_line_of_all) {
   server.snapshotter->poll();
   CHECK_EQ(page.snapshot_cut.load(), 1u);
   CHECK(server.decision_requests.empty());
-  // Nobody else comes there: the client does not wait for ever.
+  // No other rank comes there: the client does not wait for ever.
   bench.memory.blocks[0][5] ^= std::byte{5};
   server.take_full(2);
   CHECK_EQ(page.decided_cut.load(), 1u);

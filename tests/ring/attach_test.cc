@@ -37,7 +37,7 @@ ring::ChannelShape shape_with_pinned() {
   return shape;
 }
 
-// Memory objects as the agent makes them: formatted, mapped by nobody.
+// Memory objects as the agent makes them: formatted, mapped by no process.
 struct Objects {
   ring::ChannelFds fds;
   ring::AttachReply reply{};
@@ -226,7 +226,8 @@ TEST(wrong_answers) {
       "smaller than the announced"));
 }
 
-// The name can be taken by anybody: who answers would get the environment, and give the memory.
+// The name can be taken by any process: one that answers would get the environment, and give the
+// memory.
 TEST(an_agent_of_another_user_gets_nothing) {
   const Objects objects = make_objects();
   std::string request = "not called";

@@ -1,4 +1,4 @@
-// PYFT_LOG: what is said, by whom, and that arguments of what is not said cost nothing.
+// PYFT_LOG: what is said, by which process, and that arguments of what is not said cost nothing.
 #include "pyft/log.h"
 
 #include <fcntl.h>
@@ -74,6 +74,18 @@ TEST(the_rank_is_the_launchers_or_that_of_the_page) {
   CHECK_EQ(said("warning"), "pyft: " + label("warning client rank 5") + "a [1]\n");
   log::follow_rank(nullptr);
   unsetenv("RANK");
+}
+
+TEST(an_error_of_a_device_is_news_once) {
+  CHECK(log::is_news("device [0]: kernel [k]"));  // no page yet: all is
+  CHECK(log::is_news("device [0]: kernel [k]"));
+  static std::atomic<uint32_t> said{0};
+  log::follow_said(&said);
+  CHECK(log::is_news("device [0]: kernel [k] in block [0,0,0], thread [1,0,0]"));
+  CHECK(!log::is_news("device [0]: kernel [k] in block [3,0,0], thread [2,0,0]"));
+  CHECK(log::is_news("device [0]: kernel [other] in block [3,0,0], thread [2,0,0]"));
+  CHECK(log::is_news("device [0]: kernel [k] in block [3,0,0], thread [2,0,0]"));
+  log::follow_said(nullptr);
 }
 
 TEST(arguments_of_what_is_not_said_are_not_looked_at) {

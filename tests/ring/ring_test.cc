@@ -341,7 +341,7 @@ TEST(cuts_that_will_not_be_snapshotted_say_so) {
   CHECK(!cut());
   CHECK(cut());
   CHECK(!cut());
-  writer.cut();  // nobody has asked
+  writer.cut();  // nothing has asked
   CHECK(!last_cut(*channel).passed_over);
   page.cut_every = 1;
   CHECK(cut());
@@ -424,7 +424,7 @@ TEST(ended_objects_stay_while_others_need_them) {
   AlwaysAlive alive;
   ring::Writer writer(*channel, alive);
   Consumer consumer(*channel);
-  const uint64_t memory = handle(HandleKind::kPhysicalMemory, 1), address = 0x7000'0000'0000;
+  const uint64_t memory = handle(HandleKind::kPhysicalMemory, 1), address = 0x1800'0000'0000;
   writer.append(kCall, Body{memory, 0}, ring::kCreates);
   writer.append(kCall + 1, Body{address, memory}, ring::kCreates);
   writer.append(kCall + 2, Body{memory, 0}, ring::kDestroys);
@@ -525,7 +525,7 @@ TEST(full_object_log_is_counted_and_survived) {
   CHECK(object_keys(*channel).size() >= 10);
 }
 
-// Who has no room makes the job unprotected for as long as he lives, and is said to.
+// A client without room makes the job unprotected for as long as it lives, and that is said.
 TEST(objects_without_room_are_missing_until_they_end) {
   auto channel = make_channel(small_shape());
   AlwaysAlive alive;
@@ -542,7 +542,7 @@ TEST(objects_without_room_are_missing_until_they_end) {
   CHECK(missing > 0 && first > 10);
   append(ring::kCreates, first, 1000);  // something more of the same object
   CHECK_EQ(missing.load(), 21 - first);
-  append(ring::kDestroys, 1, 0);  // one that is there: no help to who was not
+  append(ring::kDestroys, 1, 0);  // one that is there: no help to one that was not
   CHECK_EQ(missing.load(), 21 - first);
   for (uint64_t key = first; key <= 20; ++key) append(ring::kDestroys, key, 0);
   CHECK_EQ(missing.load(), uint64_t{0});

@@ -1,11 +1,12 @@
 """Jobs on several hosts, of which one is lost at a random moment: each must end equal.
 
-    .venv/bin/python tests/sweep/hosts.py [--moments 10] [--seed 1]
+    .venv/bin/python tests/sweep/hosts.py [--moments 10] [--seed 1] [--lost host | server]
 
 A moment is a pause after a place: after a step, in a hold, in a dump, while mirrors travel, or while all
 go back after another loss. Four runs are torchrun's, the next four meet by a file. Lost is one of the
 hosts that train, silently; in every third run the other one's agent is killed as well. A run is good
-when losses and parameters equal those without any fault.
+when losses and parameters equal those without any fault. With --lost server it is the server of one host,
+which is replaced alone: nobody goes back because of it.
 """
 
 from __future__ import annotations
@@ -84,6 +85,43 @@ def killed(job: several.SeveralHosts, name: str) -> bool:
     return True
 
 
+def lose_server(job: several.SeveralHosts, name: str) -> None:
+    """Kill the server of a host, where another one may just be starting."""
+
+    def killed() -> bool:
+        try:
+            job.kill_in(name, "server")
+        except (OSError, ValueError, LookupError, subprocess.CalledProcessError):
+            return False
+        return True
+
+    wait_for(killed, 20, lambda: f"no server to kill: {job.everything()}")
+
+
+def run_alone(folder: Path, number: int, seed: int, wanted: set[str]) -> str:
+    """Lose a server of one job; return what is wrong, nothing if it is good."""
+    dice = random.Random(f"{seed}-{number}")
+    place, victim = PLACES[number % len(PLACES)], dice.randrange(2)
+    with fabric.Fabric(3) as hosts:
+        job = several.SeveralHosts(folder, hosts, *TRAINING)
+        try:
+            reach(job, place, dice)
+            before = job.said("head").count("all go back")
+            lose_server(job, f"h{victim}")
+            code = job.wait(150)
+        except AssertionError as error:
+            return f"{place}: {error}\n=== at the end\n{job.everything()}"
+        what = f"{place}: server of h{victim} is killed"
+        alone = job.said("head").count("it is replaced alone")
+        back = job.said("head").count("all go back") - before
+        if code or job.results() != wanted:
+            return f"{what}: exit code {code}, or other results: {job.everything()}"
+        if place != "back" and (alone, back) != (1, 0):
+            return f"{what}: [{alone}] replaced alone, [{back}] times all back: {job.everything()}"
+        print(f"ok   {number} {what}; [{alone}] replaced alone", flush=True)
+        return ""
+
+
 def run(folder: Path, number: int, seed: int, wanted: set[str]) -> str:
     """Lose a host of one job; return what is wrong, nothing if it is good."""
     dice = random.Random(f"{seed}-{number}")
@@ -117,6 +155,7 @@ def main() -> int:
     parser.add_argument("--moments", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lost", choices=("host", "server"), default="host")
     args = parser.parse_args()
     if why := movable.lacks() or fabric.lacks():
         print(why)
@@ -125,7 +164,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         wanted = movable.undisturbed(Path(name) / "undisturbed", "--steps", str(STEPS))
         for number in range(args.first, args.first + args.moments):
-            wrong = run(Path(name) / str(number), number, args.seed, wanted)
+            one = run_alone if args.lost == "server" else run
+            wrong = one(Path(name) / str(number), number, args.seed, wanted)
             if wrong:
                 bad += 1
                 print(f"BAD  {number} {wrong}", flush=True)

@@ -53,6 +53,7 @@ class Place:
     kills: tuple[tuple[float, str], ...] = ()  # seconds after the one before, and who
     instead: Place | None = None  # one that comes, should this one not come however soon
     replaces: str = ""  # what has not come
+    wrapper: tuple[str, ...] = ()  # a command that starts pyft, under a limit for example
 
     def __str__(self) -> str:
         """Return it as one would type it."""

@@ -14,8 +14,8 @@ PUBLISHED = ROOT / "docs" / "research" / "silent-faults.json"
 OPTIONS = {"seed": 1, "model": "mixed", "dtype": "fp32", "dropout": 0.1}
 
 
-def _module() -> Any:
-    spec = importlib.util.spec_from_file_location("dmr_file", ROOT / "bench" / "dmr_file.py")
+def _module(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
     assert spec
     assert spec.loader
     found = importlib.util.module_from_spec(spec)
@@ -23,7 +23,7 @@ def _module() -> Any:
     return found
 
 
-dmr_file = _module()
+dmr_file, dmr_table = _module("dmr_file"), _module("dmr_table")
 
 
 def test_the_published_campaign_can_go_on(tmp_path: Path) -> None:
@@ -62,3 +62,19 @@ def test_launches_are_drawn_from_as_many(tmp_path: Path) -> None:
     assert found["launches"] == {"window": 190, "trial": 700}
     with pytest.raises(SystemExit, match=r"steps of \[190\] launches, and they have \[191\]"):
         dmr_file.measured(path, found, 191, 700)
+
+
+def test_each_mode_has_a_column_of_the_trials_that_it_was_shown() -> None:
+    row = {"fault": "stuck", "at": 3, "outcome": "benign", "replica": False, "kernel": "k"}
+    rows = [
+        row | {"checkpoint": False, "audit": True},
+        row | {"checkpoint": None, "audit": True},
+        row | {"checkpoint": True, "audit": False},
+        row | {"outcome": "masked", "checkpoint": True, "audit": False},
+    ]
+    text = dmr_table.markdown({"trials": rows, "options": OPTIONS, "launches": {"window": 190}})
+    (all_of_them,) = [line for line in text.splitlines() if line.startswith("| all | 0/3")]
+    shares = [cell.split(" = ")[0].strip() for cell in all_of_them.split("|")[3:6]]
+    assert shares == ["0/3", "1/2", "2/3"]
+    assert "* Masked, and seen by `--dmr checkpoint` all the same: 1 of 1." in text
+    assert "* Masked, and seen by `--dmr audit` all the same: 0 of 1." in text

@@ -53,6 +53,8 @@ def test_all_figures_of_a_store() -> None:
 
 def test_figures_of_redundancy() -> None:
     assert first_cells(section("report.md", "## `dmr`")) == {*redundancy.COUNTERS, "single"}
+    audited = first_cells(section("report.md", "## `audit`"))
+    assert audited == {*redundancy.AUDIT_COUNTERS, "unaudited_end"}
 
 
 def test_all_metrics_of_a_rank() -> None:

@@ -172,6 +172,35 @@ def test_all_ranks_replay_where_nccl_connects_them(monkeypatch: pytest.MonkeyPat
     assert not replays_all(job)
 
 
+def test_a_rank_of_several_hosts_is_replaced_alone_where_flexccl_connects_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("PYFT_REPLAY", "PYFT_COLLECTIVES"):
+        monkeypatch.delenv(name, raising=False)
+    places = replace(options(), head="10.0.0.1:1", movable=True)
+    assert not replays_all(places)
+    assert replays_all(replace(places, head=""))  # images of one host are of a line of all ranks
+    assert replays_all(replace(places, dmr="checkpoint"))
+    assert replays_all(
+        replace(places, devices=1, real_gpus=tuple(UUIDS[:1]))
+    )  # NCCL, between hosts
+    monkeypatch.setenv("PYFT_REPLAY", "one")
+    check_protection(places)
+    with pytest.raises(UsageError, match="leave PYFT_REPLAY=one away"):
+        check_protection(replace(places, head=""))
+
+
+def test_a_place_that_moves_replays_as_its_image_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = replace(options(), head="10.0.0.1:1", movable=True)
+    for asked in ("one", "all"):
+        monkeypatch.setenv("PYFT_REPLAY", asked)
+        carried = places.of_the_job()["replay"]
+        monkeypatch.delenv("PYFT_REPLAY")
+        moved = replace(places, replay=carried)
+        arguments = ["--supervisor-fd", "3", *moved.to_arguments()]
+        assert replays_all(JobOptions.from_arguments(arguments)[0]) == (asked == "all")
+
+
 def test_a_replacement_loads_kernels_before_nccl_kernels_spin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

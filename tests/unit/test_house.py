@@ -64,7 +64,7 @@ def test_files_functions_and_classes_are_counted(house: ModuleType, tmp_path: Pa
     assert numbers["over_long"] == 1
     assert numbers["classes"] == [("proxy A", 2, 2), ("pyft C", 1, 1)]
     assert numbers["functions"]["pyft"]["count"] == 2
-    assert numbers["walks"] == {"walk": {"opened": 1, "entered": 2}}
+    assert numbers["walks"] == {"walk": {"opened": 1, "entered": 2, "folders": 1}}
 
 
 def test_generated_files_are_not_counted(house: ModuleType, tmp_path: Path) -> None:

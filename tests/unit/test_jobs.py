@@ -15,6 +15,13 @@ from pyft.trace import targets
 from pyft.wire.layout import LOG_HEADER
 
 
+def test_places_that_share_a_folder_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts begin in the same second, and containers number processes alike."""
+    monkeypatch.setattr(job_folder.time, "strftime", lambda _: "20260101-000000")
+    names = {job_folder.new_job_name(place) for place in (None, 0, 1)}
+    assert len(names) == 3
+
+
 @pytest.fixture
 def state() -> Path:
     folder = job_folder.state_folder()

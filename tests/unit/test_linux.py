@@ -11,38 +11,16 @@ import pytest
 
 from pyft._native import linux
 from pyft.cli import doctor
-
-ADDR_NO_RANDOMIZE = 0x0040000
-PROGRAM = """
-import os, sys
-from collections.abc import Callable
-from pathlib import Path
-from pyft._native import linux
-linux.RANDOM_BITS = Path(sys.argv[1])
-linux.keep_windows_free()
-os.execvp("cat", ["cat", "/proc/self/personality"])
-"""
+from pyft.wire import layout
 
 
-@pytest.mark.parametrize(("bits", "fixed"), [("28", False), ("32", True), ("none", False)])
-def test_programs_do_not_lie_in_the_windows(tmp_path: Path, bits: str, fixed: bool) -> None:
-    file = tmp_path / "mmap_rnd_bits"
-    file.write_text(bits)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(file)], capture_output=True, text=True, check=True
-    )
-    assert bool(int(done.stdout, 16) & ADDR_NO_RANDOMIZE) == fixed
-
-
-def test_the_doctor_says_when_they_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "mmap_rnd_bits"
-    file.write_text("32\n")
-    monkeypatch.setattr(linux, "RANDOM_BITS", file)
+def test_the_doctor_reserves_every_window(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.check_address_window().status == "ok"
-    monkeypatch.setattr(linux, "same_addresses", lambda: False)
+    taken = layout.PINNED_WINDOW_BASE
+    monkeypatch.setattr(linux, "can_reserve", lambda base, size: "taken" * (base == taken))
     found = doctor.check_address_window()
-    assert found.status == "warn"
-    assert "vm.mmap_rnd_bits is [32]" in found.text
+    assert found.status == "fail"
+    assert f"512 GiB at {taken:#x}: taken" in found.text
 
 
 def test_numbers_of_processes_begin_anywhere(

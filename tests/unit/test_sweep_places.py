@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sweep"))
 
+import case_runs
 import places
 import run
 
@@ -93,8 +94,8 @@ def test_a_replaced_place_says_so_in_its_line_which_can_be_repeated() -> None:
     point = {"PYFT_FAULT": "cut.copying:1", "PYFT_CUT_EVERY": "2"}
     place = places.Place((), point, instead=certain).sooner()
     assert place is not None
-    assert run.repeated(str(place)) == certain
-    said = run.verdict(place, run.Outcome("", "", 1, 1.0, Path()))
+    assert case_runs.repeated(str(place)) == certain
+    said = run.verdict(place, case_runs.Outcome("", "", 1, 1.0, Path()))
     assert said.startswith("equal (instead of [PYFT_FAULT=cut.copying:1 PYFT_CUT_EVERY=2]")
 
 
@@ -109,7 +110,7 @@ def test_places_of_a_total_are_shared_out() -> None:
 def test_a_seed_gives_the_same_places_whatever_became_of_those_before(moments: int) -> None:
     def drawn(count: int, steps: dict[int, list[int]]) -> list[places.Place]:
         line = ["--seed", "7", "--per-run", "3", "--moments", str(moments)]
-        sweep = run.Sweep("gpt", run.CASES["gpt"], Path(), run.parse(line))
+        sweep = case_runs.Sweep("gpt", run.CASES["gpt"], Path(), run.parse(line))
         sweep.entries = steps
         return list(sweep.places(count))
 
@@ -122,30 +123,30 @@ def test_a_seed_gives_the_same_places_whatever_became_of_those_before(moments: i
 
 
 def test_a_run_without_a_fault_has_shown_nothing() -> None:
-    assert run.missing({"faults": [], "not_injected": [], "agent_restarts": 0})
-    assert not run.missing({"faults": [{}], "not_injected": [], "agent_restarts": 0})
-    assert not run.missing({"faults": [], "not_injected": [], "agent_restarts": 1})
+    assert case_runs.missing({"faults": [], "not_injected": [], "agent_restarts": 0})
+    assert not case_runs.missing({"faults": [{}], "not_injected": [], "agent_restarts": 0})
+    assert not case_runs.missing({"faults": [], "not_injected": [], "agent_restarts": 1})
     missed = [{"fault": "ecc,rank=7", "why": "so"}]
-    found = run.missing({"faults": [{}], "not_injected": missed, "agent_restarts": 0})
+    found = case_runs.missing({"faults": [{}], "not_injected": missed, "agent_restarts": 0})
     assert found == "[ecc,rank=7] did not happen: so"
 
 
 def test_an_agent_that_ends_unasked_is_a_complaint() -> None:
     killed = places.Place((), kills=((1.0, "agent"),))
-    assert not run.unasked(killed, {"agent_restarts": 1})
-    assert run.unasked(killed, {"agent_restarts": 2})
-    assert run.unasked(places.Place(()), {"agent_restarts": 1})
+    assert not case_runs.unasked(killed, {"agent_restarts": 1})
+    assert case_runs.unasked(killed, {"agent_restarts": 2})
+    assert case_runs.unasked(places.Place(()), {"agent_restarts": 1})
 
 
 @pytest.mark.parametrize("name", run.CASES)
 def test_a_case_has_only_the_spares_that_a_node_has_room_for(name: str, tmp_path: Path) -> None:
     case, args = run.CASES[name], run.parse(["--kinds", "server-kill,gpu-lost"])
-    sweep = run.Sweep(name, case, tmp_path, args)
+    sweep = case_runs.Sweep(name, case, tmp_path, args)
     gpus.choose(f"soft:{case.ranks}", sweep.spares)  # raises, if it has no room
     assert sweep.spares == (1 if case.ranks < gpus.MAX_DEVICES else 0)
     assert ("gpu-lost" in sweep.kinds) == bool(sweep.spares)
 
 
 def test_what_a_run_said_last_is_what_is_told() -> None:
-    assert run.last_line("first\npyft: why\n\n") == "pyft: why"
-    assert run.last_line("") == ""
+    assert case_runs.last_line("first\npyft: why\n\n") == "pyft: why"
+    assert case_runs.last_line("") == ""

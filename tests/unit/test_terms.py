@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 CHECKER = ROOT / "tools" / "check" / "terms.py"
 GLOSSARY = """# Glossary
@@ -50,6 +52,21 @@ def test_capture_is_left_to_cuda(tmp_path: Path) -> None:
     result = check(tree(tmp_path, "pyft/a.py", text))
     assert "pyft/a.py:3: a capture is CUDA's" in result.stdout
     assert "terms: 1 problems" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["proxy/a.cc", "tests/a.h", "settings.toml", "proxy/api/wire/m.toml"]
+)
+def test_processes_are_no_persons(tmp_path: Path, name: str) -> None:
+    text = "# the rank whose store it is\n# Nobody waits\n# who_is_it()\n# told to whom?\n"
+    result = check(tree(tmp_path, name, text))
+    assert f"{name}:2: [Nobody] is a person" in result.stdout
+    assert f"{name}:4: [whom] is a person" in result.stdout
+    assert "terms: 2 problems" in result.stdout
+
+
+def test_python_and_pages_may_speak_of_people(tmp_path: Path) -> None:
+    assert check(tree(tmp_path, "pyft/a.py", "who = member.who  # nobody\n")).returncode == 0
 
 
 def test_cuda_s_own_code_may_capture(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def log() -> Iterator[Log]:
 
 
 def fill(log: Log) -> None:
-    log.append(Mark.ALLOC, ALLOC_MARK.pack(0x7000_0000_0200, 512))
+    log.append(Mark.ALLOC, ALLOC_MARK.pack(0x1800_0000_0200, 512))
     log.append(Mark.ALLOC, ALLOC_MARK.pack(0x7FFF_1234_5678, 64), thread=1)
     for word in range(3):
         log.append(Mark.OBSERVED, OBSERVED_MARK.pack(word, 0, 9), flags=EntryFlags.WANTS_REPLY)

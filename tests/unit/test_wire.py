@@ -21,6 +21,10 @@ import wire_messages  # noqa: E402
 ZERO = "0" * 16
 # A message, and what follows its magic.
 BYTES = [
+    (
+        wire.Audited(50, 2, 1, 100),
+        f"21000000 3200000000000000 0200000001000000 6400000000000000 {ZERO}",
+    ),
     (wire.Live(), f"01000000 {ZERO} {ZERO} {ZERO} {ZERO}"),
     (
         wire.WantExport(0x1122334455667788, 3, wire.ExportReason.DIVIDING),

@@ -7,6 +7,7 @@
 #include "api/mock_table.h"
 #include "check.h"
 #include "one_process.h"
+#include "ring/layout.h"
 
 namespace {
 
@@ -102,7 +103,7 @@ cublasHandle_t blas() {
 
 template <class T>
 T* device(uint64_t offset) {
-  return reinterpret_cast<T*>(0x700000000000 + offset);
+  return reinterpret_cast<T*>(pyft::ring::kDeviceWindowBase + offset);
 }
 
 TEST(batched_solves_answer_with_the_wrong_argument_at_the_call) {
@@ -215,23 +216,24 @@ TEST(a_product_has_the_attributes_that_were_set_and_no_others) {
   product.set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
   product.set(CUBLASLT_MATMUL_DESC_TRANSA, int32_t{CUBLAS_OP_T});
   product.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t{CUDA_R_16BF});
-  product.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, uint64_t{0x700000001000});
+  product.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, pyft::ring::kDeviceWindowBase + 0x1000);
   attributes.clear();
   product.ask();
   const std::map<int, std::string> wanted{
       {CUBLASLT_MATMUL_DESC_FAST_ACCUM, bytes_of_value(int8_t{1})},
       {CUBLASLT_MATMUL_DESC_TRANSA, bytes_of_value(int32_t{CUBLAS_OP_T})},
       {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bytes_of_value(int32_t{CUDA_R_16BF})},
-      {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, bytes_of_value(uint64_t{0x700000001000})}};
+      {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+       bytes_of_value(pyft::ring::kDeviceWindowBase + 0x1000)}};
   CHECK(attributes == wanted);
 }
 
 TEST(another_address_of_a_scale_asks_for_no_algorithm_again) {
   Product product;
-  product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, uint64_t{0x700000001000});
+  product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, pyft::ring::kDeviceWindowBase + 0x1000);
   product.ask();
   const int before = heuristics;
-  product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, uint64_t{0x700000002000});
+  product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, pyft::ring::kDeviceWindowBase + 0x2000);
   product.ask();
   CHECK_EQ(heuristics, before);
   product.set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, uint64_t{0});

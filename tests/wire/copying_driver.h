@@ -1,6 +1,6 @@
 // A driver whose streams do their copies later, one at each look at them: from page-locked memory
 // only, in a context that each thread has to enter, and beside captures that it does not forgive
-// those who look at their streams or have not said that they are relaxed about them.
+// those that look at their streams or have not said that they are relaxed about them.
 #ifndef PYFT_TESTS_WIRE_COPYING_DRIVER_H_
 #define PYFT_TESTS_WIRE_COPYING_DRIVER_H_
 

@@ -187,7 +187,7 @@ Fuzzer::Outcome Fuzzer::outcome_of(server::Session& session, Seed seed, uint64_t
   return {std::move(status.text), answered, answered ? slot.code : 0};
 }
 
-// The server goes on, and whoever waits is told that all is well.
+// The server goes on, and a thread that waits is told that all is well.
 bool Fuzzer::is_carried_out(server::Session& session, const Seed& seed, uint64_t seq) {
   const Outcome outcome = outcome_of(session, seed, seq);
   if (outcome.refusal.empty() && outcome.code == 0) return true;
@@ -222,7 +222,7 @@ void Fuzzer::dispatch_each_once() {
 }
 
 // A library may be older than the records, or not be there: only driver and runtime have to be.
-// Who asks for a function that it lacks is told so.
+// A program that asks for a function that it lacks is told so.
 void Fuzzer::dispatch_each_without_its_library() {
   using backend::Library;
   size_t calls = 0, lacking = 0;

@@ -68,7 +68,7 @@ TEST(a_program_may_make_a_graph_in_each_step) {
 }
 
 TEST(too_many_that_live_are_an_error_of_the_program) {
-  constexpr HandleKind kKind = HandleKind::kMemPool;  // nobody else makes any
+  constexpr HandleKind kKind = HandleKind::kMemPool;  // nothing else makes any
   std::vector<uint64_t> live;
   while (const uint64_t handle = client::mint_handle(kKind)) live.push_back(handle);
   CHECK_EQ(live.size(), size_t{kMaxObjects - 1});
@@ -83,7 +83,7 @@ TEST(too_many_that_live_are_an_error_of_the_program) {
 
 // A value names one object for ever.
 TEST(a_number_whose_generations_are_used_up_is_left) {
-  constexpr HandleKind kKind = HandleKind::kContext;  // nobody mints any
+  constexpr HandleKind kKind = HandleKind::kContext;  // nothing mints any
   uint64_t handle = client::mint_handle(kKind);
   const uint32_t index = Handle{handle}.index();
   for (uint32_t i = 1; i < kMaxGeneration; ++i) {

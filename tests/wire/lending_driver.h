@@ -167,7 +167,7 @@ struct Lent {
     const std::lock_guard lock(driver().mutex);
     for (const auto& [at, bytes] : driver().sizes) {
       mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-           -1, 0);  // nobody else's yet
+           -1, 0);  // no other one's yet
       close(driver().lent.at(at));
     }
     driver().sizes.clear();

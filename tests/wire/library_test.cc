@@ -279,7 +279,7 @@ TEST(an_older_library_may_lack_a_function) {
   w.calls();
 }
 
-// Nobody waits for it, so that it is told late; the device is as good as before.
+// Nothing waits for it, so that it is told late; the device is as good as before.
 TEST(a_setting_that_is_refused_is_told_once) {
   OneProcess& w = wire();
   void* descriptor = nullptr;

@@ -45,6 +45,12 @@ TEST(words_lie_where_they_always_did) {
            "0300000000000000"
            "0200000000000000" +
                kZero);
+  CHECK_EQ(sent(msg::Audited{.entry = 50, .differing = 2, .fresh = 1, .bytes = 100}),
+           "5046544d21000000"
+           "3200000000000000"
+           "0200000001000000"
+           "6400000000000000" +
+               kZero);
   CHECK_EQ(sent(msg::Left{.key = 7, .rank = msg::kMinter}),
            "5046544d74000000"
            "0700000000000000"

@@ -115,7 +115,7 @@ TEST(every_way_to_make_a_communicator_takes_a_config) {
 TEST(a_config_of_another_version_counts_as_far_as_it_goes) {
   ncclConfig_t mine = config();
   ncclComm_t comm = nullptr;
-  // 2.18's ends with splitShare and four bytes of nobody's, where 2.26 has the traffic class.
+  // 2.18's ends with splitShare and four bytes of no field, where 2.26 has the traffic class.
   mine.version = 21800;
   mine.size = offsetof(ncclConfig_t, commName);
   CHECK_EQ(ncclCommInitRankConfig(&comm, 2, ncclUniqueId{}, 0, &mine), ncclSuccess);

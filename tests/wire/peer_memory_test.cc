@@ -85,8 +85,8 @@ TEST(a_block_that_it_has_given_back_comes_from_the_stores) {
 
 TEST(without_a_replica_all_comes_from_the_stores) {
   Ranks ranks;
-  InTurn nobody({});
-  const Restored done = ranks.restore(nobody);
+  InTurn none({});
+  const Restored done = ranks.restore(none);
   ranks.check_whole(done);
   CHECK_EQ(done.peer_bytes + driver().copies, 0u);
   CHECK_EQ(done.refusal, "");
@@ -187,8 +187,8 @@ TEST(who_has_replaced_nobody_or_hashes_on_the_host_does_not_ask) {
           bench.channel->control().replay_mode = static_cast<uint32_t>(mode);
           AlwaysAlive alive;
           server::Session session(*bench.channel, &lending_driver::table(), alive);
-          InTurn nobody({});
-          const auto peers = server::make_peer_import(session, nobody, digests);
+          InTurn none({});
+          const auto peers = server::make_peer_import(session, none, digests);
           const bool worth = *wanted == '1' || (!*wanted && digests);
           CHECK_EQ(peers != nullptr, worth && replaces && mode == ring::ReplayMode::kNormal);
         }

@@ -235,7 +235,7 @@ TEST(a_snapshot_is_not_broken_by_a_look_at_the_device) {
   CHECK_EQ(own.session.open_captures(), 1u);
   CHECK_EQ(own.session.device_status(), 0);
   CHECK(!driver.broken);
-  // Who looks all the same has learnt nothing of the device.
+  // A thread that looks all the same has learnt nothing of the device.
   FakeDevice calls;
   calls.on_publish = [](void (*)(void*), void*) { return 0; };
   calls.on_status = [] { return static_cast<int>(query(nullptr)); };
@@ -427,7 +427,7 @@ TEST(contents_of_variables_go_where_the_driver_has_put_them) {
   CHECK(variables.find(now, before).find("are not there again") != std::string::npos);
 }
 
-// Without marks (collective_marks_test.cc) nobody can see whether NCCL's kernels work or wait.
+// Without marks (collective_marks_test.cc) nothing can see whether NCCL's kernels work or wait.
 TEST(a_rank_that_may_wait_for_others_in_nccl_is_not_stuck) {
   driver = {};
   FakeDevice calls;

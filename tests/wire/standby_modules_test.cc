@@ -223,7 +223,7 @@ TEST(modules_of_other_clients_are_unloaded_at_the_takeover) {
   CHECK_EQ(standby.choose({{mine, 1}}), 1u);
   CHECK_EQ(driver.loaded.size(), 1u);
   CHECK_EQ(standby.take(mine, 1), 1);
-  CHECK_EQ(standby.choose({}), 0u);  // who takes over with no committed snapshot needs nothing
+  CHECK_EQ(standby.choose({}), 0u);  // one that takes over with no committed snapshot needs nothing
 }
 
 // The log is compacted in place, again and again.

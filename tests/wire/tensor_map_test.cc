@@ -5,6 +5,7 @@
 #include "api/mock_table.h"
 #include "check.h"
 #include "one_process.h"
+#include "ring/layout.h"
 
 namespace {
 
@@ -56,7 +57,7 @@ OneProcess& process() {
   return *made;
 }
 
-void* const kTensor = reinterpret_cast<void*>(0x7000'0000'1000);
+void* const kTensor = reinterpret_cast<void*>(pyft::ring::kDeviceWindowBase + 0x1000);
 constexpr cuuint64_t kSizes[5] = {64, 32, 16, 8, 4}, kStrides[4] = {128, 4096, 65536, 524288};
 constexpr cuuint32_t kBox[5] = {16, 8, 1, 1, 1}, kOnes[5] = {1, 2, 3, 1, 1};
 
@@ -74,7 +75,7 @@ TEST(a_tiled_map_is_encoded_once_for_its_arguments) {
   CHECK_EQ(encode(&first, kTensor), CUDA_SUCCESS);
   const uint64_t wanted[] = {CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
                              2,
-                             0x7000'0000'1000,
+                             pyft::ring::kDeviceWindowBase + 0x1000,
                              64,
                              32,
                              128,
@@ -92,7 +93,7 @@ TEST(a_tiled_map_is_encoded_once_for_its_arguments) {
   CHECK(!std::memcmp(&first, &again, sizeof first));
   CHECK_EQ(encode(&other, static_cast<char*>(kTensor) + 512), CUDA_SUCCESS);
   CHECK_EQ(encoded, 2);
-  CHECK_EQ(other.opaque[2], 0x7000'0000'1200u);
+  CHECK_EQ(other.opaque[2], pyft::ring::kDeviceWindowBase + 0x1200);
 }
 
 TEST(an_im2col_map_has_corners) {
@@ -107,7 +108,8 @@ TEST(an_im2col_map_has_corners) {
         CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   };
   CHECK_EQ(encode_it(3), CUDA_SUCCESS);
-  const uint64_t wanted[] = {3, 0x7000'0000'1000, 16, uint64_t(-1), uint64_t(-2), 32, 64, 3};
+  const uint64_t wanted[] = {
+      3, pyft::ring::kDeviceWindowBase + 0x1000, 16, uint64_t(-1), uint64_t(-2), 32, 64, 3};
   CHECK(std::equal(std::begin(wanted), std::end(wanted), map.opaque));
   CHECK_EQ(encode_it(2), CUDA_ERROR_INVALID_VALUE);
   CHECK_EQ(encoded, 1);

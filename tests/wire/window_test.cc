@@ -1,11 +1,12 @@
 #include "client/device/window.h"
 
 #include "check.h"
+#include "ring/layout.h"
 
 using pyft::client::Region;
 using pyft::client::Window;
 
-constexpr uint64_t kBase = 0x7000'0000'0000, kGranule = 2 << 20;
+constexpr uint64_t kBase = pyft::ring::kDeviceWindowBase, kGranule = 2 << 20;
 
 static Window make() {
   return Window(kBase, 16 * kGranule, kGranule, kGranule / 2, 512);

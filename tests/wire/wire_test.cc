@@ -346,11 +346,11 @@ TEST(blas_state_travels_with_the_commands) {
   cublasHandle_t blas = nullptr;
   CHECK_EQ(cublasCreate_v2(&blas), CUBLAS_STATUS_SUCCESS);
   CHECK_EQ(cublasSetStream_v2(blas, nullptr), CUBLAS_STATUS_SUCCESS);
-  CHECK_EQ(cublasSetWorkspace_v2(blas, reinterpret_cast<void*>(0x700000000000), 4096),
+  CHECK_EQ(cublasSetWorkspace_v2(blas, reinterpret_cast<void*>(ring::kDeviceWindowBase), 4096),
            CUBLAS_STATUS_SUCCESS);
   CHECK_EQ(w.calls(), "");  // nothing yet
   const float one = 1;
-  auto* matrix = reinterpret_cast<float*>(0x700000000000);
+  auto* matrix = reinterpret_cast<float*>(ring::kDeviceWindowBase);
   for (int i = 0; i < 2; ++i)
     CHECK_EQ(cublasSgemm_v2(blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, matrix, 2, matrix, 2,
                             &one, matrix, 2),
@@ -539,8 +539,8 @@ TEST(what_a_failed_device_could_not_make_fails_as_the_device_did) {
   CHECK(!perform(Call::cudaMalloc, cmd::cudaMalloc{0x1000, 2 << 20}, ring::kNoSlot).ok());
 }
 
-// Who writes a lost GPU's code into the page, and names an object that does not exist, has lost the
-// own server, and no more.
+// A client that writes a lost GPU's code into the page, and names an object that does not exist,
+// has lost the own server, and no more.
 TEST(what_the_page_says_of_the_device_is_not_believed) {
   ring::ChannelShape shape;
   shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;

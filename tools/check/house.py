@@ -220,7 +220,11 @@ def measure(root: Path, walks: dict[str, list[Stop]]) -> dict[str, Any]:
         "over_long": sum(one.lines > LONG for one in product),
         "classes": classes(product),
         "walks": {
-            name: {"opened": sum(stop.opened for stop in walk), "entered": len(walk)}
+            name: {
+                "opened": sum(stop.opened for stop in walk),
+                "entered": len(walk),
+                "folders": len({stop.file.rpartition("/")[0] for stop in walk if stop.opened}),
+            }
             for name, walk in walks.items()
         },
     }

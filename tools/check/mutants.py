@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
+import mutation_results
 import pytest
 from mutations import Mutant, mutants
 
@@ -147,6 +148,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--every", type=int, default=1, help="only each N-th mutant")
     parser.add_argument("--list", action="store_true", help="name the mutants, and run none")
+    parser.add_argument("--note", action="store_true", help="write results into docs/spec")
     asked = parser.parse_args()
     good = True
     for module in table():
@@ -158,6 +160,11 @@ def main() -> int:
             print("\n".join(f"{module.name}:{m.line}: {m.text}" for m in found))
             continue
         alive = judge(module, found, str(path), asked.jobs)
+        if asked.note:
+            texts = sorted(mutant.text for mutant in alive)
+            tried, of = len(found), len(mutants(path))
+            counts = {"tried": tried, "of": of, "killed": tried - len(alive), "alive": texts}
+            mutation_results.note(module.name, how=f"each {asked.every}th", **counts)
         good &= report(module, found, alive, asked.every == 1)
     return 0 if good else 1
 

@@ -5,6 +5,8 @@ itself and for what an ending makes of it (`keeper`, `keepers`, `_keeper`). *Cap
 is refused in the folders that have nothing to do with stream capture.
 
 A word in bold in a section "Words" of docs/concepts is a term: the glossary has a row for it.
+
+Processes, ranks and threads are no persons: C++ and the tables that generators copy speak of none.
 """
 
 from __future__ import annotations
@@ -31,6 +33,13 @@ CAPTURE = re.compile(r"captur(e|es|ed|ing)\b", re.IGNORECASE)
 # Of Python, pytest and CUDA; and the old spelling of a value, which is still taken.
 ITS_OWN = re.compile(
     r"capture_output|suspend_global_capture|CaptureFixture|[Ss]tream capture|StreamCapture|capturable|\"capture\"|SHARE_CAPTURES|dmr_captured"
+)
+
+# C++, and tables whose sentences come into generated pages. (Python has names such as `who`.)
+OF_PROCESSES = re.compile(r"\.(cc|c|h|cu)$|^(settings|faults)\.toml$|^proxy/api/.*\.toml$")
+OF_A_PERSON = re.compile(
+    r"(?<![A-Za-z_])(who|whom|whoever|somebody|nobody|everybody|anybody)(?![A-Za-z_])",
+    re.IGNORECASE,
 )
 
 
@@ -100,6 +109,8 @@ def check(root: Path) -> Iterator[str]:
                     yield f"{name}:{number}: [{old.word}] is called [{old.term}] ({GLOSSARY})"
             if name.startswith(NO_STREAM_CAPTURE) and CAPTURE.search(ITS_OWN.sub("", line)):
                 yield f"{name}:{number}: a capture is CUDA's; of memory it is a [snapshot]"
+            if OF_PROCESSES.search(name) and (person := OF_A_PERSON.search(line)):
+                yield f"{name}:{number}: [{person[0]}] is a person; a process is an it"
 
 
 def main() -> int:

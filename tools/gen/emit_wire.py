@@ -92,11 +92,17 @@ def emit_call_ids(api: Api) -> str:
     ]
     lines.append("namespace pyft {\n\nenum class Call : uint16_t {")
     lines += [f"  {r.name} = {r.id}," for r in api.commands]
+    # cuda.h makes macros of these, which name the newer functions.
+    past = [r.name for r in api.records if r.lib == "cuda" and not r.in_header]
+    lines.append("};\n")
+    lines += [f'#pragma push_macro("{name}")\n#undef {name}' for name in past]
     lines.append(
-        "};\n\n// Every function the shim exports; index of its counter.\nenum class Api : uint16_t {"
+        "// Every function the shim exports; index of its counter.\nenum class Api : uint16_t {"
     )
     lines += [f"  {name}," for name in exported(api)]
-    lines.append("  kCount,\n};\n\n// Name of a command, or nullptr for an id that is none.")
+    lines.append("  kCount,\n};")
+    lines += [f'#pragma pop_macro("{name}")' for name in past]
+    lines.append("\n// Name of a command, or nullptr for an id that is none.")
     lines.append(
         "// EntryFlags of a command: what of it goes to the object log.\nuint16_t entry_flags(Call call);\n"
         "// It changes a setting of an object (replay class configure).\nbool configures(Call call);"

@@ -49,7 +49,10 @@ def write(
     """Write the outputs into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, emit in outputs.items():
-        (folder / name).write_text(emit(api))
+        # What stays as it was keeps its time, and nothing that includes it is compiled again.
+        file, text = folder / name, emit(api)
+        if not file.exists() or file.read_text() != text:
+            file.write_text(text)
 
 
 def main() -> None:

@@ -111,6 +111,7 @@ void constants() {
   CONSTANT(kCompletionWords);
   CONSTANT(kDeviceWindowBase);
   CONSTANT(kDeviceWindowBytes);
+  CONSTANT(kPinnedWindowBase);
   CONSTANT(kPinnedStride);
   CONSTANT(kManifestBytes);
   CONSTANT(kElsewhere);
@@ -274,6 +275,19 @@ void control() {
   FIELD(ControlPage, dmr_captured);
   FIELD(ControlPage, dmr_forgotten);
   FIELD(ControlPage, dmr_digest_ns);
+  FIELD(ControlPage, audits);
+  FIELD(ControlPage, audit_entries);
+  FIELD(ControlPage, audit_bytes);
+  FIELD(ControlPage, audit_fresh);
+  FIELD(ControlPage, audit_ranks);
+  FIELD(ControlPage, audit_auditors);
+  FIELD(ControlPage, audit_undecided);
+  FIELD(ControlPage, unaudited_first);
+  FIELD(ControlPage, unaudited_log);
+  FIELD(ControlPage, unaudited_spare);
+  FIELD(ControlPage, unaudited_failed);
+  FIELD(ControlPage, unaudited_undecided);
+  FIELD(ControlPage, unaudited_collectives);
   END;
 }
 

@@ -17,7 +17,7 @@ namespace pyft::checkpoint {
 struct DigestKey {
   uint64_t seed;
   ring::DigestKind kind = ring::DigestKind::kXxh3;
-  // XXH3's, where nobody says otherwise.
+  // XXH3's, where nothing says otherwise.
   DigestKey(uint64_t seed, ring::DigestKind kind = ring::DigestKind::kXxh3)
       : seed(seed), kind(kind) {}
   bool operator==(const DigestKey&) const = default;

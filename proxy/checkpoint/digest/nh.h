@@ -10,8 +10,8 @@
 // x the unit's words, k those of key unit j + p, sums in brackets modulo 2^32. Then a polynomial:
 //   digest = bytes + sum of h[p] of column c of tile t * r^(128 t + 4 c + p + 1) modulo 2^127 - 1.
 //
-// How likely it is that two different contents have the same digest, for random keys that nobody
-// has chosen contents by:
+// How likely it is that two different contents have the same digest, for random keys that no
+// process has chosen contents by:
 // - Of the same length: they differ in a column. Its four sums are all equal with a probability of
 //   2^-128 at most: NH's is 2^-32 for each pass, also for a given difference of the sums, and the
 //   shift of the key from pass to pass makes four of it (Black, Halevi, Krawczyk, Krovetz, Rogaway:

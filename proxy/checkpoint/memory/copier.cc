@@ -37,6 +37,19 @@ int copy_by_looking(BackgroundReads& device, DigestKey key, const NextCopy& next
 
 }  // namespace
 
+std::string Copier::Outcome::problem() const {
+  if (changed.empty()) return {};
+  const CopyJob& first = changed[0];
+  const std::string blocks = "[" + std::to_string(changed.size()) + "] blocks ";
+  const std::string where = ", the first of [" + std::to_string(first.bytes) + "] bytes at [" +
+                            std::to_string(first.address) + "]: ";
+  if (!code)
+    return blocks + "have changed while they were copied" + where +
+           "their changes are announced by no optimizer step";
+  return blocks + "could not be copied behind it, or have changed" + where + "code [" +
+         std::to_string(code) + "]";
+}
+
 Copier::Copier(BackgroundReads& device, DigestKey key, User& user)
     : device_(device),
       key_(key),

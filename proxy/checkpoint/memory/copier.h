@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -45,8 +46,10 @@ class Copier {
     std::vector<CopyJob> changed;
     int code = 0;
     uint64_t spent_ns = 0;
+    // Empty, or in words why the cut is none.
+    std::string problem() const;
   };
-  // For whom the copies are.
+  // What the copies are for.
   class User {
    public:
     virtual ~User() = default;
@@ -62,8 +65,8 @@ class Copier {
   // Begins. Precondition: nothing is under way.
   void start(std::vector<CopyJob> jobs);
   // Returns when the user has been told, at once if nothing is under way. Takes part in the
-  // copying, so that a thread of low priority keeps nobody waiting for longer than what it has
-  // begun takes it.
+  // copying, so that a thread of low priority keeps no other one waiting for longer than what it
+  // has begun takes it.
   void finish();
 
  private:

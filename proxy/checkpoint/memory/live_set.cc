@@ -70,7 +70,7 @@ std::string read_ranges(const std::byte* at, uint64_t count, Ranges* out) {
   return {};
 }
 
-// Blocks in address order, each in mapped memory and in nobody else's place.
+// Blocks in address order, each in mapped memory and in no other one's place.
 std::string check_blocks(Ranges* blocks, const Ranges& mapped) {
   if (!std::ranges::is_sorted(*blocks, {}, &MemoryRange::address))
     std::ranges::sort(*blocks, {}, &MemoryRange::address);
@@ -149,6 +149,15 @@ std::string find_live(std::span<const std::byte> scope, std::vector<MemoryRange>
   std::ranges::sort(all, {}, &MemoryRange::address);
   live->blocks = std::move(all);
   return {};
+}
+
+void LiveSet::note(bool first, ring::StoreHeader* figures) const {
+  figures->live_blocks.store(blocks.size(), std::memory_order_relaxed);
+  if (!first) return;
+  figures->block_bytes.store(block_bytes, std::memory_order_relaxed);
+  figures->mapped_bytes.store(mapped_bytes, std::memory_order_relaxed);
+  figures->hidden_bytes.store(hidden_bytes, std::memory_order_relaxed);
+  figures->scratch_bytes.store(scratch_bytes, std::memory_order_relaxed);
 }
 
 }  // namespace pyft::checkpoint

@@ -16,6 +16,9 @@ struct LiveSet {
   // Sizes: of blocks that the program's allocator has handed out, of memory mapped otherwise, of
   // memory that is the device's own, and of what is left out although it is mapped.
   uint64_t block_bytes = 0, mapped_bytes = 0, hidden_bytes = 0, scratch_bytes = 0;
+
+  // For the report; of the `first` cut the sizes as well.
+  void note(bool first, ring::StoreHeader* figures) const;
 };
 
 // `scope`: payload of the cut, a CutScope that a hostile client may have written, or empty. A

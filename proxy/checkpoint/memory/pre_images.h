@@ -7,7 +7,7 @@
 // its GPU, what is wanted is written into the store of this rank, just in time, for the other's new
 // server to read. Whatever is copied is hashed, and must be what was published at the cut.
 //
-// Dispatch thread, or nobody else meanwhile.
+// Dispatch thread, or no other one meanwhile.
 #ifndef PYFT_CHECKPOINT_MEMORY_PRE_IMAGES_H_
 #define PYFT_CHECKPOINT_MEMORY_PRE_IMAGES_H_
 

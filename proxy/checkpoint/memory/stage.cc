@@ -14,7 +14,7 @@ namespace pyft::checkpoint {
 
 namespace {
 
-constexpr uint64_t kLarge = 64 << 10;     // worth asking whether anybody has touched it
+constexpr uint64_t kLarge = 64 << 10;     // worth asking whether it has been touched
 constexpr uint64_t kSmall = 16 << 10;     // copied sooner than handed over, if it can be looked at
 constexpr uint64_t kForgotten = 1 << 12;  // habits more than live blocks before some are dropped
 constexpr uint32_t kSure = 3;             // gates at which a block was what it had been at the cut
@@ -161,7 +161,7 @@ std::string Stage::copy_now(const MemoryRange& block, const ring::ManifestBlock*
   return {};
 }
 
-// Nobody else takes the content for it before the copy is there: the snapshot is open until then.
+// Nothing else takes the content for it before the copy is there: the snapshot is open until then.
 std::string Stage::copy_hashed(const MemoryRange& block, ring::Digest digest,
                                std::vector<CopyJob>* jobs) {
   const uint64_t offset = store_.reserve(block.bytes);

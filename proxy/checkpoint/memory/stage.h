@@ -6,7 +6,7 @@
 // mark), as parameters do; if it does not, or has not been seen often enough, it is copied at once.
 // Which is which is learned, and only a hint: a background copy that is not what was hashed cancels
 // the cut. What another rank's store keeps (share_plan.h) is hashed only. Dispatch thread only, or
-// nobody else meanwhile.
+// no other one meanwhile.
 #ifndef PYFT_CHECKPOINT_MEMORY_STAGE_H_
 #define PYFT_CHECKPOINT_MEMORY_STAGE_H_
 

@@ -45,7 +45,8 @@ bool is_device_fault(int code) {
 Recovery::Recovery(ring::Channel& channel)
     : channel_(channel),
       journal_(channel),
-      until_(channel.control().consumed.load(std::memory_order_acquire)) {}
+      until_(channel.control().consumed.load(std::memory_order_acquire)),
+      words_(replaces()) {}
 
 // ---- the stages, in their order ----
 
@@ -145,13 +146,13 @@ void Recovery::leave_word(ring::FaultKind kind, int code, const std::string& tex
 }
 
 void Recovery::no_place(const std::string& text) {
-  const std::lock_guard once(mutex_);
+  const std::lock_guard once(end_mutex_);
   leave_word(ring::FaultKind::kNone, 0, text, 0);
   _exit(ring::kNoPlaceExit);
 }
 
 void Recovery::fail(ring::FaultKind kind, int code, const std::string& text, uint64_t seq) {
-  const std::lock_guard once(mutex_);  // never given back: other threads wait for the end here
+  const std::lock_guard once(end_mutex_);  // never given back: other threads wait for the end here
   leave_word(kind, code, text, seq);
   switch (kind) {
     case ring::FaultKind::kUnrecoverable:
@@ -181,6 +182,7 @@ void Recovery::agreed() {
 void Recovery::differed(const Difference& difference) {
   ring::ControlPage& page = channel_.control();
   agreed();
+  if (differences_) return differences_->differs(difference);
   uint64_t none = 0;
   page.differed_seq.compare_exchange_strong(none, difference.seq);
   page.differed.fetch_add(1, std::memory_order_relaxed);
@@ -203,7 +205,7 @@ void Recovery::differed(const Difference& difference) {
 
 Recovery::Outcome Recovery::outcome_of(const Difference& difference) const {
   const Weight weight = difference.weight;
-  // Of memory that other processes write nobody expects the contents of then: the agent says so,
+  // Of memory that other processes write nothing expects the contents of then: the agent says so,
   // with the verdict.
   const bool imports = channel_.control().shared.load() & ring::kImports;
   if (imports && !difference.is_code) return Outcome::kExpected;
@@ -271,28 +273,10 @@ std::string Recovery::sentence(const Difference& difference) const {
   const bool decides = difference.weight == Weight::kDecides;
   const bool known = was_told_wrong(difference.seq);
   const bool wrong = known || difference.repeated == Repeated::kSame;
-  if (known) text += ": behind it a product was found that was computed wrongly";
+  if (known) text += ": behind it something was found that was computed wrongly";
   if (wrong && !known) text += ": two replays agree that this was wrong";
   const bool far = difference.weight == Weight::kFar && !wrong;
   return decides || far ? text + ": it may have decided by that" : text;
-}
-
-void Recovery::word_sent(uint32_t word, uint64_t value) {
-  const std::lock_guard lock(mutex_);
-  Word& known = words_[word];
-  known.sent = std::max(known.sent, value);
-}
-
-void Recovery::word_reached(uint32_t word, uint64_t value) {
-  const std::lock_guard lock(mutex_);
-  Word& known = words_[word];
-  known.reached = std::max(known.reached, value);
-}
-
-bool Recovery::word_holds(uint32_t word, uint64_t value) {
-  const std::lock_guard lock(mutex_);
-  const auto found = words_.find(word);
-  return found == words_.end() || found->second.reached >= std::min(value, found->second.sent);
 }
 
 }  // namespace pyft::checkpoint

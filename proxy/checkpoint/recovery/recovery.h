@@ -19,12 +19,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/device.h"
 #include "checkpoint/ranks.h"
+#include "checkpoint/recovery/word_progress.h"
 #include "checkpoint/replay/divergence.h"
 #include "checkpoint/replay/journal.h"
 #include "checkpoint/resources/communicators.h"
@@ -47,6 +47,13 @@ class Snapshots {
   // The program wants more of the device's memory than there is: what snapshots have of it is given
   // back. False: nothing is.
   virtual bool make_room() = 0;
+};
+
+// What is told of all that differs in an audit, where nothing is done about it. Any thread.
+class Differences {
+ public:
+  virtual ~Differences() = default;
+  virtual void differs(const Difference& difference) = 0;
 };
 
 class Recovery {
@@ -82,7 +89,7 @@ class Recovery {
   bool replaces() const { return until_ > 0; }
   ring::ReplayMode mode() const;
   Journal& journal() { return journal_; }
-  // Set by whoever has them; nullptr otherwise.
+  // Set by the process that has them; nullptr otherwise.
   CommunicatorRecovery* communicators = nullptr;
   // Objects of before the committed snapshot are being made: their calls are not repeated in full.
   bool restores_objects() const;
@@ -107,7 +114,7 @@ class Recovery {
   // the process, so that the next one replays entry by entry; what becomes of one that is not equal
   // there either is up to the policy. Where that is to report, last digits end nothing: no replay
   // of kernels that round differently each time would ever give them back. Other numbers end a
-  // replay when all of them have been computed, so that the next replay tells who is right: if it
+  // replay when all of them have been computed, so that the next replay tells which is right: if it
   // agrees with this one, what the program was told was wrong. Any thread.
   void agreed();
   void differed(const Difference& difference);
@@ -119,6 +126,8 @@ class Recovery {
   // At the end of a replay, and before what it has computed becomes a committed snapshot: ends the
   // process if there are numbers of which another replay has to tell.
   void settle();
+  // This replay is an audit: a value that differs ends nothing.
+  void audit(Differences* differences) { differences_ = differences; }
   void set_policy(DivergencePolicy policy) { policy_ = policy; }
   // How calls are called in sentences.
   void set_call_names(const char* (*name)(uint16_t call)) { call_name_ = name; }
@@ -135,11 +144,7 @@ class Recovery {
   }
   bool make_room() { return snapshots_ && snapshots_->make_room(); }
 
-  // Completion words in a replay: published again, in the same order as the first time. An
-  // OBSERVED mark holds when what was sent for its word up to there has been reached again.
-  void word_sent(uint32_t word, uint64_t value);
-  void word_reached(uint32_t word, uint64_t value);
-  bool word_holds(uint32_t word, uint64_t value);
+  WordProgress& words() { return words_; }
 
  private:
   void require(const std::string& problem, DeviceState& state);
@@ -152,24 +157,21 @@ class Recovery {
   void note_corrected(const Difference& difference);
   std::string sentence(const Difference& difference) const;
 
-  struct Word {
-    uint64_t sent = 0, reached = 0;
-  };
   ring::Channel& channel_;
   Journal journal_;
   uint64_t until_;
   RecoveryReports* reports_ = nullptr;
   Snapshots* snapshots_ = nullptr;
+  Differences* differences_ = nullptr;
   std::atomic<bool> replaying_{false}, said_{false};
-  std::mutex doubts_mutex_;
+  std::mutex end_mutex_, doubts_mutex_;
   mutable std::mutex told_mutex_;
   std::vector<std::pair<uint64_t, uint64_t>> told_wrong_;  // entries
   std::optional<Difference> doubt_;  // the first of which another replay has to tell
   std::atomic<uint64_t> comparing_{0};
   DivergencePolicy policy_ = DivergencePolicy::kStrict;
   const char* (*call_name_)(uint16_t call) = nullptr;
-  std::mutex mutex_;
-  std::unordered_map<uint32_t, Word> words_;
+  WordProgress words_;
 };
 
 }  // namespace pyft::checkpoint

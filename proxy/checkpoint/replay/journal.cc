@@ -158,6 +158,20 @@ bool Journal::has_room(uint64_t data_bytes) const {
   return 2 * (kAlign + align_up(data_bytes)) <= area - std::min(area, used);  // there may be a pad
 }
 
+ring::JournalRecord* Journal::keep(uint64_t seq, uint64_t bytes) {
+  if (!header_) return nullptr;
+  ring::JournalRecord* const old = find(seq, 0, ring::JournalKind::kCollective);
+  if (old && old->bytes == bytes) {
+    old->filled.store(0);
+    return old;
+  }
+  const uint64_t area = header_->journal_bytes, room = 2 * (kAlign + align_up(bytes));
+  if (bytes > area || used() + room > area / 2) return nullptr;  // there may be a pad
+  const uint64_t position = header_->journal_end.load(std::memory_order_relaxed);
+  if (!back(position, position + room)) return nullptr;  // add() would count it as lost
+  return add(seq, 0, ring::JournalKind::kCollective, bytes, bytes);
+}
+
 ring::JournalRecord* Journal::add_result(uint64_t seq, uint64_t index, uint64_t bytes) {
   if (!header_) return nullptr;
   const uint64_t data_bytes = ring::kJournalResultBytes + 2 * sample_bytes(bytes);

@@ -31,6 +31,9 @@ class Journal {
   ring::JournalRecord* add(uint64_t seq, uint64_t index, ring::JournalKind kind, uint64_t bytes,
                            uint64_t data_bytes);
   static std::byte* data(ring::JournalRecord* record);
+  // A record for what a collective leaves here, which only an audit needs: nullptr when half of the
+  // journal is in use, and nothing is lost by that.
+  ring::JournalRecord* keep(uint64_t seq, uint64_t bytes);
   // A record for a result, with room for samples unless the journal has too little for them.
   ring::JournalRecord* add_result(uint64_t seq, uint64_t index, uint64_t bytes);
   // What such a record has beside the digest; nullptr: nothing. And the samples, one by one.

@@ -1,5 +1,5 @@
 // What bytes that a program has been told look like, and how far they are from others: of a copy
-// nobody says whether it holds numbers, counts or flags.
+// nothing says whether it holds numbers, counts or flags.
 #ifndef PYFT_CHECKPOINT_REPLAY_NUMBERS_H_
 #define PYFT_CHECKPOINT_REPLAY_NUMBERS_H_
 

@@ -19,7 +19,7 @@
 
 namespace pyft::checkpoint {
 
-// Save: what this rank's communicators keep for others. By default there is nobody else.
+// Save: what this rank's communicators keep for others. By default there is no other rank.
 class CommunicatorState {
  public:
   virtual ~CommunicatorState() = default;

@@ -15,7 +15,7 @@ std::string block_text(const ring::ManifestBlock& block, const ring::Manifest& m
          std::to_string(block.address) + "] of cut [" + std::to_string(manifest.cut) + "]";
 }
 
-// Where the content of a block lies, whoever keeps it; with the digest it was snapshotted with.
+// Where the content of a block lies, in whichever store; with the digest it was snapshotted with.
 const std::byte* content_of(const ring::ManifestBlock& block, const Store& store,
                             RemoteBlocks& remote, std::string* problem) {
   const std::string name = "a " + block_text(block, store.committed().manifest);

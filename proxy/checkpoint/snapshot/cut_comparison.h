@@ -24,7 +24,7 @@ struct CutComparison {
 
 // Compares the blocks of a cut with those of `before`, the same cut. Only blocks that `from`, the
 // committed snapshot of the replay, has as well: all of their bytes were defined then. One that was
-// allocated since may have bytes that nobody has written, which no program relies on.
+// allocated since may have bytes that nothing has written, which no program relies on.
 CutComparison compare_cut(const StoredSnapshot& from, const StoredSnapshot& before,
                           std::span<const ring::ManifestBlock> now);
 

@@ -43,7 +43,7 @@ struct CutAction {
     kSkip,     // it was left out: that is counted
     kDecide,   // the client learns of it
     kRelease,  // the journal before this entry is not needed any more
-    kWait,     // it waits from now on, and whoever looks after that may sleep; always the last
+    kWait,  // it waits from now on, and the thread that looks after that may sleep; always the last
   };
   Do what;
   uint64_t about = 0;        // kPass, kStage, kPrepare, kAsk: name; kRelease: entry; else number
@@ -112,7 +112,7 @@ class CutStates {
   // It has not answered in time: what the client waits for is decided without it, and the cut
   // waits on. `for_room`: the client waits for this one.
   CutActions unanswered(bool for_room) const;
-  // Nobody waits for the comparison.
+  // Nothing waits for the comparison.
   CutActions promote();
 
  private:

@@ -8,7 +8,7 @@
 
 namespace pyft::checkpoint {
 
-// All of it outlives whoever has this.
+// All of it outlives the object that has this.
 struct Log {
   ring::Channel& channel;
   const ring::Liveness& liveness;  // of client and agent: there is nothing to wait for without them

@@ -39,11 +39,24 @@ std::unique_ptr<Store> Store::open(std::byte* base, uint64_t bytes, int fd, cons
     return nullptr;
   }
   auto* header = reinterpret_cast<ring::StoreHeader*>(base);
-  // A store nobody has used is sparse: looking at its first page needs that page.
+  // A store that no server has used is sparse: looking at its first page needs that page.
   if (!back_pages(fd, 0, ring::kPageBytes))
     *error = "there is no memory for the store's first page";
   if (error->empty() && header->magic == 0) *error = format_store(base, bytes, fd, shape);
-  if (error->empty()) *error = check_store(*header, bytes);
+  if (!error->empty()) return nullptr;
+  return read(base, bytes, fd, error);
+}
+
+std::unique_ptr<Store> Store::look_at(std::byte* base, uint64_t bytes, int fd, std::string* error) {
+  error->clear();
+  if (base && bytes >= ring::kPageBytes) return read(base, bytes, fd, error);
+  *error = numbered("the store is too small: bytes", bytes);
+  return nullptr;
+}
+
+std::unique_ptr<Store> Store::read(std::byte* base, uint64_t bytes, int fd, std::string* error) {
+  const auto* header = reinterpret_cast<const ring::StoreHeader*>(base);
+  *error = check_store(*header, bytes);
   if (!error->empty()) return nullptr;
   std::unique_ptr<Store> store(new Store(base, fd, *header));
   *error = store->read_lent();
@@ -98,6 +111,7 @@ std::string Store::promote_unfinished(uint64_t seq) {
   if (std::string error = read_snapshot(which); !error.empty()) return error;
   header_->current.store(which, std::memory_order_release);
   if (committed_.manifest.step > lent_step_) take_back_lent();
+  note_figures();  // without what was lent
   return {};
 }
 

@@ -30,13 +30,17 @@ class Store {
  public:
   using Shape = StoreShape;
 
-  // Lays the areas out in a store nobody has used; what an earlier server has left is checked,
-  // number by number. nullptr and a sentence when it cannot be used.
+  // Lays the areas out in a store that no server has used; what an earlier server has left is
+  // checked, number by number. nullptr and a sentence when it cannot be used.
   static std::unique_ptr<Store> open(std::byte* base, uint64_t bytes, int fd, const Shape& shape,
                                      std::string* error);
   static std::unique_ptr<Store> open(std::byte* base, uint64_t bytes, int fd, std::string* error) {
     return open(base, bytes, fd, Shape(), error);
   }
+
+  // The store of a server that goes on working with it, mapped privately: it is only looked at.
+  static std::unique_ptr<Store> look_at(std::byte* base, uint64_t bytes, int fd,
+                                        std::string* error);
 
   ring::StoreHeader& header() const { return *header_; }
   uint64_t seed() const { return seed_; }
@@ -108,6 +112,7 @@ class Store {
   };
 
   Store(std::byte* base, int fd, const ring::StoreHeader& header);
+  static std::unique_ptr<Store> read(std::byte* base, uint64_t bytes, int fd, std::string* error);
   bool write_table(uint32_t which, const StoredSnapshot& snapshot);
   std::string load(uint32_t which, StoredSnapshot* snapshot) const;
   std::string read_snapshot(uint32_t which);

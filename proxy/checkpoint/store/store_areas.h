@@ -42,7 +42,7 @@ inline uint64_t manifest_room(const ring::StoreHeader& header) {
 }
 
 ring::Digest checksum_of(const StoredSnapshot& snapshot, uint64_t seed);
-// By pread: a table that nobody has written may have no memory, and must not get any. Empty, or
+// By pread: a table that no server has written may have no memory, and must not get any. Empty, or
 // what is wrong with it.
 std::string load_snapshot(int fd, uint64_t offset, uint64_t room, uint64_t seed,
                           StoredSnapshot* snapshot);

@@ -21,8 +21,8 @@ std::string Store::read_lent() {
   return {};
 }
 
-// What lies in the current snapshot only, and what has been lent before: nobody names anything of a
-// snapshot without a step.
+// What lies in the current snapshot only, and what has been lent before: no rank names anything of
+// a snapshot without a step.
 bool Store::lend() {
   if (!current_ || !committed_.manifest.step) return true;
   StoredSnapshot lent;
@@ -53,7 +53,7 @@ bool Store::lend_more(uint64_t step, std::vector<ring::ManifestBlock> blocks) {
     reference(block.heap_offset, block.bytes, block.digest);
   }
   lent.blocks = std::move(blocks);
-  // What was lent for snapshots of an earlier step may still be named by who has not heard.
+  // What was lent for snapshots of an earlier step may still be named by a rank that has not heard.
   for (const ring::ManifestBlock& block : lent_) {
     reference(block.heap_offset, block.bytes, block.digest);
     lent.blocks.push_back(block);

@@ -65,7 +65,7 @@ bool accessible(Device& device, uint64_t address, uint64_t bytes) {
         return address - start <= size && bytes <= size - (address - start);
     }
   }
-  // Without that lock: who reserves addresses takes the one of the mappings first.
+  // Without that lock: a thread that reserves addresses takes the one of the mappings first.
   return covers(device, address, bytes);
 }
 

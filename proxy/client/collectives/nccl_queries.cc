@@ -1,4 +1,4 @@
-// What the client answers about communicators without asking anybody.
+// What the client answers about communicators without asking the server.
 #include <atomic>
 
 #include "client/collectives/nccl.h"

@@ -1,5 +1,6 @@
 // Which streams of this process capture, and what that forbids. The backend records and knows the
-// true state of a capture; the client knows whom to ask, and what must not be sent meanwhile.
+// true state of a capture; the client knows which server to ask, and what must not be sent
+// meanwhile.
 //
 // While a device captures, every command waits for its code (Device::send), so that a call which
 // breaks the capture gets its error itself. Nothing is appended to capturing streams that the

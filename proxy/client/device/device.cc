@@ -203,7 +203,7 @@ cudaError_t Device::record(uint64_t event, Stream& stream, uint64_t value, uint6
   const cudaError_t error =
       send(Call::cudaEventRecord, cmd::cudaEventRecord{event, stream.handle, value, *stream_value});
   touch(stream);
-  // Only if nobody else appended meanwhile does this value cover all that was counted.
+  // Only if no other thread appended meanwhile does this value cover all that was counted.
   if (error == cudaSuccess && work_of(stream) == work + 1) {
     stream.fence_value = *stream_value;
     stream.fenced_work = work + 1;
@@ -242,12 +242,19 @@ cudaError_t Device::wait(uint32_t word, uint64_t value) {
   return fail(status);
 }
 
+// The mark comes first: another thread that finds the value noted appends behind it.
+void Device::observe(Stream& stream, uint64_t value) {
+  if (stream.observed.load() == value) return;
+  writer_.observed(stream.word, 0, value);
+  stream.observed.store(value);
+}
+
 cudaError_t Device::synchronize(Stream& stream) {
   uint64_t value = 0;
   if (const cudaError_t error = fence(stream, &value); error != cudaSuccess) return error;
-  if (value != stream.observed.load(std::memory_order_relaxed)) {
+  if (value != stream.observed.load()) {
     if (const cudaError_t error = wait(stream.word, value); error != cudaSuccess) return error;
-    if (stream.observed.exchange(value) != value) writer_.observed(stream.word, 0, value);
+    observe(stream, value);
   }
   const cudaError_t error = health();
   return error != cudaSuccess ? error : late_error();

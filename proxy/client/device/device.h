@@ -91,11 +91,14 @@ class Device {
   cudaError_t wait(uint32_t word, uint64_t value);
   cudaError_t synchronize(Stream& stream);
   cudaError_t synchronize_all();
+  // The program learns that the stream has come to this value of its fence: what it does next may
+  // rely on that.
+  void observe(Stream& stream, uint64_t value);
   bool reached(uint32_t word, uint64_t value) { return ring::reached(channel(), word, value); }
   uint64_t next_value(uint32_t word);
   // 0, or the sticky error the server has set; or unavailable.
   cudaError_t health() const;
-  // The failure of a command that nobody waited for: told once. Call after what has been asked for
+  // The failure of a command that nothing waited for: told once. Call after what has been asked for
   // is done, since the caller may take the error for that of its own call.
   cudaError_t late_error();
   const ring::Liveness& liveness() const { return liveness_; }

@@ -63,7 +63,7 @@ cudaError_t record_event(cudaEvent_t event_handle, cudaStream_t stream_handle) {
                                  cmd::cudaEventRecord{event->handle, stream->handle, 0, 0});
   }
   event->capture.store(0);
-  if (event->shared) {  // waits for the answer: who is told of the record must find it
+  if (event->shared) {  // waits for the answer: a process that is told of the record must find it
     stream->device.touch(*stream);
     return event->device.confirm(Call::cudaEventRecord,
                                  cmd::cudaEventRecord{event->handle, stream->handle, 0, 0});
@@ -75,9 +75,11 @@ cudaError_t record_event(cudaEvent_t event_handle, cudaStream_t stream_handle) {
   return error;
 }
 
+// As Device::observe.
 static void observe(Event& event, Record record) {
-  if (event.observed.exchange(record) != record)
-    event.device.writer().observed(record.word, 1, record.value);
+  if (event.observed.load() == record) return;
+  event.device.writer().observed(record.word, 1, record.value);
+  event.observed.store(record);
 }
 
 cudaError_t query_event(cudaEvent_t handle) {

@@ -1,4 +1,4 @@
-// Copies of much memory that nobody reads soon.
+// Copies of much memory that nothing reads soon.
 #ifndef PYFT_CLIENT_DEVICE_PAST_CACHES_H_
 #define PYFT_CLIENT_DEVICE_PAST_CACHES_H_
 

@@ -28,7 +28,7 @@ PYFT_API int pyft_cut() {
 }
 
 // Number of the entry a device of this process would append next; 0 when it is not attached, or
-// when its next cut is not snapshotted and nobody needs to know what is live.
+// when its next cut is not snapshotted and nothing needs to know what is live.
 PYFT_API uint64_t pyft_next_seq(int ordinal) {
   if (usable() != cudaSuccess) return 0;
   Device* device = attached_or_null(ordinal);

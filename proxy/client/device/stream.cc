@@ -110,7 +110,7 @@ cudaError_t query_stream(Stream& stream) {
   if (const cudaError_t error = device.fence(stream, &value); error != cudaSuccess) return error;
   if (const cudaError_t error = device.health(); error != cudaSuccess) return error;
   if (!device.reached(stream.word, value)) return cudaErrorNotReady;
-  if (stream.observed.exchange(value) != value) device.writer().observed(stream.word, 0, value);
+  device.observe(stream, value);
   return cudaSuccess;
 }
 

@@ -1,8 +1,8 @@
 // Places device memory in the device's address window and pinned memory in the pinned window.
 //
 // Large requests get whole granules (2 MiB); small ones (< 1 MiB) are carved, 512 B aligned, from
-// slabs of one granule. The window only decides addresses: who maps a granule on the device is told
-// by Region. Not thread-safe: the owner holds a mutex.
+// slabs of one granule. The window only decides addresses: the server that maps a granule on the
+// device is told by Region. Not thread-safe: the owner holds a mutex.
 #ifndef PYFT_CLIENT_DEVICE_WINDOW_H_
 #define PYFT_CLIENT_DEVICE_WINDOW_H_
 
@@ -39,7 +39,7 @@ class Window {
   // Address for `bytes`, or 0. A region in *map must be mapped first; if that fails: cancel().
   uint64_t allocate(uint64_t bytes, Region* map);
   void cancel(uint64_t address);
-  // False: no allocation starts there. A region in *unmap is no longer used by anybody.
+  // False: no allocation starts there. A region in *unmap is no longer used.
   bool release(uint64_t address, Region* unmap, uint64_t* bytes);
   // Addresses without memory, `bytes` being whole granules and `alignment` a power of two or 0;
   // at `wanted` if that is free. 0: nothing fits.

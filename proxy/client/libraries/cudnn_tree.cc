@@ -133,7 +133,7 @@ const Descriptor::Attribute* Descriptor::find(int32_t name) const {
 }
 
 Descriptor::~Descriptor() {
-  // Nobody can wait for this, and after the end of the server there is nothing to end.
+  // Nothing can wait for this, and after the end of the server there is nothing to end.
   if (in_server)
     device.send(Call::cudnnBackendDestroyDescriptor, cmd::cudnnBackendDestroyDescriptor{id});
 }

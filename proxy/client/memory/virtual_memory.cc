@@ -13,7 +13,7 @@ struct Reservation {
   Device* device;
 };
 
-// Lives in the server while somebody holds the handle or a mapping exists, so that the handle of
+// Lives in the server while a process has the handle or a mapping exists, so that the handle of
 // a mapping can be had again.
 struct Physical {
   Device* device;

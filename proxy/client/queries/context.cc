@@ -99,6 +99,15 @@ PYFT_API CUresult cuCtxGetDevice(CUdevice* device) {
   return CUDA_SUCCESS;
 }
 
+PYFT_API CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
+  enter(Api::cuCtxGetDevice_v2);
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  const int ordinal = ctx ? ordinal_of(ctx) : current_device();
+  if (ordinal < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
 // One context per device, so the runtime's limits of the device are the context's.
 PYFT_API CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   enter(Api::cuCtxGetLimit);
@@ -114,6 +123,15 @@ PYFT_API CUresult cuCtxSynchronize() {
   enter(Api::cuCtxSynchronize);
   cudaError_t error;
   Device* device = attached(&error);
+  return static_cast<CUresult>(device ? device->synchronize_all() : error);
+}
+
+PYFT_API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+  enter(Api::cuCtxSynchronize_v2);
+  const int ordinal = ctx ? ordinal_of(ctx) : current_device();
+  if (ordinal < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  cudaError_t error;
+  Device* device = attach(ordinal, &error);
   return static_cast<CUresult>(device ? device->synchronize_all() : error);
 }
 
@@ -144,4 +162,11 @@ PYFT_API CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
   Stream* stream = stream_of(hStream, &error);
   if (stream) *pctx = context_of(stream->device.ordinal());
   return static_cast<CUresult>(stream ? cudaSuccess : error);
+}
+
+PYFT_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  enter(Api::cuStreamGetCtx_v2);
+  const CUresult code = cuStreamGetCtx(hStream, pCtx);
+  if (code == CUDA_SUCCESS && pGreenCtx) *pGreenCtx = nullptr;
+  return code;
 }

@@ -15,10 +15,15 @@ struct EntryPoint {
 extern const EntryPoint kEntryPoints[];
 extern const unsigned kEntryPointCount;
 
-// Our function for a name as programs ask for it: "cuMemAlloc" finds cuMemAlloc_v2, and with
-// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM a variant whose null stream is the thread's own.
-// nullptr: none; the vendor's function is never answered instead.
-void* entry_point(const char* name, uint64_t flags);
+// What answers for a name as programs ask for it: the newest function that is not newer than that
+// version of CUDA. "cuMemAlloc" of 12000 is cuMemAlloc_v2. With
+// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM it is a variant whose null stream is the thread's
+// own. The vendor's function is never answered instead.
+struct Found {
+  void* function;  // nullptr: none
+  bool too_old;    // there is one, but not in that version
+};
+Found entry_point(const char* name, unsigned version, uint64_t flags);
 
 }  // namespace pyft::client
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace pyft::log {
 
@@ -42,6 +43,12 @@ std::string configure(const std::string& text);
 
 // Where the rank of this process stands. It must outlive all that is said.
 void follow_rank(const std::atomic<uint32_t>* rank);
+
+// Where stands what was said last of the device's errors. It must outlive all that is said.
+void follow_said(std::atomic<uint32_t>* said);
+// Whether the sentence is another one than the last; remembers it. What comes behind " in block ["
+// does not count: which thread of a kernel is the first depends on its order.
+bool is_news(std::string_view sentence);
 
 }  // namespace pyft::log
 

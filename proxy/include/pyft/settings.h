@@ -159,7 +159,7 @@ inline double copy_mb_s() {
   return value.value_or(0.0);
 }
 
-// PYFT_IGNORE_OBSERVED: tests: 1: replays do not wait at OBSERVED marks. Read once.
+// PYFT_IGNORE_OBSERVED: tests: 1: servers do not wait at OBSERVED marks. Read once.
 inline bool ignore_observed() {
   static const auto value = detail::choice("PYFT_IGNORE_OBSERVED", {"0", "1"}, "0 or 1");
   return value.value_or(0) == 1;
@@ -261,9 +261,10 @@ inline std::optional<Protect> protect() {
 }
 
 // PYFT_DMR: value of --dmr.
-enum class Dmr { kOff, kCheckpoint };
+enum class Dmr { kOff, kCheckpoint, kAudit };
 inline std::optional<Dmr> dmr() {
-  const auto value = detail::choice("PYFT_DMR", {"off", "checkpoint"}, "off or checkpoint");
+  const auto value =
+      detail::choice("PYFT_DMR", {"off", "checkpoint", "audit"}, "off, checkpoint or audit");
   if (!value) return std::nullopt;
   return static_cast<Dmr>(*value);
 }
@@ -288,6 +289,19 @@ inline const char* dmr_disputes() {
 inline std::uint64_t dmr_told() {
   const auto value = detail::number<std::uint64_t>("PYFT_DMR_TOLD", 0, UINT64_MAX, "a number");
   return value.value_or(0);
+}
+
+// PYFT_AUDIT: entry of the cut up to which this server audits another one.
+inline std::uint64_t audit() {
+  const auto value = detail::number<std::uint64_t>("PYFT_AUDIT", 0, UINT64_MAX, "a number");
+  return value.value_or(0);
+}
+
+// PYFT_AUDIT_WAIT_S: a snapshot that is due waits so long for the audit of the one before, then it
+// is left out.
+inline double audit_wait_s() {
+  const auto value = detail::number<double>("PYFT_AUDIT_WAIT_S", 0, 1e9, "a number");
+  return value.value_or(0.0);
 }
 
 // PYFT_DIVERGENCE: value of --divergence.

@@ -27,10 +27,10 @@ void Reports::voted(const Votes::Said& said) {
 }
 
 std::unique_ptr<Checker> make_checker(Session& session, Checker::View view, Checker::Hears& hears) {
-  if (settings::dmr() != settings::Dmr::kCheckpoint || !view) return nullptr;
+  if (const uint64_t last = settings::dmr_told()) session.recovery().told_wrong(0, last);
+  if (settings::dmr() != settings::Dmr::kCheckpoint || !view || settings::audit()) return nullptr;
   std::optional<std::vector<Dispute>> disputes = read_disputes(settings::dmr_disputes());
   if (!disputes) PYFT_LOG(kServer, kWarning, "PYFT_DMR_DISPUTES is damaged: there is no vote");
-  if (const uint64_t last = settings::dmr_told()) session.recovery().told_wrong(0, last);
   return std::make_unique<Checker>(session, view,
                                    disputes ? std::move(*disputes) : std::vector<Dispute>{}, hears);
 }

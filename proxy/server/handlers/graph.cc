@@ -2,7 +2,7 @@
 // do while it captures, its client has refused.
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
-#include "server/handlers/marked.h"
+#include "server/session/marked.h"
 
 namespace pyft::server {
 namespace {

@@ -58,8 +58,9 @@ void* result_address(const BlasState& state, uint64_t address, uint64_t* host_re
 // Plain memory of the device, whole granules. While objects are restored it waits for memory.
 CUresult create_memory(Session& session, uint64_t bytes, CUmemGenericAllocationHandle* out);
 
-// Answers who waits. The failure of a call nobody waits for is said on stderr, and the client
-// learns of it: once, or for good if the device has failed or something is not there now.
+// Answers the thread that waits. The failure of a call that nothing waits for is said on stderr,
+// and the client learns of it: once, or for good if the device has failed or something is not there
+// now.
 Status finish(Session& session, const EntryHeader& header, const char* name, Domain domain,
               int code, const uint64_t* values = nullptr, size_t count = 0, Body bytes = {});
 // Dispatches. What names an object that could not be made because the device had failed fails as

@@ -105,7 +105,7 @@ int JournaledResult::finish(CUstream stream) {
     recovery->comparison_ends();
     return code;
   }
-  // While a fence is open the device is asked whether it has failed: then nobody waits for this.
+  // While a fence is open the device is asked whether it has failed: then nothing waits for this.
   static_cast<void>(session_.publish_on_stream(stream, ring::kDeviceWord, 0));
   return 0;
 }

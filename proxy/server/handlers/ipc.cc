@@ -1,5 +1,5 @@
 // Memory and events that servers share. The backend checks the bytes of a handle: they may come
-// from anybody, and open at most what the same user may open anyway.
+// from any process, and open at most what the same user may open anyway.
 #include <string>
 
 #include "server/handlers/handlers.h"
@@ -35,6 +35,14 @@ void may_wait_for_others(Session& session) {
                               std::to_string(code) + "]");
 }
 
+// An auditor writes into nothing that others see, and it could not keep kernels from that here.
+void refuse_to_auditor(Session& session, const EntryHeader& header) {
+  if (session.channel().role() != ring::Role::kAuditor) return;
+  session.recovery().fail(ring::FaultKind::kUnrecoverable, 0,
+                          "the program shares memory or events with other processes (CUDA IPC)",
+                          header.seq);
+}
+
 constexpr char kGone[] = "the process that shared it has ended or freed it";
 constexpr char kElsewhere[] = "it lies elsewhere now";
 
@@ -52,6 +60,7 @@ Status do_cudaIpcGetMemHandle(Session& session, const EntryHeader& header,
 
 Status do_cudaIpcOpenMemHandle(Session& session, const EntryHeader& header,
                                const cmd::cudaIpcOpenMemHandle& c, Body, Body payload) {
+  refuse_to_auditor(session, header);
   CUipcMemHandle handle;
   if (!read_handle(payload, &handle)) return short_body("cudaIpcOpenMemHandle");
   const backend::Table& api = session.backend();
@@ -68,8 +77,9 @@ Status do_cudaIpcOpenMemHandle(Session& session, const EntryHeader& header,
 
 // The entry before it has opened the memory, but where a new server makes its objects again: then
 // it is opened here, and has what is in it now.
-Status do_pyftKeepImport(Session& session, const EntryHeader&, const cmd::pyftKeepImport& c, Body,
-                         Body payload) {
+Status do_pyftKeepImport(Session& session, const EntryHeader& header, const cmd::pyftKeepImport& c,
+                         Body, Body payload) {
+  refuse_to_auditor(session, header);
   CUipcMemHandle handle;
   if (!read_handle(payload, &handle)) return short_body("pyftKeepImport");
   const backend::Table& api = session.backend();
@@ -116,6 +126,7 @@ Status do_cudaIpcGetEventHandle(Session& session, const EntryHeader& header,
 
 Status do_cudaIpcOpenEventHandle(Session& session, const EntryHeader& header,
                                  const cmd::cudaIpcOpenEventHandle& c, Body, Body payload) {
+  refuse_to_auditor(session, header);
   CUipcEventHandle handle;
   if (!read_handle(payload, &handle)) return short_body("cudaIpcOpenEventHandle");
   const auto function = session.backend().cuIpcOpenEventHandle;

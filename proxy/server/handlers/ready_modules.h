@@ -1,4 +1,4 @@
-// Modules that a server has loaded while it quiesced by, before it knew whose modules it would
+// Modules that a server has loaded while it stood by, before it knew whose modules it would
 // need. Nothing has run in them: their variables have the contents of a module that is loaded now.
 #ifndef PYFT_SERVER_HANDLERS_READY_MODULES_H_
 #define PYFT_SERVER_HANDLERS_READY_MODULES_H_

@@ -13,8 +13,8 @@ constexpr uint64_t kPage = 4096;
 
 }  // namespace
 
-// Whole pages that nobody else has any part of: a driver registers pages, no page twice, and copies
-// neither from nor to a range that is registered in part.
+// Whole pages that nothing else has any part of: a driver registers pages, no page twice, and
+// copies neither from nor to a range that is registered in part.
 std::byte* ScratchMemory::take(const backend::Table& api, uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);

@@ -59,8 +59,8 @@ Status do_cudaEventDestroy(Session& session, const EntryHeader& header,
 }
 
 // The device's event is what other streams wait for; the words are what the client reads. They come
-// first: who has waited for the event, on whatever stream, must find it complete. The event's word
-// has the time, the stream's says that both are reached.
+// first: a thread that has waited for the event, on whatever stream, must find it complete. The
+// event's word has the time, the stream's says that both are reached.
 Status do_cudaEventRecord(Session& session, const EntryHeader& header,
                           const cmd::cudaEventRecord& c, Body, Body) {
   CUstream stream;

@@ -23,7 +23,7 @@ int cuda_code(Domain domain, int code) {
   return code == CUBLAS_STATUS_NOT_SUPPORTED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_UNKNOWN;
 }
 
-// A command that nobody waits for has failed. It must not get lost. What has failed with the
+// A command that nothing waits for has failed. It must not get lost. What has failed with the
 // device, or should have made something, fails for good; anything else is told once, by the next
 // call that looks, as it would have been by the call itself (C4). A setting that is
 // refused leaves its object as it was, also when a recovery makes it again.

@@ -23,7 +23,7 @@ struct AgentMessage {
   ring::MessageKind kind{};
   ring::MessageWords words{};
   std::vector<std::byte> payload;
-  int fd = -1;  // that came with it; whoever takes the message closes it
+  int fd = -1;  // that came with it; the part that takes the message closes it
 
   // What it says, if it is of that kind.
   template <typename Message>

@@ -17,7 +17,7 @@ class AgentRequests : public checkpoint::StoreSource, public PeerServers, public
   // -1 also if the agent does not say.
   int open(uint64_t owner, uint64_t attempt) override;
   int connect(uint64_t attempt) override;
-  // Servers that stand by on the same GPU give back what they have taken beforehand. Even if nobody
+  // Servers that stand by on the same GPU give back what they have taken beforehand. Even if none
   // says so in time they may have.
   bool make_room() override;
 

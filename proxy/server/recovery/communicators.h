@@ -29,7 +29,7 @@ class RepairedCommunicators : public checkpoint::CommunicatorRecovery {
   void start(AgentLink* link);
 
   // Takes the places of the server before: every communicator in the table is made again, from its
-  // records and with those who live. Empty, or what is in the way.
+  // records and with those that live. Empty, or what is in the way.
   std::string rejoin() override;
   // The communicator that entry `seq` made as `handle`, for entries that are not repeated.
   void* made_before(uint64_t handle, uint64_t seq) override;
@@ -43,7 +43,7 @@ class RepairedCommunicators : public checkpoint::CommunicatorRecovery {
 
   void at_cut(uint64_t cut) override;
   // A replacement that begins at this cut has no messages, and no parts of scattered sums, from
-  // before it, so that those who need them must have them.
+  // before it, so that ranks that need them must have them.
   bool acknowledged(uint64_t cut) override;
   // Records fill their memory, which snapshots free.
   bool log_pressure() override;
@@ -69,7 +69,7 @@ class RepairedCommunicators : public checkpoint::CommunicatorRecovery {
   int on_the_way(uint64_t key, int rank, int size, int lost);
   void tell_when_making();
   static std::string named(uint64_t key);
-  // From the records alone, where nobody else has it.
+  // From the records alone, where no other rank has it.
   std::string adopt(const ring::StoredCommunicator& entry, uint64_t operation);
   void say_why(int code, uint64_t key, int rank) const;
   std::string take_place(const backend::RegionHead& head, std::span<std::byte> records,

@@ -13,7 +13,8 @@ void raise(std::atomic<uint64_t>* step, uint64_t to) {
 
 }  // namespace
 
-// The dispatch thread may sleep. Who waits until a cut is settled looks at once whether it counts.
+// The dispatch thread may sleep. The thread that waits until a cut is settled looks at once whether
+// it counts.
 bool decide(ring::Channel& channel, const AgentMessage& message, Decided* decided) {
   if (const auto others = message.as<msg::PaceOfOthers>()) {
     const uint64_t known = decided->interval.load(std::memory_order_relaxed);

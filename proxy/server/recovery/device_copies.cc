@@ -95,7 +95,7 @@ int DeviceCopies::read_beside(const checkpoint::NextRange& next,
     slot->busy = false;
   }
   if (code == PinnedRing::kLate) give_up_beside();
-  // Nobody else may ask the device before its next command.
+  // No other thread may ask the device before its next command.
   if (checkpoint::is_device_fault(code)) {
     session_.check_device(code, "a copy behind a cut");
     session_.set_sticky(code);

@@ -13,8 +13,9 @@ namespace pyft::server {
 
 namespace {
 
-constexpr int kLookMs = 100;                  // how often a thread looks whether it should end
-constexpr uint64_t kIdleNs = 60'000'000'000;  // who asks for nothing for so long is given up
+constexpr int kLookMs = 100;  // how often a thread looks whether it should end
+constexpr uint64_t kIdleNs =
+    60'000'000'000;  // a borrower that asks for nothing for so long is given up
 constexpr int kNotSupported = CUDA_ERROR_NOT_SUPPORTED;
 
 }  // namespace
@@ -64,7 +65,7 @@ void PeerExport::answer(int link, uint64_t offset) const {
 }
 
 // The mapping may be gone, or another one, after each of these calls. Then the borrower gets other
-// bytes, or memory of another size, which he notices.
+// bytes, or memory of another size, which it notices.
 int PeerExport::find(uint64_t address, checkpoint::MemoryRange* mapping, UniqueFd* memory) const {
   if (!table_.cuPointerGetAttribute || !table_.cuMemRetainAllocationHandle ||
       !table_.cuMemExportToShareableHandle || !table_.cuMemRelease)

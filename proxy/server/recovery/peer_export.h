@@ -3,7 +3,7 @@
 //
 // In threads of its own, one per borrower: the dispatch thread may stand in a collective, waiting
 // for the very rank that is being replaced. They ask the driver only, and know nothing of what the
-// dispatch thread has; what it does to that memory meanwhile is the borrower's business, who
+// dispatch thread has; what it does to that memory meanwhile is the business of the borrower, which
 // compares digests.
 #ifndef PYFT_SERVER_RECOVERY_PEER_EXPORT_H_
 #define PYFT_SERVER_RECOVERY_PEER_EXPORT_H_

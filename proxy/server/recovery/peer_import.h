@@ -1,9 +1,9 @@
 // What a new server copies straight from the GPUs of living replicas. docs/concepts/sharing.md.
 //
 // A replica has most of a committed snapshot at the same offsets of its window, as long as it has
-// not passed the next optimizer step. Nobody asks whether it has: blocks are copied within the
+// not passed the next optimizer step. Nothing asks whether it has: blocks are copied within the
 // device or between devices while its program goes on, and then hashed. What is not what it must be
-// comes from the stores, as if nobody had tried.
+// comes from the stores, as if nothing had been tried.
 //
 //   new server   kWantPeer to the agent, which gives both servers an end of a connection
 //   new server   kWantMemory: an offset in the window

@@ -33,7 +33,7 @@ class PinnedRing {
   PinnedRing(const PinnedRing&) = delete;
 
   // Both return the code of the call that fails, or 0: then the device has copied everything.
-  // kLate: a piece has not come for so long. It may come yet, so that whoever is next gets kLate
+  // kLate: a piece has not come for so long. It may come yet, so that the next thread gets kLate
   // at once, until it has. Small ranges share a piece.
   int read(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
            uint64_t patience_ns);

@@ -35,7 +35,8 @@ RebuiltCommunicators::RebuiltCommunicators(ring::Channel& channel, checkpoint::R
 std::vector<std::byte> RebuiltCommunicators::ask_for_id(uint64_t key, int rank) {
   link_->send(msg::WantId{.key = key, .rank = rank});
   auto answer = link_->wait<msg::MadeAs>(key, kAgentAnswersMs);
-  if (!answer) recovery_.no_place("nobody says under which id " + named(key) + " is made");
+  if (!answer)
+    recovery_.no_place("the agent does not say under which id " + named(key) + " is made");
   if (!answer->payload.empty()) return std::move(answer->payload);
   ncclUniqueId made{};
   if (const int code = backend_.ncclGetUniqueId(&made))
@@ -118,7 +119,7 @@ void RebuiltCommunicators::tell_who_left(const Live& live) {
   for (const int rank : found->second) flexccl_->left(live.number, rank);
 }
 
-// Who has made the program's id does not matter: the ranks meet under another one.
+// Which rank has made the program's id does not matter: the ranks meet under another one.
 bool RebuiltCommunicators::order(const AgentMessage& message) {
   const auto left = message.as<msg::Left>();
   if (!left) return false;

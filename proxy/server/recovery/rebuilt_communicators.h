@@ -1,6 +1,6 @@
-// Communicators that nobody can repair, because an abort leaves partial results: when a server of a
-// member dies, the agent ends those of all members, and the new ones make the communicators again,
-// under other ids, at the line from which all of them replay (pyft/recovery/rollback.py).
+// Communicators that cannot be repaired, because an abort leaves partial results: when a server of
+// a member dies, the agent ends those of all members, and the new ones make the communicators
+// again, under other ids, at the line from which all of them replay (pyft/recovery/rollback.py).
 #ifndef PYFT_SERVER_RECOVERY_REBUILT_COMMUNICATORS_H_
 #define PYFT_SERVER_RECOVERY_REBUILT_COMMUNICATORS_H_
 
@@ -43,7 +43,7 @@ class RebuiltCommunicators : public checkpoint::CommunicatorRecovery {
   void let_go(uint64_t) override {}
   void failed(void* comm) override;
 
-  // What the agent says of ranks that nobody replaces any more; false: it is something else.
+  // What the agent says of ranks that are replaced no more; false: it is something else.
   bool order(const AgentMessage& message);
 
   // Tells the agent how far each communicator was at the cut of entry `seq`, which waits in the

@@ -158,6 +158,13 @@ int SessionState::idle() {
   return code;
 }
 
+// A device that shows nothing may wait as well.
+bool SessionState::waits() {
+  const ring::ControlPage& page = session_.channel().control();
+  return !progress() || session_.device_waits() ||
+         page.callback_asked.load() != page.callback_done.load();
+}
+
 bool SessionState::capturing() {
   return open_captures(session_) != 0;
 }

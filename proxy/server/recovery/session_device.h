@@ -64,6 +64,7 @@ class SessionState : public checkpoint::DeviceState {
   int idle() override;
   bool work() override { return session_.work(); }
   uint64_t progress() override { return session_.device_progress(); }
+  bool waits() override;
   bool capturing() override;
   void mapped(std::vector<checkpoint::MemoryRange>* ranges) override;
   void variables(std::vector<ring::ManifestPlace>* places) override;

@@ -8,6 +8,9 @@ namespace pyft::server {
 
 namespace {
 
+// An agent that waits for a vote about an audit answers no sooner: docs/deadlines.md.
+constexpr uint64_t kVoteNs = 60'000'000'000;
+
 // The client uses one core and the server's dispatch thread another.
 bool has_cores_to_spare() {
   cpu_set_t cores;
@@ -25,6 +28,11 @@ checkpoint::SnapshotOptions snapshot_options() {
   if (late == settings::BackgroundCopies::kNever) options.late = checkpoint::Late::kNever;
   if (late == settings::BackgroundCopies::kAlways) options.late = checkpoint::Late::kAlways;
   options.jit = settings::protect() == settings::Protect::kJit;
+  options.audits = settings::dmr() == settings::Dmr::kAudit;
+  if (options.audits) {
+    options.audit_wait_ns = static_cast<uint64_t>(settings::audit_wait_s() * 1e9);
+    options.answer_ns = kVoteNs;
+  }
   options.arbitrates = settings::arbitrate();
   return options;
 }

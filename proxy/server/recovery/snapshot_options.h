@@ -2,7 +2,7 @@
 #ifndef PYFT_SERVER_RECOVERY_SNAPSHOT_OPTIONS_H_
 #define PYFT_SERVER_RECOVERY_SNAPSHOT_OPTIONS_H_
 
-#include "checkpoint/snapshot/snapshotter.h"
+#include "checkpoint/snapshot/options.h"
 
 namespace pyft::server {
 

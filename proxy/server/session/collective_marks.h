@@ -1,7 +1,7 @@
 // Which streams stand in collectives of the vendor's library, which cannot be asked. Each stream
 // has two words of its own: it writes a number into one before a collective and into the other
-// behind it. The words say all: nothing is called, nobody looks for them but who asks, a mark takes
-// no memory, and no number of marks can use up what completion words need.
+// behind it. The words say all: nothing is called, nothing looks for them but the thread that asks,
+// a mark takes no memory, and no number of marks can use up what completion words need.
 #ifndef PYFT_SERVER_SESSION_COLLECTIVE_MARKS_H_
 #define PYFT_SERVER_SESSION_COLLECTIVE_MARKS_H_
 

@@ -1,5 +1,5 @@
 // What the session itself wants of its device. device.h makes one of a backend, tests their own;
-// whoever makes it keeps it until the session has ended. Results are CUresult values.
+// the part that makes it keeps it until the session has ended. Results are CUresult values.
 //
 // Any thread, unless it says otherwise.
 #ifndef PYFT_SERVER_SESSION_DEVICE_CALLS_H_
@@ -41,8 +41,9 @@ class DeviceCalls : public DeviceThreads {
   // ready. Else the device works by itself.
   virtual bool works() const { return false; }
   virtual bool work() { return false; }
-  // For who looks from outside whether the device is stuck: a number that changes when a piece of
-  // its work is finished, and how many operations wait for other ranks. Nothing: nobody can tell.
+  // For a process that looks from outside whether the device is stuck: a number that changes when a
+  // piece of its work is finished, and how many operations wait for other ranks. Nothing: that
+  // cannot be told.
   virtual std::optional<uint64_t> progress() { return {}; }
   virtual std::optional<uint64_t> waiting() { return {}; }
   // False: `waiting` does not know of all collectives, which the vendor's library executes.

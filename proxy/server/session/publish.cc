@@ -22,7 +22,7 @@ int Session::device_status() const {
 }
 
 void Session::publish(uint32_t word, uint64_t value) {
-  if (recovery_.replaying()) recovery_.word_reached(word, value);
+  recovery_.words().reached(word, value);
   ring::publish(channel_, word, value);
 }
 
@@ -59,7 +59,7 @@ int32_t Session::take_sticky() {
 Status Session::publish_on_stream(void* stream, uint32_t word, uint64_t value) {
   if (word >= ring::kCompletionWords)
     return Status::broken("completion word [" + std::to_string(word) + "] is out of range");
-  if (recovery_.replaying()) recovery_.word_sent(word, value);
+  recovery_.words().sent(word, value);
   if (sticky_.load()) {
     publish(word, value);
     return Status::good();

@@ -79,7 +79,7 @@ class Sweep {
 class RoomMaker {
  public:
   virtual ~RoomMaker() = default;
-  // Has them give it back; false: nobody has any. In the dispatch thread.
+  // Has them give it back; false: none has any. In the dispatch thread.
   virtual bool make_room() = 0;
 };
 
@@ -110,13 +110,14 @@ class Session {
   // Streams 0, 1, 2 are passed as such. False: no such stream.
   bool find_stream(uint64_t handle, void** stream);
 
-  // Answers if the entry asked for it (kWantsReply). What becomes of the error of a call nobody
-  // waits for is the handler's decision (set_sticky). Broken: values or bytes do not fit a slot.
+  // Answers if the entry asked for it (kWantsReply). What becomes of the error of a call that
+  // nothing waits for is the handler's decision (set_sticky). Broken: values or bytes do not fit a
+  // slot.
   Status reply(const ring::EntryHeader& header, int32_t code, std::span<const uint64_t> values = {},
                std::span<const std::byte> bytes = {});
   // The device has failed, as far as the client may know of it. Where faults are repaired it does
-  // not: this ends the server. Otherwise the first sticky error stays, and whoever waits for the
-  // device is woken to see it. Not `of_device`: a library has failed, and the device works.
+  // not: this ends the server. Otherwise the first sticky error stays, and a thread that waits for
+  // the device is woken to see it. Not `of_device`: a library has failed, and the device works.
   void set_sticky(int32_t code, bool of_device = true);
   // The first one, 0 while there is none. Not read from the page, where the client can write.
   int32_t sticky() const { return sticky_.load(); }
@@ -133,7 +134,7 @@ class Session {
   uint64_t open_captures() const { return captures_.load(); }
   // Why nothing can be made on the device any more, 0 while it can.
   int device_failure() const;
-  // Changes when a piece of the device's work is finished; 0 where nobody can tell.
+  // Changes when a piece of the device's work is finished; 0 where nothing can tell.
   uint64_t device_progress() const { return device_.progress().value_or(0); }
   // An operation that it has come to waits for other ranks.
   bool device_waits() const;
@@ -162,7 +163,7 @@ class Session {
   // The dispatch thread lends itself to the device while the ring is empty: DeviceCalls::work().
   // When nothing is left although fences are outstanding, a failure may be the reason: it asks.
   bool work();
-  // Not set: nobody has taken any. It outlives the session's last command.
+  // Not set: none has been taken. It outlives the session's last command.
   void set_room_maker(RoomMaker* maker) { room_maker_ = maker; }
   bool make_room() { return room_maker_ && room_maker_->make_room(); }
   // What further threads of the server do first, to work on this device.

@@ -144,6 +144,16 @@ class Channel:
             yield [log, *self.fds()[1:]]
 
     @contextlib.contextmanager
+    def auditor_fds(self):  # noqa: ANN201 - a generator of one list
+        """The same for an auditor, which may write to none of them."""
+        with contextlib.ExitStack() as stack:
+            fds = []
+            for fd in self.fds():
+                fds.append(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC))
+                stack.callback(os.close, fds[-1])
+            yield fds
+
+    @contextlib.contextmanager
     def read_only_log(self):  # noqa: ANN201 - a generator of one descriptor
         """The log, for those that must not write to it."""
         read_only = os.open(f"/proc/self/fd/{self.log_fd}", os.O_RDONLY | os.O_CLOEXEC)

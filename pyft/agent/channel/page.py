@@ -88,6 +88,19 @@ class ControlState:
     dmr_captured: int
     dmr_forgotten: int
     dmr_digest_ns: int
+    audits: int
+    audit_entries: int
+    audit_bytes: int
+    audit_fresh: int
+    audit_ranks: int
+    audit_auditors: int
+    audit_undecided: int
+    unaudited_first: int
+    unaudited_log: int
+    unaudited_spare: int
+    unaudited_failed: int
+    unaudited_undecided: int
+    unaudited_collectives: int
 
 
 def read(control_fd: int) -> ControlState:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyft._native import cuda_releases
 from pyft._native.driver import DriverError
 from pyft._native.driver import gpus as driver_gpus
 from pyft.errors import UsageError
@@ -96,10 +97,11 @@ def _numbered(text: str, found: Sequence[str], spares: int) -> list[str]:
 
 def library_folders() -> list[str]:
     """Return where PyTorch's wheel keeps the CUDA libraries that a server loads."""
+    files = cuda_releases.LIBRARIES[cuda_releases.SERVED]
     spec = importlib.util.find_spec("nvidia")
     return [
         str(found.parent)
         for root in (spec.submodule_search_locations if spec else None) or []
-        for name in ("libcudart.so.13", "libcudnn.so.9", "libnccl.so.2")
+        for name in (files["cudart"], files["cudnn"], files["nccl"])
         for found in sorted(Path(root).glob(f"*/lib/{name}"))
     ]

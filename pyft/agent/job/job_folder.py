@@ -24,9 +24,11 @@ def state_folder() -> Path:
     return Path(base) / "pyft"
 
 
-def new_job_name() -> str:
+def new_job_name(place: int | None = None) -> str:
     """Return a name that sorts by time and is unique on this machine."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    # Hosts of one job may share the folder, and containers have equal process numbers.
+    return name if place is None else f"{name}-place-{place}"
 
 
 def create(folder: Path) -> Path:

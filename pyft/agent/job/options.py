@@ -6,9 +6,9 @@ import argparse
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 from pyft import config
 from pyft.agent.job.gpus import MAX_DEVICES as MAX_DEVICES
@@ -27,7 +27,10 @@ OF_JOB = ("job", "devices", "spares", "strict", "protect", "on_no_spare", "stand
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Everything about a job but the environment, which the agent inherits unchanged."""
+    """Everything about a job but the environment, which the agent inherits unchanged.
+
+    A field's name, type and default are said here only: the agent's command line follows from them.
+    """
 
     job: str
     log_dir: Path
@@ -38,13 +41,14 @@ class JobOptions:
     spares: int = 0  # devices beyond `devices`, which the program does not see
     movable: bool = False  # its processes are dumped, so that they can be restored
     strict: bool = False  # an unsupported call stops the process
-    protect: str = DEFAULT_PROTECT  # snapshot, jit, none
-    on_no_spare: str = "wait"  # wait, fail
-    divergence: str = ""  # strict, report; nothing: strict on software GPUs
-    dmr: str = "off"  # off, checkpoint
+    protect: str = DEFAULT_PROTECT  # this, and the next four: words of pyft/cli/run_options.py
+    on_no_spare: str = "wait"
+    divergence: str = ""  # nothing: strict on software GPUs
+    dmr: str = "off"
+    dmr_where: str = ""  # where the second execution runs; nothing: as the mode is
     inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
     metrics_port: int = 0  # of /metrics; 0: off
-    standby: str = "spares"  # spares, all, none: GPUs for which a server stands by
+    standby: str = "spares"  # GPUs for which a server stands by: StandBy of run_options.py
     real_gpus: tuple[str, ...] = ()  # UUIDs, those of the spares last; none: software GPUs
     head: str = ""  # HOST:PORT of what decides for several hosts
     place: int = 0  # this one's number among them
@@ -54,6 +58,7 @@ class JobOptions:
     flush: tuple[str, ...] = ()  # folders into which images that count are written
     parity: int = 0  # how many of them may be lost
     flush_every: float = 0.0  # seconds between two
+    replay: str = ""  # one, all; nothing: as replays_all decides
 
     @property
     def backend(self) -> str:
@@ -73,75 +78,38 @@ class JobOptions:
     def of_the_job(self) -> dict[str, Any]:
         """Return what is needed to go on with the job on another host, or after all of it was lost."""
         of_job = {name: getattr(self, name) for name in OF_JOB}
-        return of_job | {"command": list(self.command)}
+        replay = "all" if replays_all(self) else "one"  # images are of the one or of the other
+        return of_job | {"command": list(self.command), "replay": replay}
 
     def to_arguments(self) -> list[str]:
         """Return the agent's command line; `from_arguments` is the inverse."""
-        flags = [f"--{name}" for name in ("direct", "strict", "movable") if getattr(self, name)]
-        return [
-            *("--job", self.job, "--log-dir", str(self.log_dir)),
-            *("--native-dir", str(self.native_dir), "--devices", str(self.devices)),
-            *("--spares", str(self.spares), "--metrics-port", str(self.metrics_port)),
-            *("--protect", self.protect, "--on-no-spare", self.on_no_spare),
-            *("--standby", self.standby),
-            *("--divergence", self.divergence, "--dmr", self.dmr),
-            *(word for text in self.inject for word in ("--inject", text)),
-            *(word for uuid in self.real_gpus for word in ("--real-gpu", uuid)),
-            *("--head", self.head, "--host", self.host, "--address", self.address),
-            *("--place", str(self.place), "--life", str(self.life)),
-            *(word for folder in self.flush for word in ("--flush", folder)),
-            *("--parity", str(self.parity), "--flush-every", str(self.flush_every)),
-            *flags,
-            "--",
-            *self.command,
-        ]
+        words = []
+        for name, kind in _kinds().items():
+            value = getattr(self, name)
+            if kind is bool:
+                words += [_flag(name)] if value else []
+            else:
+                each = value if kind is tuple else (value,)
+                words += [word for one in each for word in (_flag(name), str(one))]
+        return [*words, "--", *self.command]
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str]) -> tuple[JobOptions, int]:
         """Return the options and the socket to the supervisor."""
         end = arguments.index("--")
-        parser = argparse.ArgumentParser(prog="pyft.agent")
-        texts = ("--job", "--log-dir", "--native-dir", "--protect", "--on-no-spare", "--standby")
-        for name in (*texts, "--divergence", "--dmr", "--head", "--host", "--address"):
-            parser.add_argument(name, required=True)
-        numbers = ("--devices", "--spares", "--metrics-port", "--supervisor-fd")
-        for name in (*numbers, "--place", "--life", "--parity"):
-            parser.add_argument(name, type=int, required=True)
-        parser.add_argument("--flush", action="append", default=[])
-        parser.add_argument("--flush-every", type=float, required=True)
-        parser.add_argument("--inject", action="append", default=[])
-        parser.add_argument("--real-gpu", action="append", default=[])
-        for name in ("--direct", "--strict", "--movable"):
-            parser.add_argument(name, action="store_true")
-        got = parser.parse_args(arguments[:end])
-        options = cls(
-            job=got.job,
-            log_dir=Path(got.log_dir),
-            native_dir=Path(got.native_dir),
-            devices=got.devices,
-            direct=got.direct,
-            command=tuple(arguments[end + 1 :]),
-            spares=got.spares,
-            strict=got.strict,
-            movable=got.movable,
-            protect=got.protect,
-            on_no_spare=got.on_no_spare,
-            standby=got.standby,
-            divergence=got.divergence,
-            dmr=got.dmr,
-            inject=tuple(got.inject),
-            metrics_port=got.metrics_port,
-            real_gpus=tuple(got.real_gpu),
-            head=got.head,
-            place=got.place,
-            life=got.life,
-            host=got.host,
-            address=got.address,
-            flush=tuple(got.flush),
-            parity=got.parity,
-            flush_every=got.flush_every,
-        )
-        return options, got.supervisor_fd
+        parser = argparse.ArgumentParser(prog="pyft.agent", allow_abbrev=False)
+        parser.add_argument("--supervisor-fd", type=int, required=True)
+        for name, kind in _kinds().items():
+            if kind is bool:
+                parser.add_argument(_flag(name), action="store_true")
+            elif kind is tuple:
+                parser.add_argument(_flag(name), action="append", default=[])
+            else:
+                parser.add_argument(_flag(name), type=kind, required=True)
+        got = vars(parser.parse_args(arguments[:end]))
+        supervisor_fd = got.pop("supervisor_fd")
+        values = {name: tuple(one) if isinstance(one, list) else one for name, one in got.items()}
+        return cls(**values, command=tuple(arguments[end + 1 :])), supervisor_fd
 
     def check_native_files(self) -> None:
         """Raise NativeMissingError naming the first file the job would miss."""
@@ -174,6 +142,20 @@ class JobOptions:
         return (*PROXY_LIBRARIES, *((PLACES_LIBRARY,) if self.head else ()))
 
 
+def _kinds() -> dict[str, type]:
+    """Return the fields that are options of the agent, in order: all but the command."""
+    hints = get_type_hints(JobOptions)
+    return {
+        field.name: get_origin(hints[field.name]) or hints[field.name]
+        for field in fields(JobOptions)
+        if field.name != "command"
+    }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def collectives(options: JobOptions, environment: Mapping[str, str]) -> str:
     """Return whose collectives the servers use: flexccl's, or NCCL's, which refuses a shared GPU."""
     if not options.real_gpus:
@@ -196,11 +178,13 @@ def check_protection(options: JobOptions) -> None:
         )
     if options.dmr != "off":
         _check_redundancy(options)
+    elif options.dmr_where:
+        raise UsageError("--dmr-where says where --dmr executes again: add --dmr audit")
     if not options.movable:
         return
     if options.direct or options.protect != "snapshot":
         raise UsageError("--movable needs servers and --protect snapshot")
-    if config.get_str("PYFT_REPLAY") == "one":
+    if config.get_str("PYFT_REPLAY") == "one" and not options.head:
         raise UsageError("--movable needs ranks that go back together: leave PYFT_REPLAY=one away")
 
 
@@ -213,6 +197,23 @@ def _check_redundancy(options: JobOptions) -> None:
         raise UsageError(
             f"--dmr {options.dmr} needs soft GPUs in this version: use --gpus soft:N, or --dmr off"
         )
+    if options.dmr == "checkpoint" and options.dmr_where == "other":
+        raise UsageError(
+            "--dmr checkpoint compares what one GPU does: --dmr audit uses another one"
+        )
+    if options.dmr == "audit":
+        _check_audit(options)
+
+
+def _check_audit(options: JobOptions) -> None:
+    if config.get_str("PYFT_REPLAY") == "one":
+        raise UsageError(
+            "--dmr audit needs ranks that go back together: leave PYFT_REPLAY=one away"
+        )
+    if options.head or options.movable:
+        raise UsageError("--dmr audit does not work with --movable, --flush or --head yet")
+    if options.dmr_where != "same" and not options.spares:
+        raise UsageError("--dmr audit replays on another GPU: add --spares 1, or --dmr-where same")
 
 
 def replays_all(options: JobOptions) -> bool:
@@ -220,8 +221,11 @@ def replays_all(options: JobOptions) -> bool:
 
     As it must where no rank can be replaced alone, and where records may hold what is wrong.
     """
-    if options.movable:  # a line of all ranks is what images belong to
+    if options.replay:
+        return options.replay == "all"
+    if options.movable and not options.head:  # a line of all ranks is what images belong to
         return True
     if asked := config.get_str("PYFT_REPLAY"):
         return asked == "all"
-    return (uses_nccl(options) or options.dmr != "off") and options.protect == "snapshot"
+    nccl = collectives(options, os.environ) == "nccl" if options.head else uses_nccl(options)
+    return (nccl or options.dmr != "off") and options.protect == "snapshot"

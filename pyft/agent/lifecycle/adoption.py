@@ -79,6 +79,8 @@ def adopt_plan(servers: Servers, members: list[Member], handover: Handover) -> N
     servers.next_id, servers.job_token = kept["next_id"], kept["job_token"]
     servers.requests.restore(kept["requests"])
     facts.restore(servers.plan, kept["plan"])
+    if servers.elsewhere and (told := kept.get("elsewhere")):
+        servers.elsewhere.restore(told)
     for member in members:
         servers.members[member.id] = member
     servers.number()

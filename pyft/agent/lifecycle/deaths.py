@@ -46,11 +46,15 @@ class Deaths:
             servers.event(events.Left(member.id))
             return
         fault = self._fault_of(member, server)
-        if servers.dies_for_all(f"the server of rank [{rank.rank}] has died: {fault.evidence}"):
-            return
-        LOG.debug("rank [%d]: server [pid %d] is dead: %s", rank.rank, server.pid, fault)
-        servers.incidents.died(member, rank, fault)
-        self._decide(member, server.epoch, fault)
+        if not servers.asks_head(member, server.epoch, fault):
+            self.decided(member, server.epoch, fault)
+
+    def decided(self, member: Member, epoch: int, fault: classify.Fault) -> None:
+        """Take in a death that the plan is to repair."""
+        rank = self._servers.plan.ranks[member.id]
+        LOG.debug("rank [%d]: server [pid %d] is dead: %s", rank.rank, member.server_pid, fault)
+        self._servers.incidents.died(member, rank, fault)
+        self._decide(member, epoch, fault)
 
     def of_known_fault(self, member: Member, server: Server, fault: classify.Fault) -> None:
         """Take in the death of a server that the agent before had ended, or seen dead."""

@@ -36,6 +36,8 @@ class Decisions:
             events.Wait: self._wait,
             events.GiveUp: self._give_up,
             events.Live: self._live,
+            events.Audit: servers.audits.wanted,
+            events.Unaudited: servers.audits.too_late,
         }
 
     def event(self, event: events.Event) -> list[str]:
@@ -51,6 +53,8 @@ class Decisions:
         _log("event", event, often=isinstance(event, events.Received))
         for action in actions:
             _log("action", action, often=isinstance(action, events.Send))
+        if servers.elsewhere:
+            servers.elsewhere.follow(servers.plan.ranks.values(), servers.plan.departures.left)
         self.keep()
         servers.pauses.follow(servers.plan.ranks.values(), servers.control_fds)
         return actions
@@ -68,6 +72,7 @@ class Decisions:
             "servers": {id: m.server_note() for id, m in servers.members.items() if not m.saved},
             "requests": servers.requests.note(),
             "job_token": servers.job_token,
+            "elsewhere": servers.elsewhere.note() if servers.elsewhere else None,
         }
 
     def perform(self, actions: Iterable[events.Action]) -> None:
@@ -83,9 +88,15 @@ class Decisions:
         seconds = TIMERS_S[str(action.what[0])]
 
         def passed() -> None:
-            self.event(due)
+            if action.what[0] != "fence" or self._lives(int(action.what[1])):
+                self.event(due)
 
         self._servers.loop.after(seconds, passed)
+
+    def _lives(self, id: int) -> bool:
+        """Say whether a server that was to be ended still lives; what follows may be the head's."""
+        member = self._servers.members.get(id)
+        return bool(member and member.server_alive)
 
     def _kill(self, member: Member, action: events.Kill) -> None:
         self._servers.incidents.suspected(member, self._servers.plan.ranks[action.id])

@@ -25,10 +25,11 @@ class Pauses:
         self._keep = keep
         self._total_ns = 0  # of those that are over
         self._since_ns = 0  # when the present one began; 0: none
+        self.elsewhere = False  # a rank of another host is being recovered, as the head says
 
     def follow(self, ranks: Iterable[Rank], control_fds: Callable[[], Iterable[int]]) -> None:
         """Take note of where the ranks are; tell the clients if that changes anything."""
-        recovered = any(rank.state in RECOVERED for rank in ranks)
+        recovered = self.elsewhere or any(rank.state in RECOVERED for rank in ranks)
         if recovered == bool(self._since_ns):
             return
         now = time.monotonic_ns()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyft.agent.members.member import Member
 from pyft.agent.members.server import LastWords, Server
 from pyft.agent.process import messages
+from pyft.hosts.place.elsewhere import Elsewhere
+from pyft.hosts.wire.servers import OF_SERVERS
 from pyft.recovery import communicators, events
 from pyft.recovery.disputes import CULPRITS, in_words
 from pyft.wire import messages as wire
@@ -56,6 +58,22 @@ class Router:
 
         self._handlers[wire.WantId] = wanted
 
+    def relay(self, elsewhere: Elsewhere) -> None:
+        """With several hosts: have the head decide about communicators, for all."""
+
+        def heard(member: Member, server: Server, said: wire.Message) -> None:
+            elsewhere.hear(member.id, server.epoch, said)
+            self._servers.keep()
+
+        self._handlers |= dict.fromkeys(OF_SERVERS, heard)
+
+    def look_ahead(self) -> None:
+        """Hear all that servers have said by now."""
+        for member in list(self._servers.members.values()):
+            if (server := member.server) and server.alive and not server.asked_to_end:
+                while self.read(member, server):
+                    pass
+
     def read(self, member: Member, server: Server) -> bool:
         """Take one message; say whether there may be another one."""
         try:
@@ -86,8 +104,8 @@ class Router:
         said = event.message
         if not isinstance(said, communicators.HEARD) or isinstance(said, wire.Making):
             return
-        if self._servers.plan.rollback:
-            return  # all ranks replay: no place is given by others
+        if self._servers.plan.rollback or self._servers.elsewhere:
+            return  # all ranks replay: no place is given by others; or the head has all look ahead
         for member in list(self._servers.members.values()):
             other = member.server
             if other is None or other is server or not other.alive or other.asked_to_end:

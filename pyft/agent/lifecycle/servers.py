@@ -13,6 +13,7 @@ from pyft.agent.channel import page
 from pyft.agent.job.environment import job_token
 from pyft.agent.job.options import MAX_DEVICES, JobOptions, replays_all
 from pyft.agent.lifecycle import protected
+from pyft.agent.lifecycle.audits import Audits
 from pyft.agent.lifecycle.deaths import Deaths
 from pyft.agent.lifecycle.decisions import Decisions
 from pyft.agent.lifecycle.incidents import Incidents
@@ -34,7 +35,9 @@ from pyft.agent.standby.room import Room
 from pyft.agent.standby.standby import Standby
 from pyft.agent.supervisor.link import SupervisorLink
 from pyft.errors import AttachError
+from pyft.hosts.place.elsewhere import Elsewhere
 from pyft.recovery import events, inject
+from pyft.recovery.classify import Fault
 from pyft.recovery.gpus import Gpus, Strikes
 from pyft.recovery.plan import Plan
 from pyft.recovery.rank import State
@@ -64,8 +67,10 @@ class Servers:
         self.gpus = Gpus(options.devices, options.spares, _strikes())
         protect = options.protect != "none"
         waits = options.on_no_spare == "wait"
-        self.plan = Plan(self.gpus, protect, waits, protect and replays_all(options))
+        together = protect and replays_all(options)
+        self.plan = Plan(self.gpus, protect, waits, together, options.dmr == "audit")
         self.starts = Starts(self)
+        self.audits = Audits(self)
         self.decisions = Decisions(self)
         self.event, self.keep = self.decisions.event, self.decisions.keep
         self.incidents = Incidents(lambda note: supervisor.keep("faults", note))
@@ -81,8 +86,9 @@ class Servers:
         self.job_token = job_token(os.environ)
         self.requests = Requests()
         self.missed: list[dict[str, str]] = []  # of the requests, at the job's end
-        # With several hosts: says whether a death is repaired by all of them, not by the plan.
-        self.dies_for_all: Callable[[str], bool] = lambda why: False
+        # With several hosts: says whether the head has to be asked what is done about a death.
+        self.asks_head: Callable[[Member, int, Fault], bool] = lambda member, epoch, fault: False
+        self.elsewhere: Elsewhere | None = None  # what the head is told of these servers
         self.program = options.native_dir / "pyft-server"
         self.standby = Standby(supervisor, self.program)
         self.room = Room(self.standby, options.real_gpus, loop)
@@ -169,6 +175,8 @@ class Servers:
 
     def reaped(self, pid: int) -> None:
         """Forget a process that has ended, if it stood by."""
+        if self.audits.reaped(pid):
+            return
         self.room.gone(pid)
         self.standby.reaped(pid)
 
@@ -181,6 +189,7 @@ class Servers:
     def end(self) -> None:
         """The job ends: whatever dies from now on is no fault."""
         self.ending = True
+        self.audits.end()
         self.standby.end()
         for member in self.members.values():
             if not member.client_gone:
@@ -209,7 +218,8 @@ class Servers:
 
     def pids(self) -> set[int]:
         """Return the servers' processes."""
-        return {m.server_pid for m in self.members.values() if m.server_alive} | self.standby.pids
+        working = {m.server_pid for m in self.members.values() if m.server_alive}
+        return working | self.standby.pids | self.audits.pids
 
     def works(self, id: int) -> bool:
         """Say whether a member's server works, and is not being replaced."""

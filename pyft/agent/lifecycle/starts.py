@@ -42,6 +42,8 @@ class Starts:
         servers, channel = self._servers, member.channel
         channel.epoch = action.epoch
         member.servers += 1
+        servers.audits.restarted(member.id)
+        servers.audits.leave(action.gpu)
         if member.servers == 1:
             page.write(channel.control_fd, epoch=action.epoch)
         else:

@@ -195,6 +195,8 @@ class Member:
         entry["store"] = page.store_figures(self.channel.store_fd)
         state = page.read(self.channel.control_fd)
         entry["dmr"] = redundancy.figures(lambda name: getattr(state, name))
+        written = header["next_seq"] - 1
+        entry["audit"] = redundancy.audit_figures(lambda name: getattr(state, name), written)
         if self.server and self.server.status is not None:
             entry["server_ended"] = messages.status_text(self.server.status)
         try:

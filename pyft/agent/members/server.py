@@ -84,13 +84,17 @@ class Server:
             process.pid, process.socket, *where, supervisor, status=process.status, words=words
         )
 
-    def introduce(self, channel: Channel) -> None:
-        """Give the server its memory. One that is dead is noticed by the agent's loop."""
+    def introduce(self, channel: Channel, audits: bool = False) -> None:
+        """Give the server its memory. One that is dead is noticed by the agent's loop.
+
+        `audits`: it only looks at the memory of another one.
+        """
         who = (channel.device, channel.client_pid, self.pid, self.epoch)
         reply = protocol.pack_reply(*who, channel.sizes, self.settings)
         with contextlib.ExitStack() as stack:
             try:
-                fds = stack.enter_context(channel.server_fds())
+                shown = channel.auditor_fds() if audits else channel.server_fds()
+                fds = stack.enter_context(shown)
             except OSError as error:  # out of descriptors: the next server may get it
                 why = error.strerror
                 messages.say(

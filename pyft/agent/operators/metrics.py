@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from pyft.agent.channel import page
 from pyft.agent.process.door import Door, Listener
 from pyft.agent.process.loop import Loop
+from pyft.recovery import redundancy
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -135,6 +136,8 @@ _MEANINGS = {
     "pyft_server_alive": "1: the rank has a server.",
     "pyft_journal_lost": "1: a copy's source found no room since the last snapshot.",
     "pyft_objects_missing": "Objects that live and found no room in the object log.",
+    "pyft_audited_entries": "Calls that another GPU has replayed, with the same result.",
+    "pyft_unaudited_entries": "Calls before the last snapshot that no other GPU has replayed.",
 }
 
 
@@ -154,5 +157,8 @@ def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
         "pyft_journal_lost": int(bool(state.journal_lost)),
         "pyft_objects_missing": header["objects_missing"],
     }
+    if audited := redundancy.audit_figures(lambda name: getattr(state, name), 0):
+        values["pyft_audited_entries"] = audited["entries"]
+        values["pyft_unaudited_entries"] = sum(audited[name] for name in redundancy.REASONS)
     figures = page.store_figures(member.channel.store_fd)
     return labels, values | {f"pyft_store_{name}": value for name, value in figures.items()}

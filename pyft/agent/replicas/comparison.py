@@ -13,7 +13,7 @@ from pyft.agent.replicas.sharing import Sharing
 from pyft.recovery import events
 from pyft.recovery.assignment import Rows
 from pyft.recovery.classify import of_agent
-from pyft.recovery.replicas import Agreed, Disagree, Judged, Key, Outcome, Replicas, Table
+from pyft.recovery.replicas import Agreed, Disagree, Finding, Judged, Key, Replicas, Table
 from pyft.wire import layout
 from pyft.wire import messages as wire
 from pyft.wire.layout import ELSEWHERE, MANIFEST, MANIFEST_BLOCK
@@ -193,24 +193,24 @@ class Comparison:
             fd = self._members[id].channel.store_fd
             page.write_store(fd, compares=int(len(self._compared) > 1))
 
-    # ---- outcomes -----------------------------------------------------------------------------
+    # ---- findings -----------------------------------------------------------------------------
 
-    def _act(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, Agreed):
-                self.sharing.compared(outcome.id, outcome.cut)
-            elif isinstance(outcome, Disagree):
-                self._suspect(outcome)
+    def _act(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            if isinstance(finding, Agreed):
+                self.sharing.compared(finding.id, finding.cut)
+            elif isinstance(finding, Disagree):
+                self._suspect(finding)
             else:
-                self._judge(outcome)
+                self._judge(finding)
 
-    def _suspect(self, outcome: Disagree) -> None:
-        servers = {id: self._members[id].server for id in outcome.suspects}
+    def _suspect(self, finding: Disagree) -> None:
+        servers = {id: self._members[id].server for id in finding.suspects}
         self._gpus |= {id: server.gpu for id, server in servers.items() if server}
-        self._dispute(outcome.suspects, outcome.cut)
+        self._dispute(finding.suspects, finding.cut)
         self._note()  # before anything of it is done
-        messages.say(f"{self._why(outcome)}, for the first time: replays tell which is right")
-        self._replace(outcome)
+        messages.say(f"{self._why(finding)}, for the first time: replays tell which is right")
+        self._replace(finding)
 
     def _dispute(self, ids: Iterable[int], cut: int) -> None:
         """Let nothing of these ranks go to others before it is decided which is right; 0: it is."""
@@ -218,14 +218,14 @@ class Comparison:
             if id in self._members and (fd := self._members[id].channel.store_fd) >= 0:
                 page.write_store(fd, disputed_step=cut)
 
-    def _why(self, outcome: Disagree) -> str:
-        block = _block(outcome.key, outcome.cut)
-        return f"{self._ranks(outcome.suspects)}: other contents than a replica's in {block}"
+    def _why(self, finding: Disagree) -> str:
+        block = _block(finding.key, finding.cut)
+        return f"{self._ranks(finding.suspects)}: other contents than a replica's in {block}"
 
-    def _replace(self, outcome: Disagree) -> None:
-        servers = {id: self._members[id].server for id in outcome.suspects}
+    def _replace(self, finding: Disagree) -> None:
+        servers = {id: self._members[id].server for id in finding.suspects}
         epochs = {id: one.epoch for id, one in servers.items() if one and one.alive}
-        fault = of_agent("replica", self._why(outcome), cut=outcome.cut)
+        fault = of_agent("replica", self._why(finding), cut=finding.cut)
 
         def end() -> None:
             for id, epoch in epochs.items():
@@ -233,27 +233,27 @@ class Comparison:
 
         self.before_end(list(epochs), end)
 
-    def _judge(self, outcome: Judged) -> None:
-        self._dispute(outcome.suspects, 0)
-        block = _block(outcome.key, outcome.cut)
-        for id in outcome.culprits:
+    def _judge(self, finding: Judged) -> None:
+        self._dispute(finding.suspects, 0)
+        block = _block(finding.key, finding.cut)
+        for id in finding.culprits:
             rank, gpu = self._members[id].channel.rank, self._gpus.get(id, -1)
             messages.say(
                 f"rank [{rank}] on GPU [{gpu}] had something else in {block} than its replay "
                 "gives: it was changed silently. The rank has been replaced"
             )
-            offset, size = outcome.key
-            where = {"offset": offset, "bytes": size, "cut": outcome.cut}
+            offset, size = finding.key
+            where = {"offset": offset, "bytes": size, "cut": finding.cut}
             self.found.append({"rank": rank, "gpu": gpu, **where})
-        if not outcome.told:
+        if not finding.told:
             messages.say(
-                f"{self._ranks(outcome.suspects)}: which had other contents in {block} cannot "
+                f"{self._ranks(finding.suspects)}: which had other contents in {block} cannot "
                 "be told, since not every replay has come to that cut"
             )
-        elif not outcome.culprits and not self._said:
+        elif not finding.culprits and not self._said:
             self._said = True
             messages.say(
-                f"{self._ranks(outcome.suspects)}: no replay says that the contents of {block} were "
+                f"{self._ranks(finding.suspects)}: no replay says that the contents of {block} were "
                 "changed silently, so the program lets them differ. Such blocks are not compared "
                 "any more"
             )

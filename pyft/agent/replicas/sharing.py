@@ -11,7 +11,7 @@ from pyft.agent.channel import page
 from pyft.agent.members.member import Member
 from pyft.recovery.assignment import Rows
 from pyft.recovery.case import Key, Table
-from pyft.recovery.shares import Commit, Outcome, Shares
+from pyft.recovery.shares import Commit, Decision, Shares
 from pyft.wire import messages as wire
 
 
@@ -62,10 +62,10 @@ class Sharing:
 
     def compared(self, id: int, step: int) -> None:
         """Say to a server that its cut has been compared; and more, if there is more to say."""
-        outcomes = self._shares.compared(id, step)
-        if Commit(id, step) not in outcomes:
+        decisions = self._shares.compared(id, step)
+        if Commit(id, step) not in decisions:
             self._send(id, wire.Commit(step))
-        self._act(outcomes)
+        self._act(decisions)
 
     def prepared(self, id: int, said: wire.Prepared) -> None:
         """Note that the snapshot of a cut is whole."""
@@ -117,13 +117,13 @@ class Sharing:
             self._act(self._shares.restore(note))
             self._tell_groups()
 
-    def _act(self, outcomes: list[Outcome]) -> None:
-        if any(isinstance(one, Commit) and self._shares.is_grouped(one.id) for one in outcomes):
+    def _act(self, decisions: list[Decision]) -> None:
+        if any(isinstance(one, Commit) and self._shares.is_grouped(one.id) for one in decisions):
             self._note()  # before anybody is told
-        for outcome in outcomes:
-            commits = isinstance(outcome, Commit)
-            order = wire.Commit(outcome.step, final=True) if commits else wire.Abort(outcome.step)
-            self._send(outcome.id, order)
+        for decision in decisions:
+            commits = isinstance(decision, Commit)
+            order = wire.Commit(decision.step, final=True) if commits else wire.Abort(decision.step)
+            self._send(decision.id, order)
         if self._kept_fds and self._let_go():
             self._note()
 

@@ -55,7 +55,6 @@ def start_command(
         if movable:
             linux.refuse_io_uring()
         process_tree.die_with_parent(signal.SIGTERM, supervisor)
-        linux.keep_windows_free()
         descriptors.lower_limit(limits)
         # In the launcher's process group the command owns the terminal, as without pyft.
         with contextlib.suppress(OSError):
@@ -74,12 +73,14 @@ def start_command(
     return Child(COMMAND, process.pid, None)
 
 
-def start_server(name: str, arguments: list[str], environment: dict[str, str]) -> Child:
-    """Start a server with a socket, of which the agent gets our end."""
+def start_server(
+    name: str, arguments: list[str], environment: dict[str, str], output: Mapping[str, int]
+) -> Child:
+    """Start a server with a socket, of which the agent gets our end. `output`: stdout and stderr."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     fd = theirs.fileno()
     # A driver puts modules where there is room in the process (C6).
-    fixed = environment.get("PYFT_BACKEND_LIBRARY") == "cuda" or linux.may_lie_in_windows()
+    fixed = environment.get("PYFT_BACKEND_LIBRARY") == "cuda"
     # The server asks for its parent-death signal itself, and looks whether it came too late.
     # Without a function before exec() the supervisor's memory is shared until then, not copied.
     own = {"PYFT_SERVER_FD": str(fd), "PYFT_SUPERVISOR_PID": str(os.getpid())}
@@ -90,6 +91,7 @@ def start_server(name: str, arguments: list[str], environment: dict[str, str]) -
             stdin=subprocess.DEVNULL,
             pass_fds=(fd,),
             preexec_fn=linux.same_addresses if fixed else None,
+            **output,
         )
     except OSError:
         ours.close()

@@ -25,6 +25,7 @@ from pyft.agent.job.options import JobOptions
 from pyft.agent.process import descriptors, messages, process_tree
 from pyft.agent.process.notes import read_note
 from pyft.agent.supervisor import supervisor
+from pyft.agent.supervisor.valve import Valves
 from pyft.errors import AgentLostError, CommandError
 from pyft.hosts.place.lease import Lease
 from pyft.hosts.wire.link import key_for, token
@@ -53,6 +54,7 @@ class Launcher:
         self._socket, self._agent_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._supervisor_pid = 0
         self._why_lost = ""
+        self._valves: Valves | None = None
         self.left: dict[str, Any] = {}  # what the last agent has said of its place, which leaves
         self.left_memory: dict[int, list[int]] = {}  # in its image, of each client
         # Log objects by channel name, to save if all else is lost.
@@ -64,14 +66,25 @@ class Launcher:
         lease = self._claim() if self.options.head else None
         name = self._name or f"pyft-{self.options.job}-{secrets.token_hex(8)}"
         ends = (self._agent_end, self._socket)
-        self._supervisor_pid = supervisor.fork(self.options, *ends, name, self._kept)
+        self._valves = Valves() if self.options.movable else None
+        standard = self._valves.ends if self._valves else {}
+        self._supervisor_pid = supervisor.fork(self.options, *ends, name, self._kept, standard)
         self._agent_end.close()
+        self._forward_signals()  # before any other thread: one that blocks none would get them
+        if self._valves:
+            self._valves.begin()
+        try:
+            return self._run(lease)
+        finally:
+            if self._valves:
+                self._valves.end()
+
+    def _run(self, lease: Lease | None) -> int:
         descriptors.raise_limit()  # it has a descriptor of each client's log
         for fd in (fd for fds in self._kept.values() for fd in fds):
             os.close(fd)
         if lease:
             lease.begin()
-        self._forward_signals()
         code = self._listen()
         _, status = os.waitpid(self._supervisor_pid, 0)
         if lease and self.left:
@@ -128,6 +141,8 @@ class Launcher:
             elif kind == "left":
                 self.left = read_note(fds[0])
                 return 0
+            elif kind == "valves" and self._valves:
+                self._valves.order(message["what"], int(message["number"]))
             elif kind == "ended":
                 return int(message["exit_code"])
 

@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,10 @@ class Supervisor:
         group: int,
         clients_name: str,
         kept: dict[str, list[int]] | None = None,
+        own_output: Mapping[str, int] | None = None,
     ) -> None:
-        self._options = options
+        """`own_output`: stdout and stderr of agent and servers, if the command has others."""
+        self._options, self._own_output = options, dict(own_output or {})
         self._launcher = launcher
         self._group = group
         self._clients_name = clients_name
@@ -106,6 +109,7 @@ class Supervisor:
             env=os.environ if not self._restarts else _without_fault(),
             preexec_fn=lambda: process_tree.die_with_parent(signal.SIGKILL, supervisor),
             pass_fds=(fd,),
+            **self._own_output,
         )
         process.returncode = 0  # reaped by this class
         theirs.close()
@@ -206,7 +210,7 @@ class Supervisor:
         if name not in (DUMP, RESTORE):
             arguments, environment = what["arguments"], what["environment"]
             if name != COMMAND:
-                return start_server(name, arguments, environment)
+                return start_server(name, arguments, environment, self._own_output)
             users = (self._group, self._inherited, self._limits)
             return start_command(arguments, environment, *users, self._options)
         child = start_criu(name, what, self._kept)
@@ -254,6 +258,18 @@ class Supervisor:
         self._tell("client", [connection], name=name)
 
 
+def _own_output(standard: Mapping[int, int]) -> dict[str, int]:
+    """Put pipes in place of stdout and stderr, for the command; return what pyft itself has."""
+    own = {}
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        if fd in standard:
+            own[name] = os.dup(fd)
+            os.dup2(standard[fd], fd)
+    for end in set(standard.values()):
+        os.close(end)
+    return own
+
+
 def _without_fault() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != fault.VARIABLE}
 
@@ -273,11 +289,13 @@ def fork(
     keep_out: socket.socket,
     name: str,
     kept: dict[str, list[int]] | None = None,
+    standard: Mapping[int, int] | None = None,
 ) -> int:
     """Start the supervisor as a copy of this process, which has no thread yet; return its pid.
 
     `launcher` is the supervisor's end of the launcher's socket, `keep_out` the launcher's own. `kept`:
-    notes, each with its descriptors, of a job that has begun elsewhere.
+    notes, each with its descriptors, of a job that has begun elsewhere. `standard`: what the command
+    has instead of the launcher's stdout and stderr.
     """
     group = os.getpgrp()
     parent = os.getpid()
@@ -291,7 +309,8 @@ def fork(
             os.setpgid(0, 0)  # so that Ctrl-C reaches the command but nothing of ours
         process_tree.set_name("pyft-supervisor")
         if os.getppid() == parent:
-            code = Supervisor(options, launcher, group, name, kept).run()
+            own = _own_output(standard or {})
+            code = Supervisor(options, launcher, group, name, kept, own).run()
     except BaseException:  # nothing of the launcher's may run here
         traceback.print_exc()
     finally:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyft.hosts.head.coordinator import Coordinator
+from pyft.hosts.head.alone import Alone
 from pyft.hosts.head.decisions import ABSENT_S, Phase
 from pyft.hosts.head.places import Drain, Place
 
 
-class Drains(Coordinator):
+class Drains(Alone):
     """Decides about hosts that are to be drained, one at a time."""
 
     _has_ended: set[int]  # places that are to leave, of which nothing runs any more

@@ -1,7 +1,8 @@
 """`pyft head`: one process, on a host that does not train, that decides for all hosts of a job.
 
 A thread for each connection, and one for time; what is decided under one lock is in the ledger before
-any of it is said. If the head dies, another one goes on with the same ledger: hosts call again.
+any of it is said. If the head dies, another one goes on with the same ledger: hosts call again. A head
+whose ledger says that another one may decide now is silent at once, and ends (LedgerLost).
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import time
 from typing import Any
 
 from pyft.agent.process import messages
-from pyft.errors import PyftError
-from pyft.hosts.head import status
+from pyft.hosts.head import of_servers, status
 from pyft.hosts.head.decisions import Phase, Say, Tell, Write
 from pyft.hosts.head.drains import Drains
-from pyft.hosts.head.ledger import Ledger
+from pyft.hosts.head.ledger import Ledger, LedgerLost
 from pyft.hosts.head.places import Facts
 from pyft.hosts.head.told import copies_of, told
 from pyft.hosts.wire import checked
@@ -26,6 +26,7 @@ from pyft.hosts.wire.accepting import accept_all
 from pyft.hosts.wire.link import Link, LinkError
 
 TICK_S = 0.05
+HERE_AT = 1 / 6  # of the lease: how often it says that it is there, if others may be
 SILENT_S = 60.0  # of a connection that says nothing
 END_S = 5.0  # for all to hear that the job has ended
 MOST_CONNECTIONS = 1024
@@ -61,21 +62,46 @@ class Head:
     def run(self) -> int:
         """Serve until the job has ended; return its exit code. Raise PyftError without a ledger."""
         accept_all(self._listener, MOST_CONNECTIONS, self._serve)
-        ended_at = 0.0
+        ended_at = here_at = 0.0
         while not ended_at or time.monotonic() < ended_at:
             with self._lock:
-                self._coordinator.tick(time.monotonic())
+                now = time.monotonic()
+                self._coordinator.tick(now)
                 self._perform()
-                if self._broken:
-                    raise PyftError(f"{self._broken}: start the head again when that is mended")
+                if self._is_out():
+                    self._end()
+                    raise LedgerLost(self._broken)
+                if self._ledger.is_shared and now >= here_at:
+                    here_at = now + HERE_AT * self._coordinator.lease
+                    self._say_here()
                 over = self._coordinator.phase is Phase.OVER or self._coordinator.facts.failed
             if over and not ended_at:
                 ended_at = time.monotonic() + END_S
             if over and not self._links:
                 break
             time.sleep(TICK_S)
-        self._listener.close()
+        self._end()
         return self._coordinator.facts.exit_code
+
+    def _is_out(self) -> bool:
+        """Say whether nothing may be decided here any more, and so nothing be said."""
+        self._broken = self._broken or self._ledger.lost()
+        return bool(self._broken)
+
+    def _end(self) -> None:
+        """Let all go, and call again: another head may be there."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # what waits in accept() is woken
+        self._listener.close()
+        with self._lock:
+            for link in list(self._links.values()):
+                link.close()
+        self._ledger.close()
+
+    def _say_here(self) -> None:
+        for who, link in list(self._links.items()):
+            if link.has_room():
+                self._send(Say(who, "here"))
 
     # ---- connections --------------------------------------------------------------------------
 
@@ -88,7 +114,7 @@ class Head:
             who = self._introduced(link, hello or {})
             while who and (said := link.receive(SILENT_S)):
                 with self._lock:
-                    if self._broken or self._links.get(who) is not link:
+                    if self._is_out() or self._links.get(who) is not link:
                         break
                     self._heard(who, link, said)
                     self._perform()
@@ -120,6 +146,9 @@ class Head:
             self._answer(link, hello)
             return None
         with self._lock:
+            if "domain" in hello:
+                host, domain = checked.name(hello, "host"), checked.name(hello, "domain")
+                coordinator.topology.note(host, domain)
             if role == "spare":
                 name = checked.name(hello, "host")
                 who: tuple[str, int | str] = ("spare", name)
@@ -141,15 +170,18 @@ class Head:
                     raise LinkError(f"[{role}] is no role")
                 if why:
                     self._perform()
+                    if self._is_out():  # what it knows may be of an earlier time
+                        raise LinkError(self._broken)
                     link.send("refused", why=why)
                     return None
             self._replace(who, link)
             self._perform()  # what a claim has decided is written first
-            if self._broken:
+            if self._is_out():
                 raise LinkError(self._broken)
             life = coordinator.facts.places[int(who[1])].life if role != "spare" else 0
             places = len(coordinator.facts.places)
-            link.send("welcome", life=life, lease_s=coordinator.lease, places=places)
+            term = coordinator.facts.term
+            link.send("welcome", life=life, lease_s=coordinator.lease, places=places, term=term)
             if role == "agent":
                 number, restored = int(who[1]), checked.number(hello, "restored")
                 coordinator.known_at(number, checked.name(hello, "address"))
@@ -169,7 +201,7 @@ class Head:
             elif order != "status":
                 raise LinkError(f"[{order}] is no order")
             self._perform()
-            why = why or self._broken
+            why = why or (self._broken if self._is_out() else "")
             said = status.describe(self._coordinator, self._faults, now)
         link.send("refused" if why else "answer", why=why, **said)
 
@@ -225,12 +257,14 @@ class Head:
         elif kind == "done" and coordinator.owns(place, checked.number(said, "life")):
             coordinator.done(place, checked.number(said, "code", 255))
             self._perform()
-            if not self._broken:
+            if not self._is_out():
                 link.send("noted")
 
     def _heard_of_agent(self, now: float, place: int, said: dict[str, Any]) -> None:
         coordinator, kind = self._coordinator, said["kind"]
-        if kind == "status":
+        if kind in of_servers.KINDS:
+            of_servers.heard(coordinator, now, place, said)
+        elif kind == "status":
             steps = checked.number(said, "steps")
             coordinator.status(place, steps, checked.number(said, "step_us") / 1e6)
         elif kind == "held":
@@ -274,7 +308,7 @@ class Head:
         What follows from a decision that is not in the ledger is never said: another head decides.
         """
         for action in self._coordinator.taken():
-            if self._broken:
+            if self._is_out():
                 return
             if isinstance(action, Write):
                 self._write(action.entry)

@@ -15,6 +15,7 @@ from pathlib import Path
 from pyft.errors import UsageError
 
 MOST_SETS = 2000  # of domains lost at once that are looked at
+MOST_HOSTS = 1 << 16  # whose domains are noted
 _MOST_BYTES = 1 << 24
 
 Holders = Mapping[int, Sequence[str]]  # of each place
@@ -42,6 +43,11 @@ class Topology:
             if words and domains.setdefault(*words) != words[1]:
                 raise UsageError(f"--topology [{path}]: host [{words[0]}] is in two domains")
         return cls(domains)
+
+    def note(self, host: str, domain: str) -> None:
+        """Take what a host says of itself; what the file says counts more."""
+        if len(self._domains) < MOST_HOSTS:
+            self._domains.setdefault(host, domain)
 
     def of(self, host: str) -> str:
         """Return the domain of a host."""

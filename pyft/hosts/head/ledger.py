@@ -1,4 +1,7 @@
-"""The head's log: what has been decided, on disk before anybody acts on it."""
+"""The head's log: what has been decided, safe before anybody acts on it. Here: in a file.
+
+pyft.hosts.etcd has it in etcd, for several heads of which one decides.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,35 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from pyft.errors import UsageError
+from pyft.errors import PyftError, UsageError
 
 
-class Ledger:
+class LedgerLost(PyftError):
+    """This head may decide no more; another one may."""
+
+
+class Ledger(Protocol):
+    """Where decisions are kept. `entries`: those of heads before this one, in their order."""
+
+    entries: list[dict[str, Any]]
+    is_shared: bool  # another head may decide with it while this one still runs
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Write an entry; the next head will read it when this returns. Raise OSError."""
+
+    def lost(self) -> str:
+        """Return why this head may decide and say nothing any more, nothing as long as it may."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class FileLedger:
     """Lines of JSON in a file that is only appended to. Without a path nothing outlives the head."""
+
+    is_shared = False
 
     def __init__(self, path: Path | None) -> None:
         self._fd = -1
@@ -38,6 +63,10 @@ class Ledger:
         while data:
             data = data[os.write(self._fd, data) :]
         os.fsync(self._fd)
+
+    def lost(self) -> str:
+        """Return nothing: as long as this head has locked the file, it decides."""
+        return ""
 
     def close(self) -> None:
         """End it."""

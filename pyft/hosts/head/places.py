@@ -70,6 +70,7 @@ class Facts:
         self.holders: dict[int, list[str]] = {}  # which hosts had copies of it, by place
         self.round = 0  # of going back
         self.is_back = True  # all have gone on after it
+        self.alone: dict[tuple[int, int], int] = {}  # place, client: whose server is replaced alone
         self.restores = 0  # of the line because of programs and servers
         self.ids: dict[int, str] = {}  # under which id a communicator is made, by its key
         self.drain: Drain | None = None  # that is under way
@@ -96,7 +97,9 @@ class Facts:
         elif kind == "back":
             self.round, self.is_back = entry["round"], False
             self.restores += entry["counts"]
-            self.ids = {}
+            self.ids, self.alone = {}, {}
+        elif kind == "alone":
+            self.alone[entry["place"], entry["client"]] = entry["epoch"]
         elif kind == "onward":
             self.is_back = True
             if (drain := self.drain) and drain.left:

@@ -19,6 +19,7 @@ class Faults:
     def __init__(self) -> None:
         self.last: list[dict[str, Any]] = []
         self.count = 0
+        self.alone = 0  # servers that were replaced while all others went on
 
     def take(self, entry: dict[str, Any], facts: Facts) -> None:
         """Take an entry with its time of day."""
@@ -28,6 +29,8 @@ class Faults:
             fault = {"why": entry["why"], "step": facts.line_step, "repeated": repeated}
             self.last = [*self.last, fault | {"at": entry.get("at", 0.0), "seconds": None}]
             self.last = self.last[-MOST_FAULTS:]
+        elif entry["kind"] == "alone":
+            self.alone += 1
         elif entry["kind"] == "onward" and self.last:
             self.last[-1]["seconds"] = round(entry.get("at", 0.0) - self.last[-1]["at"], 3)
 
@@ -63,7 +66,7 @@ def describe(coordinator: Drains, faults: Faults, now: float) -> dict[str, Any]:
         "passed_why": coordinator.passed_why if coordinator.passed else "",
         "drain": {"host": drain.host, "place": drain.place, "left": drain.left} if drain else None,
         "drains": {name: list(facts.drains[name]) for name in list(facts.drains)[-MOST_TOLD:]},
-        "faults": {"count": faults.count, "last": faults.last},
+        "faults": {"count": faults.count, "alone": faults.alone, "last": faults.last},
     }
 
 

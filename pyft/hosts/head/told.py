@@ -14,6 +14,8 @@ def told(entry: dict[str, Any]) -> str:
         return f"host [{entry['host']}] takes place [{entry['place']}]"
     if kind == "back":
         return f"{entry['why']}: all go back to image [{entry['number']}]"
+    if kind == "alone":
+        return f"{entry['why']}: it is replaced alone, all others go on"
     if kind == "onward":
         told = "all have come back, and go on"
         if entry.get("drained"):

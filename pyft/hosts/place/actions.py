@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyft.recovery.images import Action as LocalAction
+from pyft.wire.message import Message
 
 
 @dataclass(frozen=True)
@@ -54,4 +55,52 @@ class Relay:
     data: bytes
 
 
-Action = LocalAction | GoBack | Leave | Fail | Mirror | MadeAs | Relay
+@dataclass(frozen=True)
+class Alone:
+    """The server of a client is replaced here, and all others go on."""
+
+    client: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Declare:
+    """The head has to be told all about the servers of this place."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The head has to be told all that servers have said by now, and then that this was all."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Tell:
+    """A message for a server, in a repair of its own if that has a number."""
+
+    client: int
+    epoch: int
+    message: Message
+    repair: int
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A server has to be replaced. `sign`: of pyft.recovery.classify."""
+
+    client: int
+    epoch: int
+    sign: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Recovering:
+    """Whether a rank of any host is being recovered now."""
+
+    now: bool
+
+
+OfServers = Alone | Declare | Look | Tell | Doubt | Recovering
+Action = LocalAction | GoBack | Leave | Fail | Mirror | MadeAs | Relay | OfServers

@@ -13,17 +13,20 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages, process_tree
 from pyft.errors import AgentLostError, UsageError
+from pyft.hosts import slurm
 from pyft.hosts.wire.head_link import HeadLink
-from pyft.hosts.wire.link import Link, LinkError, address_of, token
+from pyft.hosts.wire.link import Link, LinkError, addresses_of, token
 
 STOP_AT = 0.7
 LOOK_S = 0.05
 ANSWER_S = 10.0
 AGAIN_S = 0.2
+ELECTED_S = 30.0  # for one of several heads to be elected
 STOPPED_S = 600.0  # then nothing will answer any more
 
 
@@ -32,7 +35,8 @@ class Lease:
 
     def __init__(self, options: JobOptions) -> None:
         self._place, self._host, self.life = options.place, options.host, options.life
-        self._where, self._secret = address_of(options.head), token()
+        self._head, self._heads = options.head, addresses_of(options.head)
+        self._secret, self._domain = token(), slurm.domain(os.environ)
         self._seconds = 0.0
         self._sent: dict[int, float] = {}
         self._confirmed = 0.0
@@ -44,21 +48,34 @@ class Lease:
         self.lost = ""
 
     def claim(self) -> int:
-        """Take the place; return the number of its owner. Raise UsageError."""
-        sent = time.clock_gettime(time.CLOCK_BOOTTIME)
+        """Take the place; return the number of its owner. Raise UsageError.
+
+        Of several heads the one that decides answers; until one is elected all are asked again.
+        """
+        why, until = "", time.monotonic() + (ELECTED_S if len(self._heads) > 1 else 0.0)
+        while True:
+            for where in self._heads:
+                sent = time.clock_gettime(time.CLOCK_BOOTTIME)
+                try:
+                    return self._claimed(sent, self._asked(where))
+                except LinkError as error:
+                    why = f"refuses: {error}; see PYFT_TOKEN"
+                except OSError as error:
+                    why = f"cannot be reached: {error}"
+            if time.monotonic() >= until:
+                raise UsageError(f"the head at [{self._head}] {why}")
+            time.sleep(AGAIN_S)
+
+    def _asked(self, where: tuple[str, int]) -> dict[str, Any]:
+        """Return what a head says to the claim; raise OSError."""
+        link = Link.to(where, self._secret)
         try:
-            link = Link.to(self._where, self._secret)
-            try:
-                link.send("hello", **self._hello())
-                said = link.receive(ANSWER_S) or {"kind": "refused", "why": "it does not answer"}
-            finally:
-                link.close()
-        except LinkError as error:
-            raise UsageError(
-                f"the head at {self._where} refuses: {error}; see PYFT_TOKEN"
-            ) from None
-        except OSError as error:
-            raise UsageError(f"the head at {self._where} cannot be reached: {error}") from None
+            link.send("hello", **self._hello())
+            return link.receive(ANSWER_S) or {"kind": "refused", "why": "it does not answer"}
+        finally:
+            link.close()
+
+    def _claimed(self, sent: float, said: dict[str, Any]) -> int:
         if said["kind"] != "welcome":
             raise UsageError(f"place [{self._place}] cannot be taken: {said.get('why')}")
         self.life, self._seconds, self._confirmed = int(said["life"]), float(said["lease_s"]), sent
@@ -66,7 +83,7 @@ class Lease:
 
     def begin(self) -> None:
         """Keep it from now on."""
-        self._link = HeadLink(self._where, self._secret, self._hello)
+        self._link = HeadLink(self._heads, self._secret, self._hello)
         threading.Thread(target=self._keep, daemon=True).start()
 
     def end(self, code: int) -> None:
@@ -93,7 +110,8 @@ class Lease:
         self._link.end()
 
     def _hello(self) -> dict[str, object]:
-        return {"role": "host", "place": self._place, "host": self._host, "life": self.life}
+        who = {"role": "host", "place": self._place, "host": self._host, "life": self.life}
+        return who | ({"domain": self._domain} if self._domain else {})
 
     def _keep(self) -> None:
         """Renew it until the place is another host's; one that cannot renew has none either."""

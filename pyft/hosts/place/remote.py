@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pyft.hosts.place.actions import Action, Fail, GoBack, Leave, MadeAs, Mirror, Relay
+from pyft.hosts.place import servers_words
+from pyft.hosts.place.actions import (
+    Action,
+    Alone,
+    Declare,
+    Fail,
+    GoBack,
+    Leave,
+    MadeAs,
+    Mirror,
+    Relay,
+)
 from pyft.hosts.wire import checked
 from pyft.hosts.wire.head_link import HeadLink
 from pyft.hosts.wire.link import LinkError
 from pyft.recovery.images import (
     TAKE_S,
+    ClientState,
     Copy,
     Drop,
     Dump,
@@ -24,13 +37,22 @@ from pyft.recovery.images import (
     Keep,
     Phase,
     Release,
-    Standing,
 )
 
 STATUS_S = 0.1
 MOST_HOLD_MS = 600_000
 AGAIN_S = 1.0  # between two calls for help
 ANSWER_S = 120.0  # for the head to say what is done about a loss
+
+
+@dataclass
+class Asking:
+    """About the death of a server. `since`, `told_at`: when the head was asked, first and last."""
+
+    epoch: int
+    why: str
+    since: float
+    told_at: float = -math.inf
 
 
 class RemoteImages(Images):
@@ -50,6 +72,7 @@ class RemoteImages(Images):
         self._late = ""  # which does not stand at the step
         self._mirrors: list[tuple[str, str, int]] = []  # of the image that is being made
         self._wanted: dict[tuple[int, int], tuple[int, str]] = {}  # client, key: round and id
+        self._faults: dict[int, Asking] = {}  # of servers, which the head has to decide about
         self.places: list[str] = []  # addresses of all, once they are there
         self.link: HeadLink | None = None
 
@@ -60,7 +83,7 @@ class RemoteImages(Images):
 
     # ---- asked by the agent -------------------------------------------------------------------
 
-    def look(self, now: float, clients: Sequence[Standing]) -> list[Action]:
+    def look(self, now: float, clients: Sequence[ClientState]) -> list[Action]:
         """Do what the head has said, and tell it what has changed."""
         actions: list[Action] = []
         assert self.link
@@ -69,6 +92,8 @@ class RemoteImages(Images):
                 actions += self._ordered(now, said)
             except LinkError as error:
                 actions.append(Fail(f"the head says what cannot be: {error}"))
+        for client, fault in self._faults.items():
+            self._tell_fault(now, client, fault)
         if self.lost_why:
             self._tell_lost(now)
         elif self.phase is Phase.HOLD:
@@ -77,7 +102,7 @@ class RemoteImages(Images):
             self._tell_status(now, max(c.steps for c in clients))
         return actions
 
-    def dumped(self, now: float, clients: Sequence[Standing], why: str = "") -> list[Action]:
+    def dumped(self, now: float, clients: Sequence[ClientState], why: str = "") -> list[Action]:
         """Go on when the processes are dumped; `why` they are not."""
         if self.phase is not Phase.DUMP:
             return []
@@ -113,6 +138,22 @@ class RemoteImages(Images):
             self.lost_why, self.lost_at = why, now
             self._tell_lost(now)
 
+    def tell_fault(self, now: float, client: int, epoch: int, why: str) -> None:
+        """Ask the head whether a server is replaced while all others go on."""
+        self._faults[client] = Asking(epoch, why, now)
+        self._tell_fault(now, client, self._faults[client])
+
+    def ask_again(self) -> None:
+        """Ask about all deaths at the next look: the head knows of this place's servers now."""
+        for fault in self._faults.values():
+            fault.told_at = -math.inf
+
+    def waits_since(self) -> tuple[float, str]:
+        """Return for how long the head has not said what is done about a death, and which."""
+        asked = [(one.since, one.why) for one in self._faults.values()]
+        asked += [(self.lost_at, self.lost_why)] if self.lost_why else []
+        return min(asked, default=(math.inf, ""))
+
     def want_id(self, client: int, key: int, made_as: str) -> None:
         """Ask the head for the id of a communicator, or tell it."""
         self._wanted[client, key] = (self.round, made_as)
@@ -143,10 +184,12 @@ class RemoteImages(Images):
 
     def _ordered(self, now: float, said: dict[str, Any]) -> list[Action]:
         kind = said["kind"]
+        if kind in servers_words.KINDS:
+            return self._of_servers(said)
         if kind == "welcome":
             for (client, key), (round, made_as) in self._wanted.items():
                 self._say("want_id", round=round, client=client, key=key, made_as=made_as)
-            return []
+            return [Declare()]
         if kind == "hold":
             self.step, self._told_held = checked.number(said, "step"), 0
             self._late = ""
@@ -166,6 +209,7 @@ class RemoteImages(Images):
         if kind == "back":
             self.round = checked.number(said, "round")
             self._wanted, self.back_in, self.is_fresh = {}, self.round, 1
+            self._faults.clear()
             return [GoBack(checked.number(said, "number"), checked.text(said, "why"))]
         if kind == "leave":
             return [Leave(checked.number(said, "number"), checked.text(said, "why"))]
@@ -196,6 +240,17 @@ class RemoteImages(Images):
         before, self.current = self.current, number
         return [Keep(number), *([Drop(before)] if before and before != number else [])]
 
+    def _of_servers(self, said: dict[str, Any]) -> list[Action]:
+        if checked.number(said, "round") != self.round:
+            return []
+        action = servers_words.action_of(said)
+        if isinstance(action, Alone):
+            asked = self._faults.get(action.client)
+            if not asked or asked.epoch != action.epoch:
+                return []
+            del self._faults[action.client]
+        return [action]
+
     def _made_as(self, said: dict[str, Any]) -> list[Action]:
         if checked.number(said, "round") != self.round:
             return []
@@ -214,7 +269,7 @@ class RemoteImages(Images):
 
     # ---- what the head is told ----------------------------------------------------------------
 
-    def _tell_held(self, clients: Sequence[Standing]) -> None:
+    def _tell_held(self, clients: Sequence[ClientState]) -> None:
         if self._told_held == self.step or any(not c.works for c in clients):
             return
         self._late = self._missing(clients)
@@ -236,6 +291,12 @@ class RemoteImages(Images):
         if now >= self._told_lost_at + AGAIN_S:
             self._told_lost_at = now
             self._say("lost", why=self.lost_why)
+
+    def _tell_fault(self, now: float, client: int, fault: Asking) -> None:
+        if now >= fault.told_at + AGAIN_S:
+            fault.told_at = now
+            values = {"client": client, "epoch": fault.epoch, "why": fault.why}
+            self._say("fault", round=self.round, **values)
 
     def _say(self, kind: str, **values: Any) -> None:
         if self.link:

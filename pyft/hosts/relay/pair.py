@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import struct
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 MAC = 16
@@ -25,8 +24,8 @@ MOST_DATA = 96 << 10  # of one datagram: the addresses of all places
 LARGEST = MAC + _HEADER.size + MOST_DATA
 
 # Kinds. BARE has no number: it only confirms, or is of the agent.
-BARE, OPEN, OPENED, REFUSED, DATA, END, RESET, OVER = range(8)
-MESSAGES = (OPEN, OPENED, REFUSED, DATA, END, RESET)
+BARE, OPEN, OPENED, REFUSED, DATA, END, RESET, OVER, CREDIT = range(9)
+MESSAGES = (OPEN, OPENED, REFUSED, DATA, END, RESET, CREDIT)
 
 
 @dataclass(frozen=True)
@@ -126,8 +125,8 @@ class Pair:
         """Return what says that this place has ended."""
         return self._datagram(0, 0, OVER, b"")
 
-    def take(self, one: Datagram, has_room: Callable[[int], bool]) -> Datagram | None:
-        """Take what has arrived; return it if it is the next message, and there is room for it."""
+    def take(self, one: Datagram) -> Datagram | None:
+        """Take what has arrived; return it if it is the next message."""
         self._confirm(one.confirmed)
         if one.kind == OVER:
             self._waiting.clear()
@@ -136,7 +135,7 @@ class Pair:
             return None
         if one.number <= self._got:
             self._owes = True  # what confirmed it was lost
-        if one.number != self._got + 1 or not has_room(one.stream):
+        if one.number != self._got + 1:
             return None
         self._got, self._owes = one.number, True
         return one

@@ -103,13 +103,16 @@ class Relay:
             self._tell(pair.over())
 
     def _turn_until(self, is_done: Callable[[], bool]) -> None:
-        """Go on until then, or until the others confirm nothing any more."""
+        """Go on until then, or until the others confirm nothing any more.
+
+        They have nothing to confirm while a program there does not read what was sent to it.
+        """
         began = moved = time.monotonic()
         confirmed = 0
         while time.monotonic() < min(moved + LAST_S, began + LONGEST_LAST_S) and not is_done():
             self._turn(HELLO_S)
             now_confirmed = sum(pair.confirmed for pair in self._pairs.values())
-            if now_confirmed > confirmed:
+            if now_confirmed > confirmed or self._streams.wait_for_reader:
                 confirmed, moved = now_confirmed, time.monotonic()
 
     # ---- the agent, and behind it the other places --------------------------------------------
@@ -134,7 +137,7 @@ class Relay:
                 self._take(self._pairs[one.source], one)
 
     def _take(self, pair: Pair, one: Datagram) -> None:
-        if got := pair.take(one, self._streams.has_room(pair)):
+        if got := pair.take(one):
             self._streams.heard(pair, got)
         if one.kind == OVER:
             self._streams.drop(pair)

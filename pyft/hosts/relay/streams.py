@@ -1,4 +1,8 @@
-"""Connections that a relay carries: one end is here, the other one at the relay of another place."""
+"""Connections that a relay carries: one end is here, the other one at the relay of another place.
+
+Flow control is by credit, for each connection: a relay reads no more from its program than the other
+relay has room for. So a program that does not read holds up its own connection, and no other one.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,29 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pyft.hosts.relay.pair import CHUNK, DATA, END, OPEN, OPENED, REFUSED, RESET, Datagram, Pair
+from pyft.hosts.relay.pair import (
+    CHUNK,
+    CREDIT,
+    DATA,
+    END,
+    OPEN,
+    OPENED,
+    REFUSED,
+    RESET,
+    Datagram,
+    Pair,
+)
 
 HERE = "127.0.0.1"
 CONNECT_S = 1.0  # to a program on this host, which takes it at once or never
 ACCEPT_S = 5.0  # for what has asked to come
 ANSWER_S = 20.0  # for the other place to say whether a program listens there
 MOST_STREAMS = 4096
-MOST_WAITING = 1 << 20  # bytes for a program that does not read
+MOST_WAITING = 1 << 20  # bytes for a program that does not read: the credit of a connection
+CREDIT_STEP = MOST_WAITING // 4  # bytes that a program has read until the other relay is told
+CREDIT_BYTES = 4
 QUESTION_BYTES = 8  # place and port, four bytes each; the answer is errno and port (shim/places.cc)
 
 
@@ -33,8 +49,15 @@ class Stream:
     socket: socket.socket | None = None
     until: float = 0.0
     out: bytearray = field(default_factory=bytearray)  # for the program here
+    credit: int = MOST_WAITING  # bytes that may be sent before the program there has read more
+    unsaid: int = 0  # bytes that the program here has taken, and the other relay was not told of
     has_read_all: bool = False  # the program here sends no more
     has_got_all: bool = False  # nor does the other one
+
+    @property
+    def may_read(self) -> bool:
+        """Say whether what the program here sends can be passed on."""
+        return not self.has_read_all and not self.pair.is_full and self.credit > 0
 
 
 class Streams:
@@ -68,15 +91,6 @@ class Streams:
 
     # ---- said by other places -----------------------------------------------------------------
 
-    def has_room(self, pair: Pair) -> Callable[[int], bool]:
-        """Return what says whether more bytes for a connection can be taken."""
-
-        def has(stream: int) -> bool:
-            found = self._streams.get((pair, stream))
-            return found is None or len(found.out) < MOST_WAITING
-
-        return has
-
     def heard(self, pair: Pair, one: Datagram) -> None:
         """Take a message."""
         stream = self._streams.get((pair, one.stream))
@@ -91,10 +105,15 @@ class Streams:
             _answer(stream.asker, errno.ECONNREFUSED)
             self._forget(stream)
         elif one.kind == RESET:
-            self._forget(stream)
+            self._end(stream)
+        elif one.kind == DATA and len(stream.out) + len(one.data) > MOST_WAITING:
+            self._give_up(stream)  # a relay of this job does not send what it has no credit for
         elif one.kind == DATA:
             stream.out += one.data
             self._write(stream)
+        elif one.kind == CREDIT:
+            more = int.from_bytes(one.data[:CREDIT_BYTES], "big")
+            stream.credit = min(MOST_WAITING, stream.credit + more)
         elif one.kind == END:
             stream.has_got_all = True
             self._write(stream)
@@ -161,8 +180,9 @@ class Streams:
     def _watch(self, stream: Stream) -> None:
         """Wait for what can be done with the program's end."""
         assert stream.socket
-        reads = not stream.has_read_all and not stream.pair.is_full
-        mask = (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if stream.out else 0)
+        mask = (selectors.EVENT_READ if stream.may_read else 0) | (
+            selectors.EVENT_WRITE if stream.out else 0
+        )
         known = self._selector.get_map().get(stream.socket.fileno())
         if known and not mask:
             self._selector.unregister(stream.socket)
@@ -174,18 +194,19 @@ class Streams:
     def _ready(self, stream: Stream, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
             self._write(stream)
-        if mask & selectors.EVENT_READ and stream.socket and not stream.pair.is_full:
+        if mask & selectors.EVENT_READ and stream.socket and stream.may_read:
             self._read(stream)
 
     def _read(self, stream: Stream) -> None:
         assert stream.socket
         try:
-            data = stream.socket.recv(CHUNK)
+            data = stream.socket.recv(min(CHUNK, stream.credit))
         except BlockingIOError:
             return None
         except OSError:
             return self._give_up(stream)
         stream.pair.put(DATA if data else END, stream.id, data)
+        stream.credit -= len(data)
         stream.has_read_all = not data
         return self._end_if_over(stream)
 
@@ -194,7 +215,9 @@ class Streams:
             return None  # nothing has come yet
         try:
             while stream.out:
-                del stream.out[: stream.socket.send(stream.out)]
+                sent = stream.socket.send(stream.out)
+                del stream.out[:sent]
+                self._owe(stream, sent)
             if stream.has_got_all:
                 stream.socket.shutdown(socket.SHUT_WR)
         except BlockingIOError:
@@ -202,6 +225,13 @@ class Streams:
         except OSError:
             return self._give_up(stream)
         return self._end_if_over(stream)
+
+    def _owe(self, stream: Stream, sent: int) -> None:
+        """The program has taken so much, or the kernel for it: as much more may come."""
+        stream.unsaid += sent
+        if stream.unsaid >= CREDIT_STEP and not stream.has_got_all:
+            stream.pair.put(CREDIT, stream.id, stream.unsaid.to_bytes(CREDIT_BYTES, "big"))
+            stream.unsaid = 0
 
     def _end_if_over(self, stream: Stream) -> None:
         if stream.has_read_all and stream.has_got_all and not stream.out:
@@ -214,17 +244,29 @@ class Streams:
         for stream in [s for s in self._streams.values() if s.pair is pair]:
             if stream.asker:
                 _answer(stream.asker, errno.ECONNREFUSED)
-            self._forget(stream)
+            self._end(stream)
 
     @property
     def is_read(self) -> bool:
         """Say whether no program here has sent what has not been read."""
         return all(s.has_read_all for s in self._streams.values())
 
+    @property
+    def wait_for_reader(self) -> bool:
+        """Say whether a program of another place has to read before more is read here."""
+        return any(not s.credit and not s.pair.is_over for s in self._streams.values())
+
     def end(self) -> None:
         """Tell the other places that all connections end."""
         for stream in list(self._streams.values()):
             self._give_up(stream)
+
+    def _end(self, stream: Stream) -> None:
+        """The other end is gone. What it sent before it closed is still given to the program here."""
+        if stream.has_got_all and not stream.asker and (stream.out or not stream.socket):
+            stream.has_read_all = True
+        else:
+            self._forget(stream)
 
     def _give_up(self, stream: Stream) -> None:
         stream.pair.put(RESET, stream.id)

@@ -15,7 +15,7 @@ from pyft.agent.process import messages
 from pyft.agent.supervisor.launcher import Launcher
 from pyft.hosts.place.mirror import Stored
 from pyft.hosts.spare.spare import Spare
-from pyft.hosts.wire.link import address_of, token
+from pyft.hosts.wire.link import token
 
 
 def run(launcher: Launcher) -> int:
@@ -33,9 +33,8 @@ def _stand_by(options: JobOptions, left: dict[str, Any], memory: dict[int, list[
     record, folder = left["record"], options.log_dir
     named = (left["options"], left["clients_name"])
     image = Stored(options.place, record["number"], Path(record["folder"]), record, *named, memory)
-    where = address_of(options.head)
     try:
-        spare = Spare(where, token(), options.host, options.address, folder, image)
+        spare = Spare(options.head, token(), options.host, options.address, folder, image)
         return spare.run()
     finally:
         shutil.rmtree(folder / "images", ignore_errors=True)

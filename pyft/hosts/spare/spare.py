@@ -14,10 +14,11 @@ from typing import Any
 from pyft.agent.image_record import left_behind
 from pyft.agent.process import messages, process_tree
 from pyft.agent.process.notes import make_note
+from pyft.hosts import slurm
 from pyft.hosts.place.mirror import Receiver, Stored
 from pyft.hosts.wire import checked
 from pyft.hosts.wire.head_link import HeadLink
-from pyft.hosts.wire.link import LinkError
+from pyft.hosts.wire.link import LinkError, addresses_of
 
 LOOK_S = 0.05
 SILENT_S = 300.0  # of the head, after which the job is over for this host
@@ -29,7 +30,7 @@ class Spare:
 
     def __init__(
         self,
-        where: tuple[str, int],
+        head: str,
         secret: bytes,
         name: str,
         address: str,
@@ -38,14 +39,14 @@ class Spare:
     ) -> None:
         """`left`: the image of the place that this host had; it takes no other one."""
         self._name, self._address, self._folder = name, address, folder
-        self._head = f"{where[0]}:{where[1]}"
+        self._head = head  # HOST:PORT, of several heads with commas between them
         listener = None if left else socket.create_server((address, 0), backlog=16)
         self._port = listener.getsockname()[1] if listener else 0
         self._receiver = Receiver(listener, secret, folder, self._have)
         if left:
             self._receiver.put(left)
         self._lease_s = 3.0
-        self._link = HeadLink(where, secret, self._hello)
+        self._link = HeadLink(addresses_of(head), secret, self._hello)
         self._heard_at = time.monotonic()
 
     def run(self) -> int:
@@ -71,7 +72,8 @@ class Spare:
     def _hello(self) -> dict[str, Any]:
         images = [list(image) for image in self._receiver.images()]
         me = {"role": "spare", "host": self._name, "address": self._address, "port": self._port}
-        return me | {"images": images}
+        domain = slurm.domain(os.environ)
+        return me | {"images": images} | ({"domain": domain} if domain else {})
 
     def _have(self, image: Stored) -> None:
         self._link.say("have", place=image.place, number=image.number)

@@ -1,7 +1,8 @@
 """A connection to the head that is made again whenever it breaks: a thread beside the caller's loop.
 
 What is said while there is none is lost; what says something that must arrive says it again at the
-next welcome.
+next welcome. Where there are several heads, one that is silent, or of an earlier term, is left for the
+next one: only one of them decides, and the others take no connections.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyft.hosts.wire.link import Link
+from pyft.hosts.wire.link import Link, LinkError
 
 AGAIN_S = 0.2
 WAIT_S = 3600.0  # for the head's next word; its end is noticed before
+SILENT_AT = 0.4  # of the lease: a head that is one of several says something more often
 
 
 class HeadLink:
     """Calls the head, says `hello()`, and queues what it answers."""
 
     def __init__(
-        self, where: tuple[str, int], secret: bytes, hello: Callable[[], dict[str, Any]]
+        self, heads: Sequence[tuple[str, int]], secret: bytes, hello: Callable[[], dict[str, Any]]
     ) -> None:
-        self._where, self._secret, self._hello = where, secret, hello
+        self._heads, self._secret, self._hello = list(heads), secret, hello
+        self._term = 0  # of the head that has answered
+        self._wait_s = WAIT_S
         self._link: Link | None = None
         self._lock = threading.Lock()
         self._heard: deque[dict[str, Any]] = deque()
@@ -63,7 +67,8 @@ class HeadLink:
     def _run(self) -> None:
         while not self._ended:
             with contextlib.suppress(OSError):
-                self._serve(Link.to(self._where, self._secret))
+                self._serve(Link.to(self._heads[0], self._secret))
+            self._heads.append(self._heads.pop(0))
             time.sleep(AGAIN_S)
 
     def _serve(self, link: Link) -> None:
@@ -72,7 +77,10 @@ class HeadLink:
             with self._lock:
                 self._link = link
             while not self._ended:
-                if said := link.receive(WAIT_S):
+                said = link.receive(self._wait_s)
+                if said is None and len(self._heads) > 1:
+                    raise LinkError("it is silent")
+                if said and self._concerns(said):
                     self._heard.append(said)
                     with contextlib.suppress(OSError):
                         os.write(self._waker, b"!")
@@ -80,3 +88,14 @@ class HeadLink:
             with self._lock:
                 self._link = None
             link.close()
+
+    def _concerns(self, said: dict[str, Any]) -> bool:
+        """Look at what heads say of themselves; say whether it is for the caller."""
+        if said["kind"] == "welcome":
+            term, lease = said.get("term", 0), said.get("lease_s", 0)
+            if type(term) is not int or not isinstance(lease, (int, float)) or term < self._term:
+                raise LinkError("it is a head of an earlier term, or none")
+            self._term = term
+            if len(self._heads) > 1:
+                self._wait_s = max(AGAIN_S, SILENT_AT * lease)
+        return bool(said["kind"] != "here")

@@ -58,6 +58,11 @@ def address_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def addresses_of(text: str) -> tuple[tuple[str, int], ...]:
+    """Return the hosts and ports of HOST:PORT[,HOST:PORT…]; raise UsageError."""
+    return tuple(address_of(one) for one in text.split(","))
+
+
 class Link:
     """A connection whose other end has the token, or nothing is heard of it."""
 

@@ -23,7 +23,7 @@ if RECEIVES:  # makes the communicator of the pair
     dist.recv(y, src=1) if RANK == 0 else dist.send(y, dst=0)
 torch.cuda.synchronize()
 receiving = dist.irecv(y, src=1) if RECEIVES and RANK == 0 else None
-print("ready", flush=True)
+print("ready\n", end="", flush=True)
 deadline = time.monotonic() + 60
 while RANK == 0 and not Path(sys.argv[1]).exists() and time.monotonic() < deadline:
     time.sleep(0.02)
@@ -34,5 +34,5 @@ if RECEIVES and RANK == 1:
 if receiving:
     receiving.wait()
 torch.cuda.synchronize()
-print(f"rank {RANK} has {x.item()}", flush=True)
+print(f"rank {RANK} has {x.item()}\n", end="", flush=True)
 dist.destroy_process_group()

@@ -24,7 +24,7 @@ SHIM = native_dir() / "libpyft_shim.so"
 UNSERVED = [
     ("cudaMallocArray", "c_int", 801),
     ("cudaMemPoolCreate", "c_int", 801),
-    ("cudaMemcpyBatchAsync_ptsz", "c_int", 801),
+    ("cudaMemcpy3DBatchAsync_ptsz", "c_int", 801),
     ("cublasSgemm_v2_64", "c_int", 15),
     ("cublasSdot", "c_float", 0.0),
     ("cublasIsamax", "c_int", 0),

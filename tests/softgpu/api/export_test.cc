@@ -237,7 +237,7 @@ TEST(other_descriptors_are_refused) {
   CHECK_EQ(forged([&] { bad.bytes = 0; }), CUDA_ERROR_INVALID_VALUE);
   CHECK_EQ(forged([&] { bad.inode += 1; }), CUDA_ERROR_OPERATING_SYSTEM);
   CHECK_EQ(forged([&] { bad.fd = 9999; }), CUDA_ERROR_OPERATING_SYSTEM);
-  // It could be made shorter while somebody reads it.
+  // It could be made shorter while a process reads it.
   CHECK_EQ(forged([&] { bad.fd = unsealed, bad.inode = info.st_ino, bad.offset = 0; }),
            CUDA_ERROR_INVALID_VALUE);
   CHECK_EQ(ftruncate(fd, 5), 0);

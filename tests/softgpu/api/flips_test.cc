@@ -300,9 +300,9 @@ TEST(what_never_came_to_pass_is_told) {
 
 TEST(what_has_come_to_pass_is_noted) {
   uint8_t* out = zeros<uint8_t>(512);
-  unsigned char notes[64] = {};
+  unsigned char notes[256] = {};
   softgpu_note_faults(notes);
-  CHECK_EQ(inject("flip result=changed note=5; slow us=1 note=63 times=1; "
+  CHECK_EQ(inject("flip result=changed note=5; slow us=1 note=255 times=1; "
                   "flip address=" +
                   std::to_string(reinterpret_cast<uint64_t>(out)) + " note=0"),
            std::string());
@@ -310,13 +310,13 @@ TEST(what_has_come_to_pass_is_noted) {
   CHECK_EQ(static_cast<int>(notes[5]), 0);
   launch(0, "nothing", {}, [] {});
   CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  CHECK_EQ(notes[5] * 10 + notes[63], 1);
+  CHECK_EQ(notes[5] * 10 + notes[255], 1);
   launch(0, "k", {out}, [=] { out[3] = 1; });
   CHECK_EQ(missed(), std::string());
   CHECK_EQ(static_cast<int>(notes[5]), 1);
-  CHECK_EQ(inject("lost note=64"),
-           std::string("the fault [lost note=64] is not understood: [note] is [64], not a whole "
-                       "number from [0] to [63]"));
+  CHECK_EQ(inject("lost note=256"),
+           std::string("the fault [lost note=256] is not understood: [note] is [256], not a whole "
+                       "number from [0] to [255]"));
   CHECK_EQ(inject("flip result=random byte=3"),
            std::string("the fault [flip result=random byte=3] is not understood: [byte] is drawn: "
                        "[random] excludes it"));

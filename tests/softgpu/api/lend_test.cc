@@ -120,7 +120,8 @@ TEST(a_wait_in_a_lent_thread_wakes_nobody) {
     CHECK(before >= 0);
     for (int i = 0; i < 50; ++i) {
       copy();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who is woken gets a processor
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(1));  // a thread that is woken gets a processor
     }
     CHECK(sleeps("softgpu0") - before < 10);
   });
@@ -220,7 +221,7 @@ TEST(other_threads_wait_for_a_lent_one) {
   lent.join();
 }
 
-// Two suspended streams, resumed in the other order: nobody waits for anybody else.
+// Two suspended streams, resumed in the other order: none waits for another.
 TEST(a_suspended_stream_stands_still_until_it_is_resumed) {
   cudaStream_t streams[2];
   std::atomic<bool> reached[2] = {};

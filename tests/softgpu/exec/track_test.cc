@@ -1,4 +1,4 @@
-// Blocks on several threads: who may touch which line, what is put back, the order of blocks.
+// Blocks on several threads: which may touch which line, what is put back, the order of blocks.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace softgpu::exec {
 namespace {
 
-constexpr uint64_t kDevice = 0x7f'0000'0000 + 0x7000'0000'0000;  // in device memory, far from all
+constexpr uint64_t kDevice = 0x7f'0000'0000 + 0x1800'0000'0000;  // in device memory, far from all
 
 // Two threads of one attempt, and 4 KiB of device memory.
 struct Two {

@@ -15,7 +15,7 @@ from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.supervisor.link import Handover
 from pyft.cli import flushed
 from pyft.cli.main import app
-from pyft.recovery.images import AHEAD, Dump, Hold, Images, Standing
+from pyft.recovery.images import AHEAD, ClientState, Dump, Hold, Images
 
 RECORD: dict[str, Any] = {"number": 3, "step": 30, "clients": {"0": {"channel": {"name": "x"}}}}
 
@@ -28,8 +28,8 @@ def test_numbers_of_lines_are_not_used_twice() -> None:
     plan.adopt(0.0, note["plan"])
     assert plan.current == 3
     step = 31 + AHEAD
-    assert plan.look(5.0, [Standing(0, 31, 0, 0, 5, True)]) == [Hold(step)]
-    assert plan.look(5.1, [Standing(0, step, step, 5, 5, True)]) == [Dump(10, step)]
+    assert plan.look(5.0, [ClientState(0, 31, 0, 0, 5, True)]) == [Hold(step)]
+    assert plan.look(5.1, [ClientState(0, step, step, 5, 5, True)]) == [Dump(10, step)]
 
 
 def test_the_next_agent_finds_a_restore_that_was_begun() -> None:

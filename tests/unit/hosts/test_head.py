@@ -15,7 +15,8 @@ import pytest
 from pyft.cli import hosts
 from pyft.errors import PyftError, UsageError
 from pyft.hosts.head.head import Head
-from pyft.hosts.head.ledger import Ledger
+from pyft.hosts.head.holders import Topology
+from pyft.hosts.head.ledger import FileLedger
 from pyft.hosts.wire.link import Link, LinkError
 
 SECRET = b"0123456789abcdef"
@@ -30,7 +31,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Where]:
     monkeypatch.setattr("pyft.hosts.head.head.MOST_CONNECTIONS", MOST)
     listener = socket.create_server(("127.0.0.1", 0))
     where = listener.getsockname()
-    made = Head(listener, SECRET, 2, Ledger(tmp_path / "ledger"), lease=20.0, every=0.0)
+    made = Head(listener, SECRET, 2, FileLedger(tmp_path / "ledger"), lease=20.0, every=0.0)
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(made.run()))
     thread.start()
@@ -60,6 +61,21 @@ def test_a_place_is_claimed_and_its_lease_renewed(head: Where) -> None:
     _, other = called(head, role="host", place=0, host="h9", life=0)
     assert other["kind"] == "refused"
     assert "is that of host [h0]" in other["why"]
+
+
+def test_a_host_says_in_which_failure_domain_it_is(
+    head: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[tuple[str, str]] = []
+    monkeypatch.setattr(Topology, "note", lambda _, host, domain: noted.append((host, domain)))
+    hello = {"role": "host", "place": 0, "host": "h0", "life": 0}
+    _, said = called(head, **hello, domain="top.r1")
+    assert said["kind"] == "welcome"
+    link = Link.to(head, SECRET)
+    link.send("hello", **hello | {"domain": "../r1"})
+    with pytest.raises(LinkError):
+        link.receive(5)
+    assert noted == [("h0", "top.r1")]
 
 
 def test_an_agent_without_its_place_is_refused(head: Where) -> None:
@@ -245,14 +261,14 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 def test_the_next_head_does_not_take_places_earlier(tmp_path: Path) -> None:
     """Hosts stop themselves by the lease that the first head has told them."""
     for lease in (20.0, 2.0):
-        ledger = Ledger(tmp_path / "ledger")
+        ledger = FileLedger(tmp_path / "ledger")
         with socket.create_server(("127.0.0.1", 0)) as listener:
             made = Head(listener, SECRET, 2, ledger, lease=lease, every=0.0)
         assert made._coordinator.lease == 20.0
         ledger.close()
 
 
-class Full(Ledger):
+class Full(FileLedger):
     """A ledger whose disk is full after the first entry."""
 
     def write(self, entry: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def image(tmp_path: Path) -> Stored:
 def left(image: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spare:
     """Return a host that has left its place."""
     monkeypatch.setattr(module, "HeadLink", Head)
-    return Spare(("127.0.0.1", 1), b"secret", "h1", "10.0.0.2", tmp_path / "log", image)
+    return Spare("127.0.0.1:1", b"secret", "h1", "10.0.0.2", tmp_path / "log", image)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_spare_host_that_is_over_says_nothing_of_a_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "HeadLink", Head)
-    spare = Spare(("127.0.0.1", 1), b"secret", "s0", "127.0.0.1", tmp_path)
+    spare = Spare("127.0.0.1:1", b"secret", "s0", "127.0.0.1", tmp_path)
     assert Head.last.hello()["port"] > 0
     Head.last.orders.append({"kind": "over"})
     assert spare.run() == 0
@@ -215,7 +215,7 @@ def test_a_launcher_whose_place_left_stands_by_with_the_image(
         run=lambda: 0, left=left, left_memory=image.memory, options=options(tmp_path)
     )
     assert leaving.run(launcher) == 5
-    assert seen[0] == ("127.0.0.1", 29471)
+    assert seen[0] == "127.0.0.1:29471"
     assert seen[2:5] == ["h1", "10.0.0.2", tmp_path / "log"]
     assert seen[5] == image
     assert not (tmp_path / "log" / "images").exists()

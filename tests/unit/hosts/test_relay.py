@@ -18,6 +18,7 @@ from relays import ADDRESSES, Relays
 from pyft.hosts.place import relayed
 from pyft.hosts.relay import relay
 from pyft.hosts.relay.pair import AGENT, target_of
+from pyft.hosts.relay.streams import MOST_WAITING
 
 PATIENCE_S = 20.0
 
@@ -53,6 +54,40 @@ for family, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "::ffff
 sys.exit(7)
 """
 
+# The first connection is read when a line comes.
+LATE_READER = """
+import socket, sys, threading
+listener = socket.create_server(("", 0))
+print(listener.getsockname()[1], flush=True)
+first = listener.accept()[0]
+def answer():
+    second = listener.accept()[0]
+    second.sendall(second.recv(100))
+threading.Thread(target=answer, daemon=True).start()
+input()
+count = 0
+while data := first.recv(65536):
+    count += len(data)
+print(count, flush=True)
+"""
+# Sends until nothing is taken any more, and says how many bytes those were.
+SENDER = """
+import socket, sys
+address = ("192.0.2.1", int(sys.argv[1]))
+first = socket.create_connection(address)
+first.settimeout(1.0)
+count = 0
+try:
+    while True:
+        count += first.send(bytes(65536))
+except TimeoutError:
+    print(count, flush=True)
+if sys.argv[2] == "two":
+    second = socket.create_connection(address, 20)
+    second.sendall(b"answer me")
+    print(second.recv(100).decode(), flush=True)
+"""
+
 
 class World(Relays):
     """Two places, of which one may lose datagrams; what is started is ended."""
@@ -73,6 +108,8 @@ class World(Relays):
             process.wait()
             assert process.stdout
             process.stdout.close()
+            if process.stdin:
+                process.stdin.close()
 
 
 @pytest.fixture
@@ -95,6 +132,33 @@ def test_programs_of_two_places_talk(world: World) -> None:
     assert client.returncode == 7
     assert server.wait(PATIENCE_S) == 0
     assert world.carried > 50
+
+
+def start_late_reader(world: World, kind: str) -> tuple[subprocess.Popen[str], ...]:
+    """Return a program that reads when it gets a line, and one that has sent all that it could."""
+    server = world.start(0, sys.executable, "-c", LATE_READER, stdin=subprocess.PIPE)
+    assert server.stdout
+    port = server.stdout.readline().strip()
+    return server, world.start(1, sys.executable, "-c", SENDER, port, kind)
+
+
+def test_a_connection_that_is_not_read_holds_up_no_other_one(world: World) -> None:
+    server, client = start_late_reader(world, "two")
+    assert client.stdout
+    sent = client.stdout.readline().strip()
+    assert client.stdout.readline() == "answer me\n"
+    assert server.communicate("read\n", timeout=60)[0].strip() == sent
+
+
+def test_a_slow_reader_gets_all_from_a_place_that_has_ended(world: World) -> None:
+    """More than its credit, and it pauses for longer than a relay waits for those that are silent."""
+    server, client = start_late_reader(world, "one")
+    assert client.stdout
+    sent = client.stdout.readline().strip()
+    assert int(sent) > 2 * MOST_WAITING
+    time.sleep(relay.LAST_S + 1)
+    assert server.communicate("read\n", timeout=60)[0].strip() == sent
+    assert client.wait(PATIENCE_S) == 0
 
 
 def test_nothing_starts_before_all_places_are_there(world: World) -> None:

@@ -85,6 +85,14 @@ def test_every_shipped_matrix_can_be_read() -> None:
     assert {"quick.toml", "replay-all.toml"} <= {*sizes}
 
 
+def test_the_question_of_stalls_is_asked_of_a_large_state() -> None:
+    cells = spec.expand(spec.read(Path("ecrl-state.toml")))
+    assert len(cells) == 33
+    assert {cell.workload for cell in cells} == {"wide"}
+    assert {f.step % cell.interval for cell in cells for f in cell.faults} == {3}
+    assert sum(not cell.faults for cell in cells) == 3 + 15  # references, and each without faults
+
+
 def test_kinds_take_turns_in_one_run_or_have_runs_of_their_own(tmp_path: Path) -> None:
     text = 'substrate = "soft"\nmechanism = ["none"]\nfault = ["sticky", "ecc"]\n'
     apart = spec.expand(matrix(tmp_path, text))

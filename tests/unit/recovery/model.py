@@ -259,7 +259,7 @@ class World:
             server.view.pop(server.id, None)
             server.stage = "export"
         elif isinstance(message, wire.Export):
-            assert message.answer is wire.ExportAnswer.NOBODY_LIVES
+            assert message.answer is wire.ExportAnswer.NONE_LIVES
             server.stage = "alone"
         elif isinstance(message, wire.Join):
             assert server.stage == "joining"

@@ -1,6 +1,6 @@
 """Ranks that keep what they have in common in their GPUs, and only there.
 
-Servers as proxy/checkpoint/snapshot/pre_images.cc and snapshot_commit.cc have them. Whenever a rank
+Servers as proxy/checkpoint/memory/pre_images.cc and snapshot/commit_waits.cc have them. Whenever a rank
 dies, the others can give it each content of its point; or it has written it down itself before.
 """
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pyft.recovery.replicas import Agreed, Key, Replicas
-from pyft.recovery.shares import Commit, Outcome, Shares
+from pyft.recovery.shares import Commit, Decision, Shares
 
 BLOCKS: list[Key] = [(0, 1 << 20), (1 << 20, 1 << 20)]
 FIRST = 3  # the step at which everything may begin to happen; before, all goes well
@@ -37,6 +37,10 @@ class Store:
     rows: dict[Key, int] = field(default_factory=dict)
     seq: int = 0
 
+    def is_copying(self) -> bool:
+        """Say whether the cut in the room is not whole yet."""
+        return self.waiting is not None and not self.whole
+
     def has(self, key: Key, digest: bytes) -> bool:
         kept = [self.current.own, self.lent]
         if self.waiting and self.whole:
@@ -53,7 +57,7 @@ class Server:
     dropped: int = 0
     forcing: bool = False
     dead: bool = False
-    inbox: list[Outcome] = field(default_factory=list)
+    inbox: list[Decision] = field(default_factory=list)
     outbox: list[tuple[str, int, int]] = field(default_factory=list)
 
 
@@ -95,10 +99,18 @@ class SharesWorld:
             yield "told", id
         if store.waiting and not store.whole:
             yield "copied", id
-        if store.waiting and max(server.committed, server.dropped) >= server.asked:
+        if not store.is_copying() and self.is_decided(id):
             yield "turn", id
+        if store.is_copying():
+            return  # the next cut comes when the copies of this one have been made
         if server.next <= self.last and not server.forcing and server.next < self.horizon():
             yield "cut", id
+
+    def is_decided(self, id: int) -> bool:
+        """Say whether the agent has said what becomes of the cut that waits."""
+        server = self.servers[id]
+        waits = self.stores[id].waiting is not None
+        return waits and max(server.committed, server.dropped) >= server.asked
 
     def horizon(self) -> int:
         """Ranks exchange gradients: nobody is two steps ahead. Before FIRST, all go together."""
@@ -110,7 +122,8 @@ class SharesWorld:
             yield from self.moves(id)
             if self.kills and not server.dead and self.may_die():
                 yield "kill", id
-            if self.forced and not server.dead and not server.forcing:
+            can_cut = not server.forcing and not self.stores[id].is_copying()
+            if self.forced and not server.dead and can_cut:
                 yield "force", id
 
     def may_die(self) -> bool:
@@ -157,8 +170,10 @@ class SharesWorld:
         server.outbox.append(("staged", step, store.seq))
 
     def copied(self, id: int) -> None:
+        server = self.servers[id]
         self.stores[id].whole = True
-        self.servers[id].outbox.append(("prepared", self.servers[id].asked, 1))
+        if server.dropped < server.asked:  # or nobody waits for it any more
+            server.outbox.append(("prepared", server.asked, 1))
 
     def force(self, id: int) -> None:
         """Let a rank need room in its log."""
@@ -183,11 +198,11 @@ class SharesWorld:
         self.servers[id].dead, self.servers[id].inbox = True, []
 
     def told(self, id: int) -> None:
-        outcome, server = self.servers[id].inbox.pop(0), self.servers[id]
-        if isinstance(outcome, Commit):
-            server.committed = max(server.committed, outcome.step)
+        decision, server = self.servers[id].inbox.pop(0), self.servers[id]
+        if isinstance(decision, Commit):
+            server.committed = max(server.committed, decision.step)
         else:
-            server.dropped = max(server.dropped, outcome.step)
+            server.dropped = max(server.dropped, decision.step)
         if server.forcing:
             self.turn(id)
 
@@ -195,14 +210,14 @@ class SharesWorld:
 
     def hear(self, id: int) -> None:
         kind, step, what = self.servers[id].outbox.pop(0)
-        self.act(self.outcomes(id, kind, step, what))
+        self.act(self.decisions(id, kind, step, what))
         if self.planned != self.replicas.version:
             self.planned = self.replicas.version
             for one, rows in self.shares.plan(self.replicas.common()).items():
                 self.stores[one].rows = rows
             self.kept = json.dumps(self.shares.note())
 
-    def outcomes(self, id: int, kind: str, step: int, what: int) -> list[Outcome]:
+    def decisions(self, id: int, kind: str, step: int, what: int) -> list[Decision]:
         if kind != "staged":
             return (self.shares.prepared if kind == "prepared" else self.shares.decide_now)(
                 id, step
@@ -211,24 +226,24 @@ class SharesWorld:
         if what and point and point.seq == what:
             table = point.own | {key: digest for key, (_, digest) in point.names.items()}
             rows = {key: owner for key, (owner, _) in point.names.items()}
-        outcomes = self.shares.staged(id, step, what, table, rows)
+        decisions = self.shares.staged(id, step, what, table, rows)
         for judged in self.replicas.staged(id, step, table):
             assert isinstance(judged, Agreed), "nobody's memory changes here"
-            outcomes += self.shares.compared(judged.id, judged.cut)
-        return outcomes
+            decisions += self.shares.compared(judged.id, judged.cut)
+        return decisions
 
-    def act(self, outcomes: list[Outcome], tells: bool = True) -> None:
-        if any(isinstance(one, Commit) and self.shares.is_grouped(one.id) for one in outcomes):
+    def act(self, decisions: list[Decision], tells: bool = True) -> None:
+        if any(isinstance(one, Commit) and self.shares.is_grouped(one.id) for one in decisions):
             self.kept = json.dumps(self.shares.note())
-        for outcome in outcomes if tells else []:
-            if not self.servers[outcome.id].dead:
-                self.servers[outcome.id].inbox.append(outcome)
+        for decision in decisions if tells else []:
+            if not self.servers[decision.id].dead:
+                self.servers[decision.id].inbox.append(decision)
 
     def die(self, id: int) -> None:
         """Let the agent die over a message, which the next one hears again."""
         self.agents -= 1
         self.forgotten = True
-        self.act(self.outcomes(id, *self.servers[id].outbox[0]), tells=False)
+        self.act(self.decisions(id, *self.servers[id].outbox[0]), tells=False)
         note = self.replicas.note()
         self.replicas, self.shares = Replicas(), Shares(jit=self.jit)
         self.planned = 0

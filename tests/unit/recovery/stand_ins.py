@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from job import PYFT, Job, wait_for
+from job import Job, wait_for
 
 from pyft import _native
 
@@ -132,6 +132,9 @@ while time.monotonic() < deadline:
 else:
     raise SystemExit(47)
 time.sleep(float(os.environ.get("AFTER_S", "0.1")))
+until = time.monotonic() + 120
+while not os.path.exists(os.environ.get("ENDS_WITH", "/")) and time.monotonic() < until:
+    time.sleep(0.05)
 """
 
 
@@ -182,12 +185,6 @@ def given(folder: Path) -> list[dict]:
 def faults(folder: Path) -> list[dict]:
     """Return the faults in the report."""
     return json.loads((folder / "r").read_text())["recovery"]["faults"]
-
-
-def order(job: Job, *words: str) -> subprocess.CompletedProcess[str]:
-    """Give an order to a job."""
-    line = [PYFT, *words, "--job", str(job.log_dir)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=80)
 
 
 def scrape(port: int) -> str:

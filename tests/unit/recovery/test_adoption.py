@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from job import PYFT, Job, wait_for
 from ranks import free_port
-from stand_ins import CLIENT, Start, faults, given, order, scrape, wait_serving, wait_standby
+from stand_ins import CLIENT, Start, faults, given, scrape, wait_serving, wait_standby
 
 from pyft.agent.process.notes import make_note, read_note
 
@@ -25,7 +25,7 @@ def test_servers_that_work_go_on(start: Start, tmp_path: Path) -> None:
         job.kill_agent()
     (live,) = job.meta()["live"]
     assert (live["server_pid"], live["pid"], live["epoch"]) == (server, client, 1)
-    assert order(job, "replace", "--rank", "0").returncode == 0
+    assert job.ask("replace", "--rank", "0").returncode == 0
     assert job.wait(30) == 0
     job.assert_nothing_left()
     assert len(given(tmp_path)) == 2
@@ -68,8 +68,8 @@ def test_a_gpu_stays_lost_and_a_rank_waits_on(start: Start, tmp_path: Path) -> N
     job = start(3, "--spares", "1", ACTS="999,999")
     wait_for(lambda: "waiting for" in job.output(), 20, "no spare is left")
     job.kill_agent()
-    assert order(job, "replace", "--rank", "0", "--gpu", "1").stderr.count("is lost: API code")
-    assert order(job, "spare", "--gpu", "5").returncode == 0
+    assert job.ask("replace", "--rank", "0", "--gpu", "1").stderr.count("is lost: API code")
+    assert job.ask("spare", "--gpu", "5").returncode == 0
     assert job.wait(30) == 0
     assert given(tmp_path)[-1]["CUDA_VISIBLE_DEVICES"].startswith("5")
     assert [f["outcome"] for f in faults(tmp_path)] == ["failed again", "recovered"]
@@ -92,11 +92,11 @@ def test_faults_and_orders_that_come_after(start: Start, tmp_path: Path) -> None
     job.kill_agent()
     status = subprocess.run([PYFT, "status", str(job.log_dir)], capture_output=True, text=True)
     assert f"server pid {job.victim('server')} serving" in status.stdout
-    assert order(job, "inject", "--rank", "0", "--fault", "server-kill").returncode == 0
+    assert job.ask("inject", "--rank", "0", "--fault", "server-kill").returncode == 0
     wait_serving(job, 2)
     job.kill_agent()
     assert "pyft_agent_restarts_total 2.0" in scrape(port)
-    assert order(job, "drain", "--gpu", "0").returncode == 0
+    assert job.ask("drain", "--gpu", "0").returncode == 0
     assert job.wait(30) == 0
     classes = [fault["fault"] for fault in faults(tmp_path)]
     assert classes == ["server-killed", "ordered", "gpu-lost"]
@@ -232,10 +232,10 @@ def test_all_servers_of_a_job_have_its_secret(start: Start, tmp_path: Path) -> N
     wait_serving(job, 1)
     job.kill_agent()
     for servers in (2, 3):
-        assert order(job, "replace", "--rank", "0").returncode == 0
+        assert job.ask("replace", "--rank", "0").returncode == 0
         wait_serving(job, servers)
     wait_standby(job)
-    assert order(job, "inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
+    assert job.ask("inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
     assert job.wait(30) == 0
     shown = given(tmp_path)
     assert shown[-1]["waited"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from job import PYFT, wait_for
 from ranks import free_port
-from stand_ins import CLIENT, Start, faults, given, order, scrape, wait_serving, wait_standby
+from stand_ins import CLIENT, Start, faults, given, scrape, wait_serving, wait_standby
 
 from pyft.errors import NOT_INJECTED
 
@@ -54,9 +54,9 @@ def test_a_lost_gpu_is_left_and_the_next_one_waits_for_a_spare(
     wait_for(lambda: "waiting for" in job.output(), 20, "no spare is left")
     assert "is lost: API code [999]" in job.errors()
     assert job.errors().count("waiting for `pyft spare --gpu G`") == 1
-    assert order(job, "replace", "--rank", "0", "--gpu", "1").stderr.count("is lost: API code")
-    assert order(job, "spare", "--gpu", "8").returncode == 1
-    assert order(job, "spare", "--gpu", "5").returncode == 0
+    assert job.ask("replace", "--rank", "0", "--gpu", "1").stderr.count("is lost: API code")
+    assert job.ask("spare", "--gpu", "8").returncode == 1
+    assert job.ask("spare", "--gpu", "5").returncode == 0
     assert job.wait(30) == 0
     places = [
         server.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0] for server in given(tmp_path)
@@ -124,18 +124,18 @@ def test_orders(start: Start, tmp_path: Path) -> None:
         "no job is running"
         in subprocess.run([PYFT, "drain", "--gpu", "0"], capture_output=True, text=True).stderr
     )
-    assert "rank [1] has no server" in order(job, "replace", "--rank", "1").stderr
-    assert order(job, "inject", "--rank", "0", "--fault", "boom").returncode == 2
-    assert order(job, "replace", "--rank", "0").returncode == 0
+    assert "rank [1] has no server" in job.ask("replace", "--rank", "1").stderr
+    assert job.ask("inject", "--rank", "0", "--fault", "boom").returncode == 2
+    assert job.ask("replace", "--rank", "0").returncode == 0
     wait_serving(job, 2)
-    assert order(job, "drain", "--gpu", "0").returncode == 0
+    assert job.ask("drain", "--gpu", "0").returncode == 0
     wait_serving(job, 3)
-    assert "no spare" in order(job, "drain", "--gpu", "1").stderr
+    assert "no spare" in job.ask("drain", "--gpu", "1").stderr
     answer = scrape(port)
     assert 'pyft_faults_total{class="ordered",rank="0"} 2.0' in answer
     assert "# TYPE pyft_faults_total counter" in answer
     assert 'pyft_server_alive{device="0",rank="0"} 1.0' in answer
-    assert order(job, "inject", "--rank", "0", "--fault", "server-kill").returncode == 0
+    assert job.ask("inject", "--rank", "0", "--fault", "server-kill").returncode == 0
     assert job.wait(30) == 0
     assert [fault["fault"] for fault in faults(tmp_path)] == ["ordered", "ordered", "server-killed"]
 
@@ -144,7 +144,7 @@ def test_a_server_that_stood_by_takes_over(start: Start, tmp_path: Path) -> None
     job = start(3, "--spares", "1", ACTS=",die")
     wait_serving(job, 1)
     wait_standby(job)
-    assert order(job, "inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
+    assert job.ask("inject", "--rank", "0", "--fault", "gpu-lost").returncode == 0
     assert job.wait(30) == 0
     assert [server["waited"] for server in given(tmp_path)] == [False, True, False]
     assert given(tmp_path)[1]["CUDA_VISIBLE_DEVICES"] == "1,0"
@@ -162,8 +162,8 @@ def test_a_client_without_a_number_says_which_rank_it_is(start: Start, tmp_path:
     wait_serving(job, 1)
     wait_for(lambda: job.meta()["live"][0]["rank"] == 3, 20, "its rank is known")
     job.kill_agent()
-    assert order(job, "replace", "--rank", "0").returncode == 1
-    assert order(job, "replace", "--rank", "3").returncode == 0
+    assert job.ask("replace", "--rank", "0").returncode == 1
+    assert job.ask("replace", "--rank", "3").returncode == 0
     assert job.wait(30) == 0
     assert "rank [3] goes on after" in job.errors()
     assert faults(tmp_path)[0]["rank"] == 3

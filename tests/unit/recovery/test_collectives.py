@@ -16,7 +16,7 @@ from pyft.recovery import events
 from pyft.recovery.blame import History
 from pyft.recovery.events import Mode
 from pyft.recovery.rank import State
-from pyft.recovery.rollback import RollbackSets, Standing
+from pyft.recovery.rollback import RollbackRank, RollbackSets
 from pyft.trace.reader import Entry, EntryFlags
 from pyft.wire.layout import COMPLETION_WORD, COMPLETION_WORDS, COMPLETION_WORDS_OFFSET
 
@@ -53,7 +53,7 @@ class Job:
         sets = RollbackSets()
         for id in (0, 1):
             sets.made(id, key=9, rank=id)
-            sets.ranks[id] = Standing(line=2, entry=LINE)
+            sets.ranks[id] = RollbackRank(line=2, entry=LINE)
         self.members = {id: self.member(id) for id in (0, 1)}
         self.ranks = {id: self.rank(id) for id in (0, 1)}
         servers = SimpleNamespace(

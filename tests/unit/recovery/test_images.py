@@ -9,19 +9,19 @@ from dataclasses import replace
 import pytest
 
 from pyft.recovery import images
-from pyft.recovery.images import Copy, Drop, Dump, Hold, Images, Keep, Phase, Release, Standing
+from pyft.recovery.images import ClientState, Copy, Drop, Dump, Hold, Images, Keep, Phase, Release
 
 RANKS = (0, 1)
 
 
-def running(steps: int = 5) -> list[Standing]:
+def running(steps: int = 5) -> list[ClientState]:
     """Return clients that are between two cuts."""
-    return [Standing(id, steps, 0, 0, steps - 1, True) for id in RANKS]
+    return [ClientState(id, steps, 0, 0, steps - 1, True) for id in RANKS]
 
 
-def held(step: int) -> list[Standing]:
+def held(step: int) -> list[ClientState]:
     """Return clients that stand behind the cut of a step, which is their line."""
-    return [Standing(id, step, step, step + id, step + id, True) for id in RANKS]
+    return [ClientState(id, step, step, step + id, step + id, True) for id in RANKS]
 
 
 def made(plan: Images, now: float = 0.0, steps: int = 5) -> Images:
@@ -196,10 +196,10 @@ class World:
         values = {k: v for k, v in vars(self).items() if k != "plan"}
         return f"{values} {vars(self.plan)}"
 
-    def standings(self) -> list[Standing]:
+    def client_states(self) -> list[ClientState]:
         """Return what the agent sees."""
         return [
-            Standing(id, self.steps[id], self.stood[id], self.steps[id], self.line[id], True)
+            ClientState(id, self.steps[id], self.stood[id], self.steps[id], self.line[id], True)
             for id in RANKS
         ]
 
@@ -239,7 +239,7 @@ class World:
         what, _, text = move.partition(" ")
         id = int(text) if text.isdecimal() else -1
         if what == "look":
-            self.perform(self.plan.look(self.now, self.standings()))
+            self.perform(self.plan.look(self.now, self.client_states()))
         elif what == "time":
             self.now += images.HOLD_S + 0.1
         elif what == "step":
@@ -255,7 +255,7 @@ class World:
             self.perform(self.plan.adopt(self.now, note))
         elif move.endswith("dumped"):
             why = "CRIU" if what == "not" else ""
-            self.perform(self.plan.dumped(self.now, self.standings(), why))
+            self.perform(self.plan.dumped(self.now, self.client_states(), why))
         else:
             self.perform(self.plan.copied(self.now, "memory" if what == "not" else ""))
 

@@ -29,6 +29,7 @@ class Agent:
         self.loop = EventLoop()
         self.heard: list[tuple[int, wire.Message]] = []
         self.plan = SimpleNamespace(rollback=None)
+        self.elsewhere = None  # it has no head
         self.members: dict[int, Any] = {}
         self.theirs: list[socket.socket] = []
         self.router = Router(self)  # type: ignore[arg-type]

@@ -79,3 +79,16 @@ def test_a_client_that_comes_later_is_told(pages: list[int], clock: None) -> Non
     pauses.follow(ranks(State.RECOVERING), lambda: pages[:1])
     pauses.tell(pages[1])
     assert words(pages[1]) == words(pages[0]) == (0, 1000)
+
+
+def test_a_recovery_at_another_host_counts_as_one_here(pages: list[int], clock: None) -> None:
+    pauses = Pauses(lambda *_: None)
+    for elsewhere, state, wanted in (
+        (True, State.RUNNING, (0, 1000)),
+        (True, State.RECOVERING, (0, 1000)),
+        (False, State.RECOVERING, (0, 1000)),
+        (False, State.RUNNING, (100, 0)),
+    ):
+        pauses.elsewhere = elsewhere
+        pauses.follow(ranks(state), lambda: pages)
+        assert words(pages[0]) == wanted

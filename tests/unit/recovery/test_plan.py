@@ -344,7 +344,7 @@ def test_a_member_that_cannot_export_is_replaced_as_well() -> None:
     failed = ev.Received(0, plan.ranks[0].epoch, wire.Exported(7, 1, result=5, repair=1))
     actions = plan.handle(failed)
     assert one(ev.Kill, actions).id == 0
-    assert one(ev.Send, actions).message.answer is wire.ExportAnswer.NOBODY_LIVES, (
+    assert one(ev.Send, actions).message.answer is wire.ExportAnswer.NONE_LIVES, (
         "the other one is told to begin alone"
     )
 

@@ -14,8 +14,8 @@ from pyft.recovery.replicas import (
     UNDECIDED,
     Agreed,
     Disagree,
+    Finding,
     Judged,
-    Outcome,
     Replicas,
 )
 
@@ -224,16 +224,16 @@ class World:
         self.at[rank] = self.point[rank]
         self.act(self.replicas.restarted(rank))
 
-    def act(self, outcomes: list[Outcome]) -> None:
+    def act(self, findings: list[Finding]) -> None:
         """Do what the agent does."""
-        for outcome in outcomes:
-            if isinstance(outcome, Agreed):
-                if outcome.id not in self.doomed and self.at[outcome.id] == outcome.cut:
-                    self.point[outcome.id] = outcome.cut
-            elif isinstance(outcome, Disagree):
-                self.doomed |= set(outcome.suspects)
+        for finding in findings:
+            if isinstance(finding, Agreed):
+                if finding.id not in self.doomed and self.at[finding.id] == finding.cut:
+                    self.point[finding.id] = finding.cut
+            elif isinstance(finding, Disagree):
+                self.doomed |= set(finding.suspects)
             else:
-                self.found.append(outcome)
+                self.found.append(finding)
 
     def check(self) -> None:
         """Nothing can happen any more."""

@@ -24,8 +24,9 @@ from pyft.recovery.rollback import (  # noqa: E402
     Paced,
     RollbackSets,
 )
-from pyft.recovery.together import Together  # noqa: E402
+from pyft.recovery.together import Together, heard  # noqa: E402
 from pyft.wire import messages as wire  # noqa: E402
+from pyft.wire.layout import PAIR_COUNTERS  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -159,6 +160,28 @@ def test_a_communicator_that_one_has_ended_may_be_needed_again() -> None:
     sets.ended(1, 7)
     assert sets.came_to(1, 2, 200) == [Commit(0, 1), Commit(1, 2)]
     assert sets.of(1) == {1}
+
+
+def test_a_server_says_which_communicators_its_rank_has_ended() -> None:
+    sets = pair()
+    for id in (0, 1):
+        assert heard(sets, ev.Received(id, 1, wire.Ended(7))) == []
+    assert sets.groups[7].ended == {0, 1}
+
+
+def test_a_server_says_what_each_communicator_has_done_up_to_a_cut() -> None:
+    sets = pair()
+    pairs = PAIR_COUNTERS.pack(1, 3, 2) + b"no whole pair"
+    assert heard(sets, ev.Received(0, 1, wire.Line(7, 0, 4, pairs))) == []
+    assert sets.ranks[0].coming == {7: Line(0, 4, {1: 3}, {1: 2})}
+
+
+def test_a_server_says_that_it_holds_a_cut_or_not() -> None:
+    sets = pair()
+    assert heard(sets, ev.Received(0, 1, wire.Prepared(5, False, 10))) == []
+    assert (sets.ranks[0].prepared, sets.ranks[0].prepared_entry) == (0, 0)
+    assert heard(sets, ev.Received(0, 1, wire.Prepared(6, True, 20))) == []
+    assert (sets.ranks[0].prepared, sets.ranks[0].prepared_entry) == (6, 20)
 
 
 def test_sets_grow_by_way_of_others() -> None:

@@ -28,6 +28,7 @@ class Job:
         self.gpus = Gpus(1, 1)
         self.job_token, self.supervisor, self.program = "t", SimpleNamespace(), folder / "server"
         self.plan = SimpleNamespace(ranks={0: "the rank"})
+        self.audits = SimpleNamespace(restarted=lambda _: None, leave=lambda _: None)
         self.did: list[Any] = []
         self.incidents = SimpleNamespace(started=lambda *what: self.did.append(what[1:]))
         self.injector = SimpleNamespace(asked_of=lambda member, epoch: {})

@@ -12,7 +12,7 @@ namespace measure {
 
 namespace {
 
-constexpr uint64_t kPinnedWindow = 0x6f00'0000'0000;  // proxy/ring/layout.h
+constexpr uint64_t kPinnedWindow = 0x16a0'0000'0000;  // proxy/ring/layout.h
 constexpr size_t kBytes = size_t{256} << 20;
 
 std::byte* shared_memory(size_t bytes, uint64_t address, bool huge) {

@@ -12,7 +12,7 @@ namespace measure {
 
 namespace {
 
-constexpr CUdeviceptr kWindow = 0x7000'0000'0000;  // proxy/ring/layout.h
+constexpr CUdeviceptr kWindow = 0x1800'0000'0000;  // proxy/ring/layout.h
 constexpr size_t kWindowBytes = size_t{1} << 40;
 
 // The libraries a server loads before it reserves its window may take addresses.
@@ -25,11 +25,11 @@ void load_libraries(const std::string& list) {
   }
 }
 
-// Where else the window could be, for whoever has to change kDeviceWindowBase.
+// Where else the window could be, should kDeviceWindowBase have to change.
 std::string other_places() {
   constexpr CUdeviceptr kTiB = CUdeviceptr{1} << 40;
-  constexpr CUdeviceptr kPlaces[] = {kWindow + kTiB,   kWindow + 7 * kTiB, 0x6600'0000'0000,
-                                     0x5000'0000'0000, 0x2000'0000'0000,   0x1000'0000'0000};
+  constexpr CUdeviceptr kPlaces[] = {kWindow + kTiB,   kWindow + 7 * kTiB, 0x2000'0000'0000,
+                                     0x5000'0000'0000, 0x6600'0000'0000,   0x7000'0000'0000};
   std::string works;
   for (const CUdeviceptr wanted : kPlaces) {
     CUdeviceptr got = 0;

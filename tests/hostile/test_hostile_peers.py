@@ -1,0 +1,45 @@
+"""A rank attacks the ranks that it trains with, where descriptors are few: their bits stay equal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from job import Job
+from ranks import free_port
+from recovery_run import RANKS
+
+PROGRAM = str(Path(__file__).with_name("peer.py"))
+ATTACKS = 11
+
+
+def test_a_peer_that_attacks_changes_no_bit(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="[torch]: no PyTorch")
+    folder, port = tmp_path / "job", str(free_port())
+    job = Job(
+        folder,
+        [sys.executable, RANKS, "3", PROGRAM],
+        options=("--gpus", "soft:3", "--metrics-port", port),
+        environment={"META": str(folder / "log" / "meta.json"), "METRICS": port},
+        wrapper=("prlimit", "--nofile=1024:1024"),
+    )
+    try:
+        assert job.wait(120) == 0, job.errors() + job.output()
+        job.assert_nothing_left()
+    finally:
+        job.kill_everything()
+    lines = job.output().splitlines()
+    assert sorted(x for x in lines if x.startswith("rank=")) == [
+        f"rank={rank} equal=True" for rank in range(3)
+    ]
+    done = dict(re.findall(r"^(\w+)=(\d+)$", job.output(), re.MULTILINE))
+    assert len(done) == ATTACKS, done
+    assert all(map(int, done.values())), f"an attack that did nothing: {done}"
+    assert done["handles"] == "5", "each call is refused"
+    recovery = job.meta()["recovery"]
+    assert recovery["agent_restarts"] == 0, job.errors()
+    assert not [f for f in recovery["faults"] if f["outcome"] != "client ended"], recovery
+    assert "Traceback" not in job.errors()
+    assert "is lost" not in job.errors()

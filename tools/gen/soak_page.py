@@ -1,0 +1,243 @@
+"""Makes docs/research/soak.md from docs/research/soak.json: what `make soak` has seen.
+
+python tools/gen/soak_page.py [build/soak/soak.json]   # copies that file into the docs as well
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "docs" / "research" / "soak.json"
+PAGE = DATA.with_suffix(".md")
+OUTCOMES = ("equal", "ended", "changed", "missed", "wrong bits", "bad")
+RECOVERIES = ("recovered", "failed again", "client ended", "error delivered", "given up")
+LONGEST = 110
+WIDTH = 100
+
+HEAD = """# Endurance
+
+`make soak HOURS=1` trains on soft GPUs and disturbs that with everything at once, until the time is
+over. Server, agent, supervisor, cut and all other words are explained in the
+[glossary](../glossary.md).
+
+```sh
+make soak HOURS=1
+make soak SOAK="--seed 7 --first 12 --runs 1"    # one run again
+```
+
+A *run* is one small training of `tests/sweep/cases.py`. What disturbs it is drawn from seed and
+number (`tests/soak/disturbances.py`). It is compared with the same training without faults:
+
+| outcome | means |
+|---|---|
+| equal | it ended well, and all losses and hashes have equal bits |
+| ended | it ended before its time with a reason that was said. All that it had printed was right |
+| changed | a silent fault has changed bits, and nothing saw it: that is what [silent faults](silent-faults.md) do |
+| missed | a fault that was asked for had no occasion |
+| wrong bits | other bits, without a silent fault |
+| bad | anything else that may not be: a hang, a crash of an agent, something left behind |
+
+Beside the runs one *long job* works all the time, and its growth is measured. Each call of
+`make soak` adds a *stretch* to those before.
+
+This page is made from [soak.json](soak.json) by `tools/gen/soak_page.py`.
+"""
+
+TAIL = """
+## Limits
+
+* Soft GPUs on one machine. Times of runs say nothing: other work was on it, as the loads show.
+* Limits of addresses and memory are drawn for three cases only, from 0.9 to 1.1 of their need.
+* Whether a run that ended could have gone on is not asked: it had to say why.
+* Growth in a short stretch is rough. A process that lives less than 40 s is not in the table.
+* Rings, arenas, stores and records fill up to their sizes once, which takes more than minutes.
+  Until then memory objects grow; a stretch of that length cannot tell this from a leak.
+"""
+
+
+def cells(*values: Any) -> str:
+    """Return a row of a table."""
+    return "| " + " | ".join(str(value).replace("|", "\\|") for value in values) + " |"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Return a table, or a line that says that there is nothing."""
+    return [cells(*head), "|" + "---|" * len(head), *(cells(*row) for row in rows)]
+
+
+def duration(seconds: float) -> str:
+    """Return hours and minutes."""
+    return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02}"
+
+
+def load(values: Sequence[float]) -> str:
+    """Return the least, the median and the greatest."""
+    values = sorted(values) or [0.0]
+    return f"{values[0]:.0f} to {values[-1]:.0f}, median {values[len(values) // 2]:.0f}"
+
+
+def stretches(all_: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return when it ran, and beside which load."""
+    rows = [
+        (
+            one["began"],
+            one["seed"],
+            duration(one["seconds"]),
+            len(one["runs"]),
+            load(one["loads"]),
+            "yes" if one["whole"] else "no: it was ended before",
+        )
+        for one in all_
+    ]
+    total = sum(one["seconds"] for one in all_)
+    runs = sum(len(one["runs"]) for one in all_)
+    cores = {one["cores"] for one in all_}
+    return [
+        "## How long it ran",
+        "",
+        f"**{duration(total)} hours** in {len(all_)} stretches, {runs} runs, on "
+        f"{' or '.join(map(str, sorted(cores)))} cores.",
+        "Load is that of the whole machine, on average over a minute, others' work included.",
+        "",
+        *table(("began (UTC)", "seed", "h:mm", "runs", "load", "to its end"), rows),
+    ]
+
+
+def by_kind(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what came of the runs that each kind was part of."""
+    counts: dict[str, Counter] = defaultdict(Counter)
+    for run in runs:
+        for kind in set(run["kinds"]):
+            counts[kind][run["outcome"]] += 1
+    rows = [
+        (f"`{kind}`", sum(found.values()), *(found[o] or "" for o in OUTCOMES))
+        for kind, found in sorted(counts.items())
+    ]
+    totals = Counter(run["outcome"] for run in runs)
+    rows.append(("**all runs**", len(runs), *(f"**{totals[o]}**" for o in OUTCOMES)))
+    return [
+        "## By kind of disturbance",
+        "",
+        "A run with several kinds is in each of their rows. `at PLACE` is a death at a",
+        "[fault point](../fault-points.md). `few …` is a limit of these that is near the need.",
+        "",
+        *table(("kind", "runs", *OUTCOMES), rows),
+    ]
+
+
+def by_class(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what became of the faults that agents saw."""
+    counts: dict[str, Counter] = defaultdict(Counter)
+    for run in runs:
+        for name, found in run["classes"].items():
+            counts[name].update(found)
+    rows = [
+        (f"`{name}`", sum(found.values()), *(found[o] or "" for o in RECOVERIES))
+        for name, found in sorted(counts.items())
+    ]
+    return [
+        "## By class of fault",
+        "",
+        "What the reports of these runs say. *Failed again* is a recovery that another fault met, and",
+        "the next row goes on from there. *Given up* is in the table of reasons. A run that ended",
+        "with its supervisor or launcher has no report.",
+        "",
+        *table(("class", "faults", *RECOVERIES), rows),
+    ]
+
+
+def reasons(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return why runs ended, and what was bad."""
+    found = Counter(
+        (run["outcome"], run["reason"], run["family"])
+        for run in runs
+        if run["outcome"] in ("ended", "bad", "wrong bits")
+    )
+    rows = [
+        (outcome, family, f"`{reason[:LONGEST]}`" if reason else "", count)
+        for (outcome, reason, family), count in sorted(found.items(), key=lambda one: -one[1])
+    ]
+    return ["## Reasons", "", *table(("outcome", "family", "what was said", "runs"), rows)]
+
+
+def pressed(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what came of loads from outside."""
+    counts: dict[str, Counter] = defaultdict(Counter)
+    for run in runs:
+        words = [word[5:] for word in run["what"].split() if word.startswith("load=")]
+        counts[words[0] if words else "none"][run["outcome"]] += 1
+    rows = [(name, *(found[o] or "" for o in OUTCOMES)) for name, found in sorted(counts.items())]
+    return ["## Load from outside", "", *table(("load", *OUTCOMES), rows)]
+
+
+def endurance(all_: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what the long jobs were told, and how they grew."""
+    seen = [one["endurance"] for one in all_ if one["endurance"]]
+    given: Counter = Counter()
+    refused: Counter = Counter()
+    for one in seen:
+        given.update(one["given"])
+        refused.update(one["refused"])
+    equal = sum(one["bits"] == "equal" for one in seen)
+    wrong = sum(one["bits"] == "wrong" for one in seen)
+    late = sum(one["late"] for one in seen)
+    compared = sum(one["compared"] for one in seen)
+    rows = [
+        (
+            number,
+            role,
+            row["lives"],
+            row["minutes"],
+            row.get("kilobytes", ""),
+            row.get("shared", ""),
+            row.get("descriptors", row.get("objects", "")),
+        )
+        for number, one in enumerate(seen, 1)
+        for role, row in one["growth"].items()
+    ]
+    words = ", ".join(f"{name} {count}" for name, count in sorted(given.items()))
+    head = ("stretch", "process", "lives", "minutes", "own kB/h", "shared kB/h", "descriptors/h")
+    return [
+        "## The long job",
+        "",
+        *textwrap.wrap(
+            f"Two ranks train in each stretch, and are disturbed every 8 to 25 s. So far: "
+            f"{words or 'nothing yet'}.",
+            WIDTH,
+        ),
+        f"Refused orders: {sum(refused.values())}. Recoveries that took more than 90 s: {late}.",
+        f"Equal bits in {equal} of {len(seen)} stretches ({compared} lines), wrong in {wrong};",
+        "the rest was not compared.",
+        "",
+        "Growth per hour is the slope that all lives of a process have in common, 20 s after the start",
+        "of each. *Shared* is what a process has mapped, of memory objects what all have; their last",
+        "column counts objects.",
+        "",
+        *table(head, rows),
+    ]
+
+
+def page(all_: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page of all stretches."""
+    runs = [run for one in all_ for run in one["runs"]]
+    parts = [stretches(all_), by_kind(runs), by_class(runs), reasons(runs), pressed(runs)]
+    parts.append(endurance(all_))
+    return HEAD + "\n" + "\n\n".join("\n".join(part) for part in parts) + "\n" + TAIL
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        shutil.copy(sys.argv[1], DATA)
+    PAGE.write_text(page(json.loads(DATA.read_text())["stretches"]))
+
+
+if __name__ == "__main__":
+    main()
