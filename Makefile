@@ -111,6 +111,7 @@ lint: $(VENV)/dependencies
 	$(BIN)/python tools/check/settings.py
 	$(BIN)/python tools/check/offsets.py
 	$(BIN)/python tools/check/unique_tests.py
+	$(BIN)/python tools/check/imported_names.py
 	git ls-files '*.cc' '*.h' '*.c' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(MAKE) --no-print-directory docs
 
