@@ -215,6 +215,8 @@ class Images:
     def _hold(self, now: float, clients: Sequence[ClientState]) -> list[Action]:
         if any(not c.works for c in clients):
             return self._pass_over(now, "a rank is being recovered")
+        if past := self._past(clients):
+            return self._pass_over(now, past)
         missing = self._missing(clients)
         if not missing:
             if behind := next((c.behind for c in clients if c.behind), ""):
@@ -225,6 +227,11 @@ class Images:
         if now > self._since + self._hold_s:
             return self._pass_over(now, f"within [{self._hold_s:.3g}] s {missing}")
         return []
+
+    def _past(self, clients: Sequence[ClientState]) -> str:
+        """Say which has not stopped at the step: it never will, and the others wait for it."""
+        late = (c for c in clients if c.steps > self.step and c.held_step != self.step)
+        return next((f"client [{c.id}] is past step [{self.step}]" for c in late), "")
 
     def _missing(self, clients: Sequence[ClientState]) -> str:
         """Say which does not stand behind the cut, or whose server has not drained."""

@@ -11,6 +11,7 @@
 #include "check.h"
 #include "own_server.h"
 #include "server/device.h"
+#include "server/recovery/session_device.h"
 
 using namespace pyft;  // NOLINT: a test
 
@@ -400,6 +401,31 @@ TEST(more_streams_than_there_are_places_for_look_as_if_they_waited) {
   CHECK_EQ(rank.waiting(), 1u);
   rank.marks.leave(stream(5000));
   CHECK_EQ(rank.waiting(), 1u);
+}
+
+// What a cut and a gate ask, to give a device that computes more time than one that waits.
+TEST(a_device_waits_in_a_collective_or_for_the_program_and_not_while_it_computes) {
+  Rank rank;
+  const backend::Extras extras{};
+  server::SessionState state(rank.server.session, extras);
+  CHECK(state.waits());  // it has shown nothing so far
+  rank.all_reduce(2, 1);
+  CHECK(state.waits());
+  finish(stream(1), 'c');
+  CHECK(!state.waits());
+  add(stream(1), {'k'});
+  rank.all_reduce(2, 1);
+  CHECK(!state.waits());  // the kernel computes
+  finish(stream(1), 'k');
+  CHECK(state.waits());
+  finish(stream(1), 'c');
+  ring::ControlPage& page = rank.server.channel->control();
+  page.callback_asked.store(1);
+  CHECK(state.waits());
+  page.callback_done.store(1);
+  CHECK(!state.waits());
+  rank.marks.lose_sight("the test says so");
+  CHECK(state.waits());
 }
 
 CHECK_MAIN

@@ -272,6 +272,10 @@ class RemoteImages(Images):
     def _tell_held(self, clients: Sequence[ClientState]) -> None:
         if self._told_held == self.step or any(not c.works for c in clients):
             return
+        if past := self._past(clients):
+            self._told_held = self.step
+            self._say("passed", why=past)
+            return
         self._late = self._missing(clients)
         if self._late:
             return

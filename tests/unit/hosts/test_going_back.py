@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from pyft.hosts.place.actions import GoBack, Leave
 from pyft.hosts.place.remote import RemoteImages
+from pyft.recovery.images import ClientState, Hold
 
 
 def test_a_place_has_come_back_when_its_next_agent_says_so() -> None:
@@ -31,3 +33,21 @@ def test_a_place_that_is_to_leave_is_told_so_again() -> None:
         assert plan.look(0.0, []) == [Leave(3, "host [h1] is drained")]
         assert plan.hello(1, 1)["restored"] == 0
         said.append(order)
+
+
+def test_a_step_that_a_client_has_passed_is_passed_over_once() -> None:
+    """The head lets all places go on then: they would stand still for the whole time of a hold."""
+    said: list[dict[str, Any]] = [{"kind": "hold", "step": 7, "milliseconds": 5000}]
+    told: list[dict[str, Any]] = []
+    plan = RemoteImages()
+    plan.link = SimpleNamespace(  # type: ignore[assignment]
+        heard=lambda: said.pop() if said else None,
+        say=lambda kind, **values: told.append({"kind": kind, **values}),
+    )
+    clients = [ClientState(0, 7, 7, 7, 7, True), ClientState(1, 7, 0, 0, 7, True)]
+    assert plan.look(0.0, clients) == [Hold(7)]
+    plan.look(0.1, clients)
+    assert told == []
+    for now in (0.2, 0.3):
+        plan.look(now, [clients[0], replace(clients[1], steps=8)])
+    assert told == [{"kind": "passed", "why": "client [1] is past step [7]"}]

@@ -79,6 +79,15 @@ def test_what_cannot_be_repeated_alone_is_passed_over_at_once() -> None:
     assert plan.look(0.0, behind) == [Release("behind the cut stands [ncclAllReduce]")]
 
 
+def test_a_step_that_a_client_has_passed_is_not_waited_for() -> None:
+    """The others would stand still for the whole time of a hold."""
+    plan = Images()
+    plan.look(0.0, running())
+    assert plan.look(0.0, [held(7)[0], replace(running()[1], steps=7)]) == []
+    past = [held(7)[0], replace(running()[1], steps=8)]
+    assert plan.look(0.0, past) == [Release("client [1] is past step [7]")]
+
+
 def test_a_recovery_ends_a_hold_and_none_begins_in_one() -> None:
     plan = Images()
     broken = [replace(running()[0], works=False), running()[1]]
