@@ -15,8 +15,6 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
 
 # A fixed alphabet, so that the models do not change with the Python version.
 ALPHABET = "".join(sorted(string.digits + string.ascii_letters + string.punctuation + " \n"))
@@ -115,7 +113,7 @@ def make_optimizer(args: argparse.Namespace, model: nn.Module) -> torch.optim.Op
 def parameters_sha256(model: nn.Module) -> str:
     digest = hashlib.sha256()
     for _, parameter in sorted(model.named_parameters()):
-        whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
         raw = whole.detach().cpu().reshape(-1).view(torch.uint8)
         digest.update(bytes(raw.tolist()))  # works without numpy
     return digest.hexdigest()
@@ -144,6 +142,8 @@ def parallelize(
     if world == 1:
         return model
     if args.parallel == "fsdp":
+        from torch.distributed.fsdp import fully_shard  # imports much, for this case only
+
         for part in model.children():
             for block in part if isinstance(part, (nn.Sequential, nn.ModuleList)) else ():
                 fully_shard(block)

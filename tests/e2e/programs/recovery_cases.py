@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 Step = Callable[[int], Tensor]
@@ -436,7 +435,7 @@ def main(cases: dict[str, Callable[[list[nn.Module]], Step]]) -> None:
     digest = hashlib.sha256()
     for model in models:
         for tensor in model.state_dict().values():
-            tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+            tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
             digest.update(bytes(tensor.detach().cpu().reshape(-1).view(torch.uint8).tolist()))
     print(f"rank={RANK} params_sha256={digest.hexdigest()}\n", end="", flush=True)
     if WORLD > 1:
