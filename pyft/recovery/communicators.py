@@ -117,6 +117,8 @@ class Communicators:
         elif group.repair and isinstance(said, Step):
             yield from self._step(group, group.repair, server, said, actions)
         self._go_on(said.key, group, actions)
+        if not (group.members or group.making or group.queue or group.repair):
+            del self.groups[said.key]  # all have ended it
 
     def died(self, id: int, actions: list[Action]) -> None:
         """Note that the server of a rank is dead, or will be."""

@@ -16,6 +16,7 @@ from pyft.recovery.rank import Rank, State
 from pyft.wire import messages as wire
 from pyft.wire.message import Message
 
+ENDED_KEPT = 1024  # communicators that ranks of this place have ended last
 _STATES = {State.RUNNING: WORKS, State.RECOVERING: RECOVERS}
 
 
@@ -56,6 +57,7 @@ class Elsewhere:
             row = self._members.get((said.key, said.rank))
             if row and row[:2] == [id, epoch]:
                 row[2] = ENDED
+                self._forget_ended(said.key, said.rank)
         elif isinstance(said, wire.WantExport):
             before_asked = self._asked.get((id, said.key))
             if not before_asked or before_asked.epoch != epoch:
@@ -150,6 +152,16 @@ class Elsewhere:
             gone = [at for at in self._asked if at[0] == id]
         for at in gone:
             del self._asked[at]
+
+    def _forget_ended(self, key: int, rank: int) -> None:
+        """Put what has ended behind all else; no job has so many that others still wait in old ones."""
+        self._members[key, rank] = self._members.pop((key, rank))
+        ended = [at for at, row in self._members.items() if row[2] == ENDED]
+        for at in ended[:-ENDED_KEPT]:
+            del self._members[at]
+            self._broken.discard(at)
+            if not any(other == at[0] for other, _ in self._members):
+                self._minted.pop(at[0], None)
 
     def _pass_on(self, id: int, epoch: int, said: Message) -> None:
         self._say("heard", client=id, epoch=epoch, data=as_text(said))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyft.hosts.place.elsewhere import Elsewhere
+from pyft.hosts.place.elsewhere import ENDED_KEPT, Elsewhere
 from pyft.hosts.wire.servers import DEAD, ENDED, MADE, MAKING, OF_SERVERS, WORKS, message_of
 from pyft.recovery.rank import Rank, State
 from pyft.wire import messages as wire
@@ -92,7 +92,7 @@ def test_a_member_that_has_ended_is_declared_as_one_that_was_there() -> None:
     agent.table.hear(0, 3, wire.Ended(KEY, 0))  # of a server that was never in it
     assert agent.declared()[0]["members"][0][4] == MADE
     agent.table.hear(0, 1, wire.Ended(KEY, 0))
-    assert agent.declared()[0]["members"][0][4] == ENDED
+    assert [KEY, 0, 0, 1, ENDED, 0] in agent.declared()[0]["members"]
 
 
 def test_only_what_changes_is_said() -> None:
@@ -102,3 +102,24 @@ def test_only_what_changes_is_said() -> None:
     assert agent.told == []
     agent.table.follow([Rank(0, 0, 0, 0, 1)], {0})
     assert agent.told == [("stands", {"servers": [[0, 1, WORKS, 1]]})]
+
+
+def test_a_job_may_make_and_end_any_number_of_communicators() -> None:
+    """The head takes a bounded table: only those that ended last, and all that are there."""
+    agent = busy()
+    for key in range(100, 100 + 2 * ENDED_KEPT):
+        agent.table.hear(0, 1, wire.Minted(key))
+        for rank in (0, 1):
+            agent.table.hear(rank, rank + 1, wire.Made(key, rank, 2))
+        agent.table.hear(0, 1, wire.Broken(key, 0))
+        for rank in (0, 1):
+            agent.table.hear(rank, rank + 1, wire.Ended(key, rank))
+    for one in (agent, agent.next()):
+        said = one.declared()[0]
+        last = 100 + 2 * ENDED_KEPT - ENDED_KEPT // 2
+        assert [row[0] for row in said["members"]] == [
+            *(KEY, OTHER),
+            *(key for key in range(last, 100 + 2 * ENDED_KEPT) for _ in (0, 1)),
+        ]
+        assert [key for key, _ in said["minted"]] == [KEY, *range(last, 100 + 2 * ENDED_KEPT)]
+        assert len(said["broken"]) == ENDED_KEPT // 2 + 1

@@ -11,6 +11,7 @@ from pyft.recovery import events as ev
 from pyft.recovery import facts
 from pyft.recovery.blame import ATTEMPTS, NOTICED_WITHIN, REPEATS, UNDECIDED
 from pyft.recovery.classify import Fault, of_agent, of_exit, row_of
+from pyft.recovery.communicators import Communicators
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan
 from pyft.recovery.rank import Rank, State
@@ -637,3 +638,14 @@ def test_who_replays_does_not_wait_for_one_that_is_given_up_late() -> None:
     assert one(ev.GiveUp, actions).id == 0
     assert one(ev.Kill, actions).id == 1
     assert "rank [0] has been given up" in one(ev.GiveUp, die(plan, killed(), 1)).text
+
+
+def test_of_a_communicator_that_all_have_ended_nothing_is_left() -> None:
+    """A job may make and end any number of them, and the next agent is told of each."""
+    communicators = Communicators(lambda id, epoch: True)
+    said = [wire.Making(7, 0, 2), wire.Made(7, 0, 2), wire.Made(7, 1, 2)]
+    for message in [*said, wire.Ended(7, 0)]:
+        assert not list(communicators.received(ev.Received(message.rank, 1, message), []))
+        assert 7 in communicators.groups
+    assert not list(communicators.received(ev.Received(1, 1, wire.Ended(7, 1)), []))
+    assert communicators.groups == {}
