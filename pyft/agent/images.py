@@ -160,6 +160,8 @@ class Images:
         assert self._program
         self._servers.ending = True
         number = record["number"]
+        if known := record.get("comparison"):  # what was found since then is not unsaid
+            known["found"] = self._servers.comparison.found or known["found"]
         own = (self._program, record, self._memory[number])
         gone = lambda: self._tell_valves("back", number)  # noqa: E731
         return Restoring(self._servers.supervisor, *own, reaped, gone)
@@ -266,6 +268,8 @@ class Images:
         outside = [m for m in self._members() if m.channel.client_pid not in pids]
         if outside:
             return {}, f"{outside[0].who} is no descendant of the command any more"
+        if kept := self._servers.comparison.sharing.note()["kept"]:
+            return {}, f"snapshots need the store of client {kept}, which has ended"
         own = {"number": number, "step": self._plan.step, "root": self._root}
         record, why = image_record.begun(folder, pids, self._members(), own)
         return record, why or tree.connection_out_of(pids, bool(self._options.head))
@@ -279,6 +283,8 @@ class Images:
                     self._copy_member(action.number, member)
             record["clients"] = {str(m.id): m.note() for m in self._members()}
             record["servers"] = self._servers.decisions.note()
+            record["comparison"] = self._servers.comparison.note()
+            record["shares"] = self._servers.comparison.sharing.note()
             self.keep()  # before it is told: another agent has to find what counts from then on
         except OSError as error:
             why = f"the memory cannot be copied: {error.strerror}"

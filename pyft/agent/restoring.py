@@ -64,6 +64,10 @@ class Restoring:
         for id, note in clients.items():
             self._keep(id, note, ours[id])
         self._supervisor.keep("servers", self._record["servers"])
+        for name in ("comparison", "shares"):  # of the snapshots in the stores that are back
+            self._supervisor.drop(name)
+            if note := self._record.get(name):
+                self._supervisor.keep(name, note)
         self._supervisor.drop(NOTE)
 
     # ---- the present is ended -----------------------------------------------------------------

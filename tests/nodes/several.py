@@ -34,11 +34,13 @@ class SeveralHosts:
         spares: int = 0,
         replay: str = "",
         inject: tuple[int, str] | None = None,
+        lingers: bool = False,
     ) -> None:
         """`torchrun`: with that rendezvous it starts the ranks of a place; else a shell does.
 
         `etcd`: where the ledger is, and then a second head waits; else it is a file. `spares`: GPUs
         of each host that are not used; `replay`: PYFT_REPLAY; `inject`: a fault of a place.
+        `lingers`: the training is not over before it is waited for.
         """
         self._inject = inject
         self.folder, self.fabric, self._ranks_each = folder, fabric, ranks_each
@@ -66,6 +68,10 @@ class SeveralHosts:
         for host in fabric.hosts[places:]:
             self.runs.append(self._start_spare(host))
         store = ("--store", str(folder / "meet" / "store"))
+        self._linger = folder / "linger"
+        if lingers:
+            self._linger.touch()
+        arguments = (*arguments, "--linger", str(self._linger))
         training = [movable.TRAIN, *(() if torchrun else store), *arguments]
         for place, host in enumerate(fabric.hosts[:places]):
             launcher = self._shell(places, place)
@@ -194,4 +200,5 @@ class SeveralHosts:
 
     def wait(self, seconds: float = 120) -> int:
         """Return the exit code of the head."""
+        self._linger.unlink(missing_ok=True)
         return self.head.wait(seconds)

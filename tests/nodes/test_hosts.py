@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import etcd_server
 import pytest
@@ -55,6 +56,13 @@ def hosts() -> Iterator[fabric.Fabric]:
         yield made
 
 
+def lingering(
+    folder: Path, hosts: fabric.Fabric, *arguments: str, **how: Any
+) -> several.SeveralHosts:
+    """Start a job that is not over before something has died, however busy the machine is."""
+    return several.SeveralHosts(folder, hosts, *arguments, lingers=True, **how)
+
+
 def ends_equal(job: several.SeveralHosts, steps: int = 60) -> None:
     """Wait for the end, and compare."""
     assert job.wait(120) == 0, job.everything()
@@ -91,7 +99,7 @@ def test_a_host_dies_silently(tmp_path: Path, hosts: fabric.Fabric) -> None:
 def test_two_hosts_die_at_once(tmp_path: Path, lost: tuple[int, int]) -> None:
     """Each image is on two other hosts: those of all that trained, or of one and its taker."""
     with fabric.Fabric(4) as hosts:
-        job = several.SeveralHosts(tmp_path, hosts, *STEPS, lease=2.0, every=0.5, copies=2)
+        job = lingering(tmp_path, hosts, *STEPS, lease=2.0, every=0.5, copies=2)
         wait_for(lambda: "any [2] failure domains" in job.said("head"), 60, job.everything)
         job.wait_for_step(1, 15)
         for number in lost:
@@ -106,7 +114,7 @@ def test_two_hosts_die_at_once(tmp_path: Path, lost: tuple[int, int]) -> None:
 @longer
 def test_one_host_more_than_copies_survive_is_said(tmp_path: Path) -> None:
     with fabric.Fabric(4) as hosts:
-        job = several.SeveralHosts(tmp_path, hosts, *STEPS, lease=2.0, every=0.5, copies=2)
+        job = lingering(tmp_path, hosts, *STEPS, lease=2.0, every=0.5, copies=2)
         wait_for(lambda: "any [2] failure domains" in job.said("head"), 60, job.everything)
         job.wait_for_step(1, 15)
         for number in (1, 2, 3):
@@ -142,7 +150,7 @@ def test_a_host_dies_under_torchrun(
 @longer
 def test_a_host_with_two_ranks_dies(tmp_path: Path, hosts: fabric.Fabric) -> None:
     wanted = movable.undisturbed(tmp_path / "undisturbed", "--steps", "60", ranks=4)
-    job = several.SeveralHosts(tmp_path / "hosts", hosts, *STEPS, ranks_each=2)
+    job = lingering(tmp_path / "hosts", hosts, *STEPS, ranks_each=2)
     job.wait_for_line()
     job.wait_for_step(1, 20)
     hosts.hosts[1].kill()
@@ -152,7 +160,7 @@ def test_a_host_with_two_ranks_dies(tmp_path: Path, hosts: fabric.Fabric) -> Non
 
 @longer
 def test_the_host_of_rank_0_dies(tmp_path: Path, hosts: fabric.Fabric) -> None:
-    job = several.SeveralHosts(tmp_path, hosts, *STEPS)
+    job = lingering(tmp_path, hosts, *STEPS)
     job.wait_for_line()
     job.wait_for_step(0, 20)
     hosts.hosts[0].kill()
@@ -163,7 +171,7 @@ def test_the_host_of_rank_0_dies(tmp_path: Path, hosts: fabric.Fabric) -> None:
 @longer
 def test_a_host_that_was_only_cut_off_has_no_say(tmp_path: Path, hosts: fabric.Fabric) -> None:
     """It stops itself before the spare begins, and ends when it hears that it has no place."""
-    job = several.SeveralHosts(tmp_path, hosts, *STEPS)
+    job = lingering(tmp_path, hosts, *STEPS)
     job.wait_for_line()
     job.wait_for_step(1, 20)
     cut_off = hosts.hosts[1]
@@ -181,7 +189,7 @@ def test_a_host_that_was_only_cut_off_has_no_say(tmp_path: Path, hosts: fabric.F
 @longer
 def test_a_link_that_comes_back_in_time_costs_nothing(tmp_path: Path, hosts: fabric.Fabric) -> None:
     """All stand still meanwhile; nobody goes back."""
-    job = several.SeveralHosts(tmp_path, hosts, *STEPS, lease=10.0)
+    job = lingering(tmp_path, hosts, *STEPS, lease=10.0)
     job.wait_for_line()
     job.wait_for_step(1, 20)
     hosts.hosts[1].unplug()
@@ -196,7 +204,7 @@ def test_a_link_that_comes_back_in_time_costs_nothing(tmp_path: Path, hosts: fab
 def test_a_program_is_killed_on_one_of_several_hosts(tmp_path: Path) -> None:
     """All go back, each on its own host; no spare is needed."""
     with fabric.Fabric(2) as hosts:
-        job = several.SeveralHosts(tmp_path, hosts, *STEPS)
+        job = lingering(tmp_path, hosts, *STEPS)
         job.wait_for_line()
         job.wait_for_step(1, 20)
         job.kill_in("h1", "client")
@@ -210,7 +218,7 @@ def test_a_program_is_killed_on_one_of_several_hosts(tmp_path: Path) -> None:
 @longer
 def test_a_server_dies_where_all_ranks_replay_together(tmp_path: Path) -> None:
     with fabric.Fabric(2) as hosts:
-        job = several.SeveralHosts(tmp_path, hosts, *STEPS, replay="all")
+        job = lingering(tmp_path, hosts, *STEPS, replay="all")
         job.wait_for_line()
         job.wait_for_step(1, 20)
         job.kill_in("h0", "server")
@@ -221,7 +229,7 @@ def test_a_server_dies_where_all_ranks_replay_together(tmp_path: Path) -> None:
 @longer
 def test_an_agent_dies_on_one_of_several_hosts(tmp_path: Path, hosts: fabric.Fabric) -> None:
     """The next one takes over, and nobody goes back."""
-    job = several.SeveralHosts(tmp_path, hosts, *STEPS)
+    job = lingering(tmp_path, hosts, *STEPS)
     job.wait_for_line()
     job.wait_for_step(1, 20)
     job.kill_in("h1", "agent")
@@ -232,7 +240,7 @@ def test_an_agent_dies_on_one_of_several_hosts(tmp_path: Path, hosts: fabric.Fab
 @longer
 def test_the_head_dies_and_then_a_host(tmp_path: Path, hosts: fabric.Fabric) -> None:
     """All stand still until another head has read the ledger."""
-    job = several.SeveralHosts(tmp_path, hosts, *STEPS)
+    job = lingering(tmp_path, hosts, *STEPS)
     job.wait_for_line()
     job.wait_for_step(1, 20)
     job.head.send_signal(signal.SIGKILL)
@@ -276,7 +284,7 @@ def test_one_of_two_heads_dies_and_then_a_host(tmp_path: Path, need: Need) -> No
 @longer
 def test_without_a_spare_the_loss_ends_the_job_and_says_so(tmp_path: Path) -> None:
     with fabric.Fabric(2) as hosts:
-        job = several.SeveralHosts(tmp_path, hosts, *STEPS)
+        job = lingering(tmp_path, hosts, *STEPS)
         job.wait_for_line()
         job.wait_for_step(1, 20)
         hosts.hosts[1].kill()

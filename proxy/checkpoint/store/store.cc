@@ -102,7 +102,9 @@ std::string Store::promote_unfinished(uint64_t seq) {
   if (has_committed() && committed_.manifest.seq >= seq) return {};
   if (!unfinished_ || unfinished_->manifest.seq != seq)
     return numbered("the ranks have agreed on a committed snapshot that the store lacks: entry",
-                    seq);
+                    seq) +
+           numbered(", it has that of entry", has_committed() ? committed_.manifest.seq : 0) +
+           numbered(" and an unfinished one of entry", unfinished_ ? unfinished_->manifest.seq : 0);
   const uint32_t which = current_ == 1 ? 2 : 1;
   unfinished_.reset();
   heap_ = Heap(fd_, header_->heap_offset, heap_bytes_);

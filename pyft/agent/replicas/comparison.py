@@ -124,10 +124,13 @@ class Comparison:
         if (case := self._replicas.case) and (ids := self._replicas.unheeded()):
             self._replace(Disagree(case.cut, case.key, ids))
 
-    def _note(self) -> None:
+    def note(self) -> dict[str, Any]:
+        """Return what is known of differences, in plain values."""
         replicas, gpus = self._replicas.note(), sorted(self._gpus.items())
-        note = {"replicas": replicas, "gpus": gpus, "said": self._said, "found": self.found}
-        self._keep("comparison", note)
+        return {"replicas": replicas, "gpus": gpus, "said": self._said, "found": [*self.found]}
+
+    def _note(self) -> None:
+        self._keep("comparison", self.note())
 
     def replicas_of(self, id: int) -> list[int]:
         """Return what has the same contents as a member, those with most of them first."""

@@ -132,8 +132,12 @@ class Sharing:
         if server and server.alive:
             server.send(order)
 
+    def note(self) -> dict[str, Any]:
+        """Return what is settled, in plain values, and whose stores are kept that have ended."""
+        return self._shares.note() | {"kept": list(self._kept_fds)}
+
     def _note(self) -> None:
-        note = self._shares.note() | {"kept": list(self._kept_fds)}
+        note = self.note()
         if note != self._kept:
             self._kept = note
             self._keep(note, list(self._kept_fds.values()))

@@ -1,9 +1,11 @@
 """A training whose losses depend on all that a process has in itself: generators, loops, a log.
 
     train.py --steps N [--store FILE] [--log FILE] [--written FILE] [--pause S] [--slow FILE]
+             [--linger FILE]
 
 With --store ranks meet by that file, else as the environment says. --log: each rank appends its lines
-to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there.
+to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there; --linger: only from
+step 20 on.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--written")
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--slow", default="")
+    parser.add_argument("--linger", default="")
     return parser.parse_args()
 
 
@@ -46,6 +49,13 @@ def digest(model: nn.Module) -> str:
 def say(line: str) -> None:
     """Print a line with one system call, so that ranks do not write into each other's."""
     os.write(1, f"{line}\n".encode())
+
+
+def pause(args: argparse.Namespace, step: int) -> float:
+    """Return how long to wait behind a step, in seconds."""
+    if step < SLOWER_FROM:
+        return SLOW_S if os.path.exists(args.slow) else args.pause
+    return SLOWER_S if os.path.exists(args.slow) or os.path.exists(args.linger) else args.pause
 
 
 def main() -> None:
@@ -83,8 +93,7 @@ def main() -> None:
             log.flush()
         if written:
             written.write(line)
-        slow = SLOW_S if step < SLOWER_FROM else SLOWER_S
-        time.sleep(slow if os.path.exists(args.slow) else args.pause)
+        time.sleep(pause(args, step))
     say(f"rank={rank} sha256={digest(model)}")
     if ranks > 1:
         dist.destroy_process_group()
