@@ -24,9 +24,11 @@ def test_another_agent_finds_what_the_head_was_told_of() -> None:
         members={},
         supervisor=SimpleNamespace(keep=keep),
         decisions=SimpleNamespace(note=dict),
+        comparison=SimpleNamespace(note=dict, sharing=SimpleNamespace(note=dict)),
     )
     plan: Any = SimpleNamespace(copied=copied, note=dict)
     images = Images(servers, plan)
     images._records[3] = {"number": 3}
     images._copy(Copy(3, 9))
-    assert done == [("images", ["clients", "number", "servers"]), ("told", None)]
+    kept = ["clients", "comparison", "number", "servers", "shares"]
+    assert done == [("images", kept), ("told", None)]
