@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # What a test waits for is flushed by the program that prints it.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
-# What tests start imports PyTorch in half the time.
+# What tests start imports less of PyTorch.
 _PATHS = (str(TESTS / "startup"), os.environ.get("PYTHONPATH", ""))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 

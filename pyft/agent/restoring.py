@@ -65,9 +65,10 @@ class Restoring:
             self._keep(id, note, ours[id])
         self._supervisor.keep("servers", self._record["servers"])
         for name in ("comparison", "shares"):  # of the snapshots in the stores that are back
-            self._supervisor.drop(name)
             if note := self._record.get(name):
                 self._supervisor.keep(name, note)
+            else:
+                self._supervisor.drop(name)
         self._supervisor.drop(NOTE)
 
     # ---- the present is ended -----------------------------------------------------------------

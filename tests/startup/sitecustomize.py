@@ -1,4 +1,6 @@
-"""Halves what the start of a rank costs: two thirds of all that tests of jobs compute.
+"""A rank with an optimizer starts in 2.3 s of processor time instead of 4.1 s.
+
+Ranks were three quarters of what tests of jobs compute, and most of that was imports.
 
 Found through PYTHONPATH by every Python that these tests start, with pyft and without.
 

@@ -4,8 +4,8 @@
              [--linger FILE]
 
 With --store ranks meet by that file, else as the environment says. --log: each rank appends its lines
-to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there; --linger: only from
-step 20 on.
+to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there.
+--linger: the same from step 20 on, so that the training does not end meanwhile.
 """
 
 from __future__ import annotations
