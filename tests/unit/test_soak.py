@@ -114,6 +114,21 @@ def test_growth_is_that_of_all_lives_whatever_their_levels() -> None:
     assert found["memory objects"]["objects"] == found["memory objects"]["shared"] == 0
 
 
+def test_the_second_half_of_a_long_job_tells_what_fills_up_once_from_what_leaks() -> None:
+    times = range(0, slopes.HOUR_MS, 60_000)
+    full = slopes.HOUR_MS // 3
+    filling = [Sample(at, 1_000, min(at, full), 7) for at in times]
+    leaking = [Sample(at, at * 60 // slopes.HOUR_MS, 50, 7) for at in times]
+    objects = [(at, 5, min(at, full)) for at in times]
+    found = slopes.summary({("server", 1): filling, ("agent", 2): leaking}, objects)
+    assert found["server"]["shared"] > 0 and found["memory objects"]["shared"] > 0
+    assert found["server, second half"]["shared"] == 0
+    assert found["memory objects, second half"]["shared"] == 0
+    assert found["agent, second half"]["kilobytes"] == pytest.approx(60, rel=0.1)
+    short = slopes.summary({("server", 1): filling[:20]}, objects[:20])
+    assert list(short) == ["server", "memory objects"]
+
+
 def test_classes_count_what_was_given_up_together() -> None:
     faults = [{"fault": "hang", "outcome": f"given up: {why}"} for why in "ab"]
     recovery: Mapping = {"faults": [*faults, {"fault": "hang", "outcome": "recovered"}]}

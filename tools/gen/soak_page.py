@@ -59,7 +59,8 @@ TAIL = """
 * Whether a run that ended could have gone on is not asked: it had to say why.
 * Growth in a short stretch is rough. A process that lives less than 40 s is not in the table.
 * Rings, arenas, stores and records fill up to their sizes once, which takes more than minutes.
-  Until then memory objects grow; a stretch of that length cannot tell this from a leak.
+  Until then memory objects grow. A stretch of half an hour or more has rows of its second half:
+  what grows there as well is no filling up.
 """
 
 
