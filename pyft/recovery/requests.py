@@ -108,7 +108,7 @@ class Requests:
 
     def note(self) -> dict[str, Any]:
         """Return what the next agent needs."""
-        seen = [(member, asdict(what)) for member, what in self.seen.items()]
+        seen = [(member, dict(vars(what))) for member, what in self.seen.items()]
         return {"all": [one.note() for one in self.all], "seen": seen}
 
     def restore(self, note: Mapping[str, Any]) -> None:
