@@ -71,7 +71,22 @@ class View:
 
     def read(self, raw: bytes, *names: str) -> dict[str, Any]:
         """Return fields by name, all of them if none is named."""
-        return {name: self.fields[name].read(raw) for name in names or self.fields}
+        packer, places = self._reader(names or tuple(self.fields))
+        values = packer.unpack_from(raw)
+        return {name: values[at] for name, at in places}
+
+    @functools.cache  # noqa: B019: there is one view for each structure
+    def _reader(self, names: tuple[str, ...]) -> tuple[struct.Struct, list[tuple[str, Any]]]:
+        """Return what reads all of these at once, and where each one's value is in its result."""
+        form, at, count, places = "<", 0, 0, []
+        for name in sorted(names, key=lambda name: self.fields[name].offset):
+            field = self.fields[name]
+            form += f"{field.offset - at}x{field.form}"
+            at = field.offset + field.size
+            many = len(field.packer.unpack(bytes(field.size)))
+            places.append((name, count if many == 1 else slice(count, count + many)))
+            count += many
+        return struct.Struct(form), places
 
     # ---- whole records, whose fields are all of one value ---------------------------------------
 

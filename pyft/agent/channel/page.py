@@ -103,12 +103,19 @@ class ControlState:
     unaudited_collectives: int
 
 
+_NAMES = tuple(field.name for field in fields(ControlState))
+
+
 def read(control_fd: int) -> ControlState:
     """Return what the control page says now, which the client can write as well."""
-    names = [field.name for field in fields(ControlState)]
-    found = CONTROL_PAGE.read(untrusted.first_page(control_fd), *names)
+    found = CONTROL_PAGE.read(untrusted.first_page(control_fd), *_NAMES)
     texts = {name: untrusted.text(found[name]) for name in ("fault_text", "corrected_text")}
     return ControlState(**found | texts)
+
+
+def read_one(control_fd: int, name: str) -> int:
+    """Return one number of the control page."""
+    return int(CONTROL_PAGE[name].read(untrusted.first_page(control_fd)))
 
 
 def write(control_fd: int, **values: int | bytes) -> None:

@@ -165,4 +165,4 @@ def _ends(fault: Any, server: Server) -> bool:
 
 def _works(member: Member) -> bool:
     """Say whether a server serves, or is a first one, which has nothing to recover."""
-    return page.read(member.channel.control_fd).phase == page.Phase.LIVE
+    return page.read_one(member.channel.control_fd, "phase") == page.Phase.LIVE

@@ -164,7 +164,7 @@ def say_recovered(incidents: Incidents, member: Member) -> None:
             f"(fault [{done.fault}], incarnation [{done.epoch_to}], "
             f"[{done.replayed_entries}] entries replayed, {report.in_words(done)})"
         )
-        if page.read(member.channel.control_fd).shared & page.Shared.EXPORTS:
+        if page.read_one(member.channel.control_fd, "shared") & page.Shared.EXPORTS:
             messages.say(
                 f"rank [{done.rank}] had shared memory with other processes (CUDA IPC): those "
                 "that have opened it keep what was in it, and share it no longer"

@@ -44,7 +44,7 @@ class Pauses:
 
     def tell(self, control_fd: int) -> None:
         """Write it into a control page. The client may be reading: meanwhile the version is odd."""
-        version = page.read(control_fd).pauses_version | 1
+        version = page.read_one(control_fd, "pauses_version") | 1
         page.write(control_fd, pauses_version=version)
         page.write(control_fd, paused_ns=self._total_ns, paused_since=self._since_ns)
         page.write(control_fd, pauses_version=(version + 1) & 0xFFFFFFFF)

@@ -47,7 +47,7 @@ class Starts:
         if member.servers == 1:
             page.write(channel.control_fd, epoch=action.epoch)
         else:
-            member.disputes.came_to(page.read(channel.control_fd).dispatching_seq)
+            member.disputes.came_to(page.read_one(channel.control_fd, "dispatching_seq"))
             page.prepare_for_next_server(channel.control_fd, action.epoch, action.mode)
         environment = self._environment_of(member, action)
         where = (action.epoch, action.gpu)

@@ -111,7 +111,7 @@ class Watch:
 
     def _serves(self, member: Member) -> bool:
         """Say whether a new server works, should its message have been lost with its socket."""
-        phase = page.read(member.channel.control_fd).phase
+        phase = page.read_one(member.channel.control_fd, "phase")
         return phase == page.Phase.LIVE and member.channel.status()[0] == ChannelStatus.SERVING
 
     def _fault(self, member: Member, now: float) -> Fault | None:

@@ -134,7 +134,7 @@ class Member:
 
     def claim(self) -> Claim:
         """Return what says which rank it is."""
-        place = place_of(page.read(self.channel.control_fd).communicator)
+        place = place_of(page.read_one(self.channel.control_fd, "communicator"))
         who = (self.id, self.channel.client_pid, self.channel.device)
         return Claim(*who, self.environment, place, self.guessed)
 
@@ -152,7 +152,7 @@ class Member:
     def drained(self) -> bool:
         """Say whether the server has taken everything that the client has written."""
         appended = self.channel.header()["appended"]
-        return page.read(self.channel.control_fd).consumed >= appended
+        return page.read_one(self.channel.control_fd, "consumed") >= appended
 
     def is_gone(self) -> bool:
         """Look whether the client has ended."""
