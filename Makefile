@@ -137,7 +137,7 @@ $(VENV)/installed: $(VENV)/dependencies $(SOURCES) setup.py pyproject.toml meson
 	@touch $@
 
 $(VENV)/dependencies: requirements-dev.txt $(BIN)/python
-	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
+	$(BIN)/python -m pip install -r requirements-dev.txt
 	@touch $@
 
 $(BIN)/python:

@@ -47,6 +47,15 @@ def test_fields() -> None:
     assert memory[:24] == bytes(24)
 
 
+def test_fields_that_are_read_at_once() -> None:
+    raw = struct.pack("<I4xII5s3x", 3, 7, 8, b"ab")
+    assert SOME.read(raw) == {"one": 3, "two": (7, 8), "name": b"ab\0\0\0"}
+    assert SOME.read(raw, "name", "two") == {"name": b"ab\0\0\0", "two": (7, 8)}
+    for name, field in layout.CONTROL_PAGE.fields.items():
+        page = bytes(i * 31 % 251 for i in range(layout.PAGE_BYTES))
+        assert layout.CONTROL_PAGE.read(page)[name] == field.read(page)
+
+
 def test_records() -> None:
     view = View(16, {"one": Field(0, "I"), "two": Field(8, "5s")})
     assert view.pack(1, two=b"abc") == b"\1\0\0\0" + bytes(4) + b"abc" + bytes(5)

@@ -50,7 +50,7 @@ class Job:
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(module.page, "write", lambda *_, **__: None)
     monkeypatch.setattr(module.page, "prepare_for_next_server", lambda *_: None)
-    monkeypatch.setattr(module.page, "read", lambda _: SimpleNamespace(dispatching_seq=40))
+    monkeypatch.setattr(module.page, "read_one", lambda _, name: {"dispatching_seq": 40}[name])
     return Job(tmp_path)
 
 
