@@ -75,7 +75,7 @@ class View:
         values = packer.unpack_from(raw)
         return {name: values[at] for name, at in places}
 
-    @functools.cache  # noqa: B019: there is one view for each structure
+    @functools.cache  # noqa: B019  (there is one view for each structure)
     def _reader(self, names: tuple[str, ...]) -> tuple[struct.Struct, list[tuple[str, Any]]]:
         """Return what reads all of these at once, and where each one's value is in its result."""
         form, at, count, places = "<", 0, 0, []

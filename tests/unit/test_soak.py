@@ -121,7 +121,8 @@ def test_the_second_half_of_a_long_job_tells_what_fills_up_once_from_what_leaks(
     leaking = [Sample(at, at * 60 // slopes.HOUR_MS, 50, 7) for at in times]
     objects = [(at, 5, min(at, full)) for at in times]
     found = slopes.summary({("server", 1): filling, ("agent", 2): leaking}, objects)
-    assert found["server"]["shared"] > 0 and found["memory objects"]["shared"] > 0
+    assert found["server"]["shared"] > 0
+    assert found["memory objects"]["shared"] > 0
     assert found["server, second half"]["shared"] == 0
     assert found["memory objects, second half"]["shared"] == 0
     assert found["agent, second half"]["kilobytes"] == pytest.approx(60, rel=0.1)

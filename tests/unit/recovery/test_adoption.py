@@ -157,6 +157,24 @@ def test_it_may_die_between_any_two_things_that_it_does(
     assert "Traceback" not in job.errors()
 
 
+@pytest.mark.parametrize("number", range(6, 11))
+def test_the_next_one_hears_a_second_client(start: Start, tmp_path: Path, number: int) -> None:
+    """Wherever the first one was between a client's request and its answer."""
+    program, go = tmp_path / "late.py", tmp_path / "go"
+    program.write_text(f"import os\nwhile not os.path.exists({str(go)!r}): pass\n{CLIENT}")
+    # The first client waits for what never comes; it has to live when the second one has its answer.
+    ends = "code=$?; kill $!; wait $!; [ $? = 143 ] && exit $code; exit 9"
+    both = f'{sys.executable} -c "$0" & {sys.executable} {program}; {ends}'
+    environment = {"PYFT_FAULT": f"agent.says:{number}", "NEVER": "9"}
+    client = CLIENT.replace('["WANTED"]', '["NEVER"]')
+    job = start(1, command=("sh", "-c", both, client), **environment)
+    wait_for(lambda: "a new agent" in job.errors(), 20, "the next agent works")
+    wait_serving(job, 1)
+    go.touch()
+    assert job.wait(30) == 0, job.errors()
+    assert len(job.meta()["channels"]) == 2
+
+
 @pytest.mark.parametrize("number", range(14, 24, 2))
 def test_a_client_learns_of_an_error_although_an_agent_dies(start: Start, number: int) -> None:
     options = ("--protect", "none", "--inject", "server-kill,rank=0")
