@@ -105,10 +105,11 @@ def test_importing_torch_outside_its_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "imports", "problem"),
     [
-        ("pyft/a.py", "import pyft_lab.cli", "pyft imports nothing of pyft_lab"),
+        ("pyft/a.py", "import pyft_lab.api", "pyft imports nothing of pyft_lab"),
         ("pyft_lab/a.py", "from pyft.config import x", "pyft_lab knows pyft by its command line"),
         ("pyft_lab/sim/a.py", "import torch", "only pyft_lab/workloads imports torch"),
         ("pyft_lab/mechanisms/a.py", "import torch", "only pyft_lab/workloads imports torch"),
+        ("pyft_lab/errors.py", "def f(): import torch", "only pyft_lab/workloads imports torch"),
     ],
 )
 def test_the_lab_and_the_core_are_apart(
@@ -118,8 +119,10 @@ def test_the_lab_and_the_core_are_apart(
         source: imports + "\n",
         "pyft_lab/workloads/a.py": "import torch",
         "pyft_lab/mechanisms/b.py": "def f() -> None:\n    import torch",
+        "pyft_lab/api.py": "def f() -> None:\n    import torch",
     }
     said = refused(tmp_path, files)
     assert f"{source}:1: {problem}" in said
     assert "workloads/a.py" not in said
     assert "mechanisms/b.py" not in said
+    assert "api.py" not in said
