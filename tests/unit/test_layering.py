@@ -91,6 +91,18 @@ def test_modules_that_import_each_other_across_folders_are_refused(tmp_path: Pat
     assert "pyft/two/b.py:2: [pyft/two] includes [pyft.one.c] of [pyft/one]" in said
 
 
+def test_the_lab_has_no_cycle_of_folders_either(tmp_path: Path) -> None:
+    files = {
+        "pyft_lab/errors.py": "",
+        "pyft_lab/report.py": "def f() -> None:\n    from pyft_lab.sim import sweep\n",
+        "pyft_lab/sim/__init__.py": "",
+        "pyft_lab/sim/sweep.py": "from pyft_lab.errors import LabError\n",
+    }
+    said = refused(tmp_path, files)
+    assert said.count("closes a cycle of folders") == 2
+    assert "pyft_lab/report.py:2: [pyft_lab] includes [pyft_lab.sim] of [pyft_lab/sim]" in said
+
+
 def test_a_folder_outside_the_parts_is_named(tmp_path: Path) -> None:
     files = {"proxy/new/a.cc": '#include "ring/b.h"\n', "proxy/ring/b.h": ""}
     said = refused(tmp_path, files)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from include_graph import (
+    PYTHON_PARTS,
     Include,
     cycles,
     folder_of,
@@ -116,7 +117,8 @@ def main() -> int:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     found = list(includes(root))
     problems = [*check_parts(found), *check_cycles(found), *check_imports(root)]
-    problems += check_cycles(python_imports(root))
+    for part in PYTHON_PARTS:
+        problems += check_cycles(python_imports(root, part))
     for problem in problems:
         print(problem)
     print(f"layering: {len(problems)} problems")
