@@ -24,9 +24,9 @@ from result_file import write
 from training import BIN, train
 
 from pyft.agent.job import job_folder
+from pyft_lab.command.report import lost_of
 from pyft_lab.matrix import runner
 from pyft_lab.matrix.spec import Cell, Fault
-from pyft_lab.report import lost_of
 
 FAULTS = int(os.environ.get("BENCH_FAULTS", "20"))
 RESTARTS = int(os.environ.get("BENCH_RESTARTS", "3"))

@@ -1,5 +1,5 @@
 """`python -m pyft_lab`, for a source tree that is not installed."""
 
-from pyft_lab.cli import main
+from pyft_lab.command.cli import main
 
 main()

@@ -18,12 +18,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyft_lab import absence_oracle, oracle, storage_oracle
 from pyft_lab.api import AWAY, BACK, RESCALE, STORAGE
 from pyft_lab.errors import LabError
 from pyft_lab.matrix import disk, storage, tied
 from pyft_lab.matrix.spec import Cell, Fault
 from pyft_lab.mechanisms import find
+from pyft_lab.oracles import absence_oracle, oracle, storage_oracle
 
 END_S = 10.0  # for a job to end in order, when its time is up
 

@@ -1,1 +1,1 @@
-"""What runs in the ranks. The only part of the lab that imports torch."""
+"""What runs in the ranks. The only part of the lab that imports torch outside of functions."""

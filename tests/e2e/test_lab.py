@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft_lab import cli
+from pyft_lab.command import cli
 
 MATRIX = """
 [matrix]

@@ -83,6 +83,18 @@ def test_folders_in_a_cycle_are_named(house: ModuleType, tmp_path: Path) -> None
     assert house.measure(root, {})["cycles"] == [["softgpu/x", "softgpu/y"]]
 
 
+@pytest.mark.parametrize("part", ["pyft", "pyft_lab"])
+def test_folders_of_python_in_a_cycle_are_named(
+    house: ModuleType, tmp_path: Path, part: str
+) -> None:
+    files = {
+        f"{part}/a.py": f"from {part}.x import b\n",
+        f"{part}/x/b.py": f"from {part} import c\n",
+        f"{part}/c.py": "",
+    }
+    assert house.measure(tree(tmp_path, files), {})["cycles"] == [[part, f"{part}/x"]]
+
+
 def test_a_walk_over_a_file_that_is_gone_is_refused(house: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"proxy/gone\.cc"):
         house.measure(tmp_path, {"walk": [house.stop_of("- proxy/gone.cc")]})

@@ -91,6 +91,18 @@ def test_modules_that_import_each_other_across_folders_are_refused(tmp_path: Pat
     assert "pyft/two/b.py:2: [pyft/two] includes [pyft.one.c] of [pyft/one]" in said
 
 
+def test_the_lab_has_no_cycle_of_folders_either(tmp_path: Path) -> None:
+    files = {
+        "pyft_lab/errors.py": "",
+        "pyft_lab/report.py": "def f() -> None:\n    from pyft_lab.sim import sweep\n",
+        "pyft_lab/sim/__init__.py": "",
+        "pyft_lab/sim/sweep.py": "from pyft_lab.errors import LabError\n",
+    }
+    said = refused(tmp_path, files)
+    assert said.count("closes a cycle of folders") == 2
+    assert "pyft_lab/report.py:2: [pyft_lab] includes [pyft_lab.sim] of [pyft_lab/sim]" in said
+
+
 def test_a_folder_outside_the_parts_is_named(tmp_path: Path) -> None:
     files = {"proxy/new/a.cc": '#include "ring/b.h"\n', "proxy/ring/b.h": ""}
     said = refused(tmp_path, files)
@@ -105,10 +117,11 @@ def test_importing_torch_outside_its_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "imports", "problem"),
     [
-        ("pyft/a.py", "import pyft_lab.cli", "pyft imports nothing of pyft_lab"),
+        ("pyft/a.py", "import pyft_lab.api", "pyft imports nothing of pyft_lab"),
         ("pyft_lab/a.py", "from pyft.config import x", "pyft_lab knows pyft by its command line"),
         ("pyft_lab/sim/a.py", "import torch", "only pyft_lab/workloads imports torch"),
         ("pyft_lab/mechanisms/a.py", "import torch", "only pyft_lab/workloads imports torch"),
+        ("pyft_lab/errors.py", "def f(): import torch", "only pyft_lab/workloads imports torch"),
     ],
 )
 def test_the_lab_and_the_core_are_apart(
@@ -118,8 +131,10 @@ def test_the_lab_and_the_core_are_apart(
         source: imports + "\n",
         "pyft_lab/workloads/a.py": "import torch",
         "pyft_lab/mechanisms/b.py": "def f() -> None:\n    import torch",
+        "pyft_lab/api.py": "def f() -> None:\n    import torch",
     }
     said = refused(tmp_path, files)
     assert f"{source}:1: {problem}" in said
     assert "workloads/a.py" not in said
     assert "mechanisms/b.py" not in said
+    assert "api.py" not in said

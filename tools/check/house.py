@@ -22,7 +22,7 @@ from typing import Any
 
 import house_page
 import lizard
-from include_graph import cycles, includes, python_imports
+from include_graph import PYTHON_PARTS, cycles, includes, python_imports
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -209,7 +209,8 @@ def measure(root: Path, walks: dict[str, list[Stop]]) -> dict[str, Any]:
     lengths = {
         part: spread([one.lines for one in found if part_of(one.file) == part]) for part in PARTS
     }
-    edges = {include.edge for include in (*includes(root), *python_imports(root))}
+    modules = [one for part in PYTHON_PARTS for one in python_imports(root, part)]
+    edges = {include.edge for include in (*includes(root), *modules)}
     return {
         "files": {part: spread(lines[part]) for part in PARTS},
         "tables": table_lines(root),

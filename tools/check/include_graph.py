@@ -1,6 +1,6 @@
 """Which folder includes which: the graph that `layering.py` judges and `house.py` measures.
 
-A node is a folder below softgpu/, flexccl/, proxy/, shim/ or pyft/. An include is resolved as the
+A node is a folder below softgpu/, flexccl/, proxy/, shim/, pyft/ or pyft_lab/. An include is resolved as the
 compiler does it: beside the file, then in the include roots of its part. Generated and system headers
 have no file in the tree and so no edge. A Python import counts as an include, also one for types only.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 FACE = "pyft/__init__.py"
 PARTS = ("softgpu", "flexccl", "proxy", "shim")
+PYTHON_PARTS = ("pyft", "pyft_lab")
 ROOTS: Mapping[str, tuple[str, ...]] = {
     "softgpu": ("softgpu", "softgpu/include"),
     "flexccl": ("flexccl", "flexccl/include"),
@@ -89,7 +90,7 @@ def module_file(root: Path, module: str) -> str | None:
     return next((file for file in files if (root / file).is_file()), None)
 
 
-def python_imports(root: Path, part: str = "pyft") -> Iterator[Include]:
+def python_imports(root: Path, part: str) -> Iterator[Include]:
     """Yield every import of a module of a part of the tree by another one."""
     for path in sorted((root / part).rglob("*.py")):
         file = path.relative_to(root).as_posix()

@@ -42,7 +42,7 @@ def job(folder: Path) -> None:
 def main() -> None:
     if sys.argv[1] == "job":
         return job(Path(sys.argv[2]))
-    from pyft_lab import cli
+    from pyft_lab.command import cli
     from pyft_lab.matrix import runner, tied
 
     tie = [sys.executable, tied.__file__, str(os.getpid()), sys.executable, __file__, "job"]

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pyft_lab import absence_oracle, fit
+from pyft_lab.command import fit
 from pyft_lab.matrix.runner import Result
 from pyft_lab.matrix.spec import Cell, Fault
 from pyft_lab.matrix.supervisor import Action, Supervisor
+from pyft_lab.oracles import absence_oracle
 
 Rows = list[list[dict[str, Any]]]  # lines per rank
 

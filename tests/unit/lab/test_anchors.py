@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyft_lab import cli
 from pyft_lab.anchors.formulas import FORMULAS
 from pyft_lab.anchors.record import Anchor, Check, Status, load
 from pyft_lab.anchors.verify import verify, verify_all
+from pyft_lab.command import cli
 from pyft_lab.errors import SpecError
 
 

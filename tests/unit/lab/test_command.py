@@ -48,6 +48,6 @@ def test_without_the_extra_one_sentence_says_what_to_install(
 
 
 def test_help_of_the_lab_imports_neither_torch_nor_numba() -> None:
-    code = "import sys, pyft_lab.cli; print({'torch', 'numba', 'scipy'} & set(sys.modules))"
+    code = "import sys, pyft_lab.command.cli; print({'torch', 'numba', 'scipy'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "set()", result.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft_lab import fit
+from pyft_lab.command import fit
 from pyft_lab.errors import LabError
 from pyft_lab.matrix.runner import Result, load
 from pyft_lab.matrix.spec import Cell, Fault

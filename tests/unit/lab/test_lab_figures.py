@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pyft_lab import figures, page
+from pyft_lab.command import figures, page
+from pyft_lab.command.report import compare
 from pyft_lab.matrix.runner import Result
 from pyft_lab.matrix.spec import Cell, Fault
-from pyft_lab.report import compare
 from pyft_lab.sim import sweep
 
 FAULT = Fault(7, 0, "backward", "gpu-lost")

@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from pyft.cli.main import app
-from pyft_lab import cli
+from pyft_lab.command import cli
 from pyft_lab.plan import report, search
 from pyft_lab.sim.cluster import Cluster
 

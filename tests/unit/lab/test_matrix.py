@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pyft_lab import oracle
 from pyft_lab.errors import SpecError
 from pyft_lab.matrix import spec
 from pyft_lab.matrix.supervisor import Action, Supervisor
+from pyft_lab.oracles import oracle
 
 
 def matrix(tmp_path: Path, text: str) -> spec.Matrix:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft_lab import cli
+from pyft_lab.command import cli
 from pyft_lab.errors import SpecError
 from pyft_lab.mechanisms import SHIPPED, digest, find
 from pyft_lab.mechanisms.memory import NONE, read_place, write_place

@@ -17,12 +17,13 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
-from pyft_lab import cli, oracle  # noqa: E402
 from pyft_lab.api import Mechanism  # noqa: E402
+from pyft_lab.command import cli  # noqa: E402
 from pyft_lab.matrix.launch import make_memory  # noqa: E402
 from pyft_lab.matrix.spec import Fault  # noqa: E402
 from pyft_lab.mechanisms import checkpoints, find  # noqa: E402
 from pyft_lab.mechanisms.blocking import Blocking  # noqa: E402
+from pyft_lab.oracles import oracle  # noqa: E402
 from pyft_lab.workloads.points import tear_newest  # noqa: E402
 from pyft_lab.workloads.train import train  # noqa: E402
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyft_lab import cli
+from pyft_lab.command import cli
 from pyft_lab.errors import SpecError
 from pyft_lab.sim import constants, engine, simulate, sweep
 from pyft_lab.sim.cluster import Cluster, Mechanism

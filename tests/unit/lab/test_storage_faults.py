@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft_lab import cli, storage_oracle
+from pyft_lab.command import cli
 from pyft_lab.errors import LabError, SpecError
 from pyft_lab.matrix import runner, spec, storage
+from pyft_lab.oracles import storage_oracle
 
 LIMIT_S = 60.0
 # Writes a checkpoint as the lab's own mechanisms do, whether the fault has begun or not.

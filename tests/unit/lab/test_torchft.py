@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pyft_lab import absence_oracle, oracle
 from pyft_lab.errors import LabError
 from pyft_lab.matrix import runner, spec
 from pyft_lab.matrix.spec import Fault
+from pyft_lab.oracles import absence_oracle, oracle
 
 VARIANTS = Path(__file__).with_name("torchft_variants.py")
 STEP, ALONE, STEPS = 8, 4, 20  # ALONE as in the variants

@@ -18,10 +18,10 @@ from rich.table import Table
 from scipy import stats
 
 from pyft_lab.api import STORAGE
+from pyft_lab.command.report import Comparison, compare, lost_of
 from pyft_lab.errors import LabError
 from pyft_lab.matrix.runner import Result, load
 from pyft_lab.mechanisms import find
-from pyft_lab.report import Comparison, compare, lost_of
 
 WITHIN = 0.1  # of the measured value, or intervals that overlap
 ENOUGH = 3  # runs on either side; intervals of less overlap with everything

@@ -12,8 +12,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
+from pyft_lab.command.report import Comparison, lost_of  # noqa: E402
 from pyft_lab.matrix.runner import Result  # noqa: E402
-from pyft_lab.report import Comparison, lost_of  # noqa: E402
 from pyft_lab.sim.sweep import Point  # noqa: E402
 
 matplotlib.rcParams["svg.hashsalt"] = "pyft lab"

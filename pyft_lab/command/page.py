@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from pyft_lab import figures, report
+from pyft_lab.command import figures, report
 from pyft_lab.matrix.runner import Result
 
 CELL_COLUMNS = ("key", "substrate", "workload", "mechanism", "ranks", "steps", "interval", "seed",

@@ -77,7 +77,7 @@ def simulate(
     points = sweep.sweep(scales, trace, days, trials, seed, weibull)
     sweep.report(points, trace, weibull, json)
     if figure:
-        from pyft_lab import figures
+        from pyft_lab.command import figures
 
         figures.goodput(points, figure)
 
@@ -170,8 +170,8 @@ def check(
 
     from rich.console import Console
 
+    from pyft_lab.command.report import last_words, table_of
     from pyft_lab.matrix import runner, spec
-    from pyft_lab.report import last_words, table_of
 
     matrix = spec.Matrix(mechanism=[mechanism], steps=20, interval=[4], seed=[*range(1, seeds + 1)])
     matrix.check()
@@ -210,7 +210,7 @@ def fit(
     """Print constants of mechanisms from measured cells, as TOML; or the model against them."""
     from rich.console import Console
 
-    from pyft_lab import fit as fitting
+    from pyft_lab.command import fit as fitting
 
     results = fitting.read(out)
     if not predict:
@@ -226,8 +226,8 @@ def fit(
 
 def finish(results: list[Result], out: Path, command: str, console: Console) -> None:
     """Print the table, write tables, figures and page; exit 1 if a cell is wrong."""
-    from pyft_lab import page
-    from pyft_lab import report as reporting
+    from pyft_lab.command import page
+    from pyft_lab.command import report as reporting
 
     console.print(reporting.table_of(results))
     for sentence in [*reporting.last_words(results), *reporting.sentences(results)]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pyft_lab import storage_oracle
 from pyft_lab.api import AWAY, BACK, STORAGE
 from pyft_lab.mechanisms.checkpoints import digest
+from pyft_lab.oracles import storage_oracle
 
 Lines = list[dict[str, Any]]
 Committed = dict[int, dict[str, Any]]  # step: the line of the last attempt that did it

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyft_lab import oracle
-from pyft_lab.oracle import Committed, Verdict, lines_of
+from pyft_lab.oracles import oracle
+from pyft_lab.oracles.oracle import Committed, Verdict, lines_of
 
 Span = tuple[int, int, int]  # rank, first step without it, first step with it again
 

@@ -1,0 +1,1 @@
+"""What `pyft lab` is told, and what it tells: commands, tables, figures, a page."""
