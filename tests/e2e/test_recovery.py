@@ -102,6 +102,12 @@ def test_a_lost_gpu_a_failed_kernel_and_a_hang(
     assert float(times[1]) >= float(times[2]) >= float(HANG_S)
 
 
+def test_the_first_kernel_hangs(jobs: list[Job], tmp_path: Path, undisturbed: Run) -> None:
+    got, found = train(jobs, tmp_path, ["hang,rank=0,step=0,call=1"])
+    assert same(got, undisturbed)
+    assert [(fault["fault"], fault["outcome"]) for fault in found] == [("hang", "recovered")]
+
+
 @pytest.mark.long
 def test_a_rank_that_thinks_is_no_fault(jobs: list[Job], tmp_path: Path) -> None:
     program = tmp_path / "pauses.py"

@@ -427,6 +427,19 @@ TEST(contents_of_variables_go_where_the_driver_has_put_them) {
   CHECK(variables.find(now, before).find("are not there again") != std::string::npos);
 }
 
+// 0 would say that nothing is known of the device: then its first kernel could hang unseen.
+TEST(a_device_that_has_finished_nothing_yet_is_known) {
+  driver = {};
+  FakeDevice calls;
+  Own own(calls);
+  own.session.show_activity();
+  CHECK_EQ(own.channel->control().device_progress.load(), 0u);
+  calls.known_progress = 0;
+  calls.known_waiting = 0;
+  own.session.show_activity();
+  CHECK(own.channel->control().device_progress.load() != 0);
+}
+
 // Without marks (collective_marks_test.cc) nothing can see whether NCCL's kernels work or wait.
 TEST(a_rank_that_may_wait_for_others_in_nccl_is_not_stuck) {
   driver = {};

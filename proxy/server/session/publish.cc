@@ -118,7 +118,7 @@ void Session::show_activity() {
   const std::optional<uint64_t> progress = device_.progress();
   const std::optional<uint64_t> waiting = device_.waiting();
   if (!progress || !waiting) return;
-  page.device_progress.store(*progress, std::memory_order_relaxed);
+  page.device_progress.store(*progress + 1, std::memory_order_relaxed);  // 0: it is not known
   page.collectives_waiting.store(static_cast<uint32_t>(*waiting + may_wait_unseen()),
                                  std::memory_order_relaxed);
   std::lock_guard lock(fences_mutex_);

@@ -138,7 +138,7 @@ class Watch:
         signs += (state.passed_bytes,)  # of a snapshot
         work = self._work.setdefault(member.id, Progress())
         asleep = (
-            not state.device_progress  # that is not known, or nothing was done yet
+            not state.device_progress  # that is not known
             or (not state.fences_open and member.drained())
             or state.phase not in (page.Phase.LIVE, page.Phase.REPLAY)
             or state.replay_mode == Mode.DELIVER  # it was ended twice here: the program's own
