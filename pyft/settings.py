@@ -50,7 +50,7 @@ SETTINGS = (
     Setting(
         "PYFT_BACKGROUND_COPIES",
         "",
-        "snapshots copy behind the cut: always, never, by need (unset: need, if there is a core for it)",
+        "background copies of snapshots: always, never, by need (unset: need, if there is a core for it)",
         choices=("always", "never", "need"),
     ),
     Setting(

@@ -65,8 +65,8 @@ struct StoreHeader {
   std::atomic<uint64_t> cut_ns;           // sum: all of the work at snapshots
   // Of the digests; the agent sets it before the first server comes, the same for all of a job.
   uint64_t seed;
-  // Sums: what was copied behind cuts, also part of copied_bytes; the time that took, in any
-  // thread; and how long commands were kept waiting for it.
+  // Sums: background copies, also part of copied_bytes; the time that took, in any thread; and how
+  // long commands were kept waiting for it.
   std::atomic<uint64_t> later_bytes, later_ns, gate_ns;
   // Agent: a snapshot waits for other ranks. 1: they may have the same contents, which are
   // compared; 2: they go back together, and all have to hold it.

@@ -105,11 +105,8 @@ def message(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     (row,) = [code for code in blocks("add-message.md", "4.", "python")]
     beginning = "self._handlers: dict[type[wire.Message], Handler] = {\n"
     copy.edit("pyft/agent/lifecycle/router.py", beginning, beginning + row)
-    (python,) = blocks("add-message.md", "5.", "python")
-    first, *rows, dots, last = python.splitlines(keepends=True)
-    assert dots.strip() == "...,"
-    assert last == "]\n"
-    copy.edit("tests/unit/test_wire.py", first, first + "".join(rows))
+    (row,) = blocks("add-message.md", "5.", "text")
+    copy.edit("tests/unit/test_wire.py", "BYTES = [\n", f"BYTES = [\n{row}")
     (commands,) = blocks("add-message.md", "2.", "sh")
     difference = copy.run(commands)
     assert "+class Temperature" in difference
@@ -155,16 +152,13 @@ END"""
 @pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 def test_a_new_message_is_sent_by_a_server(message: Copy, tmp_path: Path) -> None:
     live, test = blocks("add-message.md", "3.", "cpp") + blocks("add-message.md", "5.", "cpp")
-    message.edit(
-        "proxy/server/recovery/agent_link.h",
-        "  void live() override { send_message(to_, msg::Live{}); }\n",
-        live,
-    )
-    test_file = "tests/wire/messages_test.cc"
-    message.append(test_file, f"namespace {{ TEST(warm) {{ {test} }} }}\n")
+    line = "  void live() override { send_message(to_, msg::Live{}); }\n"
+    message.edit("proxy/server/recovery/agent_link.h", line, live)
+    test_file, line = "tests/wire/messages_test.cc", "}  // namespace\n"
+    message.edit(test_file, line, f"{test}\n{line}")
     message.run(".venv/bin/python tools/gen/gen_wire.py --out proxy/api/wire")
     message.compile(test_file)
-    (row,) = blocks("add-message.md", "5.", "python")
+    (row,) = blocks("add-message.md", "5.", "text")
     digits = re.findall(r'"([0-9a-f ]+) ', row)[0].replace(" ", "")
     assert "5046544d" + digits == "".join(re.findall(r'"([0-9a-f]+)"', test))
 
@@ -177,7 +171,10 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """Return a copy with the record of add-api-call, and the folder of what is made from it."""
     if not any(root.glob("*/include/cuda_runtime_api.h") for root in package_roots()):
         pytest.skip("needs CUDA's headers")
-    copy = Copy(tmp_path_factory.mktemp("call"), "proxy/api", "proxy/client/memory", "tools/gen")
+    copy = Copy(
+        tmp_path_factory.mktemp("call"),
+        *("proxy/api", "proxy/client/memory", "tools/gen", "tests/wire/wire_test.cc"),
+    )
     prototype, ids = blocks("add-api-call.md", "2.", "sh")
     copy.run(prototype)
     assert CALL in copy.run("git diff proxy/api/prototypes/cudart.txt")
@@ -197,7 +194,8 @@ def test_a_new_call_is_no_unimplemented_stub(call: SimpleNamespace) -> None:
     assert "unimplemented_stubs.cc:" not in call.stubs
     (commands,) = blocks("add-api-call.md", "6.", "sh")
     page, *rest = commands.splitlines()
-    assert rest[1:] == ["make build", ".venv/bin/meson test -C build/meson wire"]
+    assert rest[0] == "make build", "tests look at what is installed"
+    assert rest[2:] == [".venv/bin/meson test -C build/meson wire"]
     (call.copy.root / "docs").mkdir()
     call.copy.run(page)
     assert CALL in (call.copy.root / "docs/api-coverage.md").read_text()
@@ -206,14 +204,16 @@ def test_a_new_call_is_no_unimplemented_stub(call: SimpleNamespace) -> None:
 @pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 def test_a_new_call_is_exported_by_the_client(call: SimpleNamespace) -> None:
     (function,) = blocks("add-api-call.md", "4.", "cpp")
-    (check,) = blocks("add-api-call.md", "5.", "cpp")
-    file = "proxy/client/memory/memory.cc"
+    (test,) = blocks("add-api-call.md", "5.", "cpp")
+    file, test_file = "proxy/client/memory/memory.cc", "tests/wire/wire_test.cc"
     assert "using namespace pyft; " in (call.copy.root / file).read_text()
     call.copy.append(file, function)
-    call.copy.append(file, f'#include "check.h"\nTEST(advice) {{ {check} }}\n')
+    call.copy.edit(test_file, "\nCHECK_MAIN\n", f"\n{test}\nCHECK_MAIN\n")
     generated = call.made.parent / "generated"
     shutil.copytree(call.made, generated / "api")
+    call.copy.run(".venv/bin/python tools/gen/gen_wire.py --out proxy/api/wire")
     call.copy.compile(file, generated)
+    call.copy.compile(test_file, generated, ROOT / "tests/wire")
 
 
 def test_a_recipe_is_followed_to_its_last_command() -> None:

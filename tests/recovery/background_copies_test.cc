@@ -1,5 +1,5 @@
-// Copies that are made behind a cut, while the device goes on: when they count, and when they do
-// not because something has changed meanwhile or a process has died.
+// Background copies, made while the device goes on: when they count, and when they do not because
+// something has changed meanwhile or a process has died.
 #include <sys/mman.h>
 #include <sys/wait.h>
 

@@ -1,4 +1,4 @@
-// Copies behind a cut of memory that the server cannot look at: the device hashes it at the cut,
+// Background copies of memory that the server cannot look at: the device hashes it at the cut,
 // and it is read through the device beside the device's work.
 #include <sys/mman.h>
 

@@ -70,6 +70,21 @@ def test_file_names_in_backquotes_exist(tmp_path: Path) -> None:
     ]
 
 
+def test_members_in_backquotes_are_of_their_class(tmp_path: Path) -> None:
+    files = {
+        "proxy/a.h": "class Loop { void run(); };\nclass Inner;\n",
+        "proxy/b.h": "class Wait { int poll(); };\n",
+        "proxy/b.cc": "class Own {};\nvoid Own::probe() { Wait().poll(); }\n",
+        "a.md": "`Loop::run` `Wait::poll()` `Own::probe` `std::span` `b.cc: Loop::poll`\n"
+        "`Loop::poll` `Gone::run` `Own::poll`\n```\n`Loop::poll`\n```\n",
+    }
+    assert check(tmp_path, files) == [
+        "a.md:2: [Loop] of C++ has no [poll]",
+        "a.md:2: [Gone] of C++ has no [run]",
+        "a.md:2: [Own] of C++ has no [poll]",
+    ]
+
+
 def test_documents_that_code_names_exist(tmp_path: Path) -> None:
     text = "# docs/spec/traps.md\n# docs/gone.md\n"
     assert check(tmp_path, {"a.py": text}) == ["a.py:2: [docs/gone.md] does not exist"]

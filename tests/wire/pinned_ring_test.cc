@@ -267,7 +267,7 @@ TEST(a_driver_that_locks_no_pages_copies_all_the_same_but_not_beside) {
   CHECK(own.read_beside(content) != 0);
 }
 
-// The thread that copies behind cuts, and the one that dispatches and helps it.
+// The thread of background copies, and the one that dispatches and helps it.
 TEST(two_threads_copy_at_once_and_disturb_no_capture) {
   Own own;
   CHECK(own.copies->ready_beside());

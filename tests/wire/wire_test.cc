@@ -595,7 +595,7 @@ TEST(few_entries_only_read) {
   CHECK(!copies(pinned + 64, ring::kDeviceWindowBase, 1 << 20));
 }
 
-// Copies behind a cut are waited for before these: by way of the device they would fail it.
+// Background copies are waited for before these: by way of the device they would fail it.
 TEST(few_entries_take_memory_away) {
   std::vector<uint16_t> found;
   for (uint16_t call = 0; call < 2000; ++call) {

@@ -36,6 +36,18 @@ grew: several hosts, images, flushes, DMR and the lab came in the same time. So 
 nothing of the house alone.
 """
 
+DEVIATIONS = """\
+What the tree does otherwise on purpose.
+
+* *Prototypes are made of the vendor's headers at each build.* They are checked in, since a machine
+  that builds has not all of these headers ([proxy/api](../proxy/api/README.md)). The compiler and a
+  test compare them with the headers that are installed.
+* *cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE move to a folder of their own below `proxy`.* The
+  review did not demand it, and it is declined. Their records stay with all others, since one
+  generator reads them. What is written by hand stays on its side of the ring, in
+  `proxy/client/libraries` and `proxy/server/handlers`.
+"""
+
 WALKS = """\
 A walk is what a reader opens to follow one call, or one fault, from its first file to its last.
 Generated files are left out. `tools/check/walks.toml` lists the files of both columns; a test
@@ -47,12 +59,13 @@ can stop: the line that calls them, and the comment at the declaration, say what
 Others are for another kind of fault. Such files have a list of their own, with that promise.
 
 *Kill to recovery* follows `pyft inject server-kill` in a DDP job on soft GPUs until its step goes
-on. The goal is 25 files in two rooms, each passed once. The files that are opened keep it. All that
-are entered do not, and did not before. By the same count fewer files were opened before. One of
-them, `servers.py`, took deaths in, did what was decided and started servers, and was passed three
-times. Now these are three files, passed once each. Only the end comes back: the new server's word
-goes through `router.py` to the plan. The rooms are the agent's (`pyft/`) and the server's
-(`proxy/`). By the files that are opened, *two rooms passed once each* is met but for that end.
+on. The goal is 25 files in two rooms, each passed once. The files that are opened keep it. The
+review counted all that are entered: **by that count it is missed**, as it was before. Fewer files
+were opened before. One of them, `servers.py`, took deaths in, did what was decided and started
+servers, and was passed three times. Now these are three files, passed once each. Only the end comes
+back: the new server's word goes through `router.py` to the plan. The rooms are the agent's
+(`pyft/`) and the server's (`proxy/`). By the files that are opened, *two rooms passed once each* is
+met but for that end.
 
 *ncclAllReduce* had the goal of one folder of collectives. **It is missed**: there is one in each
 program that the call passes. Three things keep them apart.
@@ -171,6 +184,7 @@ def page(
     lines += beside(("function", "lines"), before["longest"], now["longest"])
     lines += ["## Classes", "", "The most methods, and how many files define them:", ""]
     lines += beside(("class", "methods / files"), before["classes"], now["classes"])
+    lines += ["## Not as the review asked", "", DEVIATIONS]
     lines += ["## Walks", "", WALKS]
     keys = ("opened", "entered", "folders")
     lines += table(

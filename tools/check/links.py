@@ -1,14 +1,15 @@
 """Refuse what leads nowhere in the documents, and what cannot be read there (`links.py [root]`).
 
 In every Markdown file: a relative link leads to a file, and to a heading of it; a name in backquotes
-that begins with a folder of ours is a file or a folder. In every other file: `docs/….md` exists.
+that begins with a folder of ours is a file or a folder; a `Class::member` in backquotes is defined
+in C++, or a header has both names. In every other file: `docs/….md` exists.
 A number that code cites, as in (A16) or `docs/spec/traps.md, A3 and A15`, is defined in docs/spec;
 so is every such number in docs/concepts. A definition is a heading or the beginning of a table row.
 
 In what READABLE names: lines of prose have at most 100 columns, sentences at most 25 words. A
 page of docs/concepts has at most 150 lines, its tables have short sentences as well, and it has the
-sections of SECTIONS; a picture is a fenced block. Processes are no persons: nothing is said of them
-README.md has fewer than 120 lines.
+sections of SECTIONS; a picture is a fenced block. Processes are no persons: words
+for people are refused. README.md has fewer than 120 lines.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ READABLE = (
 # Words for people, which our processes are not. Of people is only:
 OF_A_PERSON = re.compile(r"\b(who|whom|whoever|somebody|nobody|he|him|his)\b", re.IGNORECASE)
 OF_PEOPLE = ("docs/security.md",)
+# A member of a class of C++, and where our classes lie.
+MEMBER = re.compile(r"([A-Z]\w*)::(\w+)(?:\(\))?$")
+CPP = re.compile(r"(proxy|softgpu|flexccl)/.*\.(h|cc)$")
 README, README_LINES = "README.md", 120
 CONCEPTS = "docs/concepts/"
 SPEC = "docs/spec/"
@@ -121,6 +125,19 @@ class Tree:
         return self._headings[page]
 
     @cached_property
+    def cpp(self) -> tuple[list[set[str]], set[tuple[str, str]]]:
+        """The words of each header, and the members that other files define."""
+        files = [name for name in self.files if CPP.match(name)]
+        headers = [self.text(name) for name in files if name.endswith(".h")]
+        sources = (self.text(name) for name in files if name.endswith(".cc"))
+        defined = (found for text in sources for found in re.findall(r"\b(\w+)::(\w+)\(", text))
+        return [set(re.findall(r"\w+", text)) for text in headers], set(defined)
+
+    def has_member(self, owner: str, name: str) -> bool:
+        headers, defined = self.cpp
+        return (owner, name) in defined or any({owner, name} <= words for words in headers)
+
+    @cached_property
     def numbers(self) -> dict[str, set[str]]:
         """What each page of docs/spec defines."""
         pages = (name for name in self.files if name.startswith(SPEC))
@@ -162,6 +179,14 @@ def file_names(tree: Tree, page: str, text: str) -> Iterator[str]:
             name = code.split(" ")[0].split(":")[0].split("#")[0]
             if OUR_NAME.match(name) and not tree.has(name):
                 yield f"{page}:{number}: [{name}] does not exist"
+
+
+def members(tree: Tree, page: str, text: str) -> Iterator[str]:
+    """Yield names of members in backquotes that their class does not have."""
+    for number, line in prose.without_fences(text):
+        for found in filter(None, map(MEMBER.match, CODE.findall(line))):
+            if not tree.has_member(*found.groups()):
+                yield f"{page}:{number}: [{found[1]}] of C++ has no [{found[2]}]"
 
 
 def documents(tree: Tree, name: str, text: str) -> Iterator[str]:
@@ -234,6 +259,7 @@ def check(root: Path) -> Iterator[str]:
         if name.endswith(".md"):
             yield from links(tree, name, text)
             yield from file_names(tree, name, text)
+            yield from members(tree, name, text)
             if name.startswith(READABLE):
                 yield from readable(name, text)
             if name == README and text.count("\n") >= README_LINES:

@@ -15,12 +15,12 @@
 
 namespace pyft::checkpoint {
 
-// Save: finds out what is live at a cut (live_set.h) and gets it into the store, or ready to be
-// copied behind the cut (stage.h). `places`: of variables and heap. A sentence: it cannot be saved.
+// Save: finds out what is live at a cut (live_set.h) and gets it into the store, or ready for
+// background copies (stage.h). `places`: of variables and heap. A sentence: it cannot be saved.
 struct MemoryToSave {
   std::span<const std::byte> scope;                // payload of the cut
   const std::vector<ring::ManifestPlace>& places;  // of variables and of the heap of kernels
-  bool late;                                       // some may be copied behind the cut
+  bool late;                                       // there may be background copies
   const SharePlan* plan;                           // nullptr: no other rank has any of it
 };
 std::string save_memory(const MemoryToSave& what, DeviceState& state, Stage* stage, LiveSet* live);

@@ -52,9 +52,9 @@ bool CommitWaits::await_until(uint64_t deadline, bool replays, std::unique_lock<
 }
 
 // The cut before this one may not be decided yet: its copies may have been made just now, the
-// agent's answer or that of a rank to which something is owed may be on its way. It comes a moment
-// later, unless another rank is far behind. A cut that is left out is not compared, so that what
-// has changed silently before it would go to other ranks.
+// agent's answer or a rank's acknowledgement may be on its way. It comes a moment later, unless
+// another rank is far behind. A cut that is left out is not compared, so that what has changed
+// silently before it would go to other ranks.
 void CommitWaits::await_decision(std::unique_lock<std::mutex>* busy) {
   if (is_undecided() && await_until(ring::now_ns() + patience_.decision_ns(), true, busy))
     patience_.waited(participant_.waits());

@@ -35,7 +35,7 @@ struct CutAction {
   enum class Do : uint8_t {
     kStage,    // tell the agent where the table of the cut is
     kPass,     // tell it that the cut of this name is none
-    kPrepare,  // tell it that the cut is whole, and nothing is owed from before it
+    kPrepare,  // tell it that the cut is whole, and nothing from before it unacknowledged
     kAsk,      // it must decide now
     kPromote,  // the cut becomes the committed snapshot
     kDrop,     // its place in the store is free again
@@ -76,7 +76,8 @@ class CutStates {
   Stage stage() const { return stage_; }
   const CutFacts& cut() const { return cut_; }
   bool waits() const { return stage_ == Stage::kWaiting; }
-  // Of the one that waits: the agent has a say, other ranks' cuts depend on it, nothing is owed.
+  // Of the one that waits: the agent has a say, other ranks' cuts depend on it, nothing from before
+  // it is unacknowledged.
   bool is_compared() const { return compared_; }
   bool is_shared() const { return shared_; }
   bool is_acknowledged() const { return acknowledged_; }
@@ -97,12 +98,12 @@ class CutStates {
   void begin(const CutFacts& cut);
   // Its table is in the store, or it cannot be hashed.
   CutActions hashed(bool whole, const CutRules& rules);
-  // All of it is in the store, or not. `acknowledged`: nothing is owed from before it.
+  // All of it is in the store, or not. `acknowledged`: by all, what was sent before it.
   CutActions made(bool whole, bool acknowledged);
   // Whatever comes next may be done. What had to be kept for it until now is not any more.
   CutActions finish();
 
-  // About the one that waits. Nothing is owed from before it any more.
+  // About the one that waits. Nothing from before it is unacknowledged any more.
   void acknowledge() { acknowledged_ = true; }
   // To be asked until nothing is to be done. In a replay nothing is promoted.
   CutActions look(const CutDecisions& say, bool replaying);

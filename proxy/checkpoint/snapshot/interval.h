@@ -21,8 +21,8 @@ class Interval {
   }
 
   uint64_t every() const { return every_; }
-  // Copying behind the cut is more work in all, and a death meanwhile means a longer replay: it is
-  // done when snapshots that copy at the cut take much of the budget, and then for good.
+  // Background copies are more work in all, and a death meanwhile means a longer replay: they are
+  // made when snapshots that copy at the cut take much of the budget, and then for good.
   bool late() const { return late_; }
   // A cut that was snapshotted, `cuts` after the last one that was. `spent_ns`: for how long the
   // program's commands were kept waiting for it.

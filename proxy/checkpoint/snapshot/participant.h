@@ -51,7 +51,7 @@ class Participant {
   bool waits() const { return waits_.load(); }
   // The client has no room until that is decided, and has waited long enough. True once.
   bool is_wanted();
-  // Nothing is owed from before it. Other ranks are seldom looked at.
+  // Nothing from before it is unacknowledged. Other ranks are seldom looked at.
   bool is_acknowledged();
   // Since when the agent compares the last cut.
   uint64_t asked_ns() const { return asked_ns_; }

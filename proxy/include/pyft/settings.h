@@ -70,7 +70,7 @@ inline std::uint64_t cut_every() {
   return value.value_or(0);
 }
 
-// PYFT_BACKGROUND_COPIES: snapshots copy behind the cut: always, never, by need (unset: need, if
+// PYFT_BACKGROUND_COPIES: background copies of snapshots: always, never, by need (unset: need, if
 // there is a core for it).
 enum class BackgroundCopies { kAlways, kNever, kNeed };
 inline std::optional<BackgroundCopies> background_copies() {

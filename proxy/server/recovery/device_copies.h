@@ -1,8 +1,8 @@
 // How the server copies memory of a device that it cannot look at: at cuts and in restores while
-// the device stands still, and behind cuts beside the program's work.
+// the device stands still, and in background copies beside the program's work.
 //
 // All of it passes page-locked pieces (pinned_ring.h): two rings of them, so that the thread that
-// dispatches can help the one that copies behind cuts when it has to wait for it.
+// dispatches can help that of background copies when it has to wait for it.
 #ifndef PYFT_SERVER_RECOVERY_DEVICE_COPIES_H_
 #define PYFT_SERVER_RECOVERY_DEVICE_COPIES_H_
 

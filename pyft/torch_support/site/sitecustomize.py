@@ -72,7 +72,7 @@ def _live_cut(shim, ctypes):
                     blocks.extend((block["address"], block["requested_size"]))
         return array("Q", (len(pools) // 2, len(blocks) // 2)) + pools + blocks
 
-    def account(torch):
+    def segments_of(torch):
         try:
             return torch._C._cuda_memorySnapshot(None)["segments"]
         except Exception:  # an allocator that keeps none
@@ -92,13 +92,13 @@ def _live_cut(shim, ctypes):
         devices = [(d, next_seq(d)) for d in range(torch.cuda.device_count())]
         if not any(seq for _, seq in devices):
             return False
-        segments = account(torch)
+        segments = segments_of(torch)
         if segments is None:
             return False
         for device, seq in devices:
             # 2: another thread was faster; the memory may have changed hands. Once more.
             while cut_one(device, seq, segments) == 2:
-                seq, segments = next_seq(device), account(torch)
+                seq, segments = next_seq(device), segments_of(torch)
         return True
 
     return cut
