@@ -101,11 +101,12 @@ enum class Mark : uint16_t {  // EntryHeader::call below kFirstCall
 inline constexpr uint16_t kFirstCall = 64;  // ids of API calls (proxy/api/*.toml: id)
 
 enum EntryFlags : uint16_t {
-  kWantsReply = 1,   // the server answers in `reply_slot`
-  kHasPayload = 2,   // payload_position/payload_bytes name bytes in the arena
-  kCreates = 4,      // goes to the object log at commit (replay class create or configure)
-  kDestroys = 8,     // ends an object
-  kFoldedDead = 16,  // in the object log only: superseded or destroyed
+  kWantsReply = 1,       // the server answers in `reply_slot`
+  kHasPayload = 2,       // payload_position/payload_bytes name bytes in the arena
+  kCreates = 4,          // goes to the object log at commit (replay class create or configure)
+  kDestroys = 8,         // ends an object
+  kFoldedDead = 16,      // in the object log only: superseded or destroyed
+  kStreamCaptured = 32,  // part of a stream capture
 };
 
 // Precedes every entry of ring and object log. `size` is a multiple of kEntryAlign and includes the

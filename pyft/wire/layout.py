@@ -119,6 +119,7 @@ class EntryFlags(enum.IntFlag):
     CREATES = 4
     DESTROYS = 8
     FOLDED_DEAD = 16
+    STREAM_CAPTURED = 32
 
 
 ATTACH_REQUEST = View(

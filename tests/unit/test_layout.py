@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import re
 import shutil
 import struct
 import sys
@@ -23,6 +25,17 @@ def test_the_module_is_fresh() -> None:
         pytest.skip("[compiler]: no C++ compiler")
     kept = (ROOT / gen_layout.KEPT).read_text()
     assert kept == gen_layout.layout(), "run tools/gen/gen_layout.py --root ."
+
+
+def test_enums_are_whole() -> None:
+    """Their values are the compiler's; which there are stands in layout_view.cc once more."""
+    headers = "".join(path.read_text() for path in sorted((ROOT / "proxy" / "ring").glob("*.h")))
+    for name, mirror in vars(layout).items():
+        if not (isinstance(mirror, type) and issubclass(mirror, enum.Enum)):
+            continue
+        (body,) = re.findall(rf"^enum (?:class )?{name}\b[^{{]*{{(.*?)^}};", headers, re.M | re.S)
+        constants = re.findall(r"^  k(\w+) = \d+,", body, re.M)
+        assert [one.name.replace("_", "") for one in mirror] == [c.upper() for c in constants], name
 
 
 def test_logs_of_old_jobs_can_be_read() -> None:

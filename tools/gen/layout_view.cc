@@ -146,7 +146,8 @@ void enums() {
   VALUES(Mark, "IntEnum", kPad, kAlloc, kFree, kObserved, kGate, kCut, kFence, kGoodbye)
   VALUES(Shared, "IntFlag", kImports, kExports)
   VALUES(ReplayMode, "IntEnum", kNormal, kSerial, kDeliver)
-  VALUES(EntryFlags, "IntFlag", kWantsReply, kHasPayload, kCreates, kDestroys, kFoldedDead)
+  VALUES(EntryFlags, "IntFlag", kWantsReply, kHasPayload, kCreates, kDestroys, kFoldedDead,
+         kStreamCaptured)
 }
 
 void attach() {
