@@ -40,7 +40,7 @@ def test_enums_are_whole() -> None:
 
 def test_logs_of_old_jobs_can_be_read() -> None:
     """Traces outlive a build: these places change only with LAYOUT_VERSION."""
-    assert layout.LAYOUT_VERSION == 1
+    assert layout.LAYOUT_VERSION == 2
     places = {
         name: layout.LOG_HEADER[name].offset for name in ("ring_offset", "appended", "oldest")
     }
