@@ -50,6 +50,8 @@ inline constexpr uint64_t kDeviceWindowBase = 0x7000'0000'0000;
 inline constexpr uint64_t kDeviceWindowBase = 0x1800'0000'0000;
 #endif
 inline constexpr uint64_t kDeviceWindowBytes = uint64_t{1} << 40;
+// Physical memory is mapped there in multiples of it.
+inline constexpr uint64_t kGranule = uint64_t{2} << 20;
 // Device d: + d * kPinnedStride.
 #ifdef __SANITIZE_THREAD__
 inline constexpr uint64_t kPinnedWindowBase = 0x6f00'0000'0000;
