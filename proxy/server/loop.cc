@@ -9,6 +9,7 @@
 #include <iterator>
 #include <vector>
 
+#include "checkpoint/device.h"
 #include "pyft/fault.h"
 #include "pyft/log.h"
 #include "pyft/settings.h"
@@ -21,7 +22,6 @@ constexpr uint64_t kEntriesPerPieceOfWork = 256;
 // What a kernel may start later for (nothing waits for it), against what its launch costs.
 constexpr uint64_t kNapNs = 50'000;
 constexpr int kNaps = 8;
-constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
 }  // namespace
 
 Loop::Loop(Session& session, Dispatch dispatch, uint64_t start)
@@ -100,7 +100,7 @@ void Loop::work_until(Done done) {
 void Loop::finish_entry() {
   while (session_.work()) continue;
   if (!hooks_ || session_.works()) return;
-  work_until([&] { return session_.device_waits() || hooks_->device() != kNotReady; });
+  work_until([&] { return session_.device_waits() || hooks_->device() != checkpoint::kNotReady; });
 }
 
 namespace {
