@@ -17,7 +17,7 @@
 #include "backend/backend.h"
 #include "checkpoint/device.h"
 #include "checkpoint/memory_range.h"
-#include "server/recovery/patience.h"
+#include "server/recovery/wait_for.h"
 
 namespace pyft::server {
 

@@ -1,6 +1,6 @@
 // Waiting for what the device does, but not for ever.
-#ifndef PYFT_SERVER_RECOVERY_PATIENCE_H_
-#define PYFT_SERVER_RECOVERY_PATIENCE_H_
+#ifndef PYFT_SERVER_RECOVERY_WAIT_FOR_H_
+#define PYFT_SERVER_RECOVERY_WAIT_FOR_H_
 
 #include <time.h>
 
@@ -27,4 +27,4 @@ int wait_for(Ask ask, uint64_t until_ns) {
 
 }  // namespace pyft::server
 
-#endif  // PYFT_SERVER_RECOVERY_PATIENCE_H_
+#endif  // PYFT_SERVER_RECOVERY_WAIT_FOR_H_
