@@ -41,10 +41,10 @@ struct Reply {
 };
 
 // Throws ncclRemoteError when the root is not there, or ends before it has answered.
-Reply ask_root(const UniqueId& id, const Key& key, const Member& self, const Patience& patience) {
-  const Fd socket = connect_tcp(id.ipv4, id.port, patience);
+Reply ask_root(const UniqueId& id, const Key& key, const Member& self, const WaitUntil& wait) {
+  const Fd socket = connect_tcp(id.ipv4, id.port, wait);
   Challenge challenge;
-  Patience greeting = patience;
+  WaitUntil greeting = wait;
   if (self.repairs) greeting.until = std::min(greeting.until, in_ms(kChallengeMs));
   receive_all(socket.get(), &challenge, sizeof challenge, greeting, "the rendezvous' challenge");
   Reply reply{.join = {.magic = kMagic,
@@ -57,12 +57,12 @@ Reply ask_root(const UniqueId& id, const Key& key, const Member& self, const Pat
               .table = {}};
   reply.join.mac = join_mac(key, challenge, reply.join);
   fault_in_init(id.comm, self.rank);
-  send_all(socket.get(), &reply.join, sizeof reply.join, {}, patience);
+  send_all(socket.get(), &reply.join, sizeof reply.join, {}, wait);
   fault_in_init(id.comm, self.rank);
-  receive_all(socket.get(), &reply.answer, sizeof reply.answer, patience, "the rendezvous' answer");
+  receive_all(socket.get(), &reply.answer, sizeof reply.answer, wait, "the rendezvous' answer");
   if (reply.answer.status) return reply;
   reply.table.resize(static_cast<std::size_t>(self.nranks));
-  receive_all(socket.get(), reply.table.data(), reply.table.size() * sizeof(Address), patience,
+  receive_all(socket.get(), reply.table.data(), reply.table.size() * sizeof(Address), wait,
               "the addresses of the ranks");
   return reply;
 }

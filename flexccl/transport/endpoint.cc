@@ -312,9 +312,9 @@ std::unique_ptr<Connection> Endpoint::connect(const Address& to, const LinkReque
                                                : flexcclTcp;
   if (transport == flexcclLoopback)
     return std::make_unique<Connection>(connect_loopback(request, own), name);
-  const Patience patience(request.deadline, request.look);
+  const WaitUntil wait(request.deadline, request.look);
   const bool shm = transport == flexcclShm;
-  Fd socket = shm ? connect_unix(to.process, patience) : connect_tcp(to.ipv4, to.port, patience);
+  Fd socket = shm ? connect_unix(to.process, wait) : connect_tcp(to.ipv4, to.port, wait);
   auto memory = shm ? Memory::create(kFifoMemoryBytes) : nullptr;
   const int fds[] = {memory ? memory->fd() : -1, own.fd()};
   const Hello hello = hello_for(socket.get(), request, shm ? LinkKind::kShm : LinkKind::kTcp);

@@ -44,10 +44,10 @@ void check(bool ok, const char* what) {
 }
 
 // Sleeps until the descriptor is ready or it is time for another look. False: the time is over.
-bool wait_for(int fd, short events, const Patience& patience, int longest_ms = 1 << 30) {
-  if (patience.look) patience.look(), longest_ms = std::min(longest_ms, kLookMs);
+bool wait_for(int fd, short events, const WaitUntil& wait, int longest_ms = 1 << 30) {
+  if (wait.look) wait.look(), longest_ms = std::min(longest_ms, kLookMs);
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      patience.until - std::chrono::steady_clock::now());
+      wait.until - std::chrono::steady_clock::now());
   if (left.count() <= 0) return false;
   pollfd look{fd, events, 0};
   poll(&look, fd >= 0 ? 1 : 0, static_cast<int>(std::min<long long>(left.count() + 1, longest_ms)));
@@ -115,7 +115,7 @@ bool is_its_own_peer(int fd) {
 
 }  // namespace
 
-Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience) {
+Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const WaitUntil& wait) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   check(static_cast<bool>(fd), "making a socket");
   const sockaddr_in address = tcp_address(ipv4, port);
@@ -123,7 +123,7 @@ Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience)
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     error = errno;
   while (error == EINPROGRESS) {
-    if (!wait_for(fd.get(), POLLOUT, patience)) {
+    if (!wait_for(fd.get(), POLLOUT, wait)) {
       error = ETIMEDOUT;
       break;
     }
@@ -141,7 +141,7 @@ Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience)
   return fd;
 }
 
-Fd connect_unix(std::span<const std::uint8_t> name, const Patience& patience) {
+Fd connect_unix(std::span<const std::uint8_t> name, const WaitUntil& wait) {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   check(static_cast<bool>(fd), "making a socket");
   sockaddr_un address;
@@ -149,7 +149,7 @@ Fd connect_unix(std::span<const std::uint8_t> name, const Patience& patience) {
   while (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     int error = errno;
     // Its queue of callers is full; nothing tells when there is room.
-    if (error == EAGAIN) error = wait_for(-1, 0, patience, kFullMs) ? 0 : ETIMEDOUT;
+    if (error == EAGAIN) error = wait_for(-1, 0, wait, kFullMs) ? 0 : ETIMEDOUT;
     if (error)
       fail(ncclRemoteError, "connecting to its Unix socket failed with error [",
            std::strerror(error), "]");
@@ -158,10 +158,10 @@ Fd connect_unix(std::span<const std::uint8_t> name, const Patience& patience) {
 }
 
 void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> fds,
-              const Patience& patience) {
+              const WaitUntil& wait) {
   const auto* from = static_cast<const char*>(data);
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)] = {};
-  Patience stuck(std::min(patience.until, in_ms(kStuckMs)), patience.look);
+  WaitUntil stuck(std::min(wait.until, in_ms(kStuckMs)), wait.look);
   while (bytes) {
     iovec part{const_cast<char*>(from), bytes};
     msghdr message{};
@@ -184,7 +184,7 @@ void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> 
     }
     if (sent < 0) fail(ncclRemoteError, "sending failed with error [", std::strerror(errno), "]");
     from += sent, bytes -= static_cast<std::size_t>(sent), fds = {};
-    stuck.until = std::min(patience.until, in_ms(kStuckMs));
+    stuck.until = std::min(wait.until, in_ms(kStuckMs));
   }
 }
 
@@ -208,14 +208,14 @@ bool has_ended(int fd) {
   return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-void receive_all(int fd, void* data, std::size_t bytes, const Patience& patience, const char* what,
+void receive_all(int fd, void* data, std::size_t bytes, const WaitUntil& wait, const char* what,
                  std::vector<Fd>* fds) {
   auto* to = static_cast<char*>(data);
   while (bytes) {
     const long got = receive_some(fd, to, bytes, fds);
     if (got == 0) fail(ncclRemoteError, "the connection was closed instead of sending ", what);
     if (got > 0) to += got, bytes -= static_cast<std::size_t>(got);
-    if (got < 0 && !wait_for(fd, POLLIN, patience))
+    if (got < 0 && !wait_for(fd, POLLIN, wait))
       fail(ncclRemoteError, "waiting for ", what, " took too long");
   }
 }

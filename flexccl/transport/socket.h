@@ -17,8 +17,8 @@ Deadline in_ms(std::uint64_t ms);
 
 // How long a step waits: until a moment, or until `look`, which is called several times a second,
 // throws.
-struct Patience {
-  Patience(Deadline moment, std::function<void()> what = nullptr)
+struct WaitUntil {
+  WaitUntil(Deadline moment, std::function<void()> what = nullptr)
       : until(moment), look(std::move(what)) {}
   Deadline until;
   std::function<void()> look;
@@ -28,12 +28,12 @@ struct Patience {
 // `port` 0: any. One that is given may have been that of a process that has died.
 Fd listen_tcp(std::uint32_t ipv4, std::uint16_t* port);
 Fd listen_unix(std::span<const std::uint8_t> name);
-Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const Patience& patience);
-Fd connect_unix(std::span<const std::uint8_t> name, const Patience& patience = in_ms(10000));
+Fd connect_tcp(std::uint32_t ipv4, std::uint16_t port, const WaitUntil& wait);
+Fd connect_unix(std::span<const std::uint8_t> name, const WaitUntil& wait = in_ms(10000));
 // Also fails when the other side takes nothing for ten seconds, however much time there is.
 void send_all(int fd, const void* data, std::size_t bytes, std::span<const int> fds = {},
-              const Patience& patience = Deadline::max());
-void receive_all(int fd, void* data, std::size_t bytes, const Patience& patience, const char* what,
+              const WaitUntil& wait = Deadline::max());
+void receive_all(int fd, void* data, std::size_t bytes, const WaitUntil& wait, const char* what,
                  std::vector<Fd>* fds = nullptr);
 // Whether the other side is gone, as far as this side has been told, and has left nothing to read.
 bool has_ended(int fd);

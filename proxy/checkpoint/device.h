@@ -16,7 +16,8 @@
 
 namespace pyft::checkpoint {
 
-constexpr int kNotOnDevice = -1;
+inline constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+inline constexpr int kNotOnDevice = -1;
 
 // Contents of its memory, while it stands still. What is read, or was written, is what the device
 // has when a call returns 0. A restore names variables of modules by where they lay.

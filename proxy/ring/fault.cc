@@ -3,9 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <string>
 
@@ -35,6 +34,14 @@ bool is_of_other(const std::string& name, uint32_t rank) {
          last != std::to_string(rank);
 }
 
+// 0: it is no number.
+long count(std::string_view text) {
+  long number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  return read.ec == std::errc() && read.ptr == end ? number : 0;
+}
+
 // Runs when the library is loaded, before any thread can reach a point.
 const bool armed_from_environment = (arm(settings::fault()), true);
 
@@ -44,11 +51,13 @@ void arm(const char* text) {
   std::lock_guard lock(spec().mutex);
   armed = false;
   if (!text || !*text) return;
-  const char* colon = std::strrchr(text, ':');
-  spec().name = colon ? std::string(text, colon) : text;
-  spec().left = colon ? std::atol(colon + 1) : 1;
+  const std::string_view all = text;
+  const size_t colon = std::min(all.rfind(':'), all.size());
+  spec().name = all.substr(0, colon);
+  spec().left = colon < all.size() ? count(all.substr(colon + 1)) : 1;
   spec().reached = 0;
   armed = spec().left > 0;
+  if (!armed) settings::detail::refuse("PYFT_FAULT", text, "a point, or POINT:N from 1");
 }
 
 void reached(const char* name) {

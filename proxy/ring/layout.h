@@ -1,7 +1,8 @@
 // Every byte shared between client, server, agent and trace reader.
 //
 // CHANGE RULES. Fields may be appended into reserved space; never move, never change a meaning.
-// Any other change bumps kLayoutVersion: logs of another version are refused.
+// Any other change, also of a fixed address, bumps kLayoutVersion: logs of another version are
+// refused.
 // Only shm-safe types: trivially copyable, fixed widths, no pointers, explicit padding.
 //
 // A channel joins one client process and one device. The agent creates its memory objects
@@ -29,7 +30,7 @@ namespace pyft::ring {
 
 inline constexpr uint32_t kLogMagic = 0x4c544650;      // "PFTL"
 inline constexpr uint32_t kControlMagic = 0x43544650;  // "PFTC"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kEntryAlign = 16;
@@ -49,6 +50,8 @@ inline constexpr uint64_t kDeviceWindowBase = 0x7000'0000'0000;
 inline constexpr uint64_t kDeviceWindowBase = 0x1800'0000'0000;
 #endif
 inline constexpr uint64_t kDeviceWindowBytes = uint64_t{1} << 40;
+// Physical memory is mapped there in multiples of it.
+inline constexpr uint64_t kGranule = uint64_t{2} << 20;
 // Device d: + d * kPinnedStride.
 #ifdef __SANITIZE_THREAD__
 inline constexpr uint64_t kPinnedWindowBase = 0x6f00'0000'0000;
@@ -101,11 +104,12 @@ enum class Mark : uint16_t {  // EntryHeader::call below kFirstCall
 inline constexpr uint16_t kFirstCall = 64;  // ids of API calls (proxy/api/*.toml: id)
 
 enum EntryFlags : uint16_t {
-  kWantsReply = 1,   // the server answers in `reply_slot`
-  kHasPayload = 2,   // payload_position/payload_bytes name bytes in the arena
-  kCreates = 4,      // goes to the object log at commit (replay class create or configure)
-  kDestroys = 8,     // ends an object
-  kFoldedDead = 16,  // in the object log only: superseded or destroyed
+  kWantsReply = 1,       // the server answers in `reply_slot`
+  kHasPayload = 2,       // payload_position/payload_bytes name bytes in the arena
+  kCreates = 4,          // goes to the object log at commit (replay class create or configure)
+  kDestroys = 8,         // ends an object
+  kFoldedDead = 16,      // in the object log only: superseded or destroyed
+  kStreamCaptured = 32,  // part of a stream capture
 };
 
 // Precedes every entry of ring and object log. `size` is a multiple of kEntryAlign and includes the
@@ -203,7 +207,7 @@ struct ControlPage {
   // ---- host functions in streams (server/session/callbacks.h): the client runs one at a time ----
   alignas(64) std::atomic<uint64_t> callback_asked;  // server: counts what it has asked for
   std::atomic<uint64_t> callback_id;                 // server, before it counts: which function
-  std::atomic<uint64_t> callback_run;  // the how manieth run of it: more than one only in graphs
+  std::atomic<uint64_t> callback_run;  // which run of it, from 1: more than one only in graphs
   std::atomic<uint32_t> callback_asked_futex;
   std::atomic<uint32_t> callback_asked_waiters;  // client: threads asleep on callback_asked_futex
   alignas(64) std::atomic<uint64_t> callback_done;  // client: what was asked for up to here has run
@@ -213,8 +217,7 @@ struct ControlPage {
   alignas(64) std::atomic<uint64_t> device_progress;  // changes when a piece of work is finished
   std::atomic<uint32_t> fences_open;                  // given to the device, not reached yet
   std::atomic<uint32_t> collectives_waiting;          // operations that stand still for other ranks
-  // ---- snapshots
-  // ---------------------------------------------------------------------------------
+  // ---- snapshots -------------------------------------------------------------------------------
   std::atomic<uint64_t> cut_every;  // server: each K-th cut is snapshotted; 0: not known
   // Server: a command that nothing waits for has failed, and the device works on; 0 = none. The
   // client takes it away and returns it once.

@@ -32,9 +32,6 @@
 
 namespace pyft::ring {
 
-// Continues EntryFlags: part of a stream capture.
-inline constexpr uint16_t kStreamCaptured = 32;
-
 uint64_t object_key(std::span<const std::byte> body);
 
 class ObjectLog {

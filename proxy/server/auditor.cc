@@ -14,7 +14,7 @@ namespace pyft::server {
 
 namespace {
 
-constexpr int kNotReady = 600;
+using checkpoint::kNotReady;
 constexpr uint64_t kStillNs = 60'000'000'000;  // docs/deadlines.md
 constexpr size_t kMostText = 400;
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "backend/repair.h"
+#include "checkpoint/device.h"
 #include "pyft/settings.h"
 
 namespace pyft::server {
@@ -20,7 +21,7 @@ void* find_beside(const char* name, const char* file) {
   return handle ? dlsym(handle, name) : nullptr;
 }
 
-constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+using checkpoint::kNotReady;
 
 // Publishing a word never blocks, so it may run where the device's work runs.
 class BackendCalls : public DeviceCalls {

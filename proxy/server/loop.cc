@@ -4,11 +4,10 @@
 #include <time.h>
 
 #include <csignal>
-#include <cstdio>
 #include <cstring>
-#include <iterator>
 #include <vector>
 
+#include "checkpoint/device.h"
 #include "pyft/fault.h"
 #include "pyft/log.h"
 #include "pyft/settings.h"
@@ -21,13 +20,14 @@ constexpr uint64_t kEntriesPerPieceOfWork = 256;
 // What a kernel may start later for (nothing waits for it), against what its launch costs.
 constexpr uint64_t kNapNs = 50'000;
 constexpr int kNaps = 8;
-constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
 }  // namespace
 
 Loop::Loop(Session& session, Dispatch dispatch, uint64_t start)
     : session_(session),
       dispatch_(dispatch),
-      reader_(session.channel().log_view(), ring::Reader::Mode::kServer, start) {}
+      reader_(session.channel().log_view(), ring::Reader::Mode::kServer, start) {
+  read_kill_places(settings::kill_at(), &kill_places_);  // main() has refused what is wrong
+}
 
 Loop::Loop(Session& session, Dispatch dispatch)
     : Loop(session, dispatch, session.channel().control().consumed.load()) {}
@@ -100,49 +100,23 @@ void Loop::work_until(Done done) {
 void Loop::finish_entry() {
   while (session_.work()) continue;
   if (!hooks_ || session_.works()) return;
-  work_until([&] { return session_.device_waits() || hooks_->device() != kNotReady; });
+  work_until([&] { return session_.device_waits() || hooks_->device() != checkpoint::kNotReady; });
 }
 
-namespace {
-
-struct KillPlace {
-  long long rank;  // -1: whichever this is
-  unsigned long long cut, entry;
-  unsigned note;  // byte of the page where it is noted; past its end: nowhere
-};
-
-std::vector<KillPlace> kill_places(const char* text) {
-  std::vector<KillPlace> places;
-  while (text) {
-    KillPlace place{.rank = -1, .cut = 0, .entry = 0, .note = ~0u};
-    if (std::sscanf(text, "kill:%llu,cut=%llu,rank=%lld,note=%u", &place.entry, &place.cut,
-                    &place.rank, &place.note) >= 3 ||
-        std::sscanf(text, "kill:%llu,cut=%llu,note=%u", &place.entry, &place.cut, &place.note) >= 2)
-      places.push_back(place);
-    text = std::strchr(text, ';');
-    if (text) ++text;
-  }
-  return places;
-}
-
-}  // namespace
-
-// PYFT_KILL_AT=kill:C,cut=S[,rank=R][,note=N][;...]: a test ends this process before the C-th
-// entry after the S-th cut, if it is this rank's. How far it came is in the page, should it never
-// come there.
+// A test ends this process at such a place, if it is this rank's. How far it came is in the page,
+// should it never come there.
 void Loop::kill_if_asked(const ring::EntryView& entry) {
-  static const std::vector<KillPlace> places = kill_places(settings::kill_at());
-  if (places.empty()) [[likely]]
+  if (kill_places_.empty()) [[likely]]
     return;
   ring::ControlPage& page = session_.channel().control();
   page.kill_cuts.store(cuts_seen_, std::memory_order_relaxed);
   page.kill_entries.store(++entries_since_cut_, std::memory_order_relaxed);
-  for (const KillPlace& place : places) {
-    if (place.rank >= 0 && place.rank != page.rank.load()) continue;
+  for (const KillPlace& place : kill_places_) {
+    if (place.rank && *place.rank != page.rank.load()) continue;
     if (cuts_seen_ != place.cut) continue;
     page.kill_step_entries.store(entries_since_cut_, std::memory_order_relaxed);
     if (entries_since_cut_ != place.entry) continue;
-    if (place.note < std::size(page.fault_notes)) page.fault_notes[place.note].store(1);
+    if (place.note) page.fault_notes[*place.note].store(1);
     // The report counts from the last sign of life.
     page.heartbeat_ns.store(ring::now_ns());
     std::raise(SIGKILL);

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "ring/reader.h"
+#include "server/kill_places.h"
 #include "server/session/session.h"
 
 namespace pyft::server {
@@ -65,7 +67,8 @@ class Loop {
   ring::Reader reader_;
   Hooks* hooks_ = nullptr;
   bool goodbye_ = false;
-  uint64_t cuts_seen_ = 0, entries_since_cut_ = 0;  // for PYFT_KILL_AT
+  std::vector<KillPlace> kill_places_;
+  uint64_t cuts_seen_ = 0, entries_since_cut_ = 0;  // for these
   std::string error_;
   std::array<ring::EntryHeader, 8> last_{};
   uint64_t count_ = 0;

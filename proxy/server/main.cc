@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/inject.h"
@@ -15,6 +17,7 @@
 #include "pyft/settings.h"
 #include "server/attach.h"
 #include "server/device.h"
+#include "server/kill_places.h"
 #include "server/recovery/agent_link.h"
 #include "server/recovery/lone_communicators.h"
 #include "server/self_test.h"
@@ -100,7 +103,9 @@ int run() {
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is for the program; the agent ends servers
   pthread_setname_np(pthread_self(), "pyft-server");
   Attachment attachment;
-  std::string error;
+  std::vector<KillPlace> places;
+  std::string error = read_kill_places(settings::kill_at(), &places);
+  if (!error.empty()) return fail(attachment, ring::kAttachExit, error);
   backend::Backend backend;
   // Before the client is known: a server that stands by has this behind it.
   if (!backend::load(settings::backend_library(), &backend, &error))

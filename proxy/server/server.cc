@@ -222,7 +222,7 @@ void Server::tell_communicators() {
 // The device gets the state that the client's last server has left behind; where replay starts.
 uint64_t Server::prepare(Standby& standby) {
   if (!session_.recovery().repairs()) return session_.channel().control().consumed.load();
-  device_.emplace(session_, backend_.extras, store_->digest_key(), snapshot_options().jit,
+  device_.emplace(session_, backend_, store_->digest_key(), snapshot_options().jit,
                   standby.digests(), standby.modules());
   if (!backend_.is_soft()) session_.set_room_maker(&requests_);
   auto peers = rebuilt_ || audits()

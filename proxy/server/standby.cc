@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "checkpoint/device.h"
 #include "pyft/settings.h"
 #include "ring/layout.h"
 #include "ring/wait.h"
@@ -117,9 +118,8 @@ std::string Standby::enter(uint32_t device, CUcontext* context) {
 
 // A GPU that has failed since takes the contexts of all processes with it.
 bool Standby::is_sound(int ordinal) const {
-  constexpr int kNotReady = 600;
   const int state = ordinal == ready_ordinal_ ? table_.cuStreamQuery(nullptr) : -1;
-  return state == 0 || state == kNotReady;
+  return state == 0 || state == checkpoint::kNotReady;
 }
 
 }  // namespace pyft::server

@@ -12,6 +12,7 @@ from pyft.wire.message import Message, Words, signed, unsigned
 
 MAGIC = 0x4D544650
 MAX_PAYLOAD_BYTES = 61440
+HEADER_FORMAT = "<II QQQ II"  # in front of each message
 
 MINTER = -1  # As the rank of Left: the process that has made the unique id.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 
 from pyft.wire.message import Message
-from pyft.wire.messages import KINDS, MAGIC, MAX_PAYLOAD_BYTES
+from pyft.wire.messages import HEADER_FORMAT, KINDS, MAGIC, MAX_PAYLOAD_BYTES
 
-# magic, kind, three words, bytes of the payload, reserved; the payload follows.
-HEADER = struct.Struct("<II QQQ II")
+HEADER = struct.Struct(HEADER_FORMAT)  # the payload follows
 MAX_BYTES = HEADER.size + MAX_PAYLOAD_BYTES
 
 

@@ -63,7 +63,7 @@ void Arena::release(uint64_t address, uint64_t bytes) {
 
 // What a process leaves free before its first module, if it is to be another one in each.
 static uint64_t before_modules() {
-  constexpr uint64_t kGranule = uint64_t{2} << 20, kPlaces = 1009;
+  constexpr uint64_t kPlaces = 1009;
   return config().modules_anywhere ? (static_cast<uint64_t>(getpid()) % kPlaces + 1) * kGranule : 0;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "alive.h"
 #include "check.h"
 #include "checkpoint/resources/device_memory.h"
 #include "checkpoint/resources/objects.h"
@@ -27,10 +28,6 @@ using checkpoint::MemoryRange;
 enum Call : uint16_t { kMake = ring::kFirstCall, kAdd, kEnd };
 struct Command {
   uint64_t address, bytes, value;
-};
-
-struct Alive : ring::Liveness {
-  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
 };
 
 // Blocks by address. It does at once what it is given.
@@ -107,7 +104,7 @@ struct Job {
   static constexpr int64_t kStoreBytes = 8 << 20;
   const int store_fd;
   std::byte* store = nullptr;
-  Alive alive;
+  AlwaysAlive alive;
   std::unique_ptr<ring::Channel> channel;
   std::optional<ring::Writer> writer;
 };

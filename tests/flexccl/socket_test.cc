@@ -23,7 +23,7 @@ namespace {
 
 using flexccl::Fd;
 using flexccl::in_ms;
-using flexccl::Patience;
+using flexccl::WaitUntil;
 
 struct Ended {};
 
@@ -59,7 +59,7 @@ struct Pair {
 };
 
 // Another thread ends the wait 50 ms from now.
-Patience ended_soon() {
+WaitUntil ended_soon() {
   const auto when = in_ms(50);
   return {in_ms(60000), [when] {
             if (std::chrono::steady_clock::now() > when) throw Ended();
@@ -149,7 +149,7 @@ TEST(what_nobody_takes_is_not_sent_for_ever) {
     Pair pair;
     const std::string sentence = sentence_of([&] {
       flexccl::send_all(pair.ours.get(), much.data(), much.size(), {},
-                        by_deadline ? Patience(in_ms(50)) : ended_soon());
+                        by_deadline ? WaitUntil(in_ms(50)) : ended_soon());
     });
     CHECK(by_deadline ? has(sentence, "it takes nothing; [") : has(sentence, "ended"));
   }
@@ -174,7 +174,7 @@ TEST(what_does_not_come_is_not_awaited_for_ever) {
     char byte;
     const std::string sentence = sentence_of([&] {
       flexccl::receive_all(pair.ours.get(), &byte, 1,
-                           by_deadline ? Patience(in_ms(50)) : ended_soon(), "a byte");
+                           by_deadline ? WaitUntil(in_ms(50)) : ended_soon(), "a byte");
     });
     CHECK(by_deadline ? has(sentence, "waiting for a byte took too long") : has(sentence, "ended"));
   }

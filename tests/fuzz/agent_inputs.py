@@ -31,6 +31,7 @@ from pyft.agent.operators.orders import Orders
 from pyft.agent.process import messages
 from pyft.agent.replicas.comparison import Comparison
 from pyft.agent.replicas.peers import Peers
+from pyft.agent.replicas.sharing import Sharing
 from pyft.agent.replicas.spilling import Spilling
 from pyft.agent.standby.room import Room
 from pyft.errors import AttachError, ConfigError
@@ -295,8 +296,9 @@ class ServerMessages(Target):
             at = STORE_HEADER["shares_offset"].offset
             os.pwrite(fd, data[id : id + 64], at)  # what a server that has gone wild leaves there
             agent.members[id] = self._member(id, fd)
-        agent.comparison = Comparison(agent.members, agent.event, _nothing)
-        agent.spilling = Spilling(agent.members, agent.comparison.sharing, _nothing)
+        sharing = Sharing(agent.members, _nothing)
+        agent.spilling = Spilling(agent.members, sharing, _nothing)
+        agent.comparison = Comparison(agent.members, agent.event, _nothing, sharing, agent.spilling)
         agent.peers = Peers(agent.members, agent.comparison.replicas_of, lambda _: True)
         standby: Any = SimpleNamespace(holders=list)
         agent.room = Room(standby, ["0"] * RANKS, agent.loop)

@@ -170,7 +170,7 @@ TEST(the_session_falls_back_or_fails) {
   backend::Table table = driver();
   table.cuLaunchKernel = failing_launch;
   recovery_test::Bench bench;
-  recovery_test::AlwaysAlive alive;
+  AlwaysAlive alive;
   FakeDevice device;
   device.on_status = [] { return status; };
   server::Session session(*bench.channel, &table, alive, device);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "alive.h"
 #include "check.h"
 #include "checkpoint/resources/device_memory.h"
 #include "checkpoint/snapshot/snapshotter.h"
@@ -16,10 +17,6 @@
 namespace recovery_test {
 
 inline constexpr uint64_t kMemoryFreed = uint64_t{64} << 20;
-
-struct AlwaysAlive : ring::Liveness {
-  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
-};
 
 // One server's life: store, log, snapshot. The memory object and the channel outlive it.
 struct Server {

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "alive.h"
 #include "ring/channel.h"
 #include "ring/reader.h"
 #include "ring/wait.h"
@@ -65,11 +66,6 @@ inline Body body_of(std::span<const std::byte> bytes) {
   if (bytes.size() >= sizeof body) std::memcpy(&body, bytes.data(), sizeof body);
   return body;
 }
-
-class AlwaysAlive : public ring::Liveness {
- public:
-  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
-};
 
 // The thread sanitizer follows virtual addresses: with two mappings of the same memory it would see
 // neither the races nor the synchronisation.

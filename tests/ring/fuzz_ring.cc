@@ -6,6 +6,7 @@
 //     fuzz_ring SECONDS SEED CORPUS
 #include <memory>
 
+#include "alive.h"
 #include "api/printer.h"
 #include "ring/object_log.h"
 #include "ring/reader.h"
@@ -17,10 +18,6 @@ namespace {
 namespace ring = pyft::ring;
 
 constexpr uint64_t kArea = 8192;
-
-struct AlwaysAlive : ring::Liveness {
-  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
-};
 
 void check_sentence(const std::string& text) {
   FUZZ_CHECK(text.size() >= 10 && text.size() < 400 && text.find('[') != text.npos);

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,3 +75,16 @@ def test_mistakes_of_the_table_are_named(tmp_path: Path, old: str, new: str, pro
     with pytest.raises(gen_faults.TableError) as caught:
         gen_faults.load(table)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "passes"), [("agent.says", 1), ("agent.says:3", 3)])
+def test_a_point_of_the_agent_is_counted_as_others_are(text: str, passes: int) -> None:
+    loop = "for i in range(5): print(i, flush=True); fault.point('agent.says')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"from pyft.agent.process import fault\n{loop}"],
+        env=os.environ | {"PYFT_FAULT": text},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert len(done.stdout.split()) == passes

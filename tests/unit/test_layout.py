@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import re
 import shutil
 import struct
 import sys
@@ -25,9 +27,20 @@ def test_the_module_is_fresh() -> None:
     assert kept == gen_layout.layout(), "run tools/gen/gen_layout.py --root ."
 
 
+def test_enums_are_whole() -> None:
+    """Their values are the compiler's; which there are stands in layout_view.cc once more."""
+    headers = "".join(path.read_text() for path in sorted((ROOT / "proxy" / "ring").glob("*.h")))
+    for name, mirror in vars(layout).items():
+        if not (isinstance(mirror, type) and issubclass(mirror, enum.Enum)):
+            continue
+        (body,) = re.findall(rf"^enum (?:class )?{name}\b[^{{]*{{(.*?)^}};", headers, re.M | re.S)
+        constants = re.findall(r"^  k(\w+) = \d+,", body, re.M)
+        assert [one.name.replace("_", "") for one in mirror] == [c.upper() for c in constants], name
+
+
 def test_logs_of_old_jobs_can_be_read() -> None:
     """Traces outlive a build: these places change only with LAYOUT_VERSION."""
-    assert layout.LAYOUT_VERSION == 1
+    assert layout.LAYOUT_VERSION == 2
     places = {
         name: layout.LOG_HEADER[name].offset for name in ("ring_offset", "appended", "oldest")
     }

@@ -15,6 +15,7 @@ import pytest
 from pyft import _native
 from pyft.agent.channel import protocol, untrusted
 from pyft.wire.layout import (
+    ATTACH_EXIT,
     COMPLETION_WORD,
     COMPLETION_WORDS_OFFSET,
     CONTROL_PAGE,
@@ -38,7 +39,7 @@ if not (SERVER.is_file() and LIBRARY.is_file()):
 class Client:
     """Agent and client in one: makes a channel, starts a server, appends entries."""
 
-    def __init__(self, backend: str = str(LIBRARY)) -> None:
+    def __init__(self, backend: str = str(LIBRARY), **settings: str) -> None:
         self.fds = [os.memfd_create(name) for name in ("log", "control", "bounce", "pinned")]
         sizes = (1 << 16,) * 4
         assert _native.channel_format(*self.fds[:3], *sizes, os.getpid(), 0, 1) == 0
@@ -52,6 +53,7 @@ class Client:
             "PYFT_SERVER_FD": str(theirs.fileno()),
             "PYFT_BACKEND_LIBRARY": backend,
             "SOFTGPU_DEVICES": "1",
+            **settings,
         }
         self.process = subprocess.Popen(
             [str(SERVER)],
@@ -168,3 +170,47 @@ def test_a_server_whose_supervisor_is_dead_ends_at_once() -> None:
         [str(SERVER)], env=environment, capture_output=True, text=True, timeout=20
     )
     assert (result.returncode, result.stderr) == (70, "")
+
+
+@pytest.mark.parametrize("rank", [0, 7])
+def test_a_place_is_that_of_its_rank_whatever_the_order_of_its_keys(rank: int) -> None:
+    client = Client(PYFT_KILL_AT=f"kill:9,cut=0;kill:2,note=1,rank={rank},cut=0")
+    client.wait_for(lambda: client.status() == ChannelStatus.SERVING)
+    client.fence(30, 1)
+    client.fence(30, 2)
+    client.append(Mark.GOODBYE)
+    ended = client.process.wait(DEADLINE_S)
+    notes = CONTROL_PAGE["fault_notes"].read(untrusted.first_page(client.fds[1]))
+    value = client.word(30)
+    client.close()
+    mine = rank == 0
+    assert (ended, value, bytes(notes[:3])) == (
+        (-signal.SIGKILL, 1, b"\0\1\0") if mine else (0, 2, bytes(3))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("kill:3,cut=2,when=1", "[when=1] is not kill:C, cut=S, rank=R or note=N"),
+        ("kill:3,cut=2;kill:x,cut=2", "[kill:x] has no number that can be used"),
+        ("kill:3", "[kill:3] does not say after which cut: add cut=S"),
+    ],
+)
+def test_a_place_that_cannot_be_read_ends_the_server_at_its_start(text: str, why: str) -> None:
+    client = Client(PYFT_KILL_AT=text)
+    _, said = client.process.communicate(timeout=DEADLINE_S)
+    client.close()
+    assert client.process.returncode == ATTACH_EXIT
+    assert f"PYFT_KILL_AT is [{text}]: {why}\n" in said
+
+
+@pytest.mark.parametrize("number", ["x", "", "0", "1x"])
+def test_a_fault_point_without_a_number_is_said_to_be_of_no_use(number: str) -> None:
+    client = Client(PYFT_FAULT=f"server.before_dispatch:{number}")
+    client.append(Mark.GOODBYE)
+    _, said = client.process.communicate(timeout=DEADLINE_S)
+    client.close()
+    assert client.process.returncode == 0
+    text = f"[server.before_dispatch:{number}], not a point, or POINT:N from 1: it is not used"
+    assert said == f"pyft: PYFT_FAULT is {text}\n"

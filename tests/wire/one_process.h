@@ -7,14 +7,11 @@
 #include <string>
 #include <thread>
 
+#include "alive.h"
 #include "backend/mock.h"
 #include "client/device/device.h"
 #include "server/handlers/handlers.h"
 #include "server/loop.h"
-
-struct AlwaysAlive : pyft::ring::Liveness {
-  pyft::ring::WaitStatus check() const override { return pyft::ring::WaitStatus::kOk; }
-};
 
 struct OneProcess {
   explicit OneProcess(const pyft::backend::Table* table) {

@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "alive.h"
 #include "check.h"
 #include "checkpoint/memory/copier.h"
 #include "copying_driver.h"
@@ -53,10 +54,6 @@ struct Ring {
   }
   std::string why;
   std::unique_ptr<PinnedRing> ring;
-};
-
-struct AlwaysAlive : ring::Liveness {
-  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
 };
 
 // A server, whose device fails for good or for the program only.

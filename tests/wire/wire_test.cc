@@ -11,6 +11,7 @@
 #include <iostream>
 #include <thread>
 
+#include "alive.h"
 #include "api/mock_table.h"
 #include "api/printer.h"
 #include "check.h"
@@ -26,10 +27,6 @@
 namespace {
 
 using namespace pyft;  // NOLINT: a test
-
-struct AlwaysAlive : ring::Liveness {
-  ring::WaitStatus check() const override { return ring::WaitStatus::kOk; }
-};
 
 CUresult fail_create(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
                      unsigned long long) {

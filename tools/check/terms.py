@@ -32,7 +32,7 @@ NO_STREAM_CAPTURE = ("pyft/", "tests/unit/", "tests/sweep/", "bench/")
 CAPTURE = re.compile(r"captur(e|es|ed|ing)\b", re.IGNORECASE)
 # Of Python, pytest and CUDA; and the old spelling of a value, which is still taken.
 ITS_OWN = re.compile(
-    r"capture_output|suspend_global_capture|CaptureFixture|[Ss]tream capture|StreamCapture|capturable|\"capture\"|SHARE_CAPTURES|dmr_captured"
+    r"capture_output|suspend_global_capture|CaptureFixture|[Ss]tream capture|StreamCapture|STREAM_CAPTURED|capturable|\"capture\"|SHARE_CAPTURES|dmr_captured"
 )
 
 # C++, and tables whose sentences come into generated pages. (Python has names such as `who`.)

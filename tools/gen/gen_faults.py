@@ -171,6 +171,8 @@ WHAT[:N][,key=value]...
 | `--inject`, `pyft inject` | a kind, below | (`call=`) | `rank`, `step`, `call`, `server`, `seed` |
 | `SOFTGPU_FAULT`, `SOFTGPU_CONTROL` | a kind of its own | launches | `device`, `at`, `in`, ... |
 | `FLEXCCL_FAULT` | an action of its own | frames or calls (`frame=`) | `rank`, `peer`, `on`, ... |
+| `PYFT_KILL_AT`, which pyft sets | `kill` | entries after the cut | `cut`, `rank`, `note` |
+| `PYFT_AUDIT_FAULT` | of the first auditor, as in `SOFTGPU_FAULT` | launches | as there |
 
 The soft GPU's kinds are in [its README](../softgpu/README.md#faults-on-request).
 flexccl's actions are in `flexccl/transport/fault.h`.

@@ -146,7 +146,8 @@ void enums() {
   VALUES(Mark, "IntEnum", kPad, kAlloc, kFree, kObserved, kGate, kCut, kFence, kGoodbye)
   VALUES(Shared, "IntFlag", kImports, kExports)
   VALUES(ReplayMode, "IntEnum", kNormal, kSerial, kDeliver)
-  VALUES(EntryFlags, "IntFlag", kWantsReply, kHasPayload, kCreates, kDestroys, kFoldedDead)
+  VALUES(EntryFlags, "IntFlag", kWantsReply, kHasPayload, kCreates, kDestroys, kFoldedDead,
+         kStreamCaptured)
 }
 
 void attach() {
@@ -205,8 +206,8 @@ void log() {
   END;
 }
 
-void control() {
-  BEGIN(ControlPage);
+// In sections, as the header has them.
+void control_channel() {
   FIELD(ControlPage, magic);
   FIELD(ControlPage, version);
   FIELD(ControlPage, reply_offset);
@@ -219,6 +220,9 @@ void control() {
   FIELD(ControlPage, sticky_error);
   FIELD(ControlPage, heartbeat_ns);
   FIELD(ControlPage, dispatching_seq);
+}
+
+void control_recovery() {
   FIELD(ControlPage, protect);
   FIELD(ControlPage, snapshot_cut);
   FIELD(ControlPage, decided_cut);
@@ -236,6 +240,9 @@ void control() {
   FIELD(ControlPage, differed);
   FIELD(ControlPage, differed_seq);
   FIELD(ControlPage, unprotected);
+}
+
+void control_device() {
   FIELD(ControlPage, callback_asked);
   FIELD(ControlPage, callback_done);
   FIELD(ControlPage, device_progress);
@@ -244,12 +251,18 @@ void control() {
   FIELD(ControlPage, ready_modules);
   FIELD(ControlPage, peer_bytes);
   FIELD(ControlPage, passed_bytes);
+}
+
+void control_job() {
   FIELD(ControlPage, paused_ns);
   FIELD(ControlPage, paused_since);
   FIELD(ControlPage, pauses_version);
   FIELD(ControlPage, communicator);
   FIELD(ControlPage, rank);
   FIELD(ControlPage, shared);
+}
+
+void control_faults() {
   FIELD(ControlPage, fault_notes);
   FIELD(ControlPage, kill_cuts);
   FIELD(ControlPage, kill_entries);
@@ -257,6 +270,9 @@ void control() {
   FIELD(ControlPage, journal_lost);
   FIELD(ControlPage, corrected);
   FIELD(ControlPage, corrected_text);
+}
+
+void control_holds() {
   FIELD(ControlPage, hold_step);
   FIELD(ControlPage, hold_until_ns);
   FIELD(ControlPage, hold_futex);
@@ -266,6 +282,9 @@ void control() {
   FIELD(ControlPage, held_position);
   FIELD(ControlPage, held_ns);
   FIELD(ControlPage, went_on_ns);
+}
+
+void control_redundancy() {
   FIELD(ControlPage, dmr_products);
   FIELD(ControlPage, dmr_pairs);
   FIELD(ControlPage, dmr_mismatches);
@@ -275,6 +294,9 @@ void control() {
   FIELD(ControlPage, dmr_captured);
   FIELD(ControlPage, dmr_forgotten);
   FIELD(ControlPage, dmr_digest_ns);
+}
+
+void control_audits() {
   FIELD(ControlPage, audits);
   FIELD(ControlPage, audit_entries);
   FIELD(ControlPage, audit_bytes);
@@ -288,6 +310,18 @@ void control() {
   FIELD(ControlPage, unaudited_failed);
   FIELD(ControlPage, unaudited_undecided);
   FIELD(ControlPage, unaudited_collectives);
+}
+
+void control() {
+  BEGIN(ControlPage);
+  control_channel();
+  control_recovery();
+  control_device();
+  control_job();
+  control_faults();
+  control_holds();
+  control_redundancy();
+  control_audits();
   END;
 }
 

@@ -28,10 +28,10 @@ class Backoff {
 };
 
 // For a cut that waits, and for those of other ranks.
-class Patience {
+class CommitBackoff {
  public:
   // `audit_ns`: how long a cut that is needed may wait for an auditor, too.
-  Patience(uint64_t whole_ns, uint64_t audit_ns) : decision_(whole_ns), audit_ns_(audit_ns) {}
+  CommitBackoff(uint64_t whole_ns, uint64_t audit_ns) : decision_(whole_ns), audit_ns_(audit_ns) {}
 
   // The cut for a decision about the one before it.
   uint64_t decision_ns() const { return decision_.ns(); }

@@ -11,14 +11,14 @@ namespace pyft::checkpoint {
 
 CommitWaits::CommitWaits(const Log& log, Store& store, DeviceState& device,
                          const Coordination& coordination, const SnapshotOptions& options,
-                         Participant& participant, Patience& patience)
+                         Participant& participant, CommitBackoff& backoff)
     : log_(log),
       store_(store),
       device_(device),
       coordination_(coordination),
       options_(options),
       participant_(participant),
-      patience_(patience),
+      backoff_(backoff),
       hold_(options.hold_ns) {}
 
 void CommitWaits::poll() {
@@ -31,7 +31,7 @@ void CommitWaits::poll() {
   if (!participant_.waits() || replaying || !states.is_acknowledged()) return;
   if (!participant_.is_wanted()) return;
   // The client has no room until this is decided, and the others may need what it does next.
-  patience_.waited(true);
+  backoff_.waited(true);
   force_decision(true);
 }
 
@@ -56,19 +56,19 @@ bool CommitWaits::await_until(uint64_t deadline, bool replays, std::unique_lock<
 // another rank is far behind. A cut that is left out is not compared, so that what has changed
 // silently before it would go to other ranks.
 void CommitWaits::await_decision(std::unique_lock<std::mutex>* busy) {
-  if (is_undecided() && await_until(ring::now_ns() + patience_.decision_ns(), true, busy))
-    patience_.waited(participant_.waits());
+  if (is_undecided() && await_until(ring::now_ns() + backoff_.decision_ns(), true, busy))
+    backoff_.waited(participant_.waits());
 }
 
 // The cut that waits is the line of all in a moment, or other ranks are still on their way to it.
 // What they need of this rank for that has been dispatched before it.
 void CommitWaits::await_others(uint64_t most_ns, std::unique_lock<std::mutex>* busy) {
-  if (await_until(ring::now_ns() + most_ns, false, busy)) patience_.waited(participant_.waits());
+  if (await_until(ring::now_ns() + most_ns, false, busy)) backoff_.waited(participant_.waits());
 }
 
 bool CommitWaits::await_line(std::unique_lock<std::mutex>* busy) {
   const uint64_t line = participant_.states().last();
-  await_others(patience_.line_ns(), busy);
+  await_others(backoff_.line_ns(), busy);
   if (is_alone()) return false;
   if (participant_.waits()) force_decision();
   return participant_.waits() || participant_.states().last() != line;
@@ -84,7 +84,7 @@ void CommitWaits::make_way(std::unique_lock<std::mutex>* busy) {
   else if (participant_.states().cut().forced)
     static_cast<void>(force_decision());
   else
-    await_others(patience_.decision_ns() + patience_.others_ns(), busy);
+    await_others(backoff_.decision_ns() + backoff_.others_ns(), busy);
 }
 
 bool CommitWaits::force_decision(bool for_room) {

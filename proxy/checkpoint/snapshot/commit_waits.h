@@ -23,7 +23,7 @@ class CommitWaits {
  public:
   // All must outlive this.
   CommitWaits(const Log& log, Store& store, DeviceState& device, const Coordination& coordination,
-              const SnapshotOptions& options, Participant& participant, Patience& patience);
+              const SnapshotOptions& options, Participant& participant, CommitBackoff& backoff);
 
   // What the agent and other ranks have said meanwhile is done about the cut that waits.
   void poll();
@@ -56,7 +56,7 @@ class CommitWaits {
   const Coordination& coordination_;
   const SnapshotOptions& options_;
   Participant& participant_;
-  Patience& patience_;
+  CommitBackoff& backoff_;
   Backoff hold_;  // of output
 };
 

@@ -104,7 +104,7 @@ void Participant::tell_users(const CutAction& action, const std::string& why) {
 // Says where the digests of the open cut are.
 void Participant::stage(uint64_t name) {
   asked_ns_ = ring::now_ns();
-  wanted_until_ns_ = full_ ? asked_ns_ + users_.patience.line_ns() : 0;
+  wanted_until_ns_ = full_ ? asked_ns_ + users_.backoff.line_ns() : 0;
   agent_.staged(name, store_.waiting_offset(), states_.cut().seq);
 }
 

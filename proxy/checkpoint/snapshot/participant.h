@@ -26,7 +26,7 @@ namespace pyft::checkpoint {
 // What else learns of a committed snapshot, and how long it may be waited for.
 struct CutUsers {
   CutSchedule& schedule;
-  Patience& patience;
+  CommitBackoff& backoff;
   std::optional<PreImages>& pre_images;
 };
 

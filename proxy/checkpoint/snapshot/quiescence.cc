@@ -8,12 +8,6 @@
 
 namespace pyft::checkpoint {
 
-namespace {
-
-constexpr int kNotReady = 600;
-
-}  // namespace
-
 // Nothing but a hint depends on it. Where it is waited for in vain, because another rank needs what
 // comes behind the gate, it is tried more and more seldom. A stream that captures is not looked at.
 bool Quiescence::rests_at_gate() {

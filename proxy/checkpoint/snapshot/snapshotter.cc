@@ -32,12 +32,12 @@ Snapshotter::Snapshotter(const Log& log, Store& store, const Device& device, Age
       options_(options),
       stage_(store, device.memory),
       coordination_(options_, store.header()),
-      patience_(options.hold_ns, options.audit_wait_ns),
+      backoff_(options.hold_ns, options.audit_wait_ns),
       schedule_(log, store, agent, communicators, coordination_, options_),
       quiescence_(device.state, options_),
       participant_(log, store, agent, communicators, coordination_,
-                   {schedule_, patience_, pre_images_}),
-      waits_(log, store, device.state, coordination_, options_, participant_, patience_) {
+                   {schedule_, backoff_, pre_images_}),
+      waits_(log, store, device.state, coordination_, options_, participant_, backoff_) {
   participant_.tell_last();
   schedule_.show();
   if (options.jit) {
@@ -158,8 +158,8 @@ Snapshotter::Quiesced Snapshotter::quiesce(std::unique_lock<std::mutex>* busy) {
   }
   busy->unlock();  // other ranks may need what is here sooner than the streams come to their ends
   const bool coordinated = coordination_.is_coordinated();
-  Quiescence::Drained drained = quiescence_.drain(coordinated ? patience_.others_ns() : 0);
-  if (drained.stood_still && coordination_.is_coordinated()) patience_.waited(true);
+  Quiescence::Drained drained = quiescence_.drain(coordinated ? backoff_.others_ns() : 0);
+  if (drained.stood_still && coordination_.is_coordinated()) backoff_.waited(true);
   quiesced.problem = std::move(drained.problem);
   quiesced.drain_ns = ring::now_ns() - quiesced.came_ns;
   PYFT_FAULT("cut.after_drain");
@@ -268,7 +268,7 @@ void Snapshotter::finish_copies() {
   const uint64_t began = ring::now_ns();
   if (copier_) copier_->finish();
   const uint64_t waited = ring::now_ns() - began;
-  patience_.snapshot_took(open_->cost.longest_ns());
+  backoff_.snapshot_took(open_->cost.longest_ns());
   add(store_.header().gate_ns, waited);
   if (participant_.states().has_snapshotted()) {
     const uint64_t kept = open_->cost.add_to(store_.header(), waited);

@@ -147,7 +147,7 @@ class Snapshotter : public Snapshots, private Copier::User {
   std::mutex busy_;
   // Like the store the copier's thread's while that copies: what is open, and the participant.
   const Coordination coordination_;
-  Patience patience_;
+  CommitBackoff backoff_;
   CutSchedule schedule_;
   Quiescence quiescence_;
   Participant participant_;

@@ -13,16 +13,12 @@
 #include "ring/hold.h"
 
 namespace pyft::client {
+
 static_assert(static_cast<size_t>(Api::kCount) <= ring::kCallCounters);
-namespace {
-
-constexpr uint64_t kGranule = uint64_t{2} << 20;
-
-}  // namespace
 
 Device::Device(int ordinal, ring::ClientAttachment attachment)
     : memory(ring::kDeviceWindowBase + attachment.channel->device() * ring::kDeviceWindowBytes,
-             ring::kDeviceWindowBytes, kGranule, kGranule / 2, 512),
+             ring::kDeviceWindowBytes, ring::kGranule, ring::kGranule / 2, 512),
       pinned(reinterpret_cast<uint64_t>(attachment.channel->pinned()),
              attachment.channel->pinned_bytes(), ring::kPageBytes, 0, ring::kPageBytes),
       ordinal_(ordinal),

@@ -51,7 +51,7 @@ CUresult refuse(const char* call, const std::string& what) {
 }
 
 bool whole_granules(uint64_t address, uint64_t bytes) {
-  return bytes && (address | bytes) % kMemoryGranule == 0 && bytes <= UINT64_MAX - address;
+  return bytes && (address | bytes) % ring::kGranule == 0 && bytes <= UINT64_MAX - address;
 }
 
 // The entry of an ordered map whose range [key, key + bytes) contains the address, or end().
@@ -188,7 +188,7 @@ CUresult map_memory(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t 
   const std::lock_guard lock(tables().mutex);
   const auto memory = tables().physical.find(handle);
   if (memory == tables().physical.end() || !memory->second.references || flags ||
-      !whole_granules(address, bytes) || offset % kMemoryGranule || offset > memory->second.bytes ||
+      !whole_granules(address, bytes) || offset % ring::kGranule || offset > memory->second.bytes ||
       bytes > memory->second.bytes - offset)
     return CUDA_ERROR_INVALID_VALUE;
   const auto range = containing(tables().reservations, address);

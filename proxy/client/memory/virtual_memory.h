@@ -8,9 +8,6 @@
 
 namespace pyft::client {
 
-// What memory is created and mapped in.
-inline constexpr uint64_t kMemoryGranule = uint64_t{2} << 20;
-
 // What the driver calls do; check_properties() refuses memory that cannot be created.
 CUresult reserve_addresses(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t flags,
                            CUdeviceptr* out);

@@ -49,7 +49,7 @@ PYFT_API CUresult cuMemGetAllocationGranularity(size_t* granularity,
   enter(Api::cuMemGetAllocationGranularity);
   if (!granularity || !prop) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_properties(*prop)) return bad;
-  *granularity = kMemoryGranule;
+  *granularity = ring::kGranule;
   return CUDA_SUCCESS;
 }
 

@@ -14,8 +14,6 @@
 namespace pyft::server {
 namespace {
 
-constexpr uint64_t kGranule = uint64_t{2} << 20;
-
 struct Mappings {
   struct Mapping {
     CUmemGenericAllocationHandle handle;
@@ -134,7 +132,7 @@ int map_memory(Session& session, uint64_t address, uint64_t bytes) {
 
 Status do_cudaMalloc(Session& session, const EntryHeader& header, const cmd::cudaMalloc& c, Body,
                      Body) {
-  if (c.bytes == 0 || (c.address | c.bytes) % kGranule ||
+  if (c.bytes == 0 || (c.address | c.bytes) % ring::kGranule ||
       !session.in_device_window(c.address, c.bytes))
     return Status::broken("cudaMalloc of [" + std::to_string(c.bytes) + "] bytes at [" +
                           std::to_string(c.address) + "] lies outside the device window");

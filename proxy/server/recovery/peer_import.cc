@@ -12,7 +12,7 @@
 #include "pyft/settings.h"
 #include "pyft/unique_fd.h"
 #include "ring/layout.h"
-#include "server/recovery/patience.h"
+#include "server/recovery/wait_for.h"
 
 namespace pyft::server {
 

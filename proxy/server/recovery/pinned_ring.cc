@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "checkpoint/bytes_passed.h"
-#include "server/recovery/patience.h"
+#include "server/recovery/wait_for.h"
 
 namespace pyft::server {
 

@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "checkpoint/device.h"
 #include "checkpoint/memory_range.h"
-#include "server/recovery/patience.h"
+#include "server/recovery/wait_for.h"
 
 namespace pyft::server {
 
@@ -24,7 +25,7 @@ class PinnedRing {
  public:
   static constexpr uint64_t kPieceBytes = uint64_t{2} << 20;
   static constexpr uint64_t kPieces = 4;
-  static constexpr int kLate = kNotReady;
+  static constexpr int kLate = checkpoint::kNotReady;
 
   // nullptr, and why. Page-locks memory, for which a driver may wait for the device: only while
   // that stands still.

@@ -239,14 +239,14 @@ std::optional<size_t> SessionPlacement::choose_modules(
   return ready_ ? std::optional(ready_->choose(images, places)) : std::nullopt;
 }
 
-SessionDevice::SessionDevice(Session& session, const backend::Extras& extras,
+SessionDevice::SessionDevice(Session& session, const backend::Backend& backend,
                              checkpoint::DigestKey key, bool own,
                              std::shared_ptr<DeviceDigests> digests, ReadyModules* modules)
-    : copies_(session, !extras.view),
-      memory_(memory_of(session, extras, copies_, key, std::move(digests))),
-      state_(session, extras),
-      placement_(session, extras, modules),
-      background_(background_reads(session, extras.view, copies_)),
+    : copies_(session, !backend.is_soft()),
+      memory_(memory_of(session, backend.extras, copies_, key, std::move(digests))),
+      state_(session, backend.extras),
+      placement_(session, backend.extras, modules),
+      background_(background_reads(session, backend.is_soft(), copies_)),
       own_(own ? StreamCopies::make(session.backend()) : nullptr) {}
 
 }  // namespace pyft::server

@@ -116,7 +116,7 @@ class SessionObjects : public checkpoint::ObjectMaker {
 class SessionDevice {
  public:
   // `own`: memory of the server's own on the device is wanted, and copies to it in a stream.
-  SessionDevice(Session& session, const backend::Extras& extras, checkpoint::DigestKey key,
+  SessionDevice(Session& session, const backend::Backend& backend, checkpoint::DigestKey key,
                 bool own, std::shared_ptr<DeviceDigests> digests = {},
                 ReadyModules* modules = nullptr);
   checkpoint::Device parts() { return {*memory_, state_, background_.get(), own_.get()}; }

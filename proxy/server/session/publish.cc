@@ -1,13 +1,12 @@
 // Completion words and the sticky error: what the device side tells the client unasked.
 #include "checkpoint/bytes_passed.h"
+#include "checkpoint/device.h"
 #include "ring/completion.h"
 #include "server/session/session.h"
 
 namespace pyft::server {
 
 namespace {
-constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
-
 // What may not be done while a stream captures says nothing of the device.
 bool is_about_captures(int code) {
   constexpr int kFirst = 900, kLast = 908;
@@ -142,7 +141,7 @@ void Session::sweep_fences() {
     if (fences_.empty()) return;
   }
   const int code = device_status();
-  if (code && code != kNotReady && !is_about_captures(code)) set_sticky(code);
+  if (code && code != checkpoint::kNotReady && !is_about_captures(code)) set_sticky(code);
 }
 
 }  // namespace pyft::server

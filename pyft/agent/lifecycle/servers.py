@@ -30,6 +30,7 @@ from pyft.agent.members.server import Server
 from pyft.agent.process.loop import Loop
 from pyft.agent.replicas.comparison import Comparison
 from pyft.agent.replicas.peers import Peers
+from pyft.agent.replicas.sharing import Sharing
 from pyft.agent.replicas.spilling import Spilling
 from pyft.agent.standby.room import Room
 from pyft.agent.standby.standby import Standby
@@ -76,11 +77,16 @@ class Servers:
         self.incidents = Incidents(lambda note: supervisor.keep("faults", note))
         self.pauses = Pauses(supervisor.keep)
         self.protected = Protected(supervisor.keep)
-        jit = options.protect == "jit"
-        self.comparison = Comparison(self.members, self.event, supervisor.keep, jit)
+        sharing = Sharing(
+            self.members,
+            lambda note, fds: supervisor.keep("shares", note, fds),
+            options.protect == "jit",
+        )
+        self.spilling = Spilling(self.members, sharing, loop.after)
+        self.comparison = Comparison(
+            self.members, self.event, supervisor.keep, sharing, self.spilling
+        )
         self.plan.starting.snapshots = self.comparison
-        self.spilling = Spilling(self.members, self.comparison.sharing, loop.after)
-        self.comparison.before_end = self.spilling.before
         self.peers = Peers(self.members, self.comparison.replicas_of, self.works)
         self.seed = secrets.randbits(64) | 1  # of all digests: ranks compare them
         self.job_token = job_token(os.environ)

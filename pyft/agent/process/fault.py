@@ -11,8 +11,9 @@ import signal
 from pyft import config
 
 VARIABLE = "PYFT_FAULT"
-_name, _, _number = config.get_str(VARIABLE).partition(":")
-_left = {_name: int(_number)} if _number.isdecimal() else {}
+_name, _colon, _number = config.get_str(VARIABLE).partition(":")
+# What is no number is refused before anything starts (pyft.recovery.inject).
+_left = {} if _colon and not _number.isdecimal() else {_name: int(_number or 1)}
 
 
 def point(name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from pyft.agent.channel import page, untrusted
 from pyft.agent.members.member import Member
@@ -49,6 +49,13 @@ def read_table(store_fd: int, offset: int, device: int, entry: int) -> tuple[Tab
     return table, others
 
 
+class BeforeEnd(Protocol):
+    """What has to be done before servers are ended that work (`Spilling`)."""
+
+    def before(self, ids: Iterable[int], then: Callable[[], None]) -> None:
+        """Do it for these members; then do what ends their servers."""
+
+
 class Comparison:
     """Between the servers, which say what they have snapshotted, and `Replicas`, which judges."""
 
@@ -57,16 +64,15 @@ class Comparison:
         members: dict[int, Member],
         event: Callable[[events.Event], list[str]],
         keep: Callable[..., None],
-        jit: bool = False,
+        sharing: Sharing,
+        end: BeforeEnd,
     ) -> None:
         self._members = members
         self._event = event
         self._keep = keep  # for the next agent
         self._replicas = Replicas()
-        self.sharing = Sharing(members, lambda note, fds: keep("shares", note, fds), jit)
-        # What has to be done before servers are ended that work.
-        self.before_end: Callable[[Iterable[int], Callable[[], None]], None]
-        self.before_end = lambda ids, then: then()
+        self.sharing = sharing
+        self._end = end
         self._planned = (0, 0)  # the version of what is shared
         self._compared: set[int] = set()
         self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
@@ -234,7 +240,7 @@ class Comparison:
             for id, epoch in epochs.items():
                 self._event(events.Suspected(id, epoch, fault))
 
-        self.before_end(list(epochs), end)
+        self._end.before(list(epochs), end)
 
     def _judge(self, finding: Judged) -> None:
         self._dispute(finding.suspects, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +13,8 @@ import pytest
 from pyft.agent.channel import page
 from pyft.agent.replicas import comparison
 from pyft.agent.replicas.comparison import Comparison
+from pyft.agent.replicas.sharing import Sharing
+from pyft.agent.replicas.spilling import Spilling
 from pyft.recovery import events as ev
 from pyft.wire import messages as wire
 from pyft.wire.layout import MANIFEST, MANIFEST_BLOCK, STORE_HEADER
@@ -64,11 +66,41 @@ def test_a_table_is_read_only_when_it_is_whole(members: dict) -> None:
 
 def agent(members: dict, suspected: list[ev.Suspected], notes: list[dict]) -> Comparison:
     """Return what an agent has; what it keeps for the next one can be read again."""
+
+    def keep(note: dict, fds: Sequence[int] = ()) -> None:
+        notes.append(json.loads(json.dumps(note)))
+
+    sharing = Sharing(members, keep)
     return Comparison(
         members,
         lambda event: suspected.append(event) or [],
-        lambda name, note, fds=(): notes.append(json.loads(json.dumps(note))),
+        lambda name, note: keep(note),
+        sharing,
+        Spilling(members, sharing, lambda seconds, action: None),
     )
+
+
+def test_servers_are_ended_when_others_have_what_they_need(
+    members: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison.messages, "say", lambda text: None)
+    suspected: list[ev.Suspected] = []
+    asked: list[tuple[list[int], Callable[[], None]]] = []
+    compared = Comparison(
+        members,
+        lambda event: suspected.append(event) or [],
+        lambda name, note: None,
+        Sharing(members, lambda note, fds: None),
+        SimpleNamespace(before=lambda ids, then: asked.append((ids, then))),
+    )
+    for one in members.values():
+        compared.joined(one)
+    for cut, (id, one) in itertools.product((1, 2, 3), members.items()):
+        snapshotted(compared, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+    [(ids, then)] = asked
+    assert (ids, suspected) == (list(members), [])
+    then()
+    assert [event.id for event in suspected] == list(members)
 
 
 def snapshotted(compared: Comparison, one: SimpleNamespace, cut: int, content: bytes) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from pyft.agent.channel import page
 from pyft.agent.replicas.comparison import Comparison
+from pyft.agent.replicas.sharing import Sharing
+from pyft.agent.replicas.spilling import Spilling
 from pyft.recovery import events as ev
 from pyft.wire import messages as wire
 from pyft.wire.layout import (
@@ -70,7 +72,9 @@ def next_agent(members: dict, notes: dict) -> Comparison:
         notes[name] = json.loads(json.dumps(note))
         notes["fds"] = [os.dup(fd) for fd in fds]  # as the supervisor does
 
-    return Comparison(members, lambda event: [], keep)
+    sharing = Sharing(members, lambda note, fds: keep("shares", note, fds))
+    spilling = Spilling(members, sharing, lambda seconds, action: None)
+    return Comparison(members, lambda event: [], keep, sharing, spilling)
 
 
 def rows(one: SimpleNamespace) -> dict[tuple[int, int], int]:
