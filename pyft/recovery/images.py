@@ -109,7 +109,7 @@ class Drop:
 Action = Hold | Release | Dump | Copy | Keep | Drop
 
 
-class Images:
+class ImagePlan:
     """All images of a job. `every`: steps between two; 0: as their cost allows."""
 
     def __init__(self, every: int = 0) -> None:
