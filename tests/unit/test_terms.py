@@ -65,8 +65,17 @@ def test_processes_are_no_persons(tmp_path: Path, name: str) -> None:
     assert "terms: 2 problems" in result.stdout
 
 
-def test_python_and_pages_may_speak_of_people(tmp_path: Path) -> None:
-    assert check(tree(tmp_path, "pyft/a.py", "who = member.who  # nobody\n")).returncode == 0
+def test_python_of_the_product_may_name_what_it_asks_for(tmp_path: Path) -> None:
+    text = "who = member.who\nblame = Blame.NOBODY\nsay('agrees with nobody')\n# Whoever ends\n"
+    result = check(tree(tmp_path, "pyft/a.py", text))
+    assert "pyft/a.py:3: [nobody] is a person" in result.stdout
+    assert "pyft/a.py:4: [Whoever] is a person" in result.stdout
+    assert "terms: 2 problems" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["docs/a.md", "tests/a.py", "pyft_lab/a.py"])
+def test_pages_and_tests_may_speak_of_people(tmp_path: Path, name: str) -> None:
+    assert check(tree(tmp_path, name, "who asks nobody\n")).returncode == 0
 
 
 def test_cuda_s_own_code_may_capture(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ is refused in the folders that have nothing to do with stream capture.
 
 A word in bold in a section "Words" of docs/concepts is a term: the glossary has a row for it.
 
-Processes, ranks and threads are no persons: C++ and the tables that generators copy speak of none.
+Processes, ranks and threads are no persons: C++, the tables that generators copy, and the product's
+Python speak of none.
 """
 
 from __future__ import annotations
@@ -35,11 +36,16 @@ ITS_OWN = re.compile(
     r"capture_output|suspend_global_capture|CaptureFixture|[Ss]tream capture|StreamCapture|capturable|\"capture\"|SHARE_CAPTURES|dmr_captured"
 )
 
-# C++, and tables whose sentences come into generated pages. (Python has names such as `who`.)
+# C++, and tables whose sentences come into generated pages.
 OF_PROCESSES = re.compile(r"\.(cc|c|h|cu)$|^(settings|faults)\.toml$|^proxy/api/.*\.toml$")
 OF_A_PERSON = re.compile(
     r"(?<![A-Za-z_])(who|whom|whoever|somebody|nobody|everybody|anybody)(?![A-Za-z_])",
     re.IGNORECASE,
+)
+# Python of the product has names such as `who`, and the value `NOBODY`.
+OF_THE_PRODUCT = re.compile(r"^pyft/.*\.py$")
+NAMES_A_PERSON = re.compile(
+    r"\b(?!(?-i:NOBODY))(whom|whoever|somebody|nobody|everybody|anybody|him)\b", re.IGNORECASE
 )
 
 
@@ -91,6 +97,13 @@ def files(root: Path) -> list[str]:
     return known or sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
 
 
+def _persons(name: str) -> re.Pattern[str] | None:
+    """Return the words for persons that a file must not have."""
+    if OF_PROCESSES.search(name):
+        return OF_A_PERSON
+    return NAMES_A_PERSON if OF_THE_PRODUCT.search(name) else None
+
+
 def check(root: Path) -> Iterator[str]:
     """Yield a sentence per term without a row, and per line that has a refused word."""
     glossary = (root / GLOSSARY).read_text()
@@ -109,7 +122,8 @@ def check(root: Path) -> Iterator[str]:
                     yield f"{name}:{number}: [{old.word}] is called [{old.term}] ({GLOSSARY})"
             if name.startswith(NO_STREAM_CAPTURE) and CAPTURE.search(ITS_OWN.sub("", line)):
                 yield f"{name}:{number}: a capture is CUDA's; of memory it is a [snapshot]"
-            if OF_PROCESSES.search(name) and (person := OF_A_PERSON.search(line)):
+            persons = _persons(name)
+            if persons and (person := persons.search(line)):
                 yield f"{name}:{number}: [{person[0]}] is a person; a process is an it"
 
 
