@@ -1,8 +1,9 @@
 """Refuse words that the glossary has replaced (`terms.py [root]`); docs/glossary.md decides.
 
 The last column of its tables names, in backquotes, what a term was called before. A word stands for
-itself and for what an ending makes of it (`keeper`, `keepers`, `_keeper`). *Capture* is CUDA's: it
-is refused in the folders that have nothing to do with stream capture.
+itself and for what an ending makes of it (`keeper`, `keepers`, `_keeper`), also inside of a name such
+as `LogKeeper`. One with capitals is a name: it stands for itself alone. *Capture* is CUDA's: it is
+refused in the folders that have nothing to do with stream capture.
 
 A word in bold in a section "Words" of docs/concepts is a term: the glossary has a row for it.
 
@@ -56,10 +57,18 @@ class Old:
     word: str
     term: str
 
+    def longest_part(self) -> str:
+        """Return letters that are wherever the pattern matches, in lower case."""
+        return max(re.split("[ _]", self.word), key=len).lower()
+
     def pattern(self) -> re.Pattern[str]:
-        flags = re.IGNORECASE if self.word.islower() else 0
         words = re.escape(self.word).replace(r"\ ", r"[\s-]+")
-        return re.compile(rf"(?<![A-Za-z]){words}(s|_)?(?![A-Za-z])", flags)
+        if not self.word.islower():
+            return re.compile(rf"(?<![A-Za-z]){words}(s|_)?(?![A-Za-z])")
+        first, *others = re.split("[ _]", self.word)
+        rest = "".join(map(str.capitalize, others))
+        inside = rf"({first.capitalize()}|(?<![A-Za-z]){first}){rest}s?(?![a-z])"
+        return re.compile(rf"(?i:(?<![A-Za-z]){words}(s|_)?(?![A-Za-z]))|{inside}")
 
 
 def old_words(glossary: str) -> list[Old]:
@@ -113,11 +122,13 @@ def check(root: Path) -> Iterator[str]:
         if LEFT_OUT.search(name) or not (root / name).is_file():
             continue
         try:
-            lines = (root / name).read_text().splitlines()
+            text = (root / name).read_text()
         except UnicodeDecodeError:
             continue
-        for number, line in enumerate(lines, 1):
-            for old, pattern in refused:
+        lowered = text.lower()
+        possible = [(old, pattern) for old, pattern in refused if old.longest_part() in lowered]
+        for number, line in enumerate(text.splitlines(), 1):
+            for old, pattern in possible:
                 if pattern.search(line):
                     yield f"{name}:{number}: [{old.word}] is called [{old.term}] ({GLOSSARY})"
             if name.startswith(NO_STREAM_CAPTURE) and CAPTURE.search(ITS_OWN.sub("", line)):
