@@ -24,8 +24,8 @@ MODELS = {
 
 # Where a target is missed on purpose, for now: docs/figures.md has the runs.
 FAR_CORES = KnownMiss(
-    "client and server may run on different cores of the host, and the line with the end of the "
-    "ring travels between them; no guest can choose that",
+    "on different cores of the host the line with the end of the ring travels between them; no "
+    "guest can choose the cores",
     until=250,
 )
 NOISY_STEPS = KnownMiss(

@@ -82,10 +82,11 @@ inline std::uint64_t repair_ms() {
   return value.value_or(0);
 }
 
-// FLEXCCL_ABORT: `partial`: as with stock NCCL, nothing is kept, an operation whose peer is gone
-// stands still until the communicator is aborted (at most `FLEXCCL_REPAIR_MS`; 0: it is an error at
-// once), what it leaves in the receive buffers is a mixture of inputs and sums (which rank has what
-// depends on which one notices first; no test looks), and repairs are refused. Read once.
+// FLEXCCL_ABORT: `partial`: as with stock NCCL, nothing is kept, and repairs are refused. An
+// operation whose peer is gone stands still until the communicator is aborted (at most
+// `FLEXCCL_REPAIR_MS`; 0: it is an error at once). What it leaves in the receive buffers is a
+// mixture of inputs and sums. Which rank has what depends on which one notices first; no test
+// looks. Read once.
 enum class Abort { kPartial };
 inline std::optional<Abort> abort() {
   static const auto value = detail::choice("FLEXCCL_ABORT", {"partial"}, "partial");

@@ -40,11 +40,11 @@ TOLD_AFTER = 3  # images in a row that were passed over
 class Images:
     """All images of a job that is movable."""
 
-    def __init__(self, servers: Servers, plan: decided.Images | None = None) -> None:
+    def __init__(self, servers: Servers, plan: decided.ImagePlan | None = None) -> None:
         self._servers = servers
         self._options = servers.options
         self._program: Path | None = None
-        self._plan = plan or decided.Images(config.get_int("PYFT_IMAGE_EVERY"))
+        self._plan = plan or decided.ImagePlan(config.get_int("PYFT_IMAGE_EVERY"))
         self.back: dict[str, Any] | None = None  # the image to which all are to go back
         self.leaves: leaving.Image | None = None  # with which the place goes to another host
         self.failed = ""  # why the job has to end

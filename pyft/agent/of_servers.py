@@ -56,7 +56,7 @@ class OfServers:
             self._servers.deaths.decided(member, epoch, fault)
 
     def _declare(self) -> None:
-        """Tell the head all; whoever has heard half of a repair begins its recovery again."""
+        """Tell the head all; a server that has heard half of a repair begins its recovery again."""
         self._servers.router.look_ahead()
         for id, epoch in self._elsewhere.declare():
             fault = of_agent("adopted", "the connection to the head broke while it got its place")

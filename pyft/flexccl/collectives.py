@@ -99,7 +99,7 @@ class Collectives:
         dtype: DataType | None = None,
         wait: bool = True,
     ) -> None:
-        """Reduce `send` (in place: `recv`) of all ranks into everybody's `recv`, of the same size."""
+        """Reduce `send` (in place: `recv`) of all ranks into the `recv` of each, of the same size."""
         source, into = self._pair(send, recv, dtype)
         _sized(source, into.count, "send")
         call = (source.address, into.address, into.count, int(into.dtype), _number(op))
@@ -141,7 +141,7 @@ class Collectives:
     def all_gather(
         self, recv: Any, send: Any, *, dtype: DataType | None = None, wait: bool = True
     ) -> None:
-        """Put `send` of the r-th rank at part r of everybody's `recv` (N times as large)."""
+        """Put `send` of the r-th rank at part r of each rank's `recv` (N times as large)."""
         source, into = self._pair(send, recv, dtype)
         _sized(into, source.count * self.size, "recv")
         call = (source.address, into.address, source.count, int(source.dtype))

@@ -1,16 +1,16 @@
-"""What audits find, and who was wrong: a rank, an auditor, or nobody can tell. Pure.
+"""What audits find, and what was wrong: a rank, an auditor, or it cannot be told. Pure.
 
 An auditor replays from the committed snapshot of a rank to its next one, on another GPU, and says
 what differs there. Where something does, a third execution on another GPU again is the vote:
 
-    first auditor    second auditor           who was wrong
+    first auditor    second auditor           what was wrong
     differs          nothing differs          the first auditor
     differs          the same differs         the rank
-    differs          something else differs   nobody knows: the program does not repeat its bits
+    differs          something else differs   not known: the program does not repeat its bits
 
 Where there is no third GPU, the second replay is on the rank's own. If it agrees with the rank, that
 may be the same fault again, which lasts: the first auditor's GPU replays once more. If it still finds
-the same, one of two GPUs is wrong for good, and nobody knows which.
+the same, one of two GPUs is wrong for good, and which is not known.
 """
 
 from __future__ import annotations

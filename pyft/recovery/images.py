@@ -2,7 +2,7 @@
 
     NONE --due--> HOLD --all stand behind the cut of step s, which is their line--> DUMP
       ^             |                                                                 |
-      +--passed over, everybody is released--+--a dump fails, a client goes on--------+
+      +--passed over, all are released-------+--a dump fails, a client goes on--------+
       |                                                                              |
       +--the image counts, the one before is dropped-------- COPY <--all is dumped---+
 
@@ -109,7 +109,7 @@ class Drop:
 Action = Hold | Release | Dump | Copy | Keep | Drop
 
 
-class Images:
+class ImagePlan:
     """All images of a job. `every`: steps between two; 0: as their cost allows."""
 
     def __init__(self, every: int = 0) -> None:

@@ -15,7 +15,7 @@ REASONS = {
     "unaudited_log": "the log was full",
     "unaudited_spare": "no GPU for it",
     "unaudited_failed": "audits that failed",
-    "unaudited_undecided": "replays that agree with nobody",
+    "unaudited_undecided": "replays that do not agree",
     "unaudited_collectives": "results of collectives not kept",
 }
 AUDIT_COUNTERS = _AUDITED | {"fresh": "audit_fresh"} | _FOUND | {name: name for name in REASONS}

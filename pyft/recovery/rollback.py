@@ -46,7 +46,7 @@ class RollbackRank:
     last: Lines | None = None  # of the last cut, held or passed over; None: more may come there
     coming: Lines = field(default_factory=dict)  # of the cut that is being told
     serial: bool = False  # replays entry by entry, until all of the set work again
-    audited: int = 0  # the step whose cut may become the line, says an audit, or nobody audits it
+    audited: int = 0  # the step whose cut may become the line, says an audit, or it has none
     disputed: int = 0  # the step about whose cut two replays have to agree
     hurried: int = 0  # the step whose cut it cannot wait with any longer
 

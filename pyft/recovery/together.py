@@ -120,7 +120,7 @@ class Together:
         return self._actions(heard(self.sets, event))
 
     def audited(self, event: Audited) -> list[Action]:
-        """Return what follows from an audit that has ended well, or that nobody makes."""
+        """Return what follows from an audit that has ended well, or that is not made."""
         return self._actions(self.sets.audit_ended(event.id, event.step)) if self.sets else []
 
     def _actions(self, orders: list[Order]) -> list[Action]:

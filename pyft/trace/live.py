@@ -1,4 +1,4 @@
-"""What a running channel does right now, read from the agent's memory without disturbing anybody."""
+"""What a running channel does right now, read from the agent's memory without disturbing the job."""
 
 from __future__ import annotations
 

@@ -27,8 +27,3 @@ def exact(stall: float, mtbf: float) -> float:
     if stall <= 0 or mtbf <= 0:
         raise OutOfRangeError(f"stall [{stall}] and mtbf [{mtbf}] must be above 0")
     return mtbf * (1 + float(lambertw(-math.exp(-stall / mtbf - 1)).real))
-
-
-def saxena(stall: float, detect: float, recover: float) -> float:
-    """Return Saxena's interval, in which the stall counts as a part."""
-    return stall + math.sqrt(2 * (detect + recover) * stall + stall**2)

@@ -80,17 +80,16 @@ inline std::uint64_t sms() {
   return value.value_or(16);
 }
 
-// SOFTGPU_BLAS_THREADS: threads of the host BLAS; its sums depend on the number (in 52 of 112
-// shapes tried, products of one and of two threads differ), so that other numbers give other bits.
-// Read once.
+// SOFTGPU_BLAS_THREADS: threads of the host BLAS. Other numbers give other bits, since its sums
+// depend on it: products of one and two threads differ in 52 of 112 shapes tried. Read once.
 inline std::uint64_t blas_threads() {
   static const auto value =
       detail::number<std::uint64_t>("SOFTGPU_BLAS_THREADS", 1, UINT64_MAX, "a positive number");
   return value.value_or(1);
 }
 
-// SOFTGPU_THREADS: threads for the blocks of a kernel (0: as many as CPUs that the process may use,
-// at most 8); the results are the same bits with any number. Read once.
+// SOFTGPU_THREADS: threads for the blocks of a kernel; 0: as many as CPUs that the process may use,
+// at most 8. The results are the same bits with any number. Read once.
 inline std::uint64_t threads() {
   static const auto value =
       detail::number<std::uint64_t>("SOFTGPU_THREADS", 0, UINT64_MAX, "a number");
@@ -106,15 +105,15 @@ inline std::uint64_t block_seed() {
 }
 
 // SOFTGPU_NOISE: last digits of float atomics (`RED`, `ATOM`, `ATOMS`), which change from one
-// execution to the next on real GPUs: 0 none; `seed` draws, for each sum that is not exact, one of
-// its two neighbours, other ones in each launch and each process; `seed:start` the same in each
-// process. Blocks of a kernel start in another order each time as well. Read once.
+// execution to the next on real GPUs; 0: none. `seed` draws one of its two neighbours for each sum
+// that is not exact, other ones in each launch and each process. `seed:start` draws the same in
+// each process. Blocks of a kernel start in another order each time as well. Read once.
 inline const char* noise() {
   const char* const text = detail::read("SOFTGPU_NOISE");
   return text ? text : "";
 }
 
-// SOFTGPU_STREAM_SEED: which of several streams goes on: 0 that with the oldest work; another
+// SOFTGPU_STREAM_SEED: which of several streams goes on; 0: that with the oldest work. Another
 // number stays with one for a while, by chance, so that others fall far behind.
 inline std::uint64_t stream_seed() {
   const auto value =

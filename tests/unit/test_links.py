@@ -45,6 +45,13 @@ def test_the_tree_has_no_problem() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("page", ["docs/ops.md", "docs/concepts/a.md", "softgpu/README.md"])
+def test_sentences_in_tables_are_short(tmp_path: Path, page: str) -> None:
+    files = {page: f"{SECTIONS}| a |\n|---|\n| {'word ' * 25}|\n| {'word ' * 26}|\n"}
+    (problem,) = check(tmp_path, files)
+    assert "[26] words in a sentence [word" in problem
+
+
 def test_links_lead_to_files_and_headings(tmp_path: Path) -> None:
     good = "[a](b.md) [b](b.md#two-words) [c](#here) [d](https://x.org/y.md#z) [e](..)\n\n# Here\n"
     bad = "\n[a](c.md)\n[b](b.md#three)\n```\n[c](c.md)\n```\n`[d](c.md)`\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,12 @@ GLOSSARY = """# Glossary
 |---|---|---|---|
 | supervisor | holds what must survive | `a.py` | `keeper` |
 | quiesce | wait for all streams | `a.h` | `stand_still` |
+| operation runner | carries out operations | `b.h` | `Runner` |
 """
+OF_THE_REVIEW = {
+    *("Desk", "Runner", "Standpoint", "News", "kCaptured", "comes_to_rest", "make_up", "gives_way"),
+    *("leave_out", "RecoveryCalls", "CommunicatorKeeper", "lending_memory", "capture_end"),
+}
 
 
 def check(root: Path) -> subprocess.CompletedProcess[str]:
@@ -47,6 +53,36 @@ def test_old_words_are_named_with_the_new_ones(tmp_path: Path) -> None:
     assert "proxy/a.cc:4: [stand_still] is called [quiesce]" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("class LogKeeper {", "keeper"),
+        ("LogKeepers all;", "keeper"),
+        ("struct KeeperOfNotes;", "keeper"),
+        ("int keeperCount = 0;", "keeper"),
+        ("log_Keeper2", "keeper"),
+        ("void StandStillHere();", "stand_still"),
+        ("standStill()", "stand_still"),
+        ("a Runner runs", "Runner"),
+    ],
+)
+def test_old_words_are_refused_inside_of_names(tmp_path: Path, line: str, word: str) -> None:
+    result = check(tree(tmp_path, "proxy/a.cc", line + "\n"))
+    assert result.stdout.splitlines()[0].startswith(f"proxy/a.cc:1: [{word}] is called [")
+
+
+@pytest.mark.parametrize("line", ["Bookkeeper", "Keepership", "OperationRunner", "runner"])
+def test_a_name_that_only_contains_the_letters_is_let_through(tmp_path: Path, line: str) -> None:
+    assert check(tree(tmp_path, "proxy/a.cc", line + "\n")).returncode == 0
+
+
+def test_the_words_of_the_review_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(CHECKER.parent))
+    terms = importlib.import_module("terms")
+    refused = {old.word for old in terms.old_words((ROOT / terms.GLOSSARY).read_text())}
+    assert refused >= OF_THE_REVIEW
+
+
 def test_capture_is_left_to_cuda(tmp_path: Path) -> None:
     text = "# of a stream capture\nrun(capture_output=True)\nmemory is captured\n"
     result = check(tree(tmp_path, "pyft/a.py", text))
@@ -65,8 +101,17 @@ def test_processes_are_no_persons(tmp_path: Path, name: str) -> None:
     assert "terms: 2 problems" in result.stdout
 
 
-def test_python_and_pages_may_speak_of_people(tmp_path: Path) -> None:
-    assert check(tree(tmp_path, "pyft/a.py", "who = member.who  # nobody\n")).returncode == 0
+def test_python_of_the_product_may_name_what_it_asks_for(tmp_path: Path) -> None:
+    text = "who = member.who\nblame = Blame.NOBODY\nsay('agrees with nobody')\n# Whoever ends\n"
+    result = check(tree(tmp_path, "pyft/a.py", text))
+    assert "pyft/a.py:3: [nobody] is a person" in result.stdout
+    assert "pyft/a.py:4: [Whoever] is a person" in result.stdout
+    assert "terms: 2 problems" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["docs/a.md", "tests/a.py", "pyft_lab/a.py"])
+def test_pages_and_tests_may_speak_of_people(tmp_path: Path, name: str) -> None:
+    assert check(tree(tmp_path, name, "who asks nobody\n")).returncode == 0
 
 
 def test_cuda_s_own_code_may_capture(tmp_path: Path) -> None:

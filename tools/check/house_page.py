@@ -27,6 +27,9 @@ numbers lie in `tools/check/house_before.json`. They were made in a copy of that
 
 *Now* is the tree in which the page was written. Generated code is in neither. Lengths are lines,
 with comments and blank ones. p90: nine of ten are no longer.
+
+Figures of the product are made from `bench/results/`. Tables of results in `docs/research/` are
+typed (replay, rehearsal, ecrl, lab). Each is the record of one run of the commands on its page.
 """
 
 LINES = """\

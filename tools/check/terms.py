@@ -1,12 +1,14 @@
 """Refuse words that the glossary has replaced (`terms.py [root]`); docs/glossary.md decides.
 
 The last column of its tables names, in backquotes, what a term was called before. A word stands for
-itself and for what an ending makes of it (`keeper`, `keepers`, `_keeper`). *Capture* is CUDA's: it
-is refused in the folders that have nothing to do with stream capture.
+itself and for what an ending makes of it (`keeper`, `keepers`, `_keeper`), also inside of a name such
+as `LogKeeper`. One with capitals is a name: it stands for itself alone. *Capture* is CUDA's: it is
+refused in the folders that have nothing to do with stream capture.
 
 A word in bold in a section "Words" of docs/concepts is a term: the glossary has a row for it.
 
-Processes, ranks and threads are no persons: C++ and the tables that generators copy speak of none.
+Processes, ranks and threads are no persons: C++, the tables that generators copy, and the product's
+Python speak of none.
 """
 
 from __future__ import annotations
@@ -35,11 +37,16 @@ ITS_OWN = re.compile(
     r"capture_output|suspend_global_capture|CaptureFixture|[Ss]tream capture|StreamCapture|STREAM_CAPTURED|capturable|\"capture\"|SHARE_CAPTURES|dmr_captured"
 )
 
-# C++, and tables whose sentences come into generated pages. (Python has names such as `who`.)
+# C++, and tables whose sentences come into generated pages.
 OF_PROCESSES = re.compile(r"\.(cc|c|h|cu)$|^(settings|faults)\.toml$|^proxy/api/.*\.toml$")
 OF_A_PERSON = re.compile(
     r"(?<![A-Za-z_])(who|whom|whoever|somebody|nobody|everybody|anybody)(?![A-Za-z_])",
     re.IGNORECASE,
+)
+# Python of the product has names such as `who`, and the value `NOBODY`.
+OF_THE_PRODUCT = re.compile(r"^pyft/.*\.py$")
+NAMES_A_PERSON = re.compile(
+    r"\b(?!(?-i:NOBODY))(whom|whoever|somebody|nobody|everybody|anybody|him)\b", re.IGNORECASE
 )
 
 
@@ -50,10 +57,18 @@ class Old:
     word: str
     term: str
 
+    def longest_part(self) -> str:
+        """Return letters that are wherever the pattern matches, in lower case."""
+        return max(re.split("[ _]", self.word), key=len).lower()
+
     def pattern(self) -> re.Pattern[str]:
-        flags = re.IGNORECASE if self.word.islower() else 0
         words = re.escape(self.word).replace(r"\ ", r"[\s-]+")
-        return re.compile(rf"(?<![A-Za-z]){words}(s|_)?(?![A-Za-z])", flags)
+        if not self.word.islower():
+            return re.compile(rf"(?<![A-Za-z]){words}(s|_)?(?![A-Za-z])")
+        first, *others = re.split("[ _]", self.word)
+        rest = "".join(map(str.capitalize, others))
+        inside = rf"({first.capitalize()}|(?<![A-Za-z]){first}){rest}s?(?![a-z])"
+        return re.compile(rf"(?i:(?<![A-Za-z]){words}(s|_)?(?![A-Za-z]))|{inside}")
 
 
 def old_words(glossary: str) -> list[Old]:
@@ -91,6 +106,13 @@ def files(root: Path) -> list[str]:
     return known or sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
 
 
+def _persons(name: str) -> re.Pattern[str] | None:
+    """Return the words for persons that a file must not have."""
+    if OF_PROCESSES.search(name):
+        return OF_A_PERSON
+    return NAMES_A_PERSON if OF_THE_PRODUCT.search(name) else None
+
+
 def check(root: Path) -> Iterator[str]:
     """Yield a sentence per term without a row, and per line that has a refused word."""
     glossary = (root / GLOSSARY).read_text()
@@ -100,16 +122,19 @@ def check(root: Path) -> Iterator[str]:
         if LEFT_OUT.search(name) or not (root / name).is_file():
             continue
         try:
-            lines = (root / name).read_text().splitlines()
+            text = (root / name).read_text()
         except UnicodeDecodeError:
             continue
-        for number, line in enumerate(lines, 1):
-            for old, pattern in refused:
+        lowered = text.lower()
+        possible = [(old, pattern) for old, pattern in refused if old.longest_part() in lowered]
+        for number, line in enumerate(text.splitlines(), 1):
+            for old, pattern in possible:
                 if pattern.search(line):
                     yield f"{name}:{number}: [{old.word}] is called [{old.term}] ({GLOSSARY})"
             if name.startswith(NO_STREAM_CAPTURE) and CAPTURE.search(ITS_OWN.sub("", line)):
                 yield f"{name}:{number}: a capture is CUDA's; of memory it is a [snapshot]"
-            if OF_PROCESSES.search(name) and (person := OF_A_PERSON.search(line)):
+            persons = _persons(name)
+            if persons and (person := persons.search(line)):
                 yield f"{name}:{number}: [{person[0]}] is a person; a process is an it"
 
 

@@ -1,11 +1,13 @@
 """Makes docs/figures.md from bench/results/*.json and tools/gen/figures.toml.
 
-`figures.py` writes the page. The TOML file has the order of the tables and the words around them.
+`figures.py` writes the page. The TOML file has the order of the tables and the words around them. A
+measured value in these words is `{key}`, a row of bench/results/sentences.json.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
 SECTIONS = Path(__file__).with_name("figures.toml")
 PAGE = ROOT / "docs" / "figures.md"
+SENTENCES = RESULTS / "sentences.json"
+KEY = re.compile(r"\{([a-z-]+)\}")
 
 Row = dict[str, Any]
 
@@ -30,7 +34,9 @@ def number(value: float) -> str:
 
 
 def value(row: Row) -> str:
-    """Return "median (min to max, n=N) unit"."""
+    """Return "median (min to max, n=N) unit", or "min to max unit" where there is no median."""
+    if "median" not in row:
+        return f"{number(row['min'])} to {number(row['max'])} {row.get('unit', '')}".rstrip()
     text = number(row["median"])
     if "min" in row:
         count = f", n={row['n']}" if "n" in row else ""
@@ -84,6 +90,12 @@ def grid(rows: Sequence[Row]) -> list[str]:
     return table(["figure", *columns, "target", "of"], lines)
 
 
+def filled(text: str) -> str:
+    """Return words with the measured values in place of their keys."""
+    rows = {row["key"]: row for row in json.loads(SENTENCES.read_text())["figures"]}
+    return KEY.sub(lambda found: value(rows[found[1]]), text)
+
+
 def section(words: dict[str, str]) -> list[str]:
     """Return heading, table and words of one file of results."""
     found = json.loads((RESULTS / f"{words['results']}.json").read_text())
@@ -104,7 +116,7 @@ def page() -> str:
     lines = ["# Figures", "", *words["before"].strip().splitlines()]
     for one in words["section"]:
         lines += section(one)
-    return "\n".join([*lines, "", *words["after"].strip().splitlines()]) + "\n"
+    return filled("\n".join([*lines, "", *words["after"].strip().splitlines()]) + "\n")
 
 
 def main() -> None:

@@ -3,9 +3,9 @@
 All of the agent's looks at them are made of the functions here, and those at a store, where a server
 has named places. No other module reads at a place in a memory object (tools/check/offsets.py).
 
-What they return is safe to compute with and to print, whatever the bytes are; that it is true nobody
-can know. So it decides about the client's own rank only, never about others or about a GPU. What the
-agent has laid out itself it remembers (`Areas`) and does not read back.
+What they return is safe to compute with and to print, whatever the bytes are. It need not be true.
+So it decides about the client's own rank only, never about others or about a GPU. What the agent has
+laid out itself it remembers (`Areas`) and does not read back.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def records_at(fd: int, view: View, count: int, offset: int) -> list[Any]:
 
 
 def copy(source: int, target: int, start: int, end: int) -> None:
-    """Copy bytes that nobody looks at, to the same place; zeros are left out."""
+    """Copy bytes without a look at them, to the same place; zeros are left out."""
     while start < end:
         chunk = os.pread(source, min(COPY_BYTES, end - start), start)
         if not chunk:

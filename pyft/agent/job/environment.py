@@ -24,7 +24,7 @@ TORCH_DEFAULTS = {
 # they are quicker than cuSOLVER.
 SOFT_TORCH_DEFAULTS = {"TORCH_LINALG_PREFER_CUSOLVER": "1"}
 # A secret that flexccl asks of all that take part in a job's communicators, beside the unique id,
-# which PyTorch hands round in a store that anybody on the network may read.
+# which PyTorch hands round in a store that any machine of the network may read.
 JOB_TOKEN = "FLEXCCL_JOB_TOKEN"
 # Set for the program, meaningless or harmful in a server. The client has already applied
 # CUDA_VISIBLE_DEVICES: the server needs to see every device of the job.

@@ -158,7 +158,7 @@ class Audits:
     # ---- what was found -----------------------------------------------------------------------
 
     def _is_current(self, interval: Interval) -> bool:
-        """Say whether the cut still waits: nobody went back, and nobody has decided."""
+        """Say whether the cut still waits: the rank did not go back, nothing is decided."""
         plan = self._servers.plan
         rank = plan.ranks.get(interval.id)
         standing = plan.rollback.ranks.get(interval.id) if plan.rollback else None
@@ -190,7 +190,7 @@ class Audits:
                 messages.say(
                     f"the audit of rank [{member.channel.rank}] on GPU [{first.gpu}] finds "
                     f"[{first.differing}] differences up to entry [{interval.entry}], the first: "
-                    f"{first.text}; another replay decides who is wrong"
+                    f"{first.text}; another replay decides which is wrong"
                 )
         self._queue.insert(0, interval)
         servers.loop.after(0.0, self._fill)

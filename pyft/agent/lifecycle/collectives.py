@@ -1,7 +1,7 @@
 """Ends collectives that never end: a rank that waits is not stuck, and NCCL has no deadline.
 
 When all ranks that go back together wait, they wait for each other. Nothing of any of them moves,
-so nobody is left who could end that. A program's thread may be elsewhere, in code of its own, and
+so none is left that could end that. A program's thread may be elsewhere, in code of its own, and
 come back with what the others wait for: such a rank counts as one that works.
 
 Clients can write what is read here. Whatever they write, the ranks go back as when one of them fails.
@@ -130,10 +130,10 @@ class Collectives:
         open_work = state.collectives_waiting > 0 and state.fences_open > 0
         return open_work and unfinished.is_waited_for(member.channel.control_fd)
 
-    # ---- who lags -----------------------------------------------------------------------------
+    # ---- which lags ---------------------------------------------------------------------------
 
     def _laggard(self, ids: list[int]) -> tuple[int, str]:
-        """Return who is behind the others, as far as that can be told, and how that was seen."""
+        """Return which is behind the others, as far as that can be told, and how that was seen."""
         name = {id: self._servers.plan.ranks[id].rank for id in ids}
         begun = {id: self._begun(id) for id in ids}
         counts = {id: count for id, count in begun.items() if count is not None}
@@ -170,7 +170,7 @@ class Collectives:
     ) -> tuple[int, Fault]:
         """Return whose fault it is: of the same rank as the last time at this place.
 
-        Who lags may be another one each time; the faults would be the first of each.
+        Another one may lag each time; the faults would be the first of each.
         """
         faults = {}
         for id in ids:

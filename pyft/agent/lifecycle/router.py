@@ -96,7 +96,7 @@ class Router:
         return True
 
     def _hear_making_before(self, event: events.Received, server: Server) -> None:
-        """Tell the plan who else is making a communicator: what is said now may follow from that.
+        """Tell the plan which others are making a communicator: what is said now may follow from that.
 
         Nothing promises that sockets are read in the order in which servers have spoken. Heard once
         more in its turn, MAKING changes nothing.

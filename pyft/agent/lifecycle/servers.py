@@ -280,7 +280,7 @@ class Servers:
     def collective_timeout(self) -> float:
         """Return after how many seconds ranks that wait for each other go back; 0: never.
 
-        On several hosts nobody sees all of them.
+        On several hosts no agent sees all of them.
         """
         return 0.0 if self.options.head else float(config.get("PYFT_COLLECTIVE_S", os.environ))
 

@@ -1,7 +1,7 @@
 """Descriptors: each client costs agent and supervisor several, and many shells allow 1024.
 
-Without one left, a message of a client or a server would come without its descriptors, and end who
-reads it. So a client for which there would be too few is refused.
+Without one left, a message of a client or a server would come without its descriptors, and end the
+process that reads it. So a client for which there would be too few is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sockets to which anybody on this machine can connect: who may, how many at once, for how long.
+"""Sockets to which any user of this machine can connect: which may, how many at once, for how long.
 
 Whatever comes in, the process that listens goes on: it keeps a descriptor in reserve for the moment
 when it has no other left, and neither dies of a connection nor turns in a circle because of it.

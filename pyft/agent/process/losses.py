@@ -16,7 +16,7 @@ _INFO = struct.Struct("=QQ11Ii")  # struct pidfd_info, as it was first
 _PIDFD_GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
 _PATIENCE_S = 0.25  # for the parent
-# What a launcher or a user sends to whom it asks to end.
+# What a launcher or a user sends to a process that is to end.
 _ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 

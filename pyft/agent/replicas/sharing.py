@@ -119,7 +119,7 @@ class Sharing:
 
     def _act(self, decisions: list[Decision]) -> None:
         if any(isinstance(one, Commit) and self._shares.is_grouped(one.id) for one in decisions):
-            self._note()  # before anybody is told
+            self._note()  # before any is told
         for decision in decisions:
             commits = isinstance(decision, Commit)
             order = wire.Commit(decision.step, final=True) if commits else wire.Abort(decision.step)

@@ -250,7 +250,7 @@ class Supervisor:
         self._selector.register(reader, selectors.EVENT_READ, lambda: os.read(reader, 4096))
 
     def _on_terminate(self, *_: Any) -> None:
-        """Whoever ends the supervisor means the job, and the agent knows how."""
+        """A signal to the supervisor means the job, and the agent knows how to end that."""
         if self._agent_pid:
             process_tree.send([self._agent_pid], signal.SIGTERM)
 

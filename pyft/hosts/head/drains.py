@@ -7,7 +7,7 @@
                                   '--lost, or cannot restore it--> back to its host, which has the image
 
 The host that leaves keeps the image until all go on, as a spare host that has no other one. Each step
-is an entry for the ledger before anybody is told, so another head goes on from it.
+is an entry for the ledger before any host is told, so another head goes on from it.
 """
 
 from __future__ import annotations

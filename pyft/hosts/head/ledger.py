@@ -1,4 +1,4 @@
-"""The head's log: what has been decided, safe before anybody acts on it. Here: in a file.
+"""The head's log: what has been decided, safe before any process acts on it. Here: in a file.
 
 pyft.hosts.etcd has it in etcd, for several heads of which one decides.
 """

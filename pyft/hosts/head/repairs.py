@@ -254,7 +254,7 @@ class Repairs:
         self.communicators.number = max(self.communicators.number, repaired)
 
     def _resume(self) -> None:
-        """All places have declared: go on, and say once more who has left."""
+        """All places have declared: go on, and say once more which have left."""
         for id in sorted(self._left - self.departures.left):
             self.departures.leave(id)
         self._tell(self.departures.all_told())
@@ -333,7 +333,7 @@ class Repairs:
         self._orders.append(Tell(*where, message, repair.number if own and repair else 0))
 
     def _tell(self, told: Iterable[Told]) -> None:
-        """Tell servers who has left; a rank without one is told when the next one has its place."""
+        """Tell servers which have left; a rank without one is told when the next one has its place."""
         for id, key, rank in told:
             epoch, state = self._servers.get(id, (0, DEAD))
             if state != DEAD:

@@ -100,7 +100,7 @@ class Elsewhere:
     def declare(self) -> list[tuple[int, int]]:
         """Tell the head all of it; return the servers that have heard half of a repair.
 
-        Nobody knows how that repair went on: they have to be replaced.
+        How that repair went on is not known: they have to be replaced.
         """
         stood = [[id, *row] for id, row in self._stood.items()]
         members = [[key, rank, *row] for (key, rank), row in self._members.items()]

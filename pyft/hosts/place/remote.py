@@ -33,7 +33,7 @@ from pyft.recovery.images import (
     Drop,
     Dump,
     Hold,
-    Images,
+    ImagePlan,
     Keep,
     Phase,
     Release,
@@ -55,7 +55,7 @@ class Asking:
     told_at: float = -math.inf
 
 
-class RemoteImages(Images):
+class RemoteImages(ImagePlan):
     """The images of a place, as the head decides."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.supervisor.link import Handover
 from pyft.cli import flushed
 from pyft.cli.main import app
-from pyft.recovery.images import AHEAD, ClientState, Dump, Hold, Images
+from pyft.recovery.images import AHEAD, ClientState, Dump, Hold, ImagePlan
 
 RECORD: dict[str, Any] = {"number": 3, "step": 30, "clients": {"0": {"channel": {"name": "x"}}}}
 
@@ -24,7 +24,7 @@ def test_numbers_of_lines_are_not_used_twice() -> None:
     """Of a line that is damaged something may still be in one of the folders."""
     left = left_behind(RECORD, {0: [7, 8]}, {"number": 9})
     note, _ = left[NOTE]
-    plan = Images(every=1)
+    plan = ImagePlan(every=1)
     plan.adopt(0.0, note["plan"])
     assert plan.current == 3
     step = 31 + AHEAD

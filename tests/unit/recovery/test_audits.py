@@ -38,7 +38,7 @@ def interval(*found: Finding, failed: int = 0) -> Interval:
     return Interval(7, 1, 5, 50, 40, 0, list(found), ["why"] * failed)
 
 
-# ---- who was wrong -------------------------------------------------------------------------------
+# ---- what was wrong ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

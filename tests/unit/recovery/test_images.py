@@ -9,7 +9,17 @@ from dataclasses import replace
 import pytest
 
 from pyft.recovery import images
-from pyft.recovery.images import ClientState, Copy, Drop, Dump, Hold, Images, Keep, Phase, Release
+from pyft.recovery.images import (
+    ClientState,
+    Copy,
+    Drop,
+    Dump,
+    Hold,
+    ImagePlan,
+    Keep,
+    Phase,
+    Release,
+)
 
 RANKS = (0, 1)
 
@@ -24,7 +34,7 @@ def held(step: int) -> list[ClientState]:
     return [ClientState(id, step, step, step + id, step + id, True) for id in RANKS]
 
 
-def made(plan: Images, now: float = 0.0, steps: int = 5) -> Images:
+def made(plan: ImagePlan, now: float = 0.0, steps: int = 5) -> ImagePlan:
     """Have an image made without any disturbance."""
     assert plan.look(now, running(steps)) == [Hold(steps + 2)]
     (dump,) = plan.look(now, held(steps + 2))
@@ -35,14 +45,14 @@ def made(plan: Images, now: float = 0.0, steps: int = 5) -> Images:
 
 
 def test_an_image_counts_when_it_is_whole() -> None:
-    plan = made(Images())
+    plan = made(ImagePlan())
     assert (plan.current, plan.current_step, plan.phase) == (1, 7, Phase.NONE)
     second = made(plan, now=1000.0, steps=20)
     assert (second.current, second.current_step) == (2, 22)
 
 
 def test_the_one_before_is_dropped_only_then() -> None:
-    plan = made(Images())
+    plan = made(ImagePlan())
     plan.look(1000.0, running())
     assert Drop(1) not in plan.look(1000.0, held(7))
     assert Drop(1) not in plan.dumped(1000.0, held(7))
@@ -62,7 +72,7 @@ def test_the_one_before_is_dropped_only_then() -> None:
 def test_a_hold_that_does_not_come_about_is_passed_over(
     change: dict[str, object], words: str
 ) -> None:
-    plan = Images()
+    plan = ImagePlan()
     plan.look(0.0, running())
     late = [held(7)[0], replace(held(7)[1], **change)]
     assert plan.look(plan.deadline(), late) == []
@@ -73,7 +83,7 @@ def test_a_hold_that_does_not_come_about_is_passed_over(
 
 
 def test_what_cannot_be_repeated_alone_is_passed_over_at_once() -> None:
-    plan = Images()
+    plan = ImagePlan()
     plan.look(0.0, running())
     behind = [held(7)[0], replace(held(7)[1], behind="ncclAllReduce")]
     assert plan.look(0.0, behind) == [Release("behind the cut stands [ncclAllReduce]")]
@@ -81,7 +91,7 @@ def test_what_cannot_be_repeated_alone_is_passed_over_at_once() -> None:
 
 def test_a_step_that_a_client_has_passed_is_not_waited_for() -> None:
     """The others would stand still for the whole time of a hold."""
-    plan = Images()
+    plan = ImagePlan()
     plan.look(0.0, running())
     assert plan.look(0.0, [held(7)[0], replace(running()[1], steps=7)]) == []
     past = [held(7)[0], replace(running()[1], steps=8)]
@@ -89,7 +99,7 @@ def test_a_step_that_a_client_has_passed_is_not_waited_for() -> None:
 
 
 def test_a_recovery_ends_a_hold_and_none_begins_in_one() -> None:
-    plan = Images()
+    plan = ImagePlan()
     broken = [replace(running()[0], works=False), running()[1]]
     assert plan.look(0.0, broken) == []
     plan.look(0.0, running())
@@ -97,7 +107,7 @@ def test_a_recovery_ends_a_hold_and_none_begins_in_one() -> None:
 
 
 def test_a_client_that_goes_on_during_the_dump_spoils_it() -> None:
-    plan = Images()
+    plan = ImagePlan()
     plan.look(0.0, running())
     plan.look(0.0, held(7))
     release, drop = plan.dumped(1.0, [held(7)[0], running(8)[1]])
@@ -106,7 +116,7 @@ def test_a_client_that_goes_on_during_the_dump_spoils_it() -> None:
 
 
 def test_no_phase_lasts_for_ever() -> None:
-    plan = Images()
+    plan = ImagePlan()
     plan.look(0.0, running())
     plan.look(0.0, held(7))
     release, drop = plan.look(images.TAKE_S + 1, held(7))
@@ -115,7 +125,7 @@ def test_no_phase_lasts_for_ever() -> None:
 
 
 def test_the_pace_follows_from_the_cost() -> None:
-    plan = Images()
+    plan = ImagePlan()
     plan.look(0.0, running())
     plan.look(0.0, held(7))
     plan.dumped(0.4, held(7))
@@ -127,7 +137,7 @@ def test_the_pace_follows_from_the_cost() -> None:
 @pytest.mark.parametrize("step_s", [0.01, 1.0, 5.0, 60.0])
 def test_steps_may_be_long(step_s: float) -> None:
     """All come to the cut of the second step from now, however long that takes."""
-    plan, steps, now = Images(every=10), 1, 0.0
+    plan, steps, now = ImagePlan(every=10), 1, 0.0
     while not (said := plan.look(now, running(steps))):
         steps, now = steps + 1, now + step_s
     assert said == [Hold(10)]
@@ -138,20 +148,20 @@ def test_steps_may_be_long(step_s: float) -> None:
 
 
 def test_a_hold_ends_where_the_pace_is_not_known() -> None:
-    plan = Images()
+    plan = ImagePlan()
     assert plan.look(0.0, running()) == [Hold(7)]
     assert images.HOLD_S < plan.deadline() < images.MOST_HOLD_S
     assert images.hold_s(2, 1e9) == images.MOST_HOLD_S
 
 
 def test_a_fixed_pace_counts_steps() -> None:
-    plan = made(Images(every=10), steps=8)
+    plan = made(ImagePlan(every=10), steps=8)
     assert plan.look(0.0, running(17)) == []
     assert plan.look(0.0, running(18)) == [Hold(20)]
 
 
 def test_images_that_fail_become_rarer() -> None:
-    plan, now, pauses = Images(), 0.0, []
+    plan, now, pauses = ImagePlan(), 0.0, []
     for _ in range(5):
         began = now
         while not plan.look(now, running()):
@@ -164,7 +174,7 @@ def test_images_that_fail_become_rarer() -> None:
 
 
 def test_what_kills_each_time_is_not_restored_for_ever() -> None:
-    plan = made(Images())
+    plan = made(ImagePlan())
     assert [plan.lost()[0] for _ in range(images.MOST_RESTORES)] == [1] * images.MOST_RESTORES
     number, why = plan.lost()
     assert number == 0
@@ -173,10 +183,10 @@ def test_what_kills_each_time_is_not_restored_for_ever() -> None:
 
 
 def test_the_next_agent_goes_on() -> None:
-    plan = made(Images())
+    plan = made(ImagePlan())
     plan.look(1000.0, running())
     plan.look(1000.0, held(7))
-    after = Images()
+    after = ImagePlan()
     note = json.loads(json.dumps(plan.note()))
     assert after.adopt(2000.0, note) == [Release(), Drop(2)]
     assert after.lost() == (1, "")
@@ -190,7 +200,7 @@ class World:
     """Clients, the agent, and what is known from outside: what is held, and which images exist."""
 
     def __init__(self) -> None:
-        self.plan = Images()
+        self.plan = ImagePlan()
         self.now = 0.0
         self.steps = {id: 3 for id in RANKS}
         self.hold = 0
@@ -260,7 +270,7 @@ class World:
             self.stood[id] = 0
         elif what == "agent":
             self.agents -= 1
-            note, self.plan = self.plan.note(), Images()
+            note, self.plan = self.plan.note(), ImagePlan()
             self.perform(self.plan.adopt(self.now, note))
         elif move.endswith("dumped"):
             why = "CRIU" if what == "not" else ""
