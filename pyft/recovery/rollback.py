@@ -23,6 +23,10 @@ from pyft.recovery.line import ENDED, NOT_MADE, Line, Lines, lines_of, note_of
 from pyft.recovery.orders import Abort, Audit, Commit, MadeAs, Order, Paced, Unaudited
 
 
+class FalseCut(ValueError):
+    """No server of ours says this of its cuts."""
+
+
 @dataclass
 class Shared:
     """A communicator."""
@@ -147,6 +151,11 @@ class RollbackSets:
     def came_to(self, id: int, step: int, entry: int) -> list[Order]:
         """Note that a rank holds a cut, or (no entry) has passed it over; its lines were told."""
         rank = self.ranks.setdefault(id, RollbackRank())
+        if 0 < entry < rank.entry:
+            rank.coming = {}
+            raise FalseCut(
+                f"cut [{step}] at entry [{entry}], before its line at entry [{rank.entry}]"
+            )
         rank.last, rank.coming = rank.coming | self._untold(id, rank.coming), {}
         if entry:
             rank.prepared, rank.prepared_entry, rank.at = step, entry, rank.last

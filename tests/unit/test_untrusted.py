@@ -12,21 +12,27 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pyft.agent.channel import page, untrusted
 from pyft.agent.channel.channel import Channel, save_log
 from pyft.agent.channel.protocol import AttachRequest
+from pyft.agent.lifecycle.audits import Audits
 from pyft.agent.lifecycle.protected import why_bare
+from pyft.agent.lifecycle.router import Router
 from pyft.agent.lifecycle.watch import Watch
 from pyft.agent.members.member import Member
 from pyft.agent.operators import metrics
 from pyft.agent.replicas.comparison import read_table
 from pyft.errors import AttachError, ConfigError
 from pyft.recovery import classify, events
+from pyft.recovery.gpus import Gpus
+from pyft.recovery.plan import Plan
 from pyft.trace import live
 from pyft.wire import layout
+from pyft.wire import messages as wire
 from pyft.wire.layout import ATTACH_REQUEST, CONTROL_PAGE, ENTRY_HEADER, LOG_HEADER, STORE_HEADER
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
@@ -165,6 +171,42 @@ def test_damage_of_a_control_page_ends_its_rank(
     assert suspected.fault.row.do is classify.Do.GIVE_UP
     with pytest.raises(AssertionError, match=what):
         raise AssertionError(suspected.fault.evidence)
+
+
+def test_sums_of_audits_are_the_agents_own(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYFT_AUDIT_FAULT", raising=False)
+    kept: list[dict] = []
+    member.server.words = None  # type: ignore[union-attr]
+    agent: Any = SimpleNamespace(keep=lambda: kept.append(member.server_note()))
+    audits = Audits(agent)
+    for value in EXTREMES:
+        CONTROL_PAGE["audit_entries"].put(member.channel.control_fd, value)
+        audits._count(member, audits=1, audit_entries=5)
+    shown = page.read(member.channel.control_fd)
+    assert (shown.audits, shown.audit_entries) == (len(EXTREMES), 5 * len(EXTREMES))
+    audits._count(member, audit_bytes=2**64 - 1)  # so an auditor says
+    audits._count(member, audit_bytes=2**64 - 1)
+    assert page.read_one(member.channel.control_fd, "audit_bytes") == 2**64 - 1
+    again = Member(0, member.channel, member.connection, KNOBS, member.native_dir)
+    again.adopt_server(json.loads(json.dumps(kept[-1])), member.server)  # type: ignore[arg-type]
+    assert again.audited == member.audited
+    assert again.audited["audit_bytes"] == 2 * (2**64 - 1)
+
+
+def test_a_cut_before_the_line_does_not_end_an_agent(
+    member: Member, capfd: pytest.CaptureFixture[str]
+) -> None:
+    servers: Any = Coordinator(member)
+    servers.plan = Plan(Gpus(1, 1), replay_all=True, audits=True)
+    servers.plan.handle(events.Attached(0, 0, 0))
+    servers.event = servers.plan.handle
+    said = [events.Received(0, 1, wire.Prepared(*cut)) for cut in ((1, True, 100), (2, True, 3))]
+    server: Any = Server(pid=1, receive=lambda _: said.pop(0), taken=lambda: None)
+    router = Router(servers)
+    assert router.read(member, server)
+    servers.plan.handle(events.Audited(0, 1, 1))
+    assert router.read(member, server)
+    assert "cut [2] at entry [3], before its line at entry [100]" in capfd.readouterr().err
 
 
 def test_no_attach_request_ends_an_agent() -> None:

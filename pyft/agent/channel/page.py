@@ -125,6 +125,13 @@ def write(control_fd: int, **values: int | bytes) -> None:
         os.pwrite(control_fd, field.pack(value), field.offset)
 
 
+def publish(control_fd: int, **counters: int) -> None:
+    """Show counters of the agent, as far as their fields can."""
+    largest = {name: (1 << 8 * CONTROL_PAGE[name].size) - 1 for name in counters}
+    shown = {name: min(max(value, 0), largest[name]) for name, value in counters.items()}
+    write(control_fd, **shown)
+
+
 def read_fault_notes(control_fd: int) -> bytes:
     """Return which of the faults that were asked for have happened, a byte for each."""
     return untrusted.field_of(control_fd, CONTROL_PAGE["fault_notes"])

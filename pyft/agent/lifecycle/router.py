@@ -12,6 +12,7 @@ from pyft.hosts.place.elsewhere import Elsewhere
 from pyft.hosts.wire.servers import OF_SERVERS
 from pyft.recovery import communicators, events
 from pyft.recovery.disputes import CULPRITS, in_words
+from pyft.recovery.rollback import FalseCut
 from pyft.wire import messages as wire
 
 if TYPE_CHECKING:
@@ -91,9 +92,15 @@ class Router:
         if handler := self._handlers.get(type(event.message)):
             handler(member, server, event.message)
         else:
-            self._servers.event(event)
+            self._tell_plan(member, server, event)
         server.taken()
         return True
+
+    def _tell_plan(self, member: Member, server: Server, event: events.Received) -> None:
+        try:
+            self._servers.event(event)
+        except FalseCut as error:
+            messages.say(f"{error}, from the server [pid {server.pid}] of {member.who}")
 
     def _hear_making_before(self, event: events.Received, server: Server) -> None:
         """Tell the plan which others are making a communicator: what is said now may follow from that.

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,7 @@ class Member:
     pidfd: int = -1  # of the client
     guessed: int = -1  # its rank, as long as nothing says which it is (ranks.py)
     disputes: Disputes = field(default_factory=Disputes)  # executions that have differed
+    audited: Counter[str] = field(default_factory=Counter)  # what audits have covered, and have not
     leads: bool = True  # its process works on this device, as far as communicators tell
 
     @classmethod
@@ -100,8 +102,13 @@ class Member:
             where = {"pid": server.pid, "epoch": server.epoch, "gpu": server.gpu}
         if server and server.words:
             where["words"] = astuple(server.words)
-        kept = {"servers": self.servers, "given_up": self.given_up, "guessed": self.guessed}
-        return {**where, **kept, "rank": self.channel.rank, "disputes": self.disputes.note()}
+        kept: dict[str, Any] = {
+            "servers": self.servers,
+            "given_up": self.given_up,
+            "guessed": self.guessed,
+        }
+        kept |= {"disputes": self.disputes.note(), "audited": dict(self.audited)}
+        return {**where, **kept, "rank": self.channel.rank}
 
     def adopt_server(self, note: Mapping[str, Any], server: Server) -> None:
         """Take over the server of which an agent before this one made `note`."""
@@ -109,6 +116,7 @@ class Member:
         self.channel.epoch = note["epoch"]
         self.channel.rank, self.guessed = note["rank"], note["guessed"]
         self.disputes = Disputes.restored(note["disputes"])
+        self.audited = Counter(note["audited"])
 
     def answer(self) -> None:
         """Send the client its memory; its first server has been started."""
@@ -196,7 +204,7 @@ class Member:
         state = page.read(self.channel.control_fd)
         entry["dmr"] = redundancy.figures(lambda name: getattr(state, name))
         written = header["next_seq"] - 1
-        entry["audit"] = redundancy.audit_figures(lambda name: getattr(state, name), written)
+        entry["audit"] = redundancy.audit_figures(self.audited.__getitem__, written)
         if self.server and self.server.status is not None:
             entry["server_ended"] = messages.status_text(self.server.status)
         try:

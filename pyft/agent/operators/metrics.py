@@ -157,7 +157,7 @@ def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
         "pyft_journal_lost": int(bool(state.journal_lost)),
         "pyft_objects_missing": header["objects_missing"],
     }
-    if audited := redundancy.audit_figures(lambda name: getattr(state, name), 0):
+    if audited := redundancy.audit_figures(member.audited.__getitem__, 0):
         values["pyft_audited_entries"] = audited["entries"]
         values["pyft_unaudited_entries"] = sum(audited[name] for name in redundancy.REASONS)
     figures = page.store_figures(member.channel.store_fd)

@@ -14,7 +14,7 @@ from pyft.recovery.audits import ATTEMPTS, Finding, Interval, Verdict
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.line import Line
 from pyft.recovery.plan import Plan
-from pyft.recovery.rollback import Abort, Audit, Commit, RollbackSets, Unaudited
+from pyft.recovery.rollback import Abort, Audit, Commit, FalseCut, RollbackSets, Unaudited
 from pyft.wire import messages as wire
 
 JOB = JobOptions(
@@ -195,6 +195,17 @@ def test_without_audits_nothing_waits_for_one() -> None:
     sets = RollbackSets()
     sets.made(0, 9, 0)
     assert hold(sets, 0, 1, 10) == [Commit(0, 1)]
+
+
+def test_a_cut_before_the_line_is_refused() -> None:
+    sets = sets_of(0, 1)
+    with pytest.raises(
+        FalseCut, match=r"cut \[2\] at entry \[3\], before its line at entry \[10\]"
+    ):
+        hold(sets, 0, 2, 3)
+    assert sets.withdraw(0, 2) == [Abort(0, 2)]
+    assert hold(sets, 0, 3, 30) == []
+    assert hold(sets, 1, 3, 31) == [Audit(0, 3, 30, 10), Audit(1, 3, 31, 10)]
 
 
 # ---- in a plan -----------------------------------------------------------------------------------
