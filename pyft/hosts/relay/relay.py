@@ -28,15 +28,14 @@ if not __package__:
 
 from pyft import config
 from pyft.agent.process import process_tree
+from pyft.hosts.relay.askers import Askers
 from pyft.hosts.relay.pair import AGENT, BARE, LARGEST, OVER, Datagram, Pair, packed, unpacked
-from pyft.hosts.relay.streams import QUESTION_BYTES, Streams
+from pyft.hosts.relay.streams import Streams
 
 START_S = 900.0  # for all places to be there
 HELLO_S = 0.2
 LONGEST_S = 0.5  # one turn
 LAST_S, LONGEST_LAST_S = 3.0, 60.0  # for the others to hear the end: silent, and in all
-ASK_S = 1.0
-BACKLOG = 256
 NOT_FOUND, NO_PROGRAM = 127, 126  # exit codes, as a shell has them
 KEY = "PYFT_RELAY_KEY"
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
@@ -56,10 +55,7 @@ class Relay:
         self._agent.bind("\0" + inner_name(name))
         self._agent.setblocking(False)
         self._selector.register(self._agent, selectors.EVENT_READ, lambda _: self._heard())
-        self._askers = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._askers.bind("\0" + name)
-        self._askers.listen(BACKLOG)
-        self._selector.register(self._askers, selectors.EVENT_READ, lambda _: self._asked())
+        self._askers = Askers(name, self._selector, self._streams.ask)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         self._wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
@@ -80,11 +76,13 @@ class Relay:
         while self._child.poll() is None:
             self._turn(LONGEST_S)
         self._say_end()
+        self._askers.refusals.sum_up()
         return self._child.returncode
 
     def _turn(self, seconds: float) -> None:
         now = time.monotonic()
         self._streams.look(now)
+        self._askers.look(now)
         for pair in self._pairs.values():
             for one in pair.due(now):
                 self._tell(one)
@@ -177,20 +175,6 @@ class Relay:
                         self._child.send_signal(info.si_signo)
 
         threading.Thread(target=forward, daemon=True).start()
-
-    # ---- programs of this place ---------------------------------------------------------------
-
-    def _asked(self) -> None:
-        try:
-            asker, _ = self._askers.accept()
-            asker.settimeout(ASK_S)
-            data = asker.recv(QUESTION_BYTES, socket.MSG_WAITALL)
-        except OSError:
-            return
-        if len(data) == QUESTION_BYTES:
-            self._streams.ask(asker, data)
-        else:
-            asker.close()
 
 
 def inner_name(name: str) -> str:
