@@ -237,6 +237,36 @@ def test_where_a_rank_runs_is_any_text(member: Member) -> None:
         member.is_main()
 
 
+def test_holes_of_a_log_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may ask for a terabyte, and say that it has filled it."""
+    knobs = KNOBS | {"PYFT_ARENA_MB": str(1 << 20)}
+    channel = Channel.create(AttachRequest(os.getpid(), 0, knobs), 1, knobs)
+    fd, areas, read = channel.log_fd, channel.areas, os.pread
+    sizes: list[int] = []
+
+    def count(fd: int, size: int, offset: int) -> bytes:
+        sizes.append(size)
+        assert len(sizes) < 100, "it reads all of it"
+        return read(fd, size, offset)
+
+    try:
+        places = (0, areas.arena_bytes // 2 + 5, areas.arena_bytes - 3)
+        for place in places:
+            os.pwrite(fd, b"abc", areas.arena_offset + place)
+        for value in EXTREMES:
+            LOG_HEADER["arena_head"].put(fd, value)
+            sizes.clear()
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "pread", count)
+                save_log(fd, tmp_path / "a.ring", areas)
+            assert sum(sizes) <= 2 * untrusted.COPY_BYTES
+        with (tmp_path / "a.ring").open("rb") as saved:
+            for place in places:
+                assert os.pread(saved.fileno(), 3, areas.arena_offset + place) == b"abc"
+    finally:
+        channel.close()
+
+
 def test_text_of_a_client_moves_no_cursor() -> None:
     assert untrusted.text(b"a\x1b[2J\nb\xff\0c") == "a?[2J?b\N{REPLACEMENT CHARACTER}"
 

@@ -10,6 +10,7 @@ laid out itself it remembers (`Areas`) and does not read back.
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -78,14 +79,34 @@ def records_at(fd: int, view: View, count: int, offset: int) -> list[Any]:
 
 
 def copy(source: int, target: int, start: int, end: int) -> None:
-    """Copy bytes without a look at them, to the same place; zeros are left out."""
-    while start < end:
-        chunk = os.pread(source, min(COPY_BYTES, end - start), start)
+    """Copy bytes without a look at them, to the same place; zeros are left out.
+
+    Holes are not read: a client may have made terabytes of them.
+    """
+    while part := _next_data(source, start, end):
+        start, size = part
+        chunk = os.pread(source, size, start)
         if not chunk:
             return
         if chunk != _ZEROS[: len(chunk)]:
             os.pwrite(target, chunk, start)
         start += len(chunk)
+
+
+def _next_data(fd: int, start: int, end: int) -> tuple[int, int] | None:
+    """Return place and size of the next bytes that are no hole, None if there are none.
+
+    This moves the position of the file, which nothing uses: all read and write at a place.
+    """
+    try:
+        if start >= end or (at := os.lseek(fd, start, os.SEEK_DATA)) >= end:
+            return None
+        hole = os.lseek(fd, at, os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a hole up to its end
+            return None
+        raise
+    return at, min(COPY_BYTES, max(hole - at, 1), end - at)  # 1: it has become a hole meanwhile
 
 
 def text(raw: bytes) -> str:
