@@ -122,6 +122,28 @@ def asked(pieces: list[bytes], ends: bool = False) -> bytes:
             return b"waits"
 
 
+def test_many_requests_are_answered_with_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def text() -> str:
+        made.append(len(made))
+        return f"a {made[-1]}\n"
+
+    def ask() -> bytes:
+        with socket.create_connection(listener.getsockname()) as reader:
+            reader.sendall(REQUEST)
+            loop.rest()
+            return reader.recv(1 << 16)
+
+    loop = Loop()
+    with metrics.serve(0, loop, text) as listener:
+        monkeypatch.setattr(metrics, "KEEP_S", 3600.0)
+        answers = {ask() for _ in range(100)}
+        assert (len(answers), made) == (1, [0])
+        monkeypatch.setattr(metrics, "KEEP_S", 0.0)
+        assert ask().endswith(b"a 1\n")
+
+
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 
 

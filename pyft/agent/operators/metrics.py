@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 READ_S = 2.0
 MOST_READERS = 32
+KEEP_S = 0.25
 _LARGEST_REQUEST = 8192
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 
@@ -33,7 +35,7 @@ _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 def serve(port: int, loop: Loop, text: Callable[[], str]) -> socket.socket:
     """Listen on 127.0.0.1; raise OSError when the port is taken."""
     listener = socket.create_server(("127.0.0.1", port))
-
+    text = kept(text)
     begun: WeakKeyDictionary[socket.socket, bytes] = WeakKeyDictionary()
 
     def answer(connection: socket.socket) -> bool:
@@ -50,6 +52,23 @@ def serve(port: int, loop: Loop, text: Callable[[], str]) -> socket.socket:
 
     Door(loop, Listener(listener), answer, most=MOST_READERS, seconds=READ_S)
     return listener
+
+
+def kept(make: Callable[[], str]) -> Callable[[], str]:
+    """Return what makes a text anew only if the last one is older than KEEP_S.
+
+    Any user may ask as often as it likes, and each text takes the agent's time.
+    """
+    last, made = "", float("-inf")
+
+    def get() -> str:
+        nonlocal last, made
+        now = time.monotonic()
+        if now - made >= KEEP_S:
+            last, made = make(), now
+        return last
+
+    return get
 
 
 def respond(request: bytes, text: Callable[[], str]) -> bytes:
