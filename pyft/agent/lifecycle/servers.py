@@ -146,7 +146,12 @@ class Servers:
         """Find out which ranks the clients are, as far as that can be known."""
         present = [m for m in self.members.values() if not m.client_gone and not m.saved]
         claims = [member.claim() for member in present]
-        found = ranks.numbers(claims, self.options.devices)
+        found, places = ranks.numbers(claims, self.options.devices), ranks.places(claims)
+        held = {member.id: places.get(member.id, (0, 0)) for member in present}
+        if any(member.held != held[member.id] for member in present):
+            for member in present:
+                member.held = held[member.id]
+            self.keep()
         for member, claim in zip(present, claims, strict=True):
             rank = found[member.id]
             member.leads = ranks.leads(claim, claims)

@@ -47,6 +47,7 @@ class Member:
     guessed: int = -1  # its rank, as long as nothing says which it is (ranks.py)
     disputes: Disputes = field(default_factory=Disputes)  # executions that have differed
     audited: Counter[str] = field(default_factory=Counter)  # what audits have covered, and have not
+    held: tuple[int, int] = (0, 0)  # the place that its rank is from (ranks.py)
     leads: bool = True  # its process works on this device, as far as communicators tell
 
     @classmethod
@@ -106,6 +107,7 @@ class Member:
             "servers": self.servers,
             "given_up": self.given_up,
             "guessed": self.guessed,
+            "held": self.held,
         }
         kept |= {"disputes": self.disputes.note(), "audited": dict(self.audited)}
         return {**where, **kept, "rank": self.channel.rank}
@@ -115,6 +117,7 @@ class Member:
         self.server, self.servers, self.given_up = server, note["servers"], note["given_up"]
         self.channel.epoch = note["epoch"]
         self.channel.rank, self.guessed = note["rank"], note["guessed"]
+        self.held = (note["held"][0], note["held"][1])
         self.disputes = Disputes.restored(note["disputes"])
         self.audited = Counter(note["audited"])
 
@@ -144,7 +147,7 @@ class Member:
         """Return what says which rank it is."""
         place = place_of(page.read_one(self.channel.control_fd, "communicator"))
         who = (self.id, self.channel.client_pid, self.channel.device)
-        return Claim(*who, self.environment, place, self.guessed)
+        return Claim(*who, self.environment, place, self.guessed, self.held)
 
     def said_goodbye(self) -> bool:
         """Say whether the last entry of the ring is the client's goodbye mark."""

@@ -5,6 +5,9 @@ launcher, plain subprocesses) it is the place in the largest communicator, as lo
 have made one of that size have different places: parts of all ranks have equal ones. Before that,
 and without communicators, it is LOCAL_RANK, else the number of the device, else one that no rank
 has.
+
+A client may claim any place. So a number that comes from one is kept: no later claim takes it, and a
+larger communicator counts only when all that have such numbers have a place in it.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ class Claim:
     environment: Mapping[str, str]
     place: tuple[int, int] = (0, 0)  # rank and size in its largest communicator; size 0: none
     guessed: int = -1  # its number, from before it had a place
+    held: tuple[int, int] = (0, 0)  # the place that its number is from; size 0: none
 
     @property
     def rank(self) -> int | None:
@@ -45,7 +49,7 @@ def numbers(claims: Sequence[Claim], devices: int) -> dict[int, int]:
     Devices of one process share its number, unless each has a place of its own.
     """
     found = {c.id: c.rank for c in claims if c.rank is not None}
-    found |= _places([c for c in claims if c.rank is None])
+    found |= {id: place[0] for id, place in places(claims).items()}
     by_pid: dict[int, int] = {}
     for claim in claims:
         if claim.id in found:
@@ -66,10 +70,23 @@ def leads(claim: Claim, claims: Sequence[Claim]) -> bool:
     return bool(claim.place[1]) or not others
 
 
-def _places(claims: Sequence[Claim]) -> dict[int, int]:
+def places(claims: Sequence[Claim]) -> dict[int, tuple[int, int]]:
+    """Return the places that count, by client."""
+    said = {c.rank for c in claims if c.rank is not None}
+    claims = [c for c in claims if c.rank is None]
+    held = [c for c in claims if c.held[1]]
+    present = max((c.held[1] for c in held), default=0)
     largest = max((c.place[1] for c in claims), default=0)
-    found = {c.id: c.place[0] for c in claims if c.place[1] == largest > 0}
-    return found if len(set(found.values())) == len(found) else {}
+    if largest > present and all(c.place[1] == largest for c in held):
+        found = {c.id: c.place for c in claims if c.place[1] == largest and c.place[0] not in said}
+        if len(set(found.values())) == len(found):
+            return found
+    kept = {c.id: c.held for c in held}
+    for claim in claims:
+        taken = said | {rank for rank, _ in kept.values()}
+        if claim.place[1] == present > 0 and claim.place[0] not in taken:
+            kept.setdefault(claim.id, claim.place)
+    return kept
 
 
 def _wishes(claim: Claim, devices: int) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyft.agent.members.ranks import Claim, leads, numbers, place_of
+from pyft.agent.members.ranks import Claim, leads, numbers, place_of, places
 
 
 def claim(id: int, pid: int, device: int, place: tuple[int, int] = (0, 0), **more: object) -> Claim:
@@ -53,6 +53,41 @@ def test_devices_of_one_process_share_its_number_unless_each_has_a_place() -> No
     assert numbers(second, 2) == {0: 0, 1: 1, 2: 1, 3: 0}
     assert [leads(c, second) for c in second] == [False, False, True, True]
     assert numbers([claim(0, 10, 0, (0, 2)), claim(1, 10, 1, (1, 2))], 2) == {0: 0, 1: 1}
+
+
+def after(claims: list[Claim], devices: int) -> dict[int, int]:
+    """Return the numbers, and note for the next time where they are from."""
+    found, held = numbers(claims, devices), places(claims)
+    for one in claims:
+        one.held = held.get(one.id, (0, 0))
+    return found
+
+
+def test_no_claim_takes_a_number_that_another_one_has() -> None:
+    claims = [claim(0, 10, 0, (0, 2)), claim(1, 11, 1, (1, 2))]
+    assert after(claims, 2) == {0: 0, 1: 1}
+    for place in ((0, 2), (0, (1 << 20) - 1), (7, (1 << 20) - 1), (0, 3)):
+        claims[1].place = place
+        assert after(claims, 2) == {0: 0, 1: 1}
+    claims.append(claim(2, 12, 2, (0, 2)))
+    assert after(claims, 3) == {0: 0, 1: 1, 2: 2}
+    claims[2].place = (0, 1 << 19)
+    assert after(claims, 3) == {0: 0, 1: 1, 2: 2}
+    with_rank = [claim(0, 10, 0, RANK=0), claim(1, 11, 1, (0, 2))]
+    assert after(with_rank, 2) == {0: 0, 1: 1}
+
+
+def test_a_larger_communicator_counts_when_all_are_in_it() -> None:
+    claims = [claim(id, 10 + id, id, guessed=id) for id in range(4)]
+    claims[0].place, claims[1].place = (1, 2), (0, 2)
+    assert after(claims, 4) == {0: 1, 1: 0, 2: 2, 3: 3}
+    for id, now in ((3, {0: 1, 1: 0, 2: 2, 3: 3}), (0, {0: 1, 1: 0, 2: 2, 3: 3})):
+        claims[id].place = (3 - id, 4)
+        assert after(claims, 4) == now
+    claims[1].place = (2, 4)
+    assert after(claims, 4) == {0: 3, 1: 2, 2: 4, 3: 0}
+    claims[2].place = (1, 4)
+    assert after(claims, 4) == {0: 3, 1: 2, 2: 1, 3: 0}
 
 
 @pytest.mark.parametrize(("rank", "size"), [(0, 1), (2, 2), (5, 0), (0, 1 << 20), (0, 0)])
