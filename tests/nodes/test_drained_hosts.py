@@ -72,9 +72,33 @@ def test_a_host_is_drained(tmp_path: Path) -> None:
         status, _ = job.ask("status").communicate(timeout=80)
         assert "place 1 on host h2, life 2: runs" in status
         ends_equal(job, tmp_path)
-    printed = [f"{name}.stdout" for name in ("h0", "h1", "h2")]
-    lines = Counter(line for p in printed for line in (job.folder / p).read_text().splitlines())
-    assert set(lines.values()) == {1}  # no step was made twice
+    assert_no_step_twice(job)
+
+
+def assert_no_step_twice(job: several.SeveralHosts) -> None:
+    """No line stands twice, on whichever hosts."""
+    printed = [job.folder / f"{host.name}.stdout" for host in job.fabric.hosts]
+    lines = Counter(line for p in printed for line in p.read_text().splitlines())
+    assert set(lines.values()) == {1}
+
+
+@longer
+def test_a_rank_is_moved_to_the_spare_that_was_named(tmp_path: Path) -> None:
+    """Not to the one that is chosen without a name; no step is repeated."""
+    with fabric.Fabric(4) as hosts:
+        job = started(tmp_path, hosts)
+        refused = job.ask("move", "--rank", "7", "--to", "h3")
+        said, _ = refused.communicate(timeout=60)
+        assert refused.returncode == 2
+        assert "rank [7] is none of this job: those known are [0] to [1]" in said
+        ordered = job.ask("move", "--rank", "0", "--to", "h3")
+        said, _ = ordered.communicate(timeout=60)
+        assert ordered.returncode == 0, said + job.everything()
+        assert "rank 0: place 0 goes from host h0 to host h3 at the next line" in said
+        assert "rank 0 is moved: place [0] is on host [h3]" in said
+        ends_equal(job, tmp_path)
+    assert [entry["host"] for entry in entries(job, "claim")][2:] == ["h3"]
+    assert_no_step_twice(job)
 
 
 def processes(host: fabric.Host) -> list[str]:

@@ -22,6 +22,7 @@ class Place:
     lease: float = 0.0  # it is its owner's until then
     present: bool = False  # an agent is connected
     address: str = ""  # at which programs of other places know it, wherever it is
+    ranks: list[int] = field(default_factory=list)  # that its agent has named last
     steps: int = 0
     step_s: float = 0.0  # that a step takes; 0: not known
     held: bool = False
@@ -49,11 +50,12 @@ class Spare:
 
 @dataclass
 class Drain:
-    """A host is to lose its place. `left`: that has begun, and cannot be called off."""
+    """A host is to lose its place."""
 
     host: str
     place: int
-    left: bool = False
+    to: str = ""  # the spare host that is to take it; nothing: whichever can
+    left: bool = False  # that has begun, and cannot be called off
 
 
 class Facts:
@@ -103,9 +105,10 @@ class Facts:
         elif kind == "onward":
             self.is_back = True
             if (drain := self.drain) and drain.left:
-                self._drained(True, f"place [{drain.place}] is on host [{entry['to']}]")
+                done = drain.to in ("", entry["to"])
+                self._drained(done, f"place [{drain.place}] is on host [{entry['to']}]")
         elif kind == "drain":
-            self.drain = Drain(entry["host"], entry["place"])
+            self.drain = Drain(entry["host"], entry["place"], entry.get("to", ""))
             self.drains.pop(entry["host"], None)
         elif kind == "undrain":
             self._drained(False, entry["why"])

@@ -68,6 +68,7 @@ class RemoteImages(ImagePlan):
         self.lost_at = 0.0
         self._told_at = self._told_lost_at = 0.0
         self._told_held = 0
+        self._told_ranks: list[int] = []  # at this connection
         self._take_s = TAKE_S
         self._late = ""  # which does not stand at the step
         self._mirrors: list[tuple[str, str, int]] = []  # of the image that is being made
@@ -100,6 +101,7 @@ class RemoteImages(ImagePlan):
             self._tell_held(clients)
         elif now >= self._told_at + STATUS_S and clients:
             self._tell_status(now, max(c.steps for c in clients))
+            self._tell_ranks(sorted({c.rank for c in clients if c.rank >= 0}))
         return actions
 
     def dumped(self, now: float, clients: Sequence[ClientState], why: str = "") -> list[Action]:
@@ -187,6 +189,7 @@ class RemoteImages(ImagePlan):
         if kind in servers_words.KINDS:
             return self._of_servers(said)
         if kind == "welcome":
+            self._told_ranks = []
             for (client, key), (round, made_as) in self._wanted.items():
                 self._say("want_id", round=round, client=client, key=key, made_as=made_as)
             return [Declare()]
@@ -290,6 +293,11 @@ class RemoteImages(ImagePlan):
         self._told_at = now
         self._pace.saw(now, steps)
         self._say("status", steps=steps, step_us=math.ceil(1e6 * self._pace.step_s(now)))
+
+    def _tell_ranks(self, ranks: list[int]) -> None:
+        if ranks != self._told_ranks:
+            self._told_ranks = ranks
+            self._say("ranks", ranks=ranks)
 
     def _tell_lost(self, now: float) -> None:
         if now >= self._told_lost_at + AGAIN_S:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyft.hosts.head.decisions import Phase, Say, Write
-from pyft.hosts.head.drains import Drains
+from pyft.hosts.head.moves import Moves
 from pyft.hosts.head.places import Facts
 
 LEASE, STOP_AT = 10.0, 7.0
 TICK_S = 1.0
 CUT = 10  # steps at the first hold
+RANKS = ([0, 1], [2, 3])  # of each place
 Told = tuple[str, dict[str, Any]]
 
 
@@ -52,12 +53,12 @@ class Host:
 class Job:
     """Two places and their hosts, spares, and a head whose ledger outlives it."""
 
-    def __init__(self, spares: int = 1) -> None:
-        self.now = 0.0
+    def __init__(self, spares: int = 1, copies: int = 1) -> None:
+        self.now, self.copies = 0.0, copies
         self.ledger: list[dict[str, Any]] = []
         names = ["h0", "h1", *(f"s{n}" for n in range(spares))]
         self.hosts = {name: Host(name) for name in names}
-        self.head = Drains(Facts(2), LEASE, every=1.0)
+        self.head = Moves(Facts(2), LEASE, every=1.0, copies=copies)
         self.writes_left = -1  # so many entries until the head dies: -1, it does not
         for place in range(2):
             host = self.hosts[f"h{place}"]
@@ -90,7 +91,7 @@ class Job:
         facts = Facts(2)
         for entry in self.ledger:
             facts.apply(entry)
-        self.head = Drains(facts, LEASE, every=1.0, now=self.now)
+        self.head = Moves(facts, LEASE, every=1.0, now=self.now, copies=self.copies)
         for host in self.hosts.values():
             self.lose_link(host)
 
@@ -219,6 +220,7 @@ class Job:
                 self.call_as_spare(host)
         for place in range(2):
             self.head.status(place, CUT, 0.5)
+            self.head.ranks(place, RANKS[place])
         self.head.tick(self.now)
         self.perform()
 
