@@ -242,6 +242,7 @@ class Coordinator(Lines):
     def _take(self, place: Place) -> None:
         values = {"place": place.number, "life": place.life, "term": self.facts.term}
         more = {"round": self.facts.round, "number": self.facts.line}
+        more |= {"happened": place.happened}
         self._say(("spare", place.host), "take", **values, **more)
 
     def _is_back(self, place: Place) -> bool:

@@ -32,6 +32,7 @@ END_S = 5.0  # for all to hear that the job has ended
 MOST_CONNECTIONS = 1024
 MOST_LINES = 4096  # of the communicators of a place
 MOST_RANKS = 1024  # of a place
+MOST_REQUESTS = 4096  # of faults, of which some have happened
 ID_BYTES = 256  # of a communicator's id, as hexadecimal digits
 
 
@@ -300,6 +301,9 @@ class Head:
                 raise LinkError("[made_as] is no id")
             client, key = checked.number(said, "client"), checked.number(said, "key", (1 << 64) - 1)
             coordinator.want_id(place, checked.number(said, "round"), client, key, made_as)
+        elif kind == "lacks_gpu" and checked.number(said, "round") == coordinator.facts.round:
+            happened = checked.numbers(said, "happened", MOST_REQUESTS)
+            coordinator.lacks_gpu(place, checked.text(said, "why"), happened)
         elif kind == "relay":
             self._pass_on(place, said)
 

@@ -5,11 +5,11 @@ All ranks of a place go together, since they share processes, memory and servers
 
 from __future__ import annotations
 
-from pyft.hosts.head.drains import Drains
 from pyft.hosts.head.places import Place
+from pyft.hosts.head.without_gpu import WithoutGpu
 
 
-class Moves(Drains):
+class Moves(WithoutGpu):
     """Decides about ranks that are to be moved."""
 
     def ranks(self, number: int, ranks: list[int]) -> None:

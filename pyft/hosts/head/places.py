@@ -30,6 +30,9 @@ class Place:
     copied: bool = False  # its image is whole there
     restored: int = 0  # the last round in which it came back
     leaving: bool = False  # it is to go to another host, and its owner to end all of it first
+    lacks_gpu: str = ""  # why its host has no GPU for one of its ranks
+    # Of the faults that were asked for: those that came after the line, on a host that it has left.
+    happened: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -95,7 +98,11 @@ class Facts:
             self.number = entry["number"]
         elif kind == "line":
             self.line, self.line_step, self.restores = entry["number"], entry["step"], 0
-            self.holders = {int(place): names for place, names in entry.get("holders", {}).items()}
+            self.holders = {
+                int(number): names for number, names in entry.get("holders", {}).items()
+            }
+            for place in self.places.values():
+                place.happened = []
         elif kind == "back":
             self.round, self.is_back = entry["round"], False
             self.restores += entry["counts"]
@@ -113,9 +120,10 @@ class Facts:
         elif kind == "undrain":
             self._drained(False, entry["why"])
         elif kind == "leave":
-            self.places[entry["place"]].leaving = True
-            if self.drain:
-                self.drain.left = True
+            place = self.places[entry["place"]]
+            place.leaving, place.happened = True, entry.get("happened", [])
+            self.drain = self.drain or Drain(entry["host"], entry["place"])
+            self.drain.left = True
         elif kind == "unrestored":
             self.places[entry["place"]].leaving = True
         elif kind == "id":

@@ -90,4 +90,6 @@ def _state(coordinator: Moves, number: int) -> str:
         return "is being taken"
     if not coordinator.facts.is_back and place.restored != coordinator.facts.round:
         return "goes back"
+    if place.lacks_gpu:
+        return "waits for a GPU"
     return "runs" if place.present else "has no agent"

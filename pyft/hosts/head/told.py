@@ -28,6 +28,8 @@ def told(entry: dict[str, Any]) -> str:
         return f"host [{entry['host']}] is to be drained: {where}"
     if kind == "undrain":
         return f"host [{entry['host']}] is not drained: {entry['why']}"
+    if kind == "leave" and "happened" in entry:
+        return f"host [{entry['host']}] ends place [{entry['place']}], which goes on elsewhere"
     if kind == "leave":
         return f"all stand at the line: host [{entry['host']}] ends place [{entry['place']}]"
     if kind == "unrestored":

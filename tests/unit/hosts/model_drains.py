@@ -36,6 +36,8 @@ class Host:
     confirmed: float = 0.0  # when the head has renewed its lease, or it has claimed
     images: set[tuple[int, int]] = field(default_factory=set)
     cannot_restore: bool = False
+    lacks_gpu: bool = False  # its GPU is lost, for whatever runs there
+    told_lacks: bool = False  # at this connection
     cut_until = 0.0  # nothing is heard of it, and it hears nothing
     hears: deque[Told] = field(default_factory=deque)
     says: deque[Told] = field(default_factory=deque)
@@ -130,6 +132,7 @@ class Job:
         """What is under way in both directions is lost, and the host calls again."""
         host.hears.clear()
         host.says.clear()
+        host.told_lacks = False
         if not host.is_there:
             return
         if host.stands or host.place < 0:
@@ -146,16 +149,15 @@ class Job:
         """Do what the next message says."""
         kind, values = host.hears.popleft()
         place, number = host.place, values.get("number", 0)
-        if kind == "hold":
+        if kind == "hold" and not host.lacks_gpu:
             host.says.append(("held", {"step": values["step"]}))
         elif kind == "dump":
             host.images.add((place, number))
             host.says.append(("copied", {"number": number}))
-            for name, _, _ in values["mirrors"]:
-                there = self.hosts[name]
-                if there.is_there and there.place < 0:
-                    there.images.add((place, number))
-                    there.says.append(("have", {"place": place, "number": number}))
+            self.mirror(place, number, values["mirrors"])
+        elif kind == "mirror":
+            assert (place, number) in host.images
+            self.mirror(place, number, values["mirrors"])
         elif kind == "back":
             assert (place, number) in host.images  # it can go back
             host.restored = values["round"]
@@ -170,6 +172,14 @@ class Job:
             self.take(host, values)
         elif kind == "over":
             host.over = values.get("code", 0)
+
+    def mirror(self, place: int, number: int, where: list[list[Any]]) -> None:
+        """Spare hosts get an image, and say so."""
+        for name, _, _ in where:
+            there = self.hosts[name]
+            if there.is_there and there.place < 0 and there.cut_until <= self.now:
+                there.images.add((place, number))
+                there.says.append(("have", {"place": place, "number": number}))
 
     def take(self, host: Host, values: dict[str, Any]) -> None:
         """Go on with a place, from its image."""
@@ -218,11 +228,21 @@ class Job:
                     host.runs, host.over = False, 1
             elif host.name in self.head.facts.spares or host.place < 0 or host.stands:
                 self.call_as_spare(host)
+        for host in self.hosts.values():
+            if host.is_there and host.cut_until <= self.now:
+                self.tell_lacks_gpu(host)
         for place in range(2):
             self.head.status(place, CUT, 0.5)
             self.head.ranks(place, RANKS[place])
         self.head.tick(self.now)
         self.perform()
+
+    def tell_lacks_gpu(self, host: Host) -> None:
+        """Say whether the place of a host waits for a GPU, where that has changed."""
+        owns = host.runs and host.place >= 0 and self.head.owns(host.place, host.life)
+        if owns and host.told_lacks != host.lacks_gpu:
+            host.told_lacks = host.lacks_gpu
+            self.head.lacks_gpu(host.place, "no GPU" if host.lacks_gpu else "", [0])
 
     def lose(self, host: Host) -> None:
         """A host loses its power: its programs run no more."""
@@ -265,7 +285,15 @@ class Job:
     def is_settled(self) -> bool:
         """Say whether all run, and no drain is under way."""
         facts = self.head.facts
-        return bool(facts.failed) or (self.all_run() and not facts.drain)
+        return bool(facts.failed) or (
+            self.all_run() and not facts.drain and not self.goes_somewhere()
+        )
+
+    def goes_somewhere(self) -> bool:
+        """Say whether a place waits for a GPU, and a spare host is there that can take it."""
+        waits = any(host.lacks_gpu and host.runs and host.is_there for host in self.hosts.values())
+        free = any(s.port and s.lease > self.now for s in self.head.facts.spares.values())
+        return waits and free and bool(self.head.facts.line)
 
     def all_run(self) -> bool:
         """Neither is never: each place runs where the ledger has it, and all have come back."""
