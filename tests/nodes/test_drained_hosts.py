@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from job import wait_for
@@ -33,7 +34,7 @@ def _kernel(need: Need) -> None:
     need("nodes", not why, why)
 
 
-def started(folder: Path, hosts: fabric.Fabric, **how: str) -> several.SeveralHosts:
+def started(folder: Path, hosts: fabric.Fabric, **how: Any) -> several.SeveralHosts:
     """Return a job that trains, and does not end before `ends_equal`."""
     slow = folder / "slow"
     slow.touch()
@@ -106,9 +107,9 @@ def processes(host: fabric.Host) -> list[str]:
     return [p.name for p in Path(f"/proc/{host.pid}/root/proc").iterdir() if p.name.isdigit()]
 
 
-def drained(tmp_path: Path, hosts: fabric.Fabric) -> several.SeveralHosts:
+def drained(tmp_path: Path, hosts: fabric.Fabric, **how: Any) -> several.SeveralHosts:
     """Return a job whose host h1 is being drained."""
-    job = started(tmp_path, hosts)
+    job = started(tmp_path, hosts, **how)
     ordered = job.ask("drain", "--host", "h1", "--no-wait")
     said, _ = ordered.communicate(timeout=60)
     assert ordered.returncode == 0, said + job.everything()
@@ -148,7 +149,7 @@ def test_the_host_dies_meanwhile(tmp_path: Path) -> None:
 def test_the_head_dies_meanwhile(tmp_path: Path) -> None:
     """The next one reads how far the drain was, and goes on with it."""
     with fabric.Fabric(3) as hosts:
-        job = drained(tmp_path, hosts)
+        job = drained(tmp_path, hosts, lease=10.0)  # longer than the next head needs to start
         heard(job, "host [h1] ends place [1]")
         job.head.kill()
         job.head.wait()
