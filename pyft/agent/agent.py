@@ -116,6 +116,7 @@ class Agent:
         except (restoring.RestoreError, OSError) as error:
             self._command.stop_reason = f"this host cannot leave its place: {error}"
             return
+        self._servers.incidents.left()
         self._finish(image.about["why"], 0)
         messages.flush_and_exit(0)
 

@@ -27,6 +27,7 @@ def client_state_of(member: Member, rank: Rank | None, sets: RollbackSets | None
         _behind_cut(member, state.held_position) if state.held_step else "",
         works,
         _rows_of(sets, member.id) if sets and state.held_step else (),
+        member.channel.rank,
     )
 
 

@@ -110,9 +110,20 @@ class HostImages(Images):
             self._perform(self._plan.look(time.monotonic(), []))
         else:
             super().look()
+        self._tell_lacks_gpu()
         since, why = self._plan.waits_since()
         if why and time.monotonic() > since + remote.ANSWER_S:
             self.failed = f"{why}, and the head says nothing"
+
+    def _tell_lacks_gpu(self) -> None:
+        """Let the head find a GPU elsewhere for a rank that waits for one."""
+        servers, happened = self._servers, list[int]()
+        if why := servers.plan.lacks_gpu():
+            for member in servers.members.values():
+                servers.injector.count(member)
+            happened = servers.requests.happened()
+        if not (servers.ending or self.back or self.leaves):
+            self._plan.tell_lacks_gpu(why, happened)
 
     def end(self) -> None:
         """The job ends."""
@@ -168,10 +179,6 @@ class HostImages(Images):
             member.server.send(wire.MadeAs(action.key, bytes.fromhex(action.made_as)))
 
     def _mirror(self, action: actions.Mirror) -> None:
-        record = self._records[action.number]
-        memory = {id: [os.dup(fd) for fd in fds] for id, fds in self._memory[action.number].items()}
-        options = self._options.of_the_job()
-        image = mirror.Outgoing(self._options.place, record, memory, options, self._clients_name)
         link = self._plan.link
         assert link
 
@@ -181,6 +188,14 @@ class HostImages(Images):
         def comes_on() -> None:
             link.say("sending", number=action.number)
 
+        record = self._records.get(action.number)
+        if record is None or "clients" not in record:
+            for name, *_ in action.where:
+                failed(name, "its host has no such image")
+            return
+        memory = {id: [os.dup(fd) for fd in fds] for id, fds in self._memory[action.number].items()}
+        options = self._options.of_the_job()
+        image = mirror.Outgoing(self._options.place, record, memory, options, self._clients_name)
         mirror.send(action.where, token(), image, failed, comes_on)
 
 

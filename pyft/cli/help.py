@@ -13,7 +13,7 @@ LONGEST = 200  # a sentence that is longer is cut off
 SECTIONS = {
     "Run and look": ("demo", "run", "status", "top", "report", "plan"),
     "Jobs of several hosts": ("head", "host"),
-    "Orders to a job that runs": ("replace", "drain", "spare", "inject"),
+    "Orders to a job that runs": ("replace", "drain", "move", "spare", "inject"),
     "What a job has asked of its GPUs": ("trace", "coverage"),
     "This machine": ("doctor", "env", "version"),
     "Research": ("lab",),
@@ -38,6 +38,7 @@ EXAMPLES = {
     "drain": (
         "pyft drain --gpu 0",
         "pyft drain --host node7 --head login:29471",
+        "pyft drain --host node7 --head login:29471 --to node9",
         "pyft drain --host node7 --head login:29471 --cancel",
     ),
     "spare": ("pyft spare --gpu 0",),

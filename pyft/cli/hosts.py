@@ -77,7 +77,10 @@ def lines(said: dict[str, Any]) -> list[str]:
     for one in said["places"]:
         lease = f", lease {one['lease_s']:g} s" if one["life"] else ""
         host = f" on host {one['host']}, life {one['life']}" if one["life"] else ""
-        text.append(f"  place {one['place']}{host}: {one['state']}, step {one['step']}{lease}")
+        ranks = f", ranks {one['ranks']}" if one["ranks"] else ""
+        text.append(
+            f"  place {one['place']}{host}: {one['state']}, step {one['step']}{ranks}{lease}"
+        )
     for one in said["spares"]:
         kept = sorted({tuple(image) for image in one["images"]})
         images = ", ".join(f"{number} of place {place}" for place, number in kept)
@@ -85,9 +88,10 @@ def lines(said: dict[str, Any]) -> list[str]:
     if not said["spares"]:
         text.append("  no spare host: the loss of a host ends the job")
     if drain := said["drain"]:
-        how = (
-            "has ended there, and goes on elsewhere" if drain["left"] else "leaves at the next line"
-        )
+        where = f"at host {drain['to']}" if drain["to"] else "elsewhere"
+        ended = f"has ended there, and goes on {where}"
+        next_line = "leaves at the next line" + (f", for host {drain['to']}" if drain["to"] else "")
+        how = ended if drain["left"] else next_line
         text.append(f"  host {drain['host']} is being drained: place {drain['place']} {how}")
     return text + fault_lines(said["faults"])
 

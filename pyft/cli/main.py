@@ -46,6 +46,7 @@ COMMANDS = {
     "host": several.host,
     "replace": orders.replace,
     "drain": orders.drain,
+    "move": orders.move,
     "spare": orders.spare,
     "inject": orders.inject,
     "trace": trace.trace,

@@ -60,6 +60,7 @@ class ClientState:
     works: bool = True  # it has a server, which recovers nothing
     # Where it is in its communicators at that cut: key, rank, peer (-1: collectives), sent, received.
     lines: tuple[tuple[int, int, int, int, int], ...] = ()
+    rank: int = -1  # of the program; -1: it is not known
 
 
 @dataclass(frozen=True)

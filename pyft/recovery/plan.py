@@ -178,11 +178,19 @@ class Plan:
         peers = self._replay_alike(rank)
         if started := self.starting.next(rank, verdict.leave):
             return [*peers, *started]
-        why = self.gpus.why_not(rank.gpu, self.starting.in_use())
-        sentence = f"no GPU is left for rank [{rank.rank}]: {why}"
+        sentence = self._no_gpu(rank)
         if not self.wait_for_spare:
             return [*peers, *self._give_up(rank, f"{sentence} (--on-no-spare fail)")]
         return [*peers, Wait(rank.id, f"{sentence}: waiting for `pyft spare --gpu G`")]
+
+    def lacks_gpu(self) -> str:
+        """Return for which rank no GPU is left and why, nothing if none waits for one."""
+        waiting = (rank for rank in self.ranks.values() if rank.state is State.WAITING)
+        return next(map(self._no_gpu, waiting), "")
+
+    def _no_gpu(self, rank: Rank) -> str:
+        why = self.gpus.why_not(rank.gpu, self.starting.in_use())
+        return f"no GPU is left for rank [{rank.rank}]: {why}"
 
     def _strike(self, rank: Rank, fault: Fault) -> list[Action]:
         why = self.gpus.struck(rank.gpu, fault.cut, self.starting.in_use())

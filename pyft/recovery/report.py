@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 DELIVERED = "error delivered"  # an outcome: the program got its own error
+MOVED = "moved"  # an outcome: the place goes on at another host, where it is not known
 PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
 
 
@@ -28,7 +29,7 @@ class Incident:
     epoch_from: int = 0
     epoch_to: int = 0
     mode: str = "normal"
-    outcome: str = "under way"  # recovered, given up, failed again, job ended
+    outcome: str = "under way"  # recovered, given up, failed again, moved, job ended
     ended: float = 0.0
     total_ms: float = 0.0  # what the user has waited: from `began` to `ended`
     phases_ms: dict[str, float] = field(default_factory=dict)

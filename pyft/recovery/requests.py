@@ -100,6 +100,10 @@ class Requests:
         """Take what a member has come to."""
         self.seen[member] = now
 
+    def happened(self) -> list[int]:
+        """Return the numbers, in their order, of those that have happened."""
+        return [number for number, one in enumerate(self.all) if one.done]
+
     def missed(self) -> list[dict[str, str]]:
         """Return what has not happened, and why."""
         return [

@@ -11,7 +11,7 @@ from pyft.report.history import number, state_of
 from pyft.report.lanes import FaultSpan, fault_span
 
 UNDER_WAY = "under way"
-GOOD = ("recovered", "error delivered")
+GOOD = ("recovered", "error delivered", "moved")
 # What meta.json calls it, and what the attribute is called.
 _ATTRIBUTES = {
     "rank": "pyft.rank",

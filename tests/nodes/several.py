@@ -35,12 +35,13 @@ class SeveralHosts:
         replay: str = "",
         inject: tuple[int, str] | None = None,
         lingers: bool = False,
+        late: bool = False,
     ) -> None:
         """`torchrun`: with that rendezvous it starts the ranks of a place; else a shell does.
 
         `etcd`: where the ledger is, and then a second head waits; else it is a file. `spares`: GPUs
         of each host that are not used; `replay`: PYFT_REPLAY; `inject`: a fault of a place.
-        `lingers`: the training is not over before it is waited for.
+        `lingers`: the training is not over before it is waited for. `late`: spares come when told.
         """
         self._inject = inject
         self.folder, self.fabric, self._ranks_each = folder, fabric, ranks_each
@@ -65,7 +66,8 @@ class SeveralHosts:
             self.second = self._start_head(self._heads[1], "second")
             wait_for(lambda: "this one waits" in self.said("second"), 20, self.everything)
         self.runs: list[subprocess.Popen[bytes]] = []
-        for host in fabric.hosts[places:]:
+        self._late = fabric.hosts[places:] if late else []
+        for host in fabric.hosts[places:] if not late else []:
             self.runs.append(self._start_spare(host))
         store = ("--store", str(folder / "meet" / "store"))
         self._linger = folder / "linger"
@@ -127,6 +129,10 @@ class SeveralHosts:
         arguments = [PYFT, "host", "--head", ",".join(self._heads), "--address", host.address]
         arguments += ["--host", host.name, "--folder", str(self.folder)]
         return host.start(arguments, self.environment, self.folder / host.name)
+
+    def start_late(self) -> None:
+        """Start the spare hosts that come late."""
+        self.runs += [self._start_spare(host) for host in self._late]
 
     def said(self, name: str) -> str:
         """Return what a host, or the head, has said on stderr."""

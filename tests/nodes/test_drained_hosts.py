@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from job import wait_for
@@ -33,7 +34,7 @@ def _kernel(need: Need) -> None:
     need("nodes", not why, why)
 
 
-def started(folder: Path, hosts: fabric.Fabric, **how: str) -> several.SeveralHosts:
+def started(folder: Path, hosts: fabric.Fabric, **how: Any) -> several.SeveralHosts:
     """Return a job that trains, and does not end before `ends_equal`."""
     slow = folder / "slow"
     slow.touch()
@@ -72,9 +73,33 @@ def test_a_host_is_drained(tmp_path: Path) -> None:
         status, _ = job.ask("status").communicate(timeout=80)
         assert "place 1 on host h2, life 2: runs" in status
         ends_equal(job, tmp_path)
-    printed = [f"{name}.stdout" for name in ("h0", "h1", "h2")]
-    lines = Counter(line for p in printed for line in (job.folder / p).read_text().splitlines())
-    assert set(lines.values()) == {1}  # no step was made twice
+    assert_no_step_twice(job)
+
+
+def assert_no_step_twice(job: several.SeveralHosts) -> None:
+    """No line stands twice, on whichever hosts."""
+    printed = [job.folder / f"{host.name}.stdout" for host in job.fabric.hosts]
+    lines = Counter(line for p in printed for line in p.read_text().splitlines())
+    assert set(lines.values()) == {1}
+
+
+@longer
+def test_a_rank_is_moved_to_the_spare_that_was_named(tmp_path: Path) -> None:
+    """Not to the one that is chosen without a name; no step is repeated."""
+    with fabric.Fabric(4) as hosts:
+        job = started(tmp_path, hosts)
+        refused = job.ask("move", "--rank", "7", "--to", "h3")
+        said, _ = refused.communicate(timeout=60)
+        assert refused.returncode == 2
+        assert "rank [7] is none of this job: those known are [0] to [1]" in said
+        ordered = job.ask("move", "--rank", "0", "--to", "h3")
+        said, _ = ordered.communicate(timeout=60)
+        assert ordered.returncode == 0, said + job.everything()
+        assert "rank 0: place 0 goes from host h0 to host h3 at the next line" in said
+        assert "rank 0 is moved: place [0] is on host [h3]" in said
+        ends_equal(job, tmp_path)
+    assert [entry["host"] for entry in entries(job, "claim")][2:] == ["h3"]
+    assert_no_step_twice(job)
 
 
 def processes(host: fabric.Host) -> list[str]:
@@ -82,9 +107,9 @@ def processes(host: fabric.Host) -> list[str]:
     return [p.name for p in Path(f"/proc/{host.pid}/root/proc").iterdir() if p.name.isdigit()]
 
 
-def drained(tmp_path: Path, hosts: fabric.Fabric) -> several.SeveralHosts:
+def drained(tmp_path: Path, hosts: fabric.Fabric, **how: Any) -> several.SeveralHosts:
     """Return a job whose host h1 is being drained."""
-    job = started(tmp_path, hosts)
+    job = started(tmp_path, hosts, **how)
     ordered = job.ask("drain", "--host", "h1", "--no-wait")
     said, _ = ordered.communicate(timeout=60)
     assert ordered.returncode == 0, said + job.everything()
@@ -124,7 +149,7 @@ def test_the_host_dies_meanwhile(tmp_path: Path) -> None:
 def test_the_head_dies_meanwhile(tmp_path: Path) -> None:
     """The next one reads how far the drain was, and goes on with it."""
     with fabric.Fabric(3) as hosts:
-        job = drained(tmp_path, hosts)
+        job = drained(tmp_path, hosts, lease=10.0)  # longer than the next head needs to start
         heard(job, "host [h1] ends place [1]")
         job.head.kill()
         job.head.wait()

@@ -100,6 +100,33 @@ def test_a_gpu_is_lost_and_its_host_has_another_one(tmp_path: Path) -> None:
 
 
 @longer
+@pytest.mark.parametrize("late", [False, True])
+def test_a_gpu_is_lost_and_only_another_host_has_one(tmp_path: Path, late: bool) -> None:
+    """All go back to the line, and the fault comes once. `late`: the other host comes after it."""
+    with fabric.Fabric(3) as hosts:
+        slow, fault = tmp_path / "slow", "gpu-lost,rank=1,step=20"
+        slow.touch()
+        more = ("--slow", str(slow))
+        job = several.SeveralHosts(
+            tmp_path, hosts, *STEPS, *more, lease=60.0, inject=(1, fault), late=late
+        )
+        if late:
+            wait_for(lambda: "no GPU is left for rank [1]" in job.said("h1"), 90, job.everything)
+            job.start_late()
+        wait_for(lambda: "all have come back" in job.said("head"), 90, job.everything)
+        slow.unlink()
+        assert job.wait(120) == 0, job.everything()
+        assert job.results() == expected(), job.everything()
+        codes = [run.wait(20) for run in job.runs]
+    assert codes == [0, 0, 0], job.everything()  # 79: the fault has not happened
+    assert job.said("head").count("all go back") == 1
+    assert ("host [h2] gets its image" in job.said("head")) == late
+    assert "place [1] is on host [h2]" in job.said("h1")
+    (fault,) = faults(tmp_path / "log-h1")
+    assert (fault["fault"], fault["outcome"]) == ("gpu-lost", "moved")
+
+
+@longer
 def test_servers_of_both_hosts_are_killed_at_once(tmp_path: Path) -> None:
     with fabric.Fabric(2) as hosts:
         job = several.SeveralHosts(tmp_path, hosts, *STEPS)

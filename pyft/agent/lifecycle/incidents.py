@@ -114,6 +114,14 @@ class Incidents:
             incident.finish("client ended", self.now())
             self._keep()
 
+    def left(self) -> None:
+        """Close all that is open: the place goes on at another host."""
+        for incident in self._open.values():
+            incident.action = "its place goes to another host"
+            incident.finish(report.MOVED, self.now())
+        self._open, self._fenced = {}, {}
+        self._keep()
+
     def renamed(self, id: int, rank: int) -> None:
         """Note which rank a member is, which was not known before."""
         for incident in self.of(id):

@@ -74,7 +74,7 @@ class Coordinator(Lines):
         self._write("done", place=number, code=code)
         if all(p.code is not None for p in self.facts.places.values()):
             self.phase = Phase.OVER
-            self._say_spares("over")
+            self._say_spares("over", code=self.facts.exit_code, why="the job has ended")
         elif not self.facts.failed and (code or self.phase is Phase.BACK):
             self._fail(f"the command of place [{number}] has ended with [{code}]")
 
@@ -242,6 +242,7 @@ class Coordinator(Lines):
     def _take(self, place: Place) -> None:
         values = {"place": place.number, "life": place.life, "term": self.facts.term}
         more = {"round": self.facts.round, "number": self.facts.line}
+        more |= {"happened": place.happened}
         self._say(("spare", place.host), "take", **values, **more)
 
     def _is_back(self, place: Place) -> bool:
@@ -290,4 +291,4 @@ class Coordinator(Lines):
     def _fail(self, why: str) -> None:
         self._write("failed", why=why)
         self._say_all("fail", why=why)
-        self._say_spares("over")
+        self._say_spares("over", code=1, why=f"the job has ended: {why}")

@@ -6,8 +6,9 @@
     over <--all have come back-- another host <--its host has ended all of it-- leaving
                                   '--lost, or cannot restore it--> back to its host, which has the image
 
-The host that leaves keeps the image until all go on, as a spare host that has no other one. Each step
-is an entry for the ledger before any host is told, so another head goes on from it.
+It goes to whichever spare host can take it, or to the one that an operator has named. The host that
+leaves keeps the image until all go on, as a spare host that has no other one. Each step is an entry
+for the ledger before any host is told, so another head goes on from it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyft.hosts.head.alone import Alone
+from pyft.hosts.head.coordinator import HEARD
 from pyft.hosts.head.decisions import ABSENT_S, Phase
 from pyft.hosts.head.places import Drain, Place
 
@@ -32,14 +34,18 @@ class Drains(Alone):
 
     # ---- the operator -------------------------------------------------------------------------
 
-    def drain(self, now: float, host: str) -> str:
-        """Begin to drain a host; return why not. Where that is under way already, all is well."""
+    def drain(self, now: float, host: str, to: str = "") -> str:
+        """Begin to drain a host; return why not. Where that is under way already, all is well.
+
+        `to`: the spare host that takes its place; nothing: whichever can.
+        """
         if self.facts.drain and self.facts.drain.host == host:
-            return ""
+            return self._asked_otherwise(self.facts.drain, to)
         places = [p for p in self.facts.places.values() if p.host == host]
-        if why := self._cannot_drain(now, host, places):
+        why = self._cannot_drain(now, host, places) or self._cannot_take(now, to)
+        if why:
             return why
-        self._write("drain", host=host, place=places[0].number)
+        self._write("drain", host=host, place=places[0].number, **({"to": to} if to else {}))
         self._spare_at = now
         return ""
 
@@ -69,9 +75,29 @@ class Drains(Alone):
             return f"host [{host}] is taking place [{places[0].number}]: try again after that"
         if over := self._over():
             return f"places {over} have ended: nothing can go back to a line any more"
-        if not self._is_spare_there(now):
-            return "no spare host is there to take its place: start `pyft host` on one"
         return ""
+
+    def _cannot_take(self, now: float, to: str) -> str:
+        """Return why this host cannot take a place; nothing: why no host can."""
+        if not self._is_taker_there(now, ""):
+            return "no spare host is there to take its place: start `pyft host` on one"
+        if not to or self._is_taker_there(now, to):
+            return ""
+        places = [p.number for p in self.facts.places.values() if p.host == to]
+        if places:
+            return f"host [{to}] is no spare host: it has place {places}"
+        if to in self.facts.spares and self.facts.spares[to].lease > now:
+            return f"host [{to}] takes no images: it has only that of the place which it has left"
+        spares = sorted(s.name for s in self.facts.spares.values() if s.port and s.lease > now)
+        return f"host [{to}] is none of this job's spare hosts: these are {spares}"
+
+    @staticmethod
+    def _asked_otherwise(drain: Drain, to: str) -> str:
+        """Return why what is under way is not what is asked for now."""
+        if to in ("", drain.to):
+            return ""
+        taker = f"host [{drain.to}]" if drain.to else "a spare host that is free"
+        return f"place [{drain.place}] goes to {taker} already: call that off by --cancel first"
 
     def _hosts(self) -> list[str]:
         return sorted({p.host for p in self.facts.places.values() if p.host})
@@ -124,12 +150,16 @@ class Drains(Alone):
         drain = self.facts.drain
         if not drain or drain.left:
             return
-        if self._is_spare_there(now):
+        if self._is_taker_there(now, drain.to):
             self._spare_at = now
+        taken = [p.number for p in self.facts.places.values() if drain.to and p.host == drain.to]
         if over := self._over():
             self._undrain(f"places {over} have ended: nothing can go back to a line any more")
+        elif taken:
+            self._undrain(f"host [{drain.to}] has taken place {taken}")
         elif now > self._spare_at + self.lease + ABSENT_S:
-            self._undrain("no spare host is there any more to take its place")
+            spare = f"host [{drain.to}] is not" if drain.to else "no spare host is"
+            self._undrain(f"{spare} there any more to take its place")
 
     def _look_at_ended(self, now: float) -> None:
         """Choose the next owner of a place of which nothing runs any more."""
@@ -155,7 +185,7 @@ class Drains(Alone):
         if not self._stays:
             return
         drain, self._stays = self.facts.drain, False
-        if drain and not drain.left and not self._over():
+        if drain and not drain.left and not self._over() and self._has_image(drain):
             self._leave(drain)
         else:
             self._release()
@@ -172,16 +202,49 @@ class Drains(Alone):
             for name in [s.name for s in self.facts.spares.values() if not s.port]:
                 self._let_go(name)
 
-    def _taker(self, now: float, place: int) -> str | None:
-        """Return what takes a place: the host that has left it, if no other one can."""
-        taker = super()._taker(now, place)
-        left = self.facts.spares.get(self.facts.drain.host) if self.facts.drain else None
-        if taker == "" and left and not left.port and left.lease > now:
-            return left.name if (place, self.facts.line) in left.images else ""
-        return taker
+    def _left_out(self, place: int, names: list[str], why: str) -> None:
+        """Without the copy on the host that is to take the place, its image is tried again."""
+        drain = self.facts.drain
+        if not (self._stays and drain and drain.place == place and drain.to in names):
+            super()._left_out(place, names, why)
+        elif self.pending:
+            self._give_up(f"host [{drain.to}] does not take it: {why}")
 
-    def _is_spare_there(self, now: float) -> bool:
-        return any(spare.port and spare.lease > now for spare in self.facts.spares.values())
+    def _has_image(self, drain: Drain) -> bool:
+        """Say whether the host that was named has the image of the line."""
+        have = self._holders_of_line(self.now)[drain.place]
+        return drain.to in ("", *have)
+
+    def _taker(self, now: float, place: int) -> str | None:
+        """Return what takes a place: the host that was named, or else the one that has left it.
+
+        Where none was named the one that has left it is the last.
+        """
+        drain = self.facts.drain
+        if not drain or drain.place != place or not drain.left:
+            return super()._taker(now, place)
+        left = self._has_left(now, drain)
+        if not drain.to:
+            taker = super()._taker(now, place)
+            return left if taker == "" else taker
+        if drain.to in self._holders_of_line(now + self.lease * HEARD)[place]:
+            return drain.to
+        if drain.to in self._holders_of_line(now)[place]:
+            return None
+        if left or now < self.facts.places[place].lease:
+            return left or None  # it calls when all of it has ended there
+        return super()._taker(now, place)
+
+    def _has_left(self, now: float, drain: Drain) -> str:
+        """Return the host that has left its place, if it can go on from its image."""
+        left = self.facts.spares.get(drain.host)
+        if not left or left.port or left.lease <= now:
+            return ""
+        return left.name if (drain.place, self.facts.line) in left.images else ""
+
+    def _is_taker_there(self, now: float, to: str) -> bool:
+        spares = [s.name for s in self.facts.spares.values() if s.port and s.lease > now]
+        return to in spares if to else bool(spares)
 
     def _let_go(self, name: str) -> None:
         """A host that has left its place may end."""

@@ -17,8 +17,8 @@ from typing import Any
 from pyft.agent.process import messages
 from pyft.hosts.head import of_servers, status
 from pyft.hosts.head.decisions import Phase, Say, Tell, Write
-from pyft.hosts.head.drains import Drains
 from pyft.hosts.head.ledger import Ledger, LedgerLost
+from pyft.hosts.head.moves import Moves
 from pyft.hosts.head.places import Facts
 from pyft.hosts.head.told import copies_of, told
 from pyft.hosts.wire import checked
@@ -31,6 +31,8 @@ SILENT_S = 60.0  # of a connection that says nothing
 END_S = 5.0  # for all to hear that the job has ended
 MOST_CONNECTIONS = 1024
 MOST_LINES = 4096  # of the communicators of a place
+MOST_RANKS = 1024  # of a place
+MOST_REQUESTS = 4096  # of faults, of which some have happened
 ID_BYTES = 256  # of a communicator's id, as hexadecimal digits
 
 
@@ -54,7 +56,7 @@ class Head:
         if facts.lease and facts.lease != how["lease"]:
             messages.say(f"head: the lease stays [{facts.lease:g}] s, as the ledger has it")
             how["lease"] = facts.lease
-        self._coordinator = Drains(facts, now=time.monotonic(), **how)
+        self._coordinator = Moves(facts, now=time.monotonic(), **how)
         self._write({"kind": "term", "term": facts.term + 1, "lease": how["lease"]})
         if self._coordinator.phase is Phase.OVER:
             messages.say("head: the ledger is of a job that has ended; a new one needs another")
@@ -193,17 +195,27 @@ class Head:
         """Do what an operator asks for, when it is in the ledger; then say how the job is."""
         order, now = checked.name(hello, "order"), time.monotonic()
         with self._lock:
-            why = ""
-            if order == "drain":
-                why = self._coordinator.drain(now, checked.name(hello, "host"))
-            elif order == "cancel":
-                why = self._coordinator.cancel(now, checked.name(hello, "host"))
-            elif order != "status":
-                raise LinkError(f"[{order}] is no order")
+            why = self._ordered(now, order, hello)
             self._perform()
             why = why or (self._broken if self._is_out() else "")
             said = status.describe(self._coordinator, self._faults, now)
         link.send("refused" if why else "answer", why=why, **said)
+
+    def _ordered(self, now: float, order: str, hello: dict[str, Any]) -> str:
+        """Do what an operator asks for; return why not."""
+        coordinator = self._coordinator
+        to = checked.name(hello, "to") if "to" in hello else ""
+        if order == "drain":
+            return coordinator.drain(now, checked.name(hello, "host"), to)
+        if order == "move":
+            return coordinator.move(now, checked.number(hello, "rank"), checked.name(hello, "to"))
+        if order == "cancel" and "rank" in hello:
+            return coordinator.cancel_move(now, checked.number(hello, "rank"))
+        if order == "cancel":
+            return coordinator.cancel(now, checked.name(hello, "host"))
+        if order != "status":
+            raise LinkError(f"[{order}] is no order")
+        return ""
 
     def _claimed(self, now: float, place: int, host: str, life: int) -> str:
         if life and self._coordinator.renew(now, place, host, life):
@@ -267,6 +279,8 @@ class Head:
         elif kind == "status":
             steps = checked.number(said, "steps")
             coordinator.status(place, steps, checked.number(said, "step_us") / 1e6)
+        elif kind == "ranks":
+            coordinator.ranks(place, checked.numbers(said, "ranks", MOST_RANKS))
         elif kind == "held":
             lines = checked.rows(said, "lines", 5, MOST_LINES)
             coordinator.held(now, place, checked.number(said, "step"), lines)
@@ -287,6 +301,9 @@ class Head:
                 raise LinkError("[made_as] is no id")
             client, key = checked.number(said, "client"), checked.number(said, "key", (1 << 64) - 1)
             coordinator.want_id(place, checked.number(said, "round"), client, key, made_as)
+        elif kind == "lacks_gpu" and checked.number(said, "round") == coordinator.facts.round:
+            happened = checked.numbers(said, "happened", MOST_REQUESTS)
+            coordinator.lacks_gpu(place, checked.text(said, "why"), happened)
         elif kind == "relay":
             self._pass_on(place, said)
 

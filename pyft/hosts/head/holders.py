@@ -55,21 +55,31 @@ class Topology:
 
 
 def choose(
-    places: Mapping[int, str], spares: Iterable[str], topology: Topology, copies: int
+    places: Mapping[int, str],
+    spares: Iterable[str],
+    topology: Topology,
+    copies: int,
+    named: Mapping[int, str] | None = None,
 ) -> dict[int, list[str]]:
     """Return which spare hosts keep which place: so many, each in another domain, and the least busy.
 
     `places`: their hosts. Where no spare host is in another domain than the place's, one that is in
-    the same domain helps against the loss of the host alone.
+    the same domain helps against the loss of the host alone. `named`: spare hosts that are to have a
+    place's whatever their domain is, and those of other places only where no other one is left.
     """
+    named = named or {}
     load = dict.fromkeys(sorted(spares), 0)
     chosen: dict[int, list[str]] = {}
     for place, host in places.items():
         best: dict[str, str] = {}  # of each domain
-        for name in sorted(load, key=lambda one: (load[one], one)):
+        for name in sorted(load, key=lambda one: (one in named.values(), load[one], one)):
             best.setdefault(topology.of(name), name)
         own = best.pop(topology.of(host), None)
-        chosen[place] = list(best.values())[:copies] or ([own] if own else [])
+        first = named.get(place)
+        if first:
+            best.pop(topology.of(first), None)
+        names = [first, *best.values()] if first else list(best.values())
+        chosen[place] = names[:copies] or ([own] if own else [])
         for name in chosen[place]:
             load[name] += 1
     return chosen

@@ -43,7 +43,9 @@ class Lines(Decisions):
         chosen = self._chosen(now)
         self.phase, self._since = Phase.DUMP, now
         self.pending = Pending(self.facts.number, self.step, chosen, now)
-        self._stays = bool(self.facts.drain and all(chosen.values()))
+        drain = self.facts.drain
+        taken = bool(drain and drain.to in ("", *chosen[drain.place]))
+        self._stays = taken and all(chosen.values())
         held_s = TAKE_S + (STAY_S if self._stays else 0.0)
         for place in places:
             where = [self.facts.spares[name].where for name in chosen[place.number]]
@@ -224,4 +226,6 @@ class Lines(Decisions):
         """Return which spare hosts get copies of which place."""
         alive = [s.name for s in self.facts.spares.values() if s.lease > now and s.port]
         places = {place.number: place.host for place in self.facts.places.values()}
-        return holders.choose(places, alive, self.topology, self.copies)
+        drain = self.facts.drain
+        named = {drain.place: drain.to} if drain and drain.to in alive else {}
+        return holders.choose(places, alive, self.topology, self.copies, named)

@@ -22,6 +22,7 @@ class Place:
     lease: float = 0.0  # it is its owner's until then
     present: bool = False  # an agent is connected
     address: str = ""  # at which programs of other places know it, wherever it is
+    ranks: list[int] = field(default_factory=list)  # that its agent has named last
     steps: int = 0
     step_s: float = 0.0  # that a step takes; 0: not known
     held: bool = False
@@ -29,6 +30,9 @@ class Place:
     copied: bool = False  # its image is whole there
     restored: int = 0  # the last round in which it came back
     leaving: bool = False  # it is to go to another host, and its owner to end all of it first
+    lacks_gpu: str = ""  # why its host has no GPU for one of its ranks
+    # Of the faults that were asked for: those that came after the line, on a host that it has left.
+    happened: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -49,11 +53,12 @@ class Spare:
 
 @dataclass
 class Drain:
-    """A host is to lose its place. `left`: that has begun, and cannot be called off."""
+    """A host is to lose its place."""
 
     host: str
     place: int
-    left: bool = False
+    to: str = ""  # the spare host that is to take it; nothing: whichever can
+    left: bool = False  # that has begun, and cannot be called off
 
 
 class Facts:
@@ -93,7 +98,11 @@ class Facts:
             self.number = entry["number"]
         elif kind == "line":
             self.line, self.line_step, self.restores = entry["number"], entry["step"], 0
-            self.holders = {int(place): names for place, names in entry.get("holders", {}).items()}
+            self.holders = {
+                int(number): names for number, names in entry.get("holders", {}).items()
+            }
+            for place in self.places.values():
+                place.happened = []
         elif kind == "back":
             self.round, self.is_back = entry["round"], False
             self.restores += entry["counts"]
@@ -103,16 +112,18 @@ class Facts:
         elif kind == "onward":
             self.is_back = True
             if (drain := self.drain) and drain.left:
-                self._drained(True, f"place [{drain.place}] is on host [{entry['to']}]")
+                done = drain.to in ("", entry["to"])
+                self._drained(done, f"place [{drain.place}] is on host [{entry['to']}]")
         elif kind == "drain":
-            self.drain = Drain(entry["host"], entry["place"])
+            self.drain = Drain(entry["host"], entry["place"], entry.get("to", ""))
             self.drains.pop(entry["host"], None)
         elif kind == "undrain":
             self._drained(False, entry["why"])
         elif kind == "leave":
-            self.places[entry["place"]].leaving = True
-            if self.drain:
-                self.drain.left = True
+            place = self.places[entry["place"]]
+            place.leaving, place.happened = True, entry.get("happened", [])
+            self.drain = self.drain or Drain(entry["host"], entry["place"])
+            self.drain.left = True
         elif kind == "unrestored":
             self.places[entry["place"]].leaving = True
         elif kind == "id":

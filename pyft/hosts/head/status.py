@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pyft.hosts.head.places import Facts
 
 if TYPE_CHECKING:
-    from pyft.hosts.head.drains import Drains
+    from pyft.hosts.head.moves import Moves
 
 MOST_FAULTS = 20
 MOST_TOLD = 64  # spare hosts, and hosts that were drained
@@ -35,7 +36,7 @@ class Faults:
             self.last[-1]["seconds"] = round(entry.get("at", 0.0) - self.last[-1]["at"], 3)
 
 
-def describe(coordinator: Drains, faults: Faults, now: float) -> dict[str, Any]:
+def describe(coordinator: Moves, faults: Faults, now: float) -> dict[str, Any]:
     """Return all of it, in plain values."""
     facts, drain = coordinator.facts, coordinator.facts.drain
     places = [
@@ -44,6 +45,7 @@ def describe(coordinator: Drains, faults: Faults, now: float) -> dict[str, Any]:
             "host": place.host,
             "life": place.life,
             "state": _state(coordinator, place.number),
+            "ranks": place.ranks,
             "step": place.steps,
             "lease_s": round(max(0.0, place.lease - now), 1),
         }
@@ -64,7 +66,7 @@ def describe(coordinator: Drains, faults: Faults, now: float) -> dict[str, Any]:
         "pending": coordinator.pending.number if coordinator.pending else 0,
         "passed": coordinator.passed,
         "passed_why": coordinator.passed_why if coordinator.passed else "",
-        "drain": {"host": drain.host, "place": drain.place, "left": drain.left} if drain else None,
+        "drain": asdict(drain) if drain else None,
         "drains": {name: list(facts.drains[name]) for name in list(facts.drains)[-MOST_TOLD:]},
         "faults": {"count": faults.count, "alone": faults.alone, "last": faults.last},
     }
@@ -75,7 +77,7 @@ def _texts(holders: dict[int, list[str]]) -> dict[str, list[str]]:
     return {str(place): names for place, names in holders.items()}
 
 
-def _state(coordinator: Drains, number: int) -> str:
+def _state(coordinator: Moves, number: int) -> str:
     """Return what a place is doing."""
     place = coordinator.facts.places[number]
     if place.code is not None:
@@ -88,4 +90,6 @@ def _state(coordinator: Drains, number: int) -> str:
         return "is being taken"
     if not coordinator.facts.is_back and place.restored != coordinator.facts.round:
         return "goes back"
+    if place.lacks_gpu:
+        return "waits for a GPU"
     return "runs" if place.present else "has no agent"

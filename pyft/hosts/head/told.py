@@ -23,10 +23,13 @@ def told(entry: dict[str, Any]) -> str:
             told += f"is on host [{entry['to']}]"
         return told
     if kind == "drain":
-        where = f"place [{entry['place']}] goes to a spare host at the next line"
+        taker = f"host [{entry['to']}]" if entry.get("to") else "a spare host"
+        where = f"place [{entry['place']}] goes to {taker} at the next line"
         return f"host [{entry['host']}] is to be drained: {where}"
     if kind == "undrain":
         return f"host [{entry['host']}] is not drained: {entry['why']}"
+    if kind == "leave" and "happened" in entry:
+        return f"host [{entry['host']}] ends place [{entry['place']}], which goes on elsewhere"
     if kind == "leave":
         return f"all stand at the line: host [{entry['host']}] ends place [{entry['place']}]"
     if kind == "unrestored":

@@ -68,6 +68,8 @@ class RemoteImages(ImagePlan):
         self.lost_at = 0.0
         self._told_at = self._told_lost_at = 0.0
         self._told_held = 0
+        self._told_ranks: list[int] = []  # at this connection
+        self._told_lacks: tuple[str, list[int]] = ("", [])  # likewise
         self._take_s = TAKE_S
         self._late = ""  # which does not stand at the step
         self._mirrors: list[tuple[str, str, int]] = []  # of the image that is being made
@@ -100,6 +102,7 @@ class RemoteImages(ImagePlan):
             self._tell_held(clients)
         elif now >= self._told_at + STATUS_S and clients:
             self._tell_status(now, max(c.steps for c in clients))
+            self._tell_ranks(sorted({c.rank for c in clients if c.rank >= 0}))
         return actions
 
     def dumped(self, now: float, clients: Sequence[ClientState], why: str = "") -> list[Action]:
@@ -142,6 +145,15 @@ class RemoteImages(ImagePlan):
         """Ask the head whether a server is replaced while all others go on."""
         self._faults[client] = Asking(epoch, why, now)
         self._tell_fault(now, client, self._faults[client])
+
+    def tell_lacks_gpu(self, why: str, happened: list[int]) -> None:
+        """Tell the head why a rank of this place has no GPU, or that all have one.
+
+        `happened`: numbers of the faults that were asked for and have happened.
+        """
+        if self._told_lacks != (why, happened):
+            self._told_lacks = (why, happened)
+            self._say("lacks_gpu", round=self.round, why=why, happened=happened)
 
     def ask_again(self) -> None:
         """Ask about all deaths at the next look: the head knows of this place's servers now."""
@@ -187,6 +199,7 @@ class RemoteImages(ImagePlan):
         if kind in servers_words.KINDS:
             return self._of_servers(said)
         if kind == "welcome":
+            self._told_ranks, self._told_lacks = [], ("", [])
             for (client, key), (round, made_as) in self._wanted.items():
                 self._say("want_id", round=round, client=client, key=key, made_as=made_as)
             return [Declare()]
@@ -204,6 +217,8 @@ class RemoteImages(ImagePlan):
             return self._given_up(why, checked.number(said, "number"))
         if kind == "keep":
             return self._kept(checked.number(said, "number"))
+        if kind == "mirror":
+            return [Mirror(checked.number(said, "number"), checked.hosts(said, "mirrors"))]
         if kind == "drop":
             return [Drop(checked.number(said, "number"))]
         if kind == "back":
@@ -290,6 +305,11 @@ class RemoteImages(ImagePlan):
         self._told_at = now
         self._pace.saw(now, steps)
         self._say("status", steps=steps, step_us=math.ceil(1e6 * self._pace.step_s(now)))
+
+    def _tell_ranks(self, ranks: list[int]) -> None:
+        if ranks != self._told_ranks:
+            self._told_ranks = ranks
+            self._say("ranks", ranks=ranks)
 
     def _tell_lost(self, now: float) -> None:
         if now >= self._told_lost_at + AGAIN_S:

@@ -21,6 +21,7 @@ from pyft.hosts.wire.head_link import HeadLink
 from pyft.hosts.wire.link import LinkError, addresses_of
 
 LOOK_S = 0.05
+MOST_REQUESTS = 4096  # of faults
 SILENT_S = 300.0  # of the head, after which the job is over for this host
 _TAKE = Path(__file__).with_name("take.py")
 
@@ -104,6 +105,7 @@ class Spare:
 
     def _take(self, said: dict[str, Any]) -> int | None:
         place, number = checked.number(said, "place"), checked.number(said, "number")
+        happened = checked.numbers(said, "happened", MOST_REQUESTS)
         image = self._receiver.take(place, number)
         if image is None:
             messages.say(f"place [{place}] cannot be taken: image [{number}] is not here")
@@ -111,7 +113,7 @@ class Spare:
         messages.say(f"this host takes place [{place}], from image [{number}]")
         self._link.end()
         life, round = checked.number(said, "life"), checked.number(said, "round")
-        note, fds = self._note(image, life, round)
+        note, fds = self._note(image, life, round, happened)
         fd = make_note("take", note)
         os.lseek(fd, 0, os.SEEK_SET)
         parent = os.getpid()
@@ -125,9 +127,16 @@ class Spare:
         finally:
             image.drop()
 
-    def _note(self, image: Stored, life: int, round: int) -> tuple[dict[str, Any], list[int]]:
-        """Return what take.py is told, and the descriptors that go with it."""
+    def _note(
+        self, image: Stored, life: int, round: int, happened: list[int]
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Return what take.py is told, and the descriptors that go with it.
+
+        `happened`: numbers of the faults that were asked for and came after the image.
+        """
         record = image.record | {"folder": str(image.folder)}
+        for number, request in enumerate(record["servers"]["requests"]["all"] if happened else ()):
+            request["done"] |= number in happened
         plan = {"round": round, "back_in": round, "is_fresh": 1}
         kept = left_behind(record, image.memory, plan)
         options = image.options | {

@@ -69,6 +69,14 @@ def data(message: dict[str, Any], key: str, most: int = 1 << 18) -> bytes:
         raise LinkError(f"[{key}] is no data") from None
 
 
+def numbers(message: dict[str, Any], key: str, most: int, largest: int = MOST) -> list[int]:
+    """Return a list of so many numbers at most, of which none is negative."""
+    value = message.get(key)
+    if not isinstance(value, list) or len(value) > most:
+        raise LinkError(f"[{key}] is no list, or too long")
+    return [number({key: one}, key, largest) for one in value]
+
+
 def rows(message: dict[str, Any], key: str, columns: int, most: int) -> list[list[int]]:
     """Return rows of numbers."""
     value = message.get(key)

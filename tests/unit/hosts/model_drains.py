@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyft.hosts.head.decisions import Phase, Say, Write
-from pyft.hosts.head.drains import Drains
+from pyft.hosts.head.moves import Moves
 from pyft.hosts.head.places import Facts
 
 LEASE, STOP_AT = 10.0, 7.0
 TICK_S = 1.0
 CUT = 10  # steps at the first hold
+RANKS = ([0, 1], [2, 3])  # of each place
 Told = tuple[str, dict[str, Any]]
 
 
@@ -35,6 +36,8 @@ class Host:
     confirmed: float = 0.0  # when the head has renewed its lease, or it has claimed
     images: set[tuple[int, int]] = field(default_factory=set)
     cannot_restore: bool = False
+    lacks_gpu: bool = False  # its GPU is lost, for whatever runs there
+    told_lacks: bool = False  # at this connection
     cut_until = 0.0  # nothing is heard of it, and it hears nothing
     hears: deque[Told] = field(default_factory=deque)
     says: deque[Told] = field(default_factory=deque)
@@ -52,12 +55,12 @@ class Host:
 class Job:
     """Two places and their hosts, spares, and a head whose ledger outlives it."""
 
-    def __init__(self, spares: int = 1) -> None:
-        self.now = 0.0
+    def __init__(self, spares: int = 1, copies: int = 1) -> None:
+        self.now, self.copies = 0.0, copies
         self.ledger: list[dict[str, Any]] = []
         names = ["h0", "h1", *(f"s{n}" for n in range(spares))]
         self.hosts = {name: Host(name) for name in names}
-        self.head = Drains(Facts(2), LEASE, every=1.0)
+        self.head = Moves(Facts(2), LEASE, every=1.0, copies=copies)
         self.writes_left = -1  # so many entries until the head dies: -1, it does not
         for place in range(2):
             host = self.hosts[f"h{place}"]
@@ -90,7 +93,7 @@ class Job:
         facts = Facts(2)
         for entry in self.ledger:
             facts.apply(entry)
-        self.head = Drains(facts, LEASE, every=1.0, now=self.now)
+        self.head = Moves(facts, LEASE, every=1.0, now=self.now, copies=self.copies)
         for host in self.hosts.values():
             self.lose_link(host)
 
@@ -129,6 +132,7 @@ class Job:
         """What is under way in both directions is lost, and the host calls again."""
         host.hears.clear()
         host.says.clear()
+        host.told_lacks = False
         if not host.is_there:
             return
         if host.stands or host.place < 0:
@@ -145,16 +149,15 @@ class Job:
         """Do what the next message says."""
         kind, values = host.hears.popleft()
         place, number = host.place, values.get("number", 0)
-        if kind == "hold":
+        if kind == "hold" and not host.lacks_gpu:
             host.says.append(("held", {"step": values["step"]}))
         elif kind == "dump":
             host.images.add((place, number))
             host.says.append(("copied", {"number": number}))
-            for name, _, _ in values["mirrors"]:
-                there = self.hosts[name]
-                if there.is_there and there.place < 0:
-                    there.images.add((place, number))
-                    there.says.append(("have", {"place": place, "number": number}))
+            self.mirror(place, number, values["mirrors"])
+        elif kind == "mirror":
+            assert (place, number) in host.images
+            self.mirror(place, number, values["mirrors"])
         elif kind == "back":
             assert (place, number) in host.images  # it can go back
             host.restored = values["round"]
@@ -169,6 +172,14 @@ class Job:
             self.take(host, values)
         elif kind == "over":
             host.over = values.get("code", 0)
+
+    def mirror(self, place: int, number: int, where: list[list[Any]]) -> None:
+        """Spare hosts get an image, and say so."""
+        for name, _, _ in where:
+            there = self.hosts[name]
+            if there.is_there and there.place < 0 and there.cut_until <= self.now:
+                there.images.add((place, number))
+                there.says.append(("have", {"place": place, "number": number}))
 
     def take(self, host: Host, values: dict[str, Any]) -> None:
         """Go on with a place, from its image."""
@@ -217,10 +228,21 @@ class Job:
                     host.runs, host.over = False, 1
             elif host.name in self.head.facts.spares or host.place < 0 or host.stands:
                 self.call_as_spare(host)
+        for host in self.hosts.values():
+            if host.is_there and host.cut_until <= self.now:
+                self.tell_lacks_gpu(host)
         for place in range(2):
             self.head.status(place, CUT, 0.5)
+            self.head.ranks(place, RANKS[place])
         self.head.tick(self.now)
         self.perform()
+
+    def tell_lacks_gpu(self, host: Host) -> None:
+        """Say whether the place of a host waits for a GPU, where that has changed."""
+        owns = host.runs and host.place >= 0 and self.head.owns(host.place, host.life)
+        if owns and host.told_lacks != host.lacks_gpu:
+            host.told_lacks = host.lacks_gpu
+            self.head.lacks_gpu(host.place, "no GPU" if host.lacks_gpu else "", [0])
 
     def lose(self, host: Host) -> None:
         """A host loses its power: its programs run no more."""
@@ -263,7 +285,15 @@ class Job:
     def is_settled(self) -> bool:
         """Say whether all run, and no drain is under way."""
         facts = self.head.facts
-        return bool(facts.failed) or (self.all_run() and not facts.drain)
+        return bool(facts.failed) or (
+            self.all_run() and not facts.drain and not self.goes_somewhere()
+        )
+
+    def goes_somewhere(self) -> bool:
+        """Say whether a place waits for a GPU, and a spare host is there that can take it."""
+        waits = any(host.lacks_gpu and host.runs and host.is_there for host in self.hosts.values())
+        free = any(s.port and s.lease > self.now for s in self.head.facts.spares.values())
+        return waits and free and bool(self.head.facts.line)
 
     def all_run(self) -> bool:
         """Neither is never: each place runs where the ledger has it, and all have come back."""

@@ -348,6 +348,20 @@ def test_a_host_of_which_the_head_knows_nothing_may_end() -> None:
     assert overs(job.head, "h9") == [{"code": 1, "why": why}]
 
 
+@pytest.mark.parametrize(("code", "why"), [(0, ""), (3, ": the command of place [0] has ended")])
+def test_a_host_that_has_left_hears_of_the_jobs_end(code: int, why: str) -> None:
+    """With words that it takes: else it would wait for the head until that has been silent long."""
+    job = until(ordered(), "chosen")
+    job.head.spare(job.now, "h1", "10.0.0.2", 0)
+    if not code:
+        job.head.facts.places[1].code = 0
+        job.head.facts.drain = None
+    job.head.done(0, code)
+    (said,) = overs(job.head, "h1")[-1:]
+    assert said["why"].startswith(f"the job has ended{why}")
+    assert said["code"] == (1 if code else 0)
+
+
 def test_a_host_that_has_left_stays_until_all_go_on() -> None:
     job = until(ordered(), "chosen")
     job.head.spare(job.now, "h1", "10.0.0.2", 0)

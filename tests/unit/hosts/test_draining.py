@@ -19,14 +19,16 @@ from pyft.hosts.head.decisions import Phase  # noqa: E402
 CLAIM = 5  # its number among the entries of a drain
 
 
-def ordered(spares: int = 1, line: bool = False) -> Job:
-    """Return a job of which a host is to be drained."""
-    job = Job(spares)
+def ordered(spares: int = 1, line: bool = False, to: str = "", copies: int = 1) -> Job:
+    """Return a job of which a host is to be drained. `to`: by moving one of its ranks to that host."""
+    job = Job(spares, copies)
     if line:
         job.settle(10)
         while not job.head.facts.line:
             job.settle(10)
-    assert job.head.drain(job.now, "h1") == ""
+    if to:
+        job.pass_time()  # places say which ranks they run
+    assert (job.head.move(job.now, 2, to) if to else job.head.drain(job.now, "h1")) == ""
     job.perform()
     return job
 
@@ -53,6 +55,20 @@ def test_the_place_goes_to_the_spare_and_its_host_ends() -> None:
     assert kinds[first : first + len(moved)] == moved
     back = job.ledger[first + 1]
     assert back["steps"] <= job.ledger[first]["step"]  # nothing is repeated
+
+
+@pytest.mark.parametrize("to", ["s0", "s1", "s2"])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_the_place_of_a_rank_goes_to_the_spare_that_was_named(to: str, copies: int) -> None:
+    job = ordered(spares=3, to=to, copies=copies)
+    job.settle()
+    assert job.all_run()
+    assert job.head.facts.places[1].host == to
+    assert job.head.facts.drains["h1"] == (True, f"place [1] is on host [{to}]")
+    line = next(entry for entry in job.ledger if entry["kind"] == "line")
+    assert line["holders"]["1"][0] == to
+    assert to not in line["holders"]["0"]  # its copies would be lost with the move
+    assert [len(names) for names in line["holders"].values()] == [copies, copies]
 
 
 def steps() -> int:
@@ -93,14 +109,44 @@ def test_one_fault_at_each_step(at: int, fault: str) -> None:
         assert facts.drains["h1"][0] or owner == "h1" or fault in ("h1", "h1 cut off")
 
 
+NAMED = (
+    *("head", "h0's link", "h1's link", "s0's link", "s1's link", "h0", "h1", "s0", "s1"),
+    *("s1 cannot restore", "cancel", "h0 cut off", "h1 cut off", "s0 cut off", "s1 cut off"),
+)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("fault", NAMED)
+@pytest.mark.parametrize("at", STEPS)
+def test_one_fault_at_each_step_of_a_move(at: int, fault: str, copies: int) -> None:
+    """The place goes to the host that was named, or stays: to no other one, but for its host's loss."""
+    job = ordered(spares=2, line=True, to="s1", copies=copies)
+    for _ in range(at):
+        one(job)
+    was_over = not job.head.facts.drain
+    happen(job, fault)
+    job.settle()
+    facts = job.head.facts
+    if was_over and fault.startswith("s1"):  # a loss like any other
+        assert facts.drains["h1"][0]
+        return
+    assert job.all_run(), (facts.failed, job.ledger)
+    owner = facts.places[1].host
+    stays = dict.fromkeys(("s1", "s1 cannot restore", "s1 cut off", "cancel"), ["h1", "s1"])
+    stays |= {"h1": ["s0", "s1"], "h1 cut off": ["h1", "s0", "s1"], "h0": ["s1", "h1"]}
+    assert owner in stays.get(fault, ["s1"]), (owner, job.ledger)
+    assert facts.drain is None
+    assert facts.drains["h1"][0] == (owner == "s1") or fault.startswith("h1")
+
+
 def happen(job: Job, fault: str) -> None:
     """Let a fault happen now."""
     if fault == "head":
         job.another_head()
     elif fault == "cancel":
         job.head.cancel(job.now, "h1")
-    elif fault == "s0 cannot restore":
-        job.hosts["s0"].cannot_restore = True
+    elif name := fault.partition(" cannot restore")[0] if "cannot" in fault else "":
+        job.hosts[name].cannot_restore = True
     elif name := fault.partition(" cut off")[0] if "cut off" in fault else "":
         job.hosts[name].cut_until = job.now + 3 * LEASE
     elif name := fault.partition("'s link")[0] if "link" in fault else "":
@@ -110,10 +156,11 @@ def happen(job: Job, fault: str) -> None:
     job.perform()
 
 
+@pytest.mark.parametrize("to", ["", "s0"])
 @pytest.mark.parametrize("entries", range(1, 10))
-def test_the_head_dies_before_each_entry(entries: int) -> None:
+def test_the_head_dies_before_each_entry(entries: int, to: str) -> None:
     """Also between two that belong together; the next one reads the first of them only."""
-    job = ordered()
+    job = ordered(to=to)
     job.writes_left = entries
     job.settle()
     assert job.all_run()
@@ -122,11 +169,12 @@ def test_the_head_dies_before_each_entry(entries: int) -> None:
     assert job.head.facts.drains["h1"][0] == (owner == "s0")
 
 
+@pytest.mark.parametrize("to", ["", "s1"])
 @pytest.mark.parametrize("seed", range(150))
-def test_several_faults_in_any_order(seed: int) -> None:
+def test_several_faults_in_any_order(seed: int, to: str) -> None:
     """A place is never on two hosts; the job goes on, or ends and says why. No drain stays for ever."""
     dice = random.Random(seed)
-    job = ordered(spares=3, line=True)
+    job = ordered(spares=3, line=True, to=to)
     faults = [*FAULTS, "h0", "s1", "s1's link", "s1 cut off", "head"]
     chosen = dice.sample(faults, 3)
     for fault in chosen:
@@ -256,7 +304,7 @@ def test_what_an_operator_is_told() -> None:
         (0, "h0", "runs"),
         (1, "h1", "runs"),
     ]
-    assert said["drain"] == {"host": "h1", "place": 1, "left": False}
+    assert said["drain"] == {"host": "h1", "place": 1, "to": "", "left": False}
     assert said["spares"] == [{"host": "s0", "images": []}]
     job.settle()
     told.take({"kind": "back", "why": "w", "steps": 20, "at": 5.0}, job.head.facts)

@@ -127,6 +127,26 @@ def test_a_drain_is_in_the_ledger_and_its_end_is_told(
     spare.close()
 
 
+def test_a_rank_is_moved_that_an_agent_has_named(
+    head: Where, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYFT_TOKEN", SECRET.decode())
+    where = f"{head[0]}:{head[1]}"
+    host, _ = called(head, role="host", place=0, host="h0", life=0)
+    agent, _ = called(head, role="agent", place=0, life=1, restored=0, address="h0")
+    spare, _ = called(head, role="spare", host="s0", address="10.0.0.9", port=1000, images=[])
+    agent.send("ranks", ranks=[4, 5])
+    wait_for(lambda: hosts.ask(where, "status")["places"][0]["ranks"] == [4, 5])
+    assert hosts.ask(where, "move", rank=5, to="s0")["drain"]["to"] == "s0"
+    assert '"to": "s0"' in (tmp_path / "ledger").read_text()
+    with pytest.raises(UsageError, match="rank \\[0\\] is none of this job"):
+        hosts.ask(where, "cancel", rank=0)
+    assert hosts.ask(where, "cancel", rank=4)["drain"] is None
+    assert hosts.wait_for_drain(where, "h0") == (False, "it was cancelled")
+    for link in (host, agent, spare):
+        link.close()
+
+
 def test_a_wrong_token_is_refused_and_nobody_else_notices(
     head: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +180,11 @@ def test_the_end_of_a_place_is_in_the_ledger_before_it_is_noted(
         {"role": "king", "place": 0, "host": "h", "life": 0},
         {"role": "operator", "order": "abdicate"},
         {"role": "operator", "order": "drain", "host": "../h"},
+        {"role": "operator", "order": "drain", "host": "h", "to": "../h"},
         {"role": "operator", "order": "cancel", "host": 7},
+        {"role": "operator", "order": "cancel", "rank": "1"},
+        {"role": "operator", "order": "move", "rank": -1, "to": "s0"},
+        {"role": "operator", "order": "move", "rank": 0},
         {"role": "spare", "host": "s", "address": "a b", "port": 1, "images": []},
         {"role": "spare", "host": "s", "address": "a", "port": 70000, "images": []},
         {"role": "spare", "host": "s", "address": "a", "port": 1, "images": [[1]]},
@@ -178,6 +202,12 @@ def test_what_cannot_be_ends_the_connection(head: Where, hello: dict[str, Any]) 
     ("kind", "values"),
     [
         ("status", {"steps": -1, "step_us": 1}),
+        ("ranks", {"ranks": [0, -1]}),
+        ("ranks", {"ranks": [0] * 1025}),
+        ("ranks", {"ranks": 3}),
+        ("lacks_gpu", {"round": 0, "why": 3, "happened": []}),
+        ("lacks_gpu", {"round": 0, "why": "", "happened": [-1]}),
+        ("lacks_gpu", {"why": "", "happened": []}),
         ("held", {"step": 1, "lines": [[1, 2, 3]]}),
         ("held", {"step": 1, "lines": "x"}),
         ("want_id", {"round": 0, "client": 0, "key": 1, "made_as": "xyz"}),

@@ -151,14 +151,17 @@ def test_a_lost_gpu_is_left_for_a_spare_and_never_used_again() -> None:
     actions = die(plan, device(214), 0)
     assert "no GPU is left for rank [0]: GPU [0] is lost" in one(ev.Wait, actions).text
     assert plan.ranks[0].state is State.WAITING
+    assert plan.lacks_gpu().startswith("no GPU is left for rank [0]: GPU [0] is lost")
     # The program's next client on device 1 gets the GPU that stands behind it now.
     assert one(ev.Start, plan.handle(ev.Attached(7, 1, 1))).gpu == 2
     assert one(ev.Start, plan.handle(ev.AddSpare(5))).gpu == 5
+    assert plan.lacks_gpu() == ""
 
 
 def test_no_spare_is_an_error_if_asked_for() -> None:
     plan = started(wait_for_spare=False)
     assert "--on-no-spare fail" in one(ev.GiveUp, die(plan, device(999))).text
+    assert plan.lacks_gpu() == ""  # nothing waits, and so no other host is asked for one
 
 
 def test_all_who_share_a_lost_gpu_leave_it() -> None:

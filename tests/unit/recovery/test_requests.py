@@ -81,9 +81,11 @@ def test_what_is_noted_has_happened() -> None:
     assert len(requests.missed()) == 3, "that is another member"
     requests.look(7, noted(1), [2])
     assert [one["fault"].partition(",")[0] for one in requests.missed()] == ["server-kill"] * 2
+    assert requests.happened() == [1]
     assert why(requests)[1] == "the agent died as it was to do that to server [1] of rank [0]"
     requests.look(7, noted(0), [3])
     assert requests.missed() == []
+    assert requests.happened() == [0, 1, 2]
     assert requests.add(parse("ecc,rank=0"), by_agent=True).number == 0, "numbers are used again"
 
 

@@ -98,3 +98,14 @@ def test_lengths_in_words() -> None:
         "1.0 s",
         "60.9 s",
     ]
+
+
+def test_a_fault_whose_place_goes_to_another_host_is_closed(job: Job) -> None:
+    """The report of this host tells of it; what became of the rank the other host knows."""
+    job.hang(1.0)
+    job.incidents.left()
+    (fault,) = job.incidents.all
+    assert (fault.outcome, fault.ended) == (report.MOVED, job.incidents.now())
+    assert job.incidents.open(7) is None
+    job.incidents.left()  # once
+    assert fault.action == "its place goes to another host"
