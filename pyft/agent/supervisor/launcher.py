@@ -128,10 +128,10 @@ class Launcher:
             message, fds = got
             kind = message["kind"]
             if kind == "channel" and fds:
+                self._forget_log(message["name"])  # each agent tells of it
                 self._logs[message["name"]] = (fds[0], Areas(**message["areas"]))
             elif kind == "saved":
-                if log := self._logs.pop(message["name"], None):
-                    os.close(log[0])
+                self._forget_log(message["name"])
             elif kind == "lost":
                 self._why_lost = message["text"]
             elif kind == "failed":
@@ -145,6 +145,10 @@ class Launcher:
                 self._valves.order(message["what"], int(message["number"]))
             elif kind == "ended":
                 return int(message["exit_code"])
+
+    def _forget_log(self, name: str) -> None:
+        if log := self._logs.pop(name, None):
+            os.close(log[0])
 
     def _clean_up(self, status: int) -> AgentLostError:
         _, gone = process_tree.end_descendants(
