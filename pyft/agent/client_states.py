@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-
+from pyft._native import NativeError
 from pyft.agent.channel import page
 from pyft.agent.members.member import Member
 from pyft.recovery.images import ClientState
@@ -32,13 +31,16 @@ def client_state_of(member: Member, rank: Rank | None, sets: RollbackSets | None
 
 
 def _behind_cut(member: Member, position: int) -> str:
-    """Return what a client has written behind its cut that involves other ranks."""
+    """Return what a client has written behind its cut that involves other ranks, or may have."""
     if member.channel.header()["appended"] <= position:
         return ""
-    with contextlib.suppress(Exception), TraceReader(member.channel.log_fd) as trace:
-        for entry in trace.entries():
-            if entry.position >= position and entry.call.startswith("nccl"):
-                return entry.call
+    try:
+        with TraceReader(member.channel.log_fd) as trace:
+            for entry in trace.entries():
+                if entry.position >= position and entry.call.startswith("nccl"):
+                    return entry.call
+    except (NativeError, OSError, ValueError):
+        return "its log cannot be read"
     return ""
 
 

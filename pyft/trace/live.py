@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,12 +76,13 @@ def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> Cha
     log = live_descriptor(meta, entry, "log")
     control_path = live_descriptor(meta, entry, "control")
     try:
-        fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with _opened(log) as fd:
             header = untrusted.log_header(fd)
-        finally:
-            os.close(fd)
-        control = control_path.read_bytes()
+        with _opened(control_path) as fd:
+            control = untrusted.first_page(fd)
+            words = untrusted.records_at(
+                fd, COMPLETION_WORD, COMPLETION_WORDS, COMPLETION_WORDS_OFFSET
+            )
         position = _snapshot_position(meta, entry)
     except OSError as error:
         raise TraceError(f"the channel [{entry['name']}] has just ended: {error}") from None
@@ -104,7 +107,7 @@ def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> Cha
         protection=protection(control, header, position),
         redundancy=redundancy_of(control, header["next_seq"] - 1),
         working_on=f"[{pending[0].seq}] {pending[0].text}" if pending else "",
-        waits=[*reply_waits(pending, now), *word_waits(control, entries, now)] if waits else [],
+        waits=[*reply_waits(pending, now), *word_waits(words, entries, now)] if waits else [],
     )
 
 
@@ -112,11 +115,17 @@ def _snapshot_position(meta: dict[str, Any], entry: dict[str, Any]) -> int:
     """Return where a replay would begin. A rank without protection has no store."""
     if entry["store_fd"] < 0:
         return 0
-    store = os.open(live_descriptor(meta, entry, "store"), os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _opened(live_descriptor(meta, entry, "store")) as store:
         return page.snapshot_position(store)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
     finally:
-        os.close(store)
+        os.close(fd)
 
 
 def redundancy_of(control: bytes, written: int) -> str:
@@ -181,12 +190,10 @@ def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
     ]
 
 
-def word_waits(control: bytes, entries: list[Entry], now: int) -> list[Wait]:
+def word_waits(words: list[Any], entries: list[Entry], now: int) -> list[Wait]:
     """Return what sleeps until a stream or event completes, by its mark in the stream."""
-    begin = COMPLETION_WORDS_OFFSET
-    words = control[begin : begin + COMPLETION_WORDS * COMPLETION_WORD.size]
     waits = []
-    for word, state in enumerate(COMPLETION_WORD.each(words)):
+    for word, state in enumerate(words):
         if state.waiters and len(waits) < MOST_WAITS:
             waits.append(word_wait(word, entries, now))
     return waits

@@ -19,6 +19,7 @@ import pytest
 from pyft.agent.channel import page, untrusted
 from pyft.agent.channel.channel import Channel, save_log
 from pyft.agent.channel.protocol import AttachRequest
+from pyft.agent.client_states import client_state_of
 from pyft.agent.lifecycle.audits import Audits
 from pyft.agent.lifecycle.protected import why_bare
 from pyft.agent.lifecycle.router import Router
@@ -207,6 +208,15 @@ def test_a_cut_before_the_line_does_not_end_an_agent(
     servers.plan.handle(events.Audited(0, 1, 1))
     assert router.read(member, server)
     assert "cut [2] at entry [3], before its line at entry [100]" in capfd.readouterr().err
+
+
+def test_no_image_is_made_of_a_log_that_cannot_be_read(member: Member) -> None:
+    log, control = member.channel.log_fd, member.channel.control_fd
+    CONTROL_PAGE["held_step"].put(control, 1)
+    assert client_state_of(member, None, None).behind == ""
+    os.pwrite(log, b"\xff" * 64, member.channel.areas.ring_offset)
+    LOG_HEADER["appended"].put(log, 64)
+    assert client_state_of(member, None, None).behind == "its log cannot be read"
 
 
 def test_no_attach_request_ends_an_agent() -> None:

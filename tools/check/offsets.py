@@ -6,6 +6,7 @@ pyft/wire/view.py reads and writes by name. So
 * in `pyft/` only the modules of USES_STRUCT import `struct`, and those of USES_MMAP `mmap`, each for
   its reason; only those of READS_AT read at a place in a file or memory object, no call names a
   number as a place, and the agent makes no numbers of bytes by `int.from_bytes`;
+* in agent and trace reader no field is got from a descriptor, and only MAY_READ_WHOLE read files whole;
 * in the tests of agent, server and jobs no call names a number as a place in memory, and none packs
   or unpacks more than MOST_VALUES values at once. The programs that tests keep as text count too.
 """
@@ -39,6 +40,13 @@ READS_AT = {
     "pyft/wire/view.py": "fields of memory objects, by name",
 }
 READING = {"pread", "preadv"}
+# Other ways to read what a client can write; a field that is got from a short object would raise.
+READ_MEMORY = ("pyft/agent/", "pyft/trace/")
+READS_WHOLE = {"read_bytes", "seek"}
+MAY_READ_WHOLE = {
+    "pyft/agent/job/job_folder.py": "the command line of a process",
+    "pyft/agent/process/notes.py": "notes, which nobody can write into",
+}
 # In these a number comes out of a record by its name.
 NO_NUMBERS_OF_BYTES = "pyft/agent/"
 # Of the tests, those that have to do with shared memory; the others know files of NVIDIA.
@@ -124,6 +132,18 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
+def reads_past(file: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, call) of all that may read a client's memory without a look at its size."""
+    if not file.startswith(READ_MEMORY):
+        return
+    for node, function in calls(tree):
+        view = function.value.value if isinstance(function.value, ast.Subscript) else None
+        of_view = isinstance(view, ast.Name) and view.id.isupper()
+        whole = function.attr in READS_WHOLE and file not in MAY_READ_WHOLE
+        if whole or (function.attr == "get" and of_view):
+            yield node.lineno, f"{function.attr}()"
+
+
 def check_product(file: str, tree: ast.AST) -> Iterator[str]:
     """Yield one sentence per way to read memory of others past the modules that may."""
     by_name = "pyft.wire.layout knows fields by name"
@@ -140,6 +160,8 @@ def check_product(file: str, tree: ast.AST) -> Iterator[str]:
             yield f"{file}:{node.lineno}: {function.attr}(): pyft/agent/channel/untrusted.py reads"
         if function.attr == "from_bytes" and file.startswith(NO_NUMBERS_OF_BYTES):
             yield f"{file}:{node.lineno}: from_bytes(): {by_name}"
+    for line, call in reads_past(file, tree):
+        yield f"{file}:{line}: {call}: pyft/agent/channel/untrusted.py reads"
 
 
 def problems(root: Path) -> Iterator[str]:
