@@ -29,6 +29,11 @@ def test_deaths_from_the_optimizer_to_the_next_forward(tmp_path: Path) -> None:
     check(tmp_path, faults, ranks=2, program=CASES, arguments=arguments, deaths=[1, 1, 1])
 
 
+def test_a_death_between_a_call_and_its_answer(tmp_path: Path) -> None:
+    """The next server executes the call again and gives the answer; answers that there are stay."""
+    check(tmp_path, (), deaths=[0], PYFT_FAULT="server.before_answer:40")
+
+
 def test_deaths_among_dense_solvers(tmp_path: Path) -> None:
     """Shampoo decomposes matrices in each step; the steps come back by restoring and by replay."""
     faults = ("server-kill,rank=0,step=2,call=20", "server-kill,rank=0,step=1,call=25,server=2")

@@ -132,6 +132,40 @@ TEST(a_server_is_not_made_on_a_store_that_is_of_no_use) {
   CHECK(error.starts_with("PYFT_JOURNAL_MB is [99999999]"));
 }
 
+// What differs, counted. With it nothing ends the process.
+struct Counted : checkpoint::Differences {
+  uint64_t count = 0;
+  void differs(const checkpoint::Difference& /*difference*/) override { ++count; }
+};
+
+TEST(a_server_that_replaces_another_answers_only_into_slots_without_an_answer) {
+  Job job;
+  job.page().consumed = 64;  // so far the server before has come
+  ring::Channel& channel = *job.attachment.channel;
+  server::Session session(channel, &soft().table, job.alive);
+  Counted differences;
+  session.recovery().audit(&differences);
+  ring::ReplySlot& slot = channel.slot(0);
+  slot.done_seq = 9, slot.code = 2;
+  const auto reply = [&](uint64_t seq, int32_t code) {
+    ring::EntryHeader header{};
+    header.seq = seq, header.flags = ring::kWantsReply, header.reply_slot = 0;
+    CHECK(session.reply(header, code).ok());
+  };
+  reply(5, 0);  // the slot is another call's by now
+  CHECK_EQ(slot.done_seq.load(), 9u);
+  CHECK_EQ(slot.code, 2);
+  reply(9, 2);
+  CHECK_EQ(differences.count, 0u);
+  reply(9, 7);
+  CHECK_EQ(differences.count, 1u);
+  CHECK_EQ(slot.code, 2);  // what the program was told stays
+  reply(10, 7);
+  CHECK_EQ(slot.done_seq.load(), 10u);
+  CHECK_EQ(slot.code, 7);
+  CHECK_EQ(differences.count, 1u);
+}
+
 }  // namespace
 
 CHECK_MAIN
