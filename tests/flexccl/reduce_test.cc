@@ -98,6 +98,49 @@ TEST(integers_wrap_and_floats_follow_the_gpu) {
   CHECK(!std::signbit(sum(ncclFloat64, -0.0, 0.0, Combine::kMax)));
 }
 
+// By hand: what the matrix of collectives expects is computed with this arithmetic itself.
+TEST(int32_and_uint8_samples) {
+  using flexccl::Combine;
+  CHECK_EQ(sum<std::int32_t>(ncclInt32, 2147483647, 1), -2147483647 - 1);
+  CHECK_EQ(sum<std::int32_t>(ncclInt32, -40, 15), -25);
+  CHECK_EQ(sum<std::int32_t>(ncclInt32, -3, 7, Combine::kProd), -21);
+  CHECK_EQ(sum<std::int32_t>(ncclInt32, 65536, 65537, Combine::kProd), 65536);
+  CHECK_EQ(sum<std::int32_t>(ncclInt32, -5, 3, Combine::kMin), -5);
+  CHECK_EQ(sum<std::int32_t>(ncclInt32, -5, 3, Combine::kMax), 3);
+  const auto bytes = [](std::uint8_t a, std::uint8_t b, Combine how) {
+    return int(sum<std::uint8_t>(ncclUint8, a, b, how));
+  };
+  CHECK_EQ(bytes(200, 100, Combine::kSum), 44);
+  CHECK_EQ(bytes(16, 17, Combine::kProd), 16);
+  CHECK_EQ(bytes(200, 3, Combine::kMin), 3);
+  CHECK_EQ(bytes(200, 3, Combine::kMax), 200);
+}
+
+// The first input is multiplied alone, each other one as it is added.
+template <class T>
+void check_premultiply(ncclDataType_t dtype, std::uint64_t scalar, T a, T b, T first, T both) {
+  const flexccl::Reduction r{.dtype = dtype, .premultiplies = true, .scalar = scalar};
+  T one{}, out{};
+  flexccl::premultiply(r, reinterpret_cast<std::byte*>(&a), reinterpret_cast<std::byte*>(&one), 1);
+  CHECK(one == first);
+  flexccl::combine(r, reinterpret_cast<std::byte*>(&one), reinterpret_cast<std::byte*>(&b),
+                   reinterpret_cast<std::byte*>(&out), 1);
+  CHECK(out == both);
+}
+
+TEST(premultiply_samples) {
+  check_premultiply<std::int32_t>(ncclInt32, 3, 5, 7, 15, 36);
+  check_premultiply<std::int32_t>(ncclInt32, 0xfffffffe, 7, -1, -14, -12);
+  check_premultiply<std::uint8_t>(ncclUint8, 3, 100, 90, 44, 58);
+  check_premultiply<float>(ncclFloat32, 0x40400000, 1.5f, 2.0f, 4.5f, 10.5f);
+  check_premultiply<double>(ncclFloat64, 0x4008000000000000, 1.5, 2.0, 4.5, 10.5);
+  // 3 * 1, and 3 * 1 more; 4 in the last of them, whose scalar has that value.
+  check_premultiply<std::uint16_t>(ncclFloat16, 0x4200, 0x3c00, 0x3c00, 0x4200, 0x4600);
+  check_premultiply<std::uint16_t>(ncclBfloat16, 0x4040, 0x3f80, 0x3f80, 0x4040, 0x40c0);
+  check_premultiply<std::uint8_t>(ncclFloat8e4m3, 0x44, 0x38, 0x38, 0x44, 0x4c);
+  check_premultiply<std::uint8_t>(ncclFloat8e5m2, 0x44, 0x3c, 0x3c, 0x44, 0x48);
+}
+
 TEST(a_nan_that_comes_out_has_one_pattern) {
   // Whichever operand it came from: x86 alone would keep the bits of the first one.
   const auto raw = [](float f) { return std::bit_cast<std::uint32_t>(f); };
