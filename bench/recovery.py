@@ -87,10 +87,10 @@ def restart_seconds() -> list[float]:
             fault = Fault(4, 1, "boundary", "rank-kill")
             cell = Cell("soft", "gpt", "blocking", RANKS, 8, 1, seed, (fault,))
             for result in runner.run(Path(folder), [cell.reference, cell], timeout_s=240):
-                if not result.data["good"]:  # it is said, and not counted
-                    print(f"bench-recovery: [{result.cell.name}]: {result.data['status']}")
-                else:
-                    found += lost_of(result)
+                if not result.data["good"]:
+                    what = f"[{result.cell.name}]: {result.data['status']}"
+                    sys.exit(f"bench-recovery: a restart failed: {what}")
+                found += lost_of(result)
     return found
 
 

@@ -97,6 +97,25 @@ def test_what_was_not_measured_is_missed() -> None:
     assert "[restart / recovery] is no value; its target is >= 10" in done.stderr
 
 
+A_RESTART_FAILS = f"""
+import sys
+sys.path.insert(0, {str(BENCH)!r})
+import recovery
+from types import SimpleNamespace as Made
+failed = Made(cell=Made(name="a-cell"), data={{"good": False, "status": "no step"}})
+recovery.runner.run = lambda *a, **b: [failed]
+recovery.restart_seconds()
+"""
+
+
+def test_a_restart_that_fails_is_not_left_out_of_the_figure() -> None:
+    done = subprocess.run([sys.executable, "-c", A_RESTART_FAILS], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "bench-recovery: a restart failed: [a-cell]: no step\n",
+    )
+
+
 FAULT_LEAKS = f"""
 import sys
 sys.path.insert(0, {str(BENCH)!r})
