@@ -155,7 +155,8 @@ sys.stdin.read()
     )
     assert soak.stdout is not None
     guard = int(soak.stdout.readline())
-    assert len(having(word)) == 2
+    # The one that was started last may not show its environment yet.
+    wait_for(lambda: len(having(word)) == 2, 15, "both are there")
     soak.kill()
     soak.wait()
     wait_for(lambda: not having(word) and not work.exists(), 15, f"{guard} clears")
