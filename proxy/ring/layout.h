@@ -214,7 +214,7 @@ struct ControlPage {
   std::atomic<uint32_t> callback_done_futex;
   std::atomic<uint32_t> callback_done_waiters;  // server: threads asleep on callback_done_futex
   // ---- server's heartbeat: what the device does, to be seen whether it is stuck -----------------
-  alignas(64) std::atomic<uint64_t> device_progress;  // changes when a piece of work is finished
+  alignas(64) std::atomic<uint64_t> device_progress;  // changes with each finished work; 0: unknown
   std::atomic<uint32_t> fences_open;                  // given to the device, not reached yet
   std::atomic<uint32_t> collectives_waiting;          // operations that stand still for other ranks
   // ---- snapshots -------------------------------------------------------------------------------

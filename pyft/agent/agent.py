@@ -136,10 +136,12 @@ class Agent:
         adoption.adopt_plan(self._servers, members, handover)
         if self._images:  # before a client is found to have been killed meanwhile
             self._images.adopt(self._command.pid, handover)
-        self._clients.adopt(members, handover.clients)
+        self._clients.adopt(members)
         adoption.see_deaths(self._servers, members)
         if members:
             self._servers.work(members[0])
+        for name, connection in handover.clients.items():
+            self._clients.accept(name, connection)
         self._supervisor.took_over()
         self._meta.write()
         start = self._servers.incidents.start

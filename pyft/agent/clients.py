@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -65,20 +65,8 @@ class Clients:
         self._loop.watch(connection, lambda: self._attach(name, connection, pid))
         self._loop.after(REQUEST_S, late)
 
-    def adopt(self, members: list[Member], waiting: Mapping[str, socket.socket]) -> None:
-        """Go on with the clients of the agent before, and with those that it has not answered.
-
-        It may have died when it had noted a client, and the supervisor still held that connection.
-        Such a client is no new one.
-        """
-        noted = {_socket(member.connection): member.connection for member in members}
-        for name, connection in waiting.items():
-            if ours := noted.get(_socket(connection)):
-                with contextlib.suppress(OSError):
-                    ours.recv(1, socket.MSG_DONTWAIT)  # its request
-                self._close(name, connection)
-            else:
-                self.accept(name, connection)
+    def adopt(self, members: list[Member]) -> None:
+        """Go on with the clients of the agent before."""
         for member in members:
             if not member.channel.header()["appended"]:
                 member.answer()  # perhaps it has not got its answer; a second one is not read
@@ -111,12 +99,16 @@ class Clients:
 
     def _attach(self, name: str, connection: socket.socket, peer_pid: int) -> None:
         """The request stays in the socket until it is answered: the next agent would find it."""
-        self._loop.forget(connection)
-        self._silent.discard(name)
         message = b""
-        with contextlib.suppress(OSError):  # it has gone
+        try:
             flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
             message = connection.recv(LARGEST_REQUEST + 1, flags)
+        except BlockingIOError:  # there is nothing to read after all
+            return
+        except OSError:  # it has gone
+            pass
+        self._loop.forget(connection)
+        self._silent.discard(name)
         if not message:
             self._close(name, connection)
             return
@@ -131,8 +123,7 @@ class Clients:
                 connection.recv(1)  # or the peer would get a reset instead of the answer
             self._close(name, connection)
             return
-        self._supervisor.keep(f"client-{member.id}", member.note(), member.fds())
-        self._supervisor.drop(name)
+        self._supervisor.keep(f"client-{member.id}", member.note(), member.fds(), name)
         member.answer()
         connection.recv(1)
         self._watch(member)
@@ -210,11 +201,6 @@ class Clients:
                 member.channel.set_status(ChannelStatus.CLIENT_GONE, "the client is gone")
                 self._servers.end_server(member)
                 self._loop.after(SERVER_END_S, member.kill_server)
-
-
-def _socket(connection: socket.socket) -> int:
-    """Return the number of a socket, the same for each of its descriptors."""
-    return os.fstat(connection.fileno()).st_ino
 
 
 def _pidfd(pid: int) -> int:

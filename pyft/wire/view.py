@@ -6,7 +6,7 @@ import functools
 import os
 import struct
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,15 @@ class Field:
         os.pwrite(fd, self.pack(*values), at + self.offset)
 
 
+def _form(fields: Iterable[Field]) -> tuple[str, int]:
+    """Return the form of fields in the order of their places, and the place behind the last one."""
+    form, at = "<", 0
+    for field in fields:
+        form += f"{field.offset - at}x{field.form}"
+        at = field.offset + field.size
+    return form, at
+
+
 class View:
     """A structure, as far as it is of interest here."""
 
@@ -78,24 +87,21 @@ class View:
     @functools.cache  # noqa: B019  (there is one view for each structure)
     def _reader(self, names: tuple[str, ...]) -> tuple[struct.Struct, list[tuple[str, Any]]]:
         """Return what reads all of these at once, and where each one's value is in its result."""
-        form, at, count, places = "<", 0, 0, []
-        for name in sorted(names, key=lambda name: self.fields[name].offset):
-            field = self.fields[name]
-            form += f"{field.offset - at}x{field.form}"
-            at = field.offset + field.size
+        fields = sorted(
+            ((name, self.fields[name]) for name in names), key=lambda one: one[1].offset
+        )
+        count, places = 0, []
+        for name, field in fields:
             many = len(field.packer.unpack(bytes(field.size)))
             places.append((name, count if many == 1 else slice(count, count + many)))
             count += many
-        return struct.Struct(form), places
+        return struct.Struct(_form(field for _, field in fields)[0]), places
 
     # ---- whole records, whose fields are all of one value ---------------------------------------
 
     @functools.cached_property
     def _record(self) -> tuple[struct.Struct, Any]:
-        form, at = "<", 0
-        for field in self.fields.values():
-            form += f"{field.offset - at}x{field.form}"
-            at = field.offset + field.size
+        form, at = _form(self.fields.values())
         return struct.Struct(f"{form}{self.size - at}x"), namedtuple("Record", self.fields)  # noqa: PYI024
 
     def pack(self, *first: Any, **named: Any) -> bytes:

@@ -211,4 +211,4 @@ def test_the_page_counts() -> None:
 
 def test_the_page_of_the_docs_is_made_from_its_data() -> None:
     stretches = json.loads(soak_page.DATA.read_text())["stretches"]
-    assert soak_page.PAGE.read_text() == soak_page.page(stretches)
+    assert soak_page.PAGE.read_text() == soak_page.page(stretches) + soak_page.FOUND

@@ -127,9 +127,15 @@ class SupervisorLink:
             raise OSError(error, os.strerror(error))
         return message["pid"], socket.socket(fileno=fds[0]) if fds else None
 
-    def keep(self, name: str, note: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Have a note kept for the next agent, and descriptors with it, instead of the last one."""
-        self._say("keep", [make_note(name, note)], fds, name=name)
+    def keep(
+        self, name: str, note: dict[str, Any], fds: Sequence[int] = (), answered: str = ""
+    ) -> None:
+        """Have a note kept for the next agent, and descriptors with it, instead of the last one.
+
+        `answered`: the client's connection that the note stands for. It is dropped in the same
+        moment, so the next agent finds one of the two, whenever this one dies.
+        """
+        self._say("keep", [make_note(name, note)], fds, name=name, answered=answered)
 
     def drop(self, name: str) -> None:
         """Have a note, or a client's connection, kept no longer."""

@@ -170,6 +170,7 @@ class Supervisor:
         if kind == "keep":
             self._drop(message["name"])
             self._kept[message["name"]] = fds
+            self._drop(message["answered"])
         elif kind == "drop":
             self._drop(message["name"])
         elif kind == "start":
