@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "api/blas.h"
+#include "api/blas/blas.h"
 #include "check.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "api/fft.h"
+#include "api/fft/fft.h"
 #include "check.h"
 #include "device_array.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <complex>
 
-#include "api/cublas_types.h"
+#include "api/blas/cublas_types.h"
 #include "check.h"
 #include "device_array.h"
 

@@ -1,5 +1,5 @@
 // cublasLtMatmul: epilogues, orders, vectors of factors, types.
-#include "api/cublas_types.h"
+#include "api/blas/cublas_types.h"
 // after it: cuBLASLt's header wants the types above
 #include <cublasLt.h>
 

@@ -3,7 +3,7 @@
 #include <complex>
 #include <memory>
 
-#include "api/blas.h"
+#include "api/blas/blas.h"
 #include "check.h"
 #include "device_array.h"
 
