@@ -23,7 +23,6 @@ from job import Job
 from recovery_run import RANKS, lines
 from slopes import summary
 
-from pyft.agent.job.gpus import MAX_DEVICES
 from pyft.agent.operators import orders
 from pyft.errors import PyftError
 
@@ -63,11 +62,10 @@ class Endurance(threading.Thread):
         self._steps = max(50, int(seconds / (PAUSE_S + STEP_S)))
         self._given: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
-        self._late = 0  # recoveries that were not seen in time
+        self._late: Counter[str] = Counter()  # recoveries that were not seen in time
         self._lives: dict[Life, list[Sample]] = {}
         self._objects: list[tuple[int, int, int]] = []  # milliseconds, objects, kB
-        self._next_gpu = RANKS_OF_IT + SPARES
-        self._drained: list[int] = []
+        self._away: list[int] = []  # GPUs that were lost or drained, the oldest first
         self.complaint = ""
 
     def stop(self) -> None:
@@ -128,8 +126,6 @@ class Endurance(threading.Thread):
         """Let one thing happen, and wait until all work again."""
         before = job.errors().count("goes on after")
         word = self._dice.choice(WORDS)
-        if word in TAKES_GPU and self._next_gpu >= MAX_DEVICES and not self._drained:
-            word = "replace"
         try:
             self._order(job, word)
         except (PyftError, OSError, ValueError, KeyError) as error:
@@ -141,34 +137,34 @@ class Endurance(threading.Thread):
         deadline = time.monotonic() + RECOVERED_S
         while job.errors().count("goes on after") == before and not job.over():
             if time.monotonic() > deadline or self._halt.is_set():
-                self._late += 1
+                self._late[word] += 1
                 return
             time.sleep(0.2)
 
     def _order(self, job: Job, word: str) -> None:
         meta, rank = job.meta(), self._dice.randrange(RANKS_OF_IT)
+        gpu = next(live["gpu"] for live in meta["live"] if live["rank"] == rank)
         if word == "agent":
             os.kill(meta["agent_pid"], signal.SIGKILL)
         elif word == "replace":
             orders.give(meta, "replace", rank=rank, gpu=-1)
         elif word == "drain":
-            gpu = next(live["gpu"] for live in meta["live"] if live["rank"] == rank)
             orders.give(meta, "drain", gpu=gpu)
-            self._drained.append(gpu)
         else:
             orders.give(meta, "inject", rank=rank, fault=word)
         if word in TAKES_GPU:
-            self._return(job)
-
-    def _return(self, job: Job) -> None:
-        """Give the job a GPU for the one it has lost: a drained one, or one that it had never."""
-        if len(self._drained) > 1:
-            gpu = self._drained.pop(0)
-        else:
-            gpu, self._next_gpu = self._next_gpu, self._next_gpu + 1
-        if gpu < MAX_DEVICES:
-            orders.give(job.meta(), "spare", gpu=gpu)
+            self._away.append(gpu)
+            orders.give(job.meta(), "spare", gpu=self._returned())
             self._given["spare returned"] += 1
+
+    def _returned(self) -> int:
+        """Return the GPU for the one that leaves: the first time a new one, then the one before it.
+
+        So an operator brings back what was mended. The one that leaves now may still be in use.
+        """
+        if len(self._away) > 1:
+            return self._away.pop(0)
+        return RANKS_OF_IT + SPARES
 
     def _compare(self, code: int | None, got: list[str], job: Job) -> None:
         """Compare with the same steps without faults."""
@@ -197,7 +193,7 @@ class Endurance(threading.Thread):
         return {
             "given": dict(self._given),
             "refused": dict(self._refused),
-            "late": self._late,
+            "late": dict(self._late),
             "bits": self._bits,
             "compared": self._compared,
             "complaint": self.complaint,

@@ -18,6 +18,7 @@ for part in ("tests/soak", "tests/sweep", "tests/nodes", "tools/gen"):
     sys.path.insert(0, str(ROOT / part))
 
 import disturbances as draw  # noqa: E402
+import endure  # noqa: E402
 import places  # noqa: E402
 import slopes  # noqa: E402
 import soak_page  # noqa: E402
@@ -27,6 +28,7 @@ from job import having, wait_for  # noqa: E402
 from ledger import Ledger, classes  # noqa: E402
 
 from pyft.recovery import fault_table, inject, requests  # noqa: E402
+from pyft.recovery.gpus import Gpus  # noqa: E402
 
 STEPS = {0: [900, 130, 118, 125, 7], 1: [40, 130, 118, 125, 1]}
 PLACE = places.Place(("server-kill,rank=0,step=1,call=2",))
@@ -190,6 +192,36 @@ ROW = {
     "reason": "pyft: why",
     "classes": {"hang": {"recovered": 2}},
 }
+
+
+class FewGpus:
+    """A long job as far as orders go: its GPUs, and which rank has which."""
+
+    def __init__(self) -> None:
+        self.gpus, self.taken = Gpus(endure.RANKS_OF_IT, endure.SPARES), 0
+
+    def meta(self) -> dict[str, Any]:
+        return {"live": [{"rank": rank, "gpu": gpu} for rank, gpu in self.gpus.behind.items()]}
+
+    def give(self, meta: Any, order: str, **values: Any) -> None:
+        if order == "spare":
+            assert not self.gpus.usable(values["gpu"]), "it is in use already"
+            self.gpus.add(values["gpu"])
+        elif order == "drain" or values.get("fault") in endure.TAKES_GPU:
+            rank = next(r for r, gpu in self.gpus.behind.items() if gpu == values.get("gpu", gpu))
+            gpu = self.gpus.behind[values.get("rank", rank)]
+            self.gpus.lose(gpu, order)
+            self.taken += 1
+            assert self.gpus.place(values.get("rank", rank), True, set()) is not None
+
+
+def test_a_long_job_always_gets_a_gpu_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = FewGpus()
+    monkeypatch.setattr(endure.orders, "give", job.give)
+    long = endure.Endurance(tmp_path, 60, "1", lambda seen: None)
+    for number in range(100):
+        long._order(job, endure.TAKES_GPU[number % len(endure.TAKES_GPU)])  # type: ignore[arg-type]
+    assert job.taken == long.seen()["given"]["spare returned"] == 100
 
 
 def test_the_page_counts() -> None:
