@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,8 @@ def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> Cha
             header = untrusted.log_header(fd)
         with _opened(control_path) as fd:
             control = untrusted.first_page(fd)
-            words = untrusted.records_at(
-                fd, COMPLETION_WORD, COMPLETION_WORDS, COMPLETION_WORDS_OFFSET
-            )
+            array = (COMPLETION_WORDS if waits else 0, COMPLETION_WORDS_OFFSET)
+            waiters = untrusted.column_at(fd, COMPLETION_WORD, "waiters", *array)
         position = _snapshot_position(meta, entry)
     except OSError as error:
         raise TraceError(f"the channel [{entry['name']}] has just ended: {error}") from None
@@ -107,7 +107,7 @@ def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> Cha
         protection=protection(control, header, position),
         redundancy=redundancy_of(control, header["next_seq"] - 1),
         working_on=f"[{pending[0].seq}] {pending[0].text}" if pending else "",
-        waits=[*reply_waits(pending, now), *word_waits(words, entries, now)] if waits else [],
+        waits=[*reply_waits(pending, now), *word_waits(waiters, entries, now)] if waits else [],
     )
 
 
@@ -190,13 +190,13 @@ def reply_waits(pending: list[Entry], now: int) -> list[Wait]:
     ]
 
 
-def word_waits(words: list[Any], entries: list[Entry], now: int) -> list[Wait]:
-    """Return what sleeps until a stream or event completes, by its mark in the stream."""
-    waits = []
-    for word, state in enumerate(words):
-        if state.waiters and len(waits) < MOST_WAITS:
-            waits.append(word_wait(word, entries, now))
-    return waits
+def word_waits(waiters: list[int], entries: list[Entry], now: int) -> list[Wait]:
+    """Return what sleeps until a stream or event completes, by its mark in the stream.
+
+    `waiters`: how many sleep at each completion word.
+    """
+    asleep = (word for word, sleepers in enumerate(waiters) if sleepers)
+    return [word_wait(word, entries, now) for word in islice(asleep, MOST_WAITS)]
 
 
 def word_wait(word: int, entries: list[Entry], now: int) -> Wait:

@@ -75,6 +75,8 @@ def test_records() -> None:
     assert view.pack() == bytes(16)
     record = view.unpack(view.pack(one=3, two=b"hello") + b"more")
     assert (record.one, record.two) == (3, b"hello")
-    assert [one.one for one in view.each(view.pack(4) + view.pack(5))] == [4, 5]
+    both = view.pack(4) + view.pack(5, b"x")
+    assert [one.one for one in view.each(both)] == [*view.column(both, "one")] == [4, 5]
+    assert [*view.column(both, "two")] == [bytes(5), b"x".ljust(5, b"\0")]
     with pytest.raises(KeyError, match="three"):
         view.pack(three=3)

@@ -74,8 +74,17 @@ def field_of(fd: int, field: Field) -> bytes:
 
 def records_at(fd: int, view: View, count: int, offset: int) -> list[Any]:
     """Return the records of an array, as far as they are there."""
+    return [*view.each(_array(fd, view, count, offset))]
+
+
+def column_at(fd: int, view: View, name: str, count: int, offset: int) -> list[Any]:
+    """Return one field of the records of an array, as far as they are there."""
+    return [*view.column(_array(fd, view, count, offset), name)]
+
+
+def _array(fd: int, view: View, count: int, offset: int) -> bytes:
     raw = some_at(fd, count * view.size, offset)
-    return [*view.each(raw[: len(raw) - len(raw) % view.size])]
+    return raw[: len(raw) - len(raw) % view.size]
 
 
 def copy(source: int, target: int, start: int, end: int) -> None:
