@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
 
@@ -34,7 +35,12 @@ class Mutant:
 
     line: int
     text: str  # where and what, without the line: it stays the same while others are changed
-    code: CodeType
+    build: Callable[[], CodeType] = field(repr=False, compare=False)
+
+    @property
+    def code(self) -> CodeType:
+        """The module, compiled now: most of a file's mutants are only named."""
+        return self.build()
 
 
 def mutants(path: Path) -> list[Mutant]:
@@ -52,8 +58,8 @@ def mutants(path: Path) -> list[Mutant]:
             seen[text] += 1
             if seen[text] > 1:
                 text += f" ({seen[text]})"
-            code = compile(_replaced(tree, number, changed), str(path), "exec")
-            found.append(Mutant(node.lineno, text, code))  # type: ignore[attr-defined]
+            build = functools.partial(_built, tree, number, changed, str(path))
+            found.append(Mutant(node.lineno, text, build))  # type: ignore[attr-defined]
     return sorted(found, key=lambda mutant: mutant.line)
 
 
@@ -152,6 +158,10 @@ def _with(node: ast.AST, **fields: object) -> ast.AST:
     for name, value in fields.items():
         setattr(changed, name, value)
     return changed
+
+
+def _built(tree: ast.Module, number: int, changed: ast.AST, path: str) -> CodeType:
+    return compile(_replaced(tree, number, changed), path, "exec")
 
 
 def _replaced(tree: ast.Module, number: int, changed: ast.AST) -> ast.Module:
