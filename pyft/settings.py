@@ -282,6 +282,12 @@ SETTINGS = (
     Setting(
         "PYFT_DIVERGENCE", "", "value of --divergence", internal=True, choices=("strict", "report")
     ),
+    Setting(
+        "PYFT_CUDA_RELEASE",
+        "",
+        "on real GPUs: the CUDA whose libraries servers load (unset: that of PyTorch)",
+        choices=("12", "13"),
+    ),
     Setting("PYFT_BACKEND_LIBRARY", "", "GPU library a server loads", internal=True),
 )
 BY_NAME = {one.name: one for one in SETTINGS}

@@ -13,17 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from pyft._native import native_dir
+from pyft._native import cuda_releases, native_dir
 
 # Beside them: what the soft GPU's library needs, which the loader looks for there.
 BESIDE = ("libsoftgpu_exec.so", "glibc-hwcaps")
-NAMES = ("libcuda.so.1", "libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13")
+LIBRARIES = ("cuda", "cudart", "cublas", "cublasLt")
 
 
-def environment(folder: Path, gpus: int = 1) -> dict[str, str]:
-    """Return the environment in which a driver finds so many GPUs; makes the folder."""
+def environment(folder: Path, gpus: int = 1, release: int = 13) -> dict[str, str]:
+    """Return the environment in which a driver finds so many GPUs; makes the folder.
+
+    `release`: the CUDA whose libraries these are, by their names.
+    """
     folder.mkdir(exist_ok=True)
-    files = dict.fromkeys(NAMES, "libsoftgpu.so") | {"libnvidia-ml.so.1": "libsoftgpu_nvml.so"}
+    names = (cuda_releases.LIBRARIES[release][library] for library in LIBRARIES)
+    files = dict.fromkeys(names, "libsoftgpu.so") | {"libnvidia-ml.so.1": "libsoftgpu_nvml.so"}
     files |= dict(zip(BESIDE, BESIDE, strict=True))
     for name, file in files.items():
         if not (folder / name).exists():
@@ -31,6 +35,7 @@ def environment(folder: Path, gpus: int = 1) -> dict[str, str]:
     return {
         "LD_LIBRARY_PATH": str(folder),  # NVML, for the agent
         "PYFT_CUDA_LIBRARIES": str(folder),
+        "PYFT_CUDA_RELEASE": str(release),
         "SOFTGPU_DEVICES": str(gpus),
     }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "backend/cuda_libraries.h"
+#include "backend/device_properties.h"
 #include "backend/repair.h"
 #include "pyft/settings.h"
 
@@ -19,8 +20,20 @@ constexpr const char* kFiles[] = {"libcudart.so.13",   "libcuda.so.1",    "libcu
                                   "libcublasLt.so.13", "libnccl.so.2",    "libcudnn.so.9",
                                   "libcufft.so.12",    "libcurand.so.10", "libcusolver.so.12",
                                   "libcusparse.so.12"};
-static_assert(std::size(kFiles) == kLibraryCount);
+constexpr const char* kFiles12[] = {"libcudart.so.12",   "libcuda.so.1",    "libcublas.so.12",
+                                    "libcublasLt.so.12", "libnccl.so.2",    "libcudnn.so.9",
+                                    "libcufft.so.11",    "libcurand.so.10", "libcusolver.so.11",
+                                    "libcusparse.so.12"};
+static_assert(std::size(kFiles) == kLibraryCount && std::size(kFiles12) == kLibraryCount);
 static_assert(static_cast<int>(Library::cusparse) == kLibraryCount - 1);
+
+// The oldest driver that has all that a server needs: sizes of a kernel's parameters came
+// with 12.4.
+struct Oldest {
+  int version;
+  const char* text;
+};
+constexpr Oldest kOldest = {13000, "580"}, kOldest12 = {12040, "550"};
 
 Table* filled = nullptr;  // the one table of a server
 std::string failures[kLibraryCount];
@@ -58,15 +71,39 @@ std::string fill_flexccl(Table* table) {
   return {};
 }
 
+bool is_cuda_12() {
+  return settings::cuda_release() == settings::CudaRelease::k12;
+}
+
 // What an older driver does not run: the runtime refuses every call, with a code that says less.
 std::string too_old() {
   void* const driver = dlopen(library_file(Library::cuda), RTLD_NOW | RTLD_LOCAL);
   const auto get = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
+  const Oldest& oldest = is_cuda_12() ? kOldest12 : kOldest;
   int version = 0;
-  if (!get || get(&version) || version / 1000 >= CUDA_VERSION / 1000) return {};
+  if (!get || get(&version) || version >= oldest.version) return {};
   return "the driver is for CUDA [" + std::to_string(version / 1000) + "." +
          std::to_string(version % 1000 / 10) + "], and PyTorch's libraries are of CUDA [" +
-         std::to_string(CUDA_VERSION / 1000) + "]: install driver 580 or newer";
+         std::to_string(oldest.version / 1000) + "]: install driver " + oldest.text + " or newer";
+}
+
+cudaError_t (*properties_12)(void*, int) = nullptr;  // of CUDA 12's runtime
+
+cudaError_t properties_as_13(cudaDeviceProp* out, int device) {
+  alignas(8) unsigned char bytes[kDeviceProperties12Bytes] = {};
+  const cudaError_t code = properties_12(bytes, device);
+  if (code == cudaSuccess) device_properties_of_12(bytes, out);
+  return code;
+}
+
+// The one function of the table whose parameters CUDA 12 has otherwise. Empty, or what is missing.
+std::string adapt_to_cuda_12(Table* table) {
+  void* const runtime = dlopen(library_file(Library::cudart), RTLD_NOW | RTLD_LOCAL);
+  properties_12 = reinterpret_cast<cudaError_t (*)(void*, int)>(
+      runtime ? dlsym(runtime, "cudaGetDeviceProperties_v2") : nullptr);
+  if (!properties_12) return "CUDA 12's runtime lacks [cudaGetDeviceProperties_v2]";
+  table->cudaGetDeviceProperties = properties_as_13;
+  return {};
 }
 
 std::string open_library(const char* name) {
@@ -89,7 +126,7 @@ std::string why_missing(const char* function) {
 }  // namespace
 
 const char* library_file(Library library) {
-  return kFiles[static_cast<int>(library)];
+  return (is_cuda_12() ? kFiles12 : kFiles)[static_cast<int>(library)];
 }
 
 std::string fill_from(const char* file, Table* table, Library wanted) {
@@ -111,6 +148,7 @@ bool load_cuda(Table* table, std::string* error) {
   }
   if (*error = too_old(); !error->empty()) return false;
   *error = fill(table, Library::cudart);
+  if (error->empty() && is_cuda_12()) *error = adapt_to_cuda_12(table);
   for (const Library library : {Library::cublas, Library::cublasLt}) fill(table, library);
   if (settings::collectives() != settings::Collectives::kFlexccl)
     fill(table, Library::nccl);

@@ -23,8 +23,9 @@ CUDA_OF_DRIVER = {
     575: (12, 9),
     580: (13, 0),
 }
-# The first branch that runs programs of a release, whatever its second number.
-OLDEST_DRIVER = {12: 525, 13: 580}
+# The first branch that runs programs of a release by way of pyft, whatever its second number. With
+# CUDA 12 a server needs what came with 12.4: sizes of a kernel's parameters (cuFuncGetParamInfo).
+OLDEST_DRIVER = {12: 550, 13: 580}
 
 # Library -> its file, by the first number of a release.
 LIBRARIES = {
@@ -53,7 +54,6 @@ LIBRARIES = {
         "cusparse": "libcusparse.so.12",
     },
 }
-SERVED = 13  # whose libraries a server loads on real GPUs
 
 
 def driver_branch() -> int | None:
@@ -84,16 +84,20 @@ def cuda_of_torch() -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def release_of_torch() -> int:
+    """Return the CUDA whose libraries servers load on real GPUs: PyTorch's, if it is a known one."""
+    torch = cuda_of_torch()
+    return torch[0] if torch and torch[0] in LIBRARIES else max(LIBRARIES)
+
+
 def mismatch(branch: int, torch: tuple[int, int]) -> str:
     """Return why PyTorch does not run by way of pyft on that driver; nothing if it does."""
     has, built = (f"{a}.{b}" for a, b in (cuda_of_driver(branch), torch))
     driver = f"driver {branch} is for CUDA [{has}]"
     oldest = OLDEST_DRIVER.get(torch[0])
-    if oldest and branch < oldest:
+    if not oldest:
+        known = " or ".join(map(str, LIBRARIES))
+        return f"PyTorch is built with CUDA [{built}]: on real GPUs pyft needs one of CUDA {known}"
+    if branch < oldest:
         return f"{driver}, PyTorch is built with [{built}]: install driver {oldest} or newer"
-    if torch[0] != SERVED:
-        return (
-            f"PyTorch is built with CUDA [{built}]: on real GPUs pyft needs one of CUDA [{SERVED}], "
-            f"which needs driver {OLDEST_DRIVER[SERVED]} or newer; this is {branch}"
-        )
     return ""

@@ -28,7 +28,7 @@ PLANS = 9  # of three graphs, and a fourth without
 
 @pytest.fixture
 def folders(need: Callable[[str, bool, str], None]) -> list[str]:
-    found = library_folders()
+    found = library_folders(13)
     there = any((Path(folder) / "libcudnn.so.9").exists() for folder in found)
     need("cudnn", there, "[libcudnn.so.9] of PyTorch's packages")
     return found

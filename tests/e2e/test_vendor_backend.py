@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -104,6 +105,35 @@ def test_programs_get_what_they_get_without_pyft(
     found = job.output().splitlines()
     assert len(found) > 3
     assert found == run(f"{name}.py", "direct", **settings).splitlines()
+
+
+def test_servers_on_cuda_12(tmp_path: Path) -> None:
+    """Its runtime lays out properties otherwise; programs built with it have names of their own."""
+    driver = environment(tmp_path / "cuda12", release=12)
+    runtime = tmp_path / "libcudart.so.12"
+    build = ["cc", "-shared", "-xc", "/dev/null", f"-Wl,-soname,{runtime.name}", "-o", str(runtime)]
+    subprocess.run(build, check=True)
+    program = [sys.executable, str(PROGRAMS / "cuda12.py"), str(runtime)]
+    job = Job(tmp_path, program, options=("--gpus", "0"), environment=driver)
+    try:
+        assert job.wait(120) == 0, job.errors()
+    finally:
+        job.kill_everything()
+    assert job.output().splitlines() == run("cuda12.py", "direct").splitlines()
+    inject = ("--inject", "server-kill,rank=0,step=2,call=40")
+    got, report, said = train(tmp_path, inject, **driver)
+    assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
+    assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+
+
+def test_a_runtime_of_another_cuda_is_named(tmp_path: Path) -> None:
+    driver = environment(tmp_path / "driver") | {"PYFT_CUDA_RELEASE": "12"}
+    job = Job(tmp_path, [sys.executable, TRAIN], options=("--gpus", "0"), environment=driver)
+    try:
+        assert job.wait(60) != 0
+    finally:
+        job.kill_everything()
+    assert "[libcudart.so.12] does not load" in job.errors()
 
 
 @pytest.mark.parametrize(("case", "call"), [("offload", 30), ("graph", 5)])

@@ -16,10 +16,11 @@ VERSION = "NVRM version: NVIDIA UNIX {}  {}  Tue Mar 12 23:54:07 UTC 2024\nGCC v
 
 def test_the_servers_libraries_are_those_of_the_table() -> None:
     text = (ROOT / "proxy" / "backend" / "cuda.cc").read_text()
-    listed = re.search(r"kFiles\[\] = \{(.*?)\};", text, re.DOTALL)
-    assert listed is not None
-    files = cuda_releases.LIBRARIES[cuda_releases.SERVED]
-    assert re.findall(r'"(.*?)"', listed[1]) == list(files.values())
+    for release, table in ((12, "kFiles12"), (13, "kFiles")):
+        listed = re.search(rf"{table}\[\] = \{{(.*?)\}};", text, re.DOTALL)
+        assert listed is not None
+        assert re.findall(r'"(.*?)"', listed[1]) == list(cuda_releases.LIBRARIES[release].values())
+    files = cuda_releases.LIBRARIES[13]  # which pyft is built with
     for place in (
         "tools/build/find_deps.py",
         "tools/gpu/measurements.py",
@@ -49,9 +50,12 @@ def test_both_releases_have_all_libraries() -> None:
         (
             470,
             (12, 8),
-            "driver 470 is for CUDA [11.0], PyTorch is built with [12.8]: install driver 525",
+            "driver 470 is for CUDA [11.0], PyTorch is built with [12.8]: install driver 550",
         ),
-        (535, (12, 8), "on real GPUs pyft needs one of CUDA [13], which needs driver 580"),
+        (535, (12, 8), "driver 535 is for CUDA [12.2], PyTorch is built with [12.8]"),
+        (550, (12, 8), ""),
+        (580, (12, 6), ""),
+        (580, (11, 8), "PyTorch is built with CUDA [11.8]: on real GPUs pyft needs one of CUDA 12"),
     ],
 )
 def test_what_does_not_fit_is_named(branch: int, torch: tuple[int, int], said: str) -> None:

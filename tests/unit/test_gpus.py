@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyft._native import cuda_releases
 from pyft._native.driver import DriverError
 from pyft.agent.job.environment import of_replacement, program_environment, server_environment
 from pyft.agent.job.gpus import Choice, choose, library_folders
@@ -128,12 +129,22 @@ def test_a_server_sees_real_gpus_in_the_order_of_the_job() -> None:
     assert got["PYFT_ORDINALS"] == "2,1,0"
     shared = server_environment(options(real=("GPU-a", "GPU-a")), client, device=1, gpu=1, gpus=2)
     assert (shared["CUDA_VISIBLE_DEVICES"], shared["PYFT_ORDINALS"]) == ("GPU-a", "0,0")
-    assert got.get("LD_LIBRARY_PATH", "").split(":") == (library_folders() or [""])
+    assert got.get("LD_LIBRARY_PATH", "").split(":") == (library_folders(13) or [""])
     assert (got["NCCL_DEBUG"], got["NCCL_GRAPH_REGISTER"]) == ("INFO", "0")
     asked = server_environment(options(real=tuple(UUIDS)), {"NCCL_GRAPH_REGISTER": "1"}, 0, 0, 3)
     assert asked["NCCL_GRAPH_REGISTER"] == "1"
     assert "LD_PRELOAD" not in got
     assert "CUDA_VISIBLE_DEVICES" not in server_environment(options(), client, 1, 1, 3)
+
+
+def test_servers_load_the_libraries_of_pytorchs_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_releases, "cuda_of_torch", lambda: (12, 8))
+    where = (options(real=tuple(UUIDS)), 0, 0, 3)
+    release = lambda **client: server_environment(where[0], client, *where[1:])["PYFT_CUDA_RELEASE"]  # noqa: E731
+    assert (release(), release(PYFT_CUDA_RELEASE="13")) == ("12", "13")
+    for torch in (None, (13, 0), (11, 8)):
+        monkeypatch.setattr(cuda_releases, "cuda_of_torch", lambda torch=torch: torch)
+        assert release() == "13"
 
 
 def test_contents_in_gpus_only_are_refused_where_nccl_connects_them(

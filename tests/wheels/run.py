@@ -1,8 +1,9 @@
-"""`make test-wheels`: other PyTorch wheels import and train on the soft GPU, without the proxy.
+"""`make test-wheels`: other PyTorch wheels train on the soft GPU, without the proxy and with it.
 
 Each version gets a virtual environment in build/wheels/<version> (5 to 7 GB, kept for the next
 run unless --delete), trains examples/train_gpt.py there on the soft GPU and on the CPU, and has to
-give the same losses within float tolerance.
+give the same losses within float tolerance. With the proxy it loses a GPU, and has to print what
+it prints without, bit by bit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSIONS = ["2.10.0", "2.15.0"]  # CUDA 12.8 with LZ4 fat binaries; CUDA 13.2
+VERSIONS = ["2.8.0", "2.10.0", "2.15.0"]  # CUDA 12.8, twice, the second with LZ4; CUDA 13.2
 STEPS = 5
 TOLERANCE = 1e-4
 INSTALL_SECONDS, TRAIN_SECONDS = 1800, 600
@@ -51,21 +52,50 @@ def environment(version: str, folder: Path) -> Path:
     return python
 
 
-def train(python: Path, dtype: str, extra: dict[str, str]) -> list[float]:
-    """Train a few steps and return the losses."""
-    command = [str(python), str(ROOT / "examples" / "train_gpt.py")]
-    run = subprocess.run(
-        [*command, "--steps", str(STEPS), "--dtype", dtype],
+def run(command: list[str], extra: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a training to its end."""
+    done = subprocess.run(
+        command,
         env={**os.environ, **extra},
         capture_output=True,
         text=True,
         timeout=TRAIN_SECONDS,
         check=False,
     )
-    losses = [float(text) for text in re.findall(r"^step=\d+ loss=(\S+)$", run.stdout, re.M)]
-    if run.returncode or len(losses) != STEPS:
-        raise WheelError(f"training ended with [{run.returncode}]:\n{run.stdout}{run.stderr}")
-    return losses
+    if done.returncode:
+        raise WheelError(f"training ended with [{done.returncode}]:\n{done.stdout}{done.stderr}")
+    return done
+
+
+def training(python: Path, dtype: str) -> list[str]:
+    """Return the command that trains a few steps."""
+    program = str(ROOT / "examples" / "train_gpt.py")
+    return [str(python), program, "--steps", str(STEPS), "--dtype", dtype]
+
+
+def results(output: str) -> list[str]:
+    """Return the lines that have to be equal, bit by bit."""
+    found = re.findall(r"^step=\d+ loss=\S+$|^rank=0 params_sha256=\w+$", output, re.MULTILINE)
+    if len(found) != STEPS + 1:
+        raise WheelError(f"training has printed something else:\n{output}")
+    return found
+
+
+def losses_of(lines: list[str]) -> list[float]:
+    """Return the losses of a training."""
+    return [float(line.partition("loss=")[2]) for line in lines[:STEPS]]
+
+
+def check_proxied(version: str, python: Path, expected: list[str]) -> None:
+    """Train with servers, and lose a GPU; raise WheelError unless the bits are those without."""
+    pyft = [str(Path(sys.executable).with_name("pyft")), "run", "--gpus", "soft:1"]
+    fault = ["--spares", "1", "--inject", "gpu-lost,rank=0,step=3"]
+    done = run([*pyft, *fault, "--", *training(python, "fp32")], {})
+    if results(done.stdout) != expected:
+        raise WheelError(f"a recovery has other bits: {results(done.stdout)}, not {expected}")
+    if "1 of 1 recovered" not in done.stderr:
+        raise WheelError(f"no fault was repaired:\n{done.stderr}")
+    print(f"torch {version}: a lost GPU, equal bits", flush=True)
 
 
 def check(version: str, folder: Path) -> None:
@@ -73,9 +103,13 @@ def check(version: str, folder: Path) -> None:
     python = environment(version, folder)
     native = libraries()
     preload = f"{native / 'libsoftgpu.so'}:{native / 'libsoftgpu_nvml.so'}"
-    expected = train(python, "fp32", {"CUDA_VISIBLE_DEVICES": ""})
+    on_cpu = run(training(python, "fp32"), {"CUDA_VISIBLE_DEVICES": ""})
+    expected = losses_of(results(on_cpu.stdout))
     for dtype in ("fp32", "fp16", "bf16"):
-        losses = train(python, dtype, {"LD_PRELOAD": preload})
+        lines = results(run(training(python, dtype), {"LD_PRELOAD": preload}).stdout)
+        losses = losses_of(lines)
+        if dtype == "fp32":
+            check_proxied(version, python, lines)
         print(f"torch {version} {dtype}: {' '.join(f'{loss:.6f}' for loss in losses)}", flush=True)
         if losses[-1] >= losses[0]:
             raise WheelError("the loss does not fall")

@@ -127,21 +127,28 @@ def update() -> None:
             )
         names = exported_names(lib, installed(lib))
         kinds = known.get(lib, {}) | {name: kind_of(name, declared) for name in names}
-        lines = ["# Rewritten by tools/gen/vendor_exports.py --update."]
-        lines += [f"{n} {k}" if k != "status" else n for n, k in sorted(kinds.items())]
-        (FOLDER / f"{lib}.txt").write_text("\n".join(lines) + "\n")
+        write(lib, "update", kinds)
 
 
 def add(lib: str, files: list[Path]) -> None:
-    """Add the names in `files` to a list."""
-    names = set(read(FOLDER).get(lib, {}))
+    """Add the names in `files` to a list, such as those of another version of the library."""
+    known, declared = read(FOLDER).get(lib, {}), kinds_of_declared(declarations())
+    wanted = re.compile(f"({LIBRARIES[lib][1] if lib in LIBRARIES else f'{lib}[A-Z]'})\\w*")
+    kinds: dict[str, str] = {}
     for file in files:
         if file.suffix == ".py":
-            names |= set(re.findall(rf"\b{lib}[A-Z]\w+", file.read_text()))
+            kinds |= dict.fromkeys(re.findall(rf"\b{lib}[A-Z]\w+", file.read_text()), "status")
         else:
-            names |= {n for n in all_functions(file) if re.fullmatch(rf"{lib}[A-Z]\w*", n)}
-    head = "# Rewritten by tools/gen/vendor_exports.py --add."
-    (FOLDER / f"{lib}.txt").write_text("\n".join([head, *sorted(names)]) + "\n")
+            names = [name for name in all_functions(file) if wanted.fullmatch(name)]
+            kinds |= {name: kind_of(name, declared) for name in names}
+    write(lib, "add", kinds | known)
+
+
+def write(lib: str, option: str, kinds: dict[str, str]) -> None:
+    """Write a list."""
+    lines = [f"# Rewritten by tools/gen/vendor_exports.py --{option}."]
+    lines += [f"{n} {k}" if k != "status" else n for n, k in sorted(kinds.items())]
+    (FOLDER / f"{lib}.txt").write_text("\n".join(lines) + "\n")
 
 
 def missing() -> dict[str, list[str]]:

@@ -9,6 +9,7 @@
 #include "client/code/module.h"
 #include "client/graph/graph.h"
 #include "client/process/handles.h"
+#include "client/queries/cuda12.h"
 
 namespace pyft::client {
 namespace {
@@ -285,6 +286,10 @@ PYFT_API cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node,
                                                   cudaGraphEdgeData* edgeData,
                                                   size_t* pNumDependencies) {
   enter(Api::cudaGraphNodeGetDependencies);
+  if (built_with_cuda_12()) {  // its version has no edges
+    pNumDependencies = reinterpret_cast<size_t*>(edgeData);
+    edgeData = nullptr;
+  }
   if (edgeData && pNumDependencies) std::fill_n(edgeData, *pNumDependencies, cudaGraphEdgeData{});
   return done(dependencies(node, reinterpret_cast<void**>(pDependencies), pNumDependencies));
 }

@@ -1,5 +1,6 @@
 // Many copies by one call. Each is an entry of its own, so a replay repeats them one by one.
 #include "client/memory/copy.h"
+#include "client/queries/cuda12.h"
 
 #undef cuMemcpyBatchAsync
 
@@ -77,6 +78,10 @@ PYFT_API cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* 
                                           struct cudaMemcpyAttributes* attrs, size_t* attrsIdxs,
                                           size_t numAttrs, cudaStream_t stream) {
   enter(Api::cudaMemcpyBatchAsync);
+  if (built_with_cuda_12()) {
+    say("[cudaMemcpyBatchAsync] of CUDA 12 has other parameters, and is not served");
+    return done(cudaErrorNotSupported);
+  }
   const Batch batch{reinterpret_cast<const uint64_t*>(dsts),
                     reinterpret_cast<const uint64_t*>(srcs),
                     sizes,

@@ -312,6 +312,14 @@ inline std::optional<Divergence> divergence() {
   return static_cast<Divergence>(*value);
 }
 
+// PYFT_CUDA_RELEASE: on real GPUs: the CUDA whose libraries servers load (unset: that of PyTorch).
+enum class CudaRelease { k12, k13 };
+inline std::optional<CudaRelease> cuda_release() {
+  const auto value = detail::choice("PYFT_CUDA_RELEASE", {"12", "13"}, "12 or 13");
+  if (!value) return std::nullopt;
+  return static_cast<CudaRelease>(*value);
+}
+
 // PYFT_BACKEND_LIBRARY: GPU library a server loads.
 inline const char* backend_library() {
   const char* const text = detail::read("PYFT_BACKEND_LIBRARY");

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyft._native import nvml
+from pyft._native.cuda_releases import release_of_torch
 from pyft.agent.job.gpus import library_folders
 from pyft.agent.job.options import JobOptions, collectives, replays_all
 
@@ -109,8 +110,10 @@ def server_environment(
             environment.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
         # NCCL would ask the driver for a handle of the buffers in a graph, which ours have not.
         environment.setdefault("NCCL_GRAPH_REGISTER", "0")
+        release = environment.setdefault("PYFT_CUDA_RELEASE", str(release_of_torch()))
         folder = environment.get("PYFT_CUDA_LIBRARIES")
-        prepend(environment, "LD_LIBRARY_PATH", [*([folder] if folder else []), *library_folders()])
+        folders = [*([folder] if folder else []), *library_folders(int(release))]
+        prepend(environment, "LD_LIBRARY_PATH", folders)
     else:
         environment["PYFT_BACKEND_LIBRARY"] = str(options.native_dir / "libsoftgpu.so")
         environment["SOFTGPU_DEVICES"] = str(gpus)

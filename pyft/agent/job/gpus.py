@@ -95,9 +95,9 @@ def _numbered(text: str, found: Sequence[str], spares: int) -> list[str]:
     return [*(found[number] for number in numbers), *others[:spares]]
 
 
-def library_folders() -> list[str]:
-    """Return where PyTorch's wheel keeps the CUDA libraries that a server loads."""
-    files = cuda_releases.LIBRARIES[cuda_releases.SERVED]
+def library_folders(release: int) -> list[str]:
+    """Return where PyTorch's wheel keeps the libraries of a CUDA that a server loads."""
+    files = cuda_releases.LIBRARIES[release]
     spec = importlib.util.find_spec("nvidia")
     return [
         str(found.parent)
