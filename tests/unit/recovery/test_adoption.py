@@ -149,9 +149,11 @@ def test_it_may_die_between_any_two_things_that_it_does(
     job.assert_nothing_left()
     (fault,) = faults(tmp_path)
     assert fault["fault"] == "gpu-lost"
-    # The client ends when its server works; it may be faster than the next agent.
+    # The client ends when a server of the second epoch works. It may be faster than the next agent;
+    # and the second epoch may be that of its first server, if the one before was no client's yet.
     assert fault["outcome"] in ("recovered", "client ended")
-    assert given(tmp_path)[-1]["CUDA_VISIBLE_DEVICES"].startswith("1")
+    if fault["outcome"] == "recovered":
+        assert given(tmp_path)[-1]["CUDA_VISIBLE_DEVICES"].startswith("1")
     assert job.meta()["recovery"]["agent_restarts"] == 1
     assert len(job.meta()["channels"]) == 1
     assert "Traceback" not in job.errors()
