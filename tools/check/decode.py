@@ -36,8 +36,8 @@ def refuse(sentence: str) -> NoReturn:
     sys.exit(2)
 
 
-def open_wheel() -> wheel.Wheel:
-    """Return the installed wheel, or refuse when something is missing."""
+def open_wheel(arch: int = wheel.SM_75) -> wheel.Wheel:
+    """Return the installed wheel's code for an architecture, or refuse if something is missing."""
     if BUILT.exists():
         os.environ.setdefault("DECODE_DUMP", str(BUILT))
     try:
@@ -50,7 +50,7 @@ def open_wheel() -> wheel.Wheel:
         refuse(f"[{sys.executable}] has no CUDA build of torch")
     if zstd is None:
         refuse("there is no [libzstd] to unpack the wheel's code")
-    return wheel.Wheel(library, zstd)
+    return wheel.Wheel(library, zstd, arch)
 
 
 def check(opened: wheel.Wheel, every: int, path: Path) -> bool:

@@ -62,16 +62,20 @@ def run(command: list[str], data: bytes, path: Path, accepted: tuple[int, ...] =
     return done.stdout
 
 
-def different_texts(code: bytes, path: Path) -> list[tuple[str, str]]:
-    """The (our, vendor's) texts of the words of `code` where they differ."""
+def texts(code: bytes, path: Path, arch: str = "SM75") -> list[tuple[str, str]]:
+    """The (our, vendor's) texts of the words of `code`."""
     # Status 1: some words have no text but an error, which is a difference too.
     lines = run([decode_dump()], code, path, (0, 1)).splitlines()
     ours = [line.split(" ", 1)[1] for line in lines]
-    vendor = [
-        squeeze(text) for text in TEXT_LINE.findall(run([nvdisasm(), "-b", "SM75"], code, path))
-    ]
+    said = run([nvdisasm(), "-b", arch], code, path)
+    vendor = [squeeze(text) for text in TEXT_LINE.findall(said)]
     assert len(ours) == len(vendor) == len(code) // INSTRUCTION_BYTES
-    return [(a, b) for a, b in zip(ours, vendor, strict=True) if a != b]
+    return list(zip(ours, vendor, strict=True))
+
+
+def different_texts(code: bytes, path: Path) -> list[tuple[str, str]]:
+    """The (our, vendor's) texts of the words of `code` where they differ."""
+    return [(a, b) for a, b in texts(code, path) if a != b]
 
 
 def check_texts(code: bytes, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The sm_75 code inside the installed PyTorch wheel, as (cubin index, section name, bytes)."""
+"""The code for one architecture inside the installed PyTorch wheel: cubins, sections, bytes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def decompress(zstd: ctypes.CDLL, data: bytes, size: int) -> bytes:
     return target.raw
 
 
-def entries(view: mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
-    """(payload offset, payload bytes, flags, size when decompressed) of each sm_75 cubin."""
+def entries(view: mmap.mmap, wanted: int) -> Iterator[tuple[int, int, int, int]]:
+    """(payload offset, payload bytes, flags, size when decompressed) of each cubin for an arch."""
     at = view.find(FATBIN_MAGIC)
     while at >= 0:
         end = at + 16 + struct.unpack_from("<Q", view, at + 8)[0]
@@ -59,7 +59,7 @@ def entries(view: mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
             (arch,) = struct.unpack_from("<I", view, entry + 28)
             (flags,) = struct.unpack_from("<Q", view, entry + 40)
             (full,) = struct.unpack_from("<Q", view, entry + 56)
-            if kind == KIND_ELF and arch == SM_75:
+            if kind == KIND_ELF and arch == wanted:
                 yield entry + header, compressed or padded, flags, full
             entry += header + padded
         at = view.find(FATBIN_MAGIC, end)
@@ -68,11 +68,11 @@ def entries(view: mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
 class Wheel:
     """Random access to the cubins, in file order."""
 
-    def __init__(self, library: Path, zstd: ctypes.CDLL) -> None:
+    def __init__(self, library: Path, zstd: ctypes.CDLL, arch: int = SM_75) -> None:
         self.zstd = zstd
         self.file = library.open("rb")
         self.view = mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.entries = list(entries(self.view))
+        self.entries = list(entries(self.view, arch))
 
     def cubin(self, index: int) -> bytes:
         start, size, flags, full = self.entries[index]
