@@ -40,6 +40,21 @@ def environment(folder: Path, gpus: int = 1, release: int = 13) -> dict[str, str
     }
 
 
+def without(folder: Path, *functions: str) -> None:
+    """Let the libraries in the folder of `environment` lack functions, as an older driver does."""
+    data = (native_dir() / "libsoftgpu.so").read_bytes()
+    for function in functions:
+        name = f"\0{function}\0".encode()
+        assert name in data, function
+        data = data.replace(name, name[:-2] + b"?\0")
+    older = folder / "libsoftgpu-older.so"
+    older.write_bytes(data)
+    for link in folder.iterdir():
+        if link.is_symlink() and link.resolve().name == "libsoftgpu.so":
+            link.unlink()
+            link.symlink_to(older)
+
+
 def build_nccl(folder: Path) -> dict[str, str]:
     """Build a libnccl.so.2 for the driver of `environment`; return what the servers need for it.
 

@@ -23,9 +23,8 @@ CUDA_OF_DRIVER = {
     575: (12, 9),
     580: (13, 0),
 }
-# The first branch that runs programs of a release by way of pyft, whatever its second number. With
-# CUDA 12 a server needs what came with 12.4: sizes of a kernel's parameters (cuFuncGetParamInfo).
-OLDEST_DRIVER = {12: 550, 13: 580}
+# The first branch that runs programs of a release, whatever its second number.
+OLDEST_DRIVER = {12: 525, 13: 580}
 
 # Library -> its file, by the first number of a release.
 LIBRARIES = {

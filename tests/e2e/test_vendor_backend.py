@@ -17,7 +17,7 @@ import pytest
 from job import TRAIN, Job, wait_for
 from recovery_run import STEPS, command, lines, undisturbed
 from test_programs import run
-from vendor import build_nccl, environment
+from vendor import build_nccl, environment, without
 
 from pyft._native.driver import DriverError
 from pyft._native.driver import gpus as driver_gpus
@@ -124,6 +124,18 @@ def test_servers_on_cuda_12(tmp_path: Path) -> None:
     got, report, said = train(tmp_path, inject, **driver)
     assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
     assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+
+
+def test_a_driver_that_lacks_what_came_with_cuda_12_4(tmp_path: Path) -> None:
+    """Where the parameters of kernels lie is found in their code."""
+    driver = environment(tmp_path / "cuda12", release=12)
+    lacks = ("cuFuncGetParamInfo", "cuFuncGetName", "cuModuleEnumerateFunctions")
+    without(tmp_path / "cuda12", *lacks, "cuModuleGetFunctionCount")
+    inject = ("--inject", "server-kill,rank=0,step=2,call=40")
+    got, report, said = train(tmp_path, inject, **driver)
+    assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
+    assert (report["recovered"], report["verdict"]) == (1, "exact"), said
+    assert "parameters of a module's kernels" not in said
 
 
 def test_a_runtime_of_another_cuda_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-// Names of variables in images of modules, which come from clients and may be anything.
+// Names of variables and parameters of kernels in images of modules, which come from clients and
+// may be anything.
 #include <algorithm>
 
 #include "check.h"
@@ -22,6 +23,19 @@ Found look(const images::Bytes& image) {
   return found;
 }
 
+// "kernel offset:bytes ..." of each kernel.
+std::string parameters(const images::Bytes& image) {
+  pyft::checkpoint::KernelParameters kernels;
+  std::string why, text;
+  if (!kernel_parameters(std::as_bytes(std::span(image)), &kernels, &why)) return why;
+  for (const auto& [kernel, its] : kernels) {
+    text += kernel;
+    for (const auto& [offset, bytes] : its)
+      text += " " + std::to_string(offset) + ":" + std::to_string(bytes);
+  }
+  return text;
+}
+
 const std::vector<std::string> kBoth = {"v", "w"};  // of images::cubin()
 
 }  // namespace
@@ -31,6 +45,13 @@ TEST(variables_of_cubins_and_fatbins_are_found) {
   CHECK(look(cubin).names == kBoth);
   CHECK(look(images::fatbin(cubin)).names == kBoth);
   CHECK(look(images::fatbin(images::lz4(cubin), 0x2011, cubin.size())).names == kBoth);
+}
+
+TEST(parameters_of_kernels_are_found) {
+  const images::Bytes cubin = images::cubin();
+  CHECK_EQ(parameters(cubin), "k 0:8 8:4");
+  CHECK_EQ(parameters(images::fatbin(images::lz4(cubin), 0x2011, cubin.size())), "k 0:8 8:4");
+  CHECK_EQ(parameters({'.', 'v', 'e', 'r', 's', 'i', 'o', 'n'}), "the image is damaged");
 }
 
 TEST(empty_objects_have_no_state) {
@@ -55,12 +76,14 @@ TEST(no_image_is_too_broken) {
   const images::Bytes whole[] = {cubin, images::fatbin(cubin),
                                  images::fatbin(images::lz4(cubin), 0x2011, cubin.size())};
   for (const images::Bytes& image : whole) {
-    for (size_t bytes = 0; bytes < image.size(); ++bytes)
-      look({image.begin(), image.begin() + static_cast<long>(bytes)});
+    for (size_t bytes = 0; bytes < image.size(); ++bytes) {
+      const images::Bytes part = {image.begin(), image.begin() + static_cast<long>(bytes)};
+      look(part), parameters(part);
+    }
     for (size_t at = 0; at < image.size(); ++at) {
       images::Bytes changed = image;
       changed[at] ^= 0xff;
-      look(changed);
+      look(changed), parameters(changed);
     }
   }
   const Found huge = look(images::fatbin(images::lz4(cubin), 0x2011, uint64_t{1} << 50));

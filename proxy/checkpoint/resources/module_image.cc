@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -22,6 +23,7 @@ constexpr uint32_t kFatbinMagic = 0xba55ed50;
 constexpr uint16_t kKindElf = 2;
 constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // a client must not be believed
+constexpr uint16_t kMostParameters = 4096;          // more than fit in 32 KB
 
 struct FatbinHeader {
   uint32_t magic;
@@ -94,13 +96,30 @@ class Cubin {
  public:
   explicit Cubin(Bytes elf) : elf_(elf) {}
 
+  bool is_elf() {
+    return load(elf_, 0, &header_) && std::memcmp(header_.e_ident, ELFMAG, SELFMAG) == 0;
+  }
+
   bool read(std::vector<std::string>* names) {
-    if (!load(elf_, 0, &header_) || std::memcmp(header_.e_ident, ELFMAG, SELFMAG) != 0)
-      return false;
+    if (!is_elf()) return false;
     for (unsigned i = 0; i < header_.e_shnum; ++i) {
       Elf64_Shdr table;
       if (!section(i, &table)) return false;
       if (table.sh_type == SHT_SYMTAB && !read_symbols(table, names)) return false;
+    }
+    return true;
+  }
+
+  bool read(KernelParameters* kernels) {
+    constexpr std::string_view kInfo = ".nv.info.";
+    if (!is_elf()) return false;
+    for (unsigned i = 0; i < header_.e_shnum; ++i) {
+      Elf64_Shdr one;
+      if (!section(i, &one)) return false;
+      const std::string_view name = name_of(one);
+      if (name.starts_with(kInfo))
+        read_records(part(elf_, one.sh_offset, one.sh_size),
+                     &(*kernels)[std::string(name.substr(kInfo.size()))]);
     }
     return true;
   }
@@ -111,11 +130,17 @@ class Cubin {
            load(elf_, header_.e_shoff + uint64_t{index} * sizeof(Elf64_Shdr), out);
   }
 
+  std::string_view name_of(const Elf64_Shdr& one) const {
+    Elf64_Shdr names;
+    if (!section(header_.e_shstrndx, &names)) return {};
+    return text_at(part(elf_, names.sh_offset, names.sh_size), one.sh_name);
+  }
+
   // Bank 3 is what programs call __constant__; the others are the compiler's own.
   bool holds_variables(unsigned index) const {
-    Elf64_Shdr names, one;
-    if (!section(header_.e_shstrndx, &names) || !section(index, &one)) return false;
-    const auto name = text_at(part(elf_, names.sh_offset, names.sh_size), one.sh_name);
+    Elf64_Shdr one;
+    if (!section(index, &one)) return false;
+    const std::string_view name = name_of(one);
     return name.starts_with(".nv.global") || name.starts_with(".nv.constant3");
   }
 
@@ -134,18 +159,72 @@ class Cubin {
     return true;
   }
 
+  // What a compiler says of a kernel: records, some with a payload of their own.
+  static void read_records(Bytes records, std::vector<KernelParameter>* found) {
+    constexpr uint8_t kWithPayload = 4, kParameter = 0x17, kLargeParameter = 0x45;
+    struct Record {
+      uint8_t format, attribute;
+      uint16_t bytes;
+    } record;
+    for (uint64_t at = 0; load(records, at, &record); at += sizeof record) {
+      if (record.format != kWithPayload) continue;
+      const Bytes payload = part(records, at + sizeof record, record.bytes);
+      at += record.bytes;
+      if (record.attribute == kParameter || record.attribute == kLargeParameter)
+        read_parameter(payload, record.attribute == kParameter, found);
+    }
+  }
+
+  static void read_parameter(Bytes payload, bool packed, std::vector<KernelParameter>* found) {
+    struct {
+      uint32_t index;
+      uint16_t ordinal, offset;
+      uint32_t size;
+    } one;
+    if (!load(payload, 0, &one) || one.ordinal >= kMostParameters) return;
+    if (found->size() <= one.ordinal) found->resize(one.ordinal + 1u);
+    const uint32_t bytes = packed ? one.size >> 18 : one.size;
+    (*found)[one.ordinal] = {one.offset, static_cast<uint16_t>(std::min(bytes, 0xffffu))};
+  }
+
   Bytes elf_;
   Elf64_Ehdr header_{};
 };
 
-bool read_entry(Bytes fatbin, uint64_t at, const Entry& entry, std::vector<std::string>* names) {
+template <class Found>
+bool read_entry(Bytes fatbin, uint64_t at, const Entry& entry, Found* found) {
   const bool packed = entry.flags & (kFlagLz4 | kFlagZstd);
   const uint64_t bytes = packed ? entry.compressed_bytes : entry.payload_bytes;
   const Bytes payload = part(fatbin, at + entry.header_bytes, bytes);
   if (payload.empty()) return false;
   std::vector<std::byte> elf;
   if (packed && !expand(entry, payload, &elf)) return false;
-  return Cubin(packed ? Bytes(elf) : payload).read(names);
+  return Cubin(packed ? Bytes(elf) : payload).read(found);
+}
+
+// Looks for something in a cubin, or in all of a fatbin.
+template <class Found>
+bool read_image(Bytes image, Found* found, std::string* why) {
+  *why = "the image is damaged";
+  FatbinHeader header{};
+  if (!load(image, 0, &header)) return false;
+  if (header.magic != kFatbinMagic) {
+    if (Cubin(image).read(found)) return true;
+    *why = "it is no machine code";
+    return false;
+  }
+  uint64_t at = header.header_bytes;
+  Entry entry{};
+  while (at - header.header_bytes < header.bytes) {
+    if (!load(image, at, &entry) || entry.header_bytes < sizeof entry) return false;
+    if (entry.kind != kKindElf) {
+      *why = "it is no machine code";
+      return false;
+    }
+    if (!read_entry(image, at, entry, found)) return false;
+    if (__builtin_add_overflow(at, entry.header_bytes + entry.payload_bytes, &at)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -159,26 +238,11 @@ bool is_empty_object(std::string_view name, uint64_t bytes) {
 }
 
 bool variable_names(Bytes image, std::vector<std::string>* names, std::string* why) {
-  *why = "the image is damaged";
-  FatbinHeader header{};
-  if (!load(image, 0, &header)) return false;
-  if (header.magic != kFatbinMagic) {
-    if (Cubin(image).read(names)) return true;
-    *why = "it is no machine code";
-    return false;
-  }
-  uint64_t at = header.header_bytes;
-  Entry entry{};
-  while (at - header.header_bytes < header.bytes) {
-    if (!load(image, at, &entry) || entry.header_bytes < sizeof entry) return false;
-    if (entry.kind != kKindElf) {
-      *why = "it is no machine code";
-      return false;
-    }
-    if (!read_entry(image, at, entry, names)) return false;
-    if (__builtin_add_overflow(at, entry.header_bytes + entry.payload_bytes, &at)) return false;
-  }
-  return true;
+  return read_image(image, names, why);
+}
+
+bool kernel_parameters(Bytes image, KernelParameters* kernels, std::string* why) {
+  return read_image(image, kernels, why);
 }
 
 }  // namespace pyft::checkpoint

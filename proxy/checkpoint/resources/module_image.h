@@ -1,10 +1,12 @@
-// Which variables a module has. Drivers tell where a variable lies whose name one knows, but not
-// the names; those are in the code that was loaded.
+// What drivers do not tell of a module, found in the code that was loaded: the names of its
+// variables, and before CUDA 12.4 where a kernel's parameters lie.
 #ifndef PYFT_CHECKPOINT_RESOURCES_MODULE_IMAGE_H_
 #define PYFT_CHECKPOINT_RESOURCES_MODULE_IMAGE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +19,15 @@ namespace pyft::checkpoint {
 // damaged; the image comes from a client.
 bool variable_names(std::span<const std::byte> image, std::vector<std::string>* names,
                     std::string* why);
+
+struct KernelParameter {
+  uint16_t offset = 0, bytes = 0;
+};
+using KernelParameters = std::map<std::string, std::vector<KernelParameter>, std::less<>>;
+
+// The parameters of each kernel of an image, in their order. False and why as above.
+bool kernel_parameters(std::span<const std::byte> image, KernelParameters* kernels,
+                       std::string* why);
 
 // Whether a variable is an object of an empty class of thrust, cub or libcu++, such as
 // thrust::placeholders::_1. They are all but two of the variables in PyTorch's wheel, have no

@@ -41,6 +41,7 @@ bool resolve_exec(Session& session, uint64_t handle, CUgraphExec* out) {
 int pack_arguments(const backend::Table& api, const CUDA_KERNEL_NODE_PARAMS& params,
                    std::vector<std::byte>* out) {
   size_t offset = 0, bytes = 0;
+  if (!api.cuFuncGetParamInfo) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; api.cuFuncGetParamInfo(params.func, i, &offset, &bytes) == 0; ++i) {
     if (offset + bytes > out->size()) out->resize(offset + bytes);
     if (!params.kernelParams || !params.kernelParams[i]) return CUDA_ERROR_NOT_SUPPORTED;
@@ -74,6 +75,8 @@ Status do_cudaGraphNodeGetDependencies(Session& session, const EntryHeader& head
   const std::vector<CUgraphNode> nodes = nodes_of(session, graph);
   size_t count = 0;
   const auto function = session.backend().cuGraphNodeGetDependencies_v2;
+  if (!function)
+    return missing(session, header, "cuGraphNodeGetDependencies_v2", CUDA_ERROR_NOT_SUPPORTED);
   int code = CUDA_ERROR_INVALID_VALUE;
   std::vector<CUgraphNode> before;
   if (c.node < nodes.size()) code = function(nodes[c.node], nullptr, nullptr, &count);

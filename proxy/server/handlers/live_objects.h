@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "checkpoint/memory_range.h"
+#include "checkpoint/resources/module_image.h"
 #include "server/session/session.h"
 
 namespace pyft::server {
@@ -20,6 +21,7 @@ struct LoadedModule {
   CUmodule module = nullptr;
   std::vector<checkpoint::MemoryRange> variables;  // if they are to be known; in the image's order
   bool escaped = false;                            // the program knows where one of them lies
+  checkpoint::KernelParameters parameters = {};    // if the driver does not tell them
 };
 // Where a module's variables lie, neighbours made one, in the order of the image, which is the same
 // in every server. `why`: why they are not known; empty if they are.

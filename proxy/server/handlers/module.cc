@@ -54,7 +54,20 @@ std::vector<checkpoint::MemoryRange> find_variables(const backend::Table& api, C
 
 namespace {
 
-KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code) {
+// The number of a kernel's next parameter, false if there is none.
+bool parameter_of(const backend::Table& api, CUfunction function,
+                  const std::vector<checkpoint::KernelParameter>* known, uint32_t number,
+                  size_t* offset, size_t* bytes) {
+  if (api.cuFuncGetParamInfo) return api.cuFuncGetParamInfo(function, number, offset, bytes) == 0;
+  if (!known || number >= known->size()) return false;
+  *offset = (*known)[number].offset;
+  *bytes = (*known)[number].bytes;
+  return true;
+}
+
+// `known`: its parameters, for a driver that does not tell them.
+KernelInfo kernel_info(const backend::Table& api, CUfunction function,
+                       const std::vector<checkpoint::KernelParameter>* known, int* code) {
   KernelInfo info;
   for (uint32_t i = 0; i < KernelInfo::kAttributes; ++i) {
     int value = 0;  // attributes the backend does not know stay zero
@@ -62,7 +75,7 @@ KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code
       info.attributes[i] = value;
   }
   for (size_t offset = 0, bytes = 0;
-       api.cuFuncGetParamInfo(function, info.param_count, &offset, &bytes) == 0;) {
+       parameter_of(api, function, known, info.param_count, &offset, &bytes);) {
     if (info.param_count == KernelInfo::kMaxParams) {
       *code = CUDA_ERROR_NOT_SUPPORTED;
       break;
@@ -71,6 +84,17 @@ KernelInfo kernel_info(const backend::Table& api, CUfunction function, int* code
     if (offset + bytes > info.param_bytes) info.param_bytes = static_cast<uint32_t>(offset + bytes);
   }
   return info;
+}
+
+// Drivers before CUDA 12.4 do not tell where a kernel's parameters lie.
+void learn_parameters(const backend::Table& api, Body image, LoadedModule* out) {
+  std::string why;
+  if (api.cuFuncGetParamInfo || checkpoint::kernel_parameters(image, &out->parameters, &why))
+    return;
+  PYFT_LOG(kServer, kWarning,
+           "the parameters of a module's kernels are not known, as this driver does not tell them: "
+           "%s; install driver 550 or newer",
+           why.c_str());
 }
 
 int load_module(Session& session, uint64_t handle, Body image, LoadedModule* out) {
@@ -85,6 +109,16 @@ int load_module(Session& session, uint64_t handle, Body image, LoadedModule* out
   if (!why.empty())
     PYFT_LOG(kServer, kWarning, "variables of a module are not snapshotted: %s", why.c_str());
   return code;
+}
+
+// Of a kernel whose driver does not tell them; null if they are not known.
+const std::vector<checkpoint::KernelParameter>* known_parameters(Session& session, uint64_t module,
+                                                                 const std::string& kernel) {
+  const auto& modules = session.state<LoadedModules>().by_handle;
+  const auto loaded = modules.find(module);
+  if (loaded == modules.end()) return nullptr;
+  const auto found = loaded->second.parameters.find(kernel);
+  return found == loaded->second.parameters.end() ? nullptr : &found->second;
 }
 
 std::string name_of(Body payload) {
@@ -110,6 +144,7 @@ Status do_cuModuleLoadData(Session& session, const EntryHeader& header,
   if (code == 0 && (handle.kind() != HandleKind::kModule ||
                     !session.table(HandleKind::kModule).bind(handle, made.module)))
     return bad_handle(c.handle);
+  if (code == 0) learn_parameters(session.backend(), payload, &made);
   if (code == 0) session.state<LoadedModules>().by_handle[c.handle] = std::move(made);
   return finish(session, header, "cuModuleLoadData", Domain::kCuda, code);
 }
@@ -129,9 +164,11 @@ Status do_cuModuleGetFunction(Session& session, const EntryHeader& header,
   if (!resolve_module(session, c.module, &module)) return bad_handle(c.module);
   if (payload.size() > kMaxName) return Status::broken("a kernel name is longer than 64 KiB");
   CUfunction function = nullptr;
-  int code = session.backend().cuModuleGetFunction(&function, module, name_of(payload).c_str());
+  const std::string name = name_of(payload);
+  int code = session.backend().cuModuleGetFunction(&function, module, name.c_str());
   if (code != 0) return finish(session, header, "cuModuleGetFunction", Domain::kCuda, code);
-  const KernelInfo info = kernel_info(session.backend(), function, &code);
+  const KernelInfo info =
+      kernel_info(session.backend(), function, known_parameters(session, c.module, name), &code);
   const Handle handle{c.handle};
   if (code == 0 && (handle.kind() != HandleKind::kKernel ||
                     !session.table(HandleKind::kKernel).bind(handle, function)))
