@@ -13,6 +13,11 @@ namespace settings = pyft::settings;
 namespace {
 
 constexpr int kCudaVersion = 13000, kP2pNotSupported = 5;
+constexpr int kSoftMajor = 7, kSoftMinor = 5;  // a test compares them with the device's attributes
+
+bool soft_gpus() {
+  return std::strncmp(settings::gpus(), "soft:", 5) == 0;
+}
 
 unsigned device_count() {
   if (!*settings::agent() || settings::disable()) return 0;
@@ -137,6 +142,27 @@ NVML_API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigne
   char text[64];
   uuid_text(index_of(device), text, sizeof text);
   return put(uuid, length, text);
+}
+
+// These two of a real GPU are known to its driver only.
+NVML_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major,
+                                                         int* minor) {
+  ASK_DRIVER(nvmlDeviceGetCudaComputeCapability, device, major, minor);
+  if (!soft_gpus()) return kNotSupported;
+  if (!major || !minor || index_of(device) >= device_count()) return kInvalidArgument;
+  *major = kSoftMajor;
+  *minor = kSoftMinor;
+  return kSuccess;
+}
+
+// What is in use is known to the servers. Frameworks ask for the size before they use a device.
+NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
+  ASK_DRIVER(nvmlDeviceGetMemoryInfo, device, memory);
+  if (!soft_gpus()) return kNotSupported;
+  if (!memory || index_of(device) >= device_count()) return kInvalidArgument;
+  memory->total = memory->free = settings::memory();
+  memory->used = 0;
+  return kSuccess;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {

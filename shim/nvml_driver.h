@@ -9,6 +9,9 @@ namespace pyft::nvml {
 
 using nvmlReturn_t = int;
 using nvmlDevice_t = struct Device*;
+struct nvmlMemory_t {
+  unsigned long long total, free, used;
+};
 enum : int {
   kSuccess = 0,
   kInvalidArgument = 2,

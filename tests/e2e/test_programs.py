@@ -37,7 +37,7 @@ def test_an_event_waited_for_is_complete(how: str) -> None:
 def test_runtime(how: str) -> None:
     answers = dict(line.split() for line in run("runtime.py", how).splitlines())
     assert answers == dict.fromkeys(answers, "True")
-    assert len(answers) == 7
+    assert len(answers) == 8
 
 
 def test_graphs_replay_the_same_bits() -> None:

@@ -43,6 +43,11 @@ NVML nvmlDeviceGetName(Gpu* gpu, char* out, unsigned bytes) {
   snprintf(name, sizeof name, "a real GPU, number %u", gpu->number);
   return put(out, bytes, name);
 }
+NVML nvmlDeviceGetCudaComputeCapability(Gpu* gpu, int* major, int* minor) {
+  *major = 90 + gpu->number;
+  *minor = gpu->number;
+  return 0;
+}
 NVML nvmlDeviceGetHandleByUUID(const char* uuid, Gpu** gpu) {
   for (Gpu& one : gpus) if (!strcmp(one.uuid, uuid)) { *gpu = &one; return 0; }
   return 6;
@@ -99,6 +104,9 @@ for number in range(3):
     memory, samples = (ctypes.c_ulonglong * 3)(), ctypes.c_uint()
     code = nvml.nvmlDeviceGetUtilizationRates(device, rates)
     print("  has", text.value.decode(), code, list(rates))
+    parts = (ctypes.c_int(), ctypes.c_int())
+    code = nvml.nvmlDeviceGetCudaComputeCapability(device, *map(out, parts))
+    print("  capability", code, *(part.value for part in parts))
     print("  memory", nvml.nvmlDeviceGetMemoryInfo(device, memory), list(memory))
     code = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, out(count), infos)
     print("  runs", code, count.value, infos[0])
@@ -119,12 +127,14 @@ driver 599.99
 handle 0 0
   is 0 GPU-dd
   has a real GPU, number 3 0 [93, 13]
+  capability 0 93 3
   memory 0 [3000, 3001, 3002]
   runs 0 1 4003
   samples 0 103
 handle 1 0
   is 1 GPU-cc
   has a real GPU, number 2 0 [92, 12]
+  capability 0 92 2
   memory 0 [2000, 2001, 2002]
   runs 0 1 4002
   samples 0 102
@@ -179,12 +189,22 @@ def test_on_real_gpus_the_driver_answers_about_those_of_the_job(driver: Path, to
 
 
 def test_on_soft_gpus_the_driver_is_not_asked(driver: Path) -> None:
-    done = run([sys.executable, "-c", PROGRAM], PYFT_GPUS="soft:2", **in_folder(driver))
+    soft = {"PYFT_GPUS": "soft:2", "SOFTGPU_MEMORY": "123456"}
+    done = run([sys.executable, "-c", PROGRAM], **soft, **in_folder(driver))
     lines = done.stdout.splitlines()
     assert done.stderr == ""
     assert lines[:3] == ["init 0 0", "count 0 2", "driver 580.00"]
     assert "  has GPU behind pyft 3 [0, 0]" in lines, "not supported"
+    assert lines.count("  capability 0 7 5") == 2
+    assert lines.count("  memory 0 [123456, 123456, 0]") == 2
     assert lines[-1] == "power 3"
+
+
+def test_what_only_a_driver_knows_is_not_made_up(tmp_path: Path) -> None:
+    missing = str(tmp_path / "no-driver.so")
+    done = run([sys.executable, "-c", PROGRAM], PYFT_GPUS="GPU-dd,GPU-cc", PYFT_NVML=missing)
+    for line in ("  capability 3 0 0\n", "  memory 3 [0, 0, 0]\n"):
+        assert done.stdout.count(line) == 2, done.stdout + done.stderr
 
 
 NAMED = {

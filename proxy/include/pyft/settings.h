@@ -326,6 +326,13 @@ inline const char* backend_library() {
   return text ? text : "";
 }
 
+// SOFTGPU_MEMORY: bytes per device; more is `cudaErrorMemoryAllocation`. Read once.
+inline std::uint64_t memory() {
+  static const auto value =
+      detail::number<std::uint64_t>("SOFTGPU_MEMORY", 1, UINT64_MAX, "a positive number");
+  return value.value_or(17179869184);
+}
+
 // CUDA_VISIBLE_DEVICES: which GPUs a process sees, as the driver reads it. Read once.
 inline const char* cuda_visible_devices() {
   return std::getenv("CUDA_VISIBLE_DEVICES");

@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 
+import pynvml
 import torch
 
 
@@ -59,6 +60,18 @@ def forked_child() -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7 and threads()
 
 
+def nvml_agrees() -> bool:
+    """Frameworks ask NVML before they touch CUDA. Both have to say the same."""
+    pynvml.nvmlInit()
+    device = pynvml.nvmlDeviceGetHandleByIndex(0)
+    capability = pynvml.nvmlDeviceGetCudaComputeCapability(device)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(device).total
+    pynvml.nvmlShutdown()
+    properties = torch.cuda.get_device_properties(0)
+    same = tuple(capability) == (properties.major, properties.minor)
+    return same and memory == properties.total_memory
+
+
 def sorting() -> bool:
     x = torch.randn(5000)
     y = x.cuda()
@@ -78,7 +91,7 @@ def device_assert() -> bool:
 
 
 if __name__ == "__main__":
-    tests = (copies, out_of_memory, pinned_round_trip, threads, forked_child, sorting)
-    for test in (*tests, device_assert):
+    tests = (copies, out_of_memory, pinned_round_trip, threads, forked_child, nvml_agrees)
+    for test in (*tests, sorting, device_assert):
         print(test.__name__, test(), flush=True)
     os._exit(0)  # PyTorch's own clean-up aborts on a GPU that has failed
