@@ -10,7 +10,10 @@ ACCELERATE = (
     *("-m", "accelerate.commands.launch", "--num_machines", "1", "--dynamo_backend", "no"),
     *("--num_processes", "{ranks}", "--main_process_port", "0"),
 )
-DEEPSPEED = ("-m", "deepspeed.launcher.runner", "--num_gpus", "{ranks}", "--master_port", "{port}")
+DEEPSPEED = (
+    *("-m", "deepspeed.launcher.runner", "--num_gpus", "{ranks}"),
+    *("--master_port", "{port}", "--no_local_rank"),
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Program:
     ranks: int = 1
     launcher: tuple[str, ...] = ()  # what the Python gets before the script
     place: str = "step=2"  # of the faults, behind their rank
+    # More of the environment; {shared} is a folder that all of its runs see.
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -130,9 +134,12 @@ PROGRAMS = (
     Program("dcgan", "adversaries, two optimizers", ("vision.py", "dcgan")),
     Program(
         "compiled-gpt",
-        "as nanoGPT: `torch.compile`, autocast, accumulation",
+        "as nanoGPT: `torch.compile`, whose choices all runs share, autocast, accumulation",
         ("compiled_gpt.py",),
         ("torch", "triton"),
+        # Inductor times several kernels and takes the fastest, which is another one each time. All
+        # four runs take what the first has chosen.
+        settings={"TORCHINDUCTOR_CACHE_DIR": "{shared}"},
     ),
     Program(
         "ddp-trainer",

@@ -62,6 +62,11 @@ def options(program: Program, mode: str, report: Path) -> tuple[str, ...]:
     return gpus + of_mode.get(mode, ())
 
 
+def settings(program: Program, shared: Path) -> dict[str, str]:
+    """Return what its environment has besides."""
+    return {name: value.format(shared=shared) for name, value in program.settings.items()}
+
+
 def run(program: Program, mode: str, python: Path, folder: Path) -> Run:
     """Run it once."""
     temporary, report = folder / "tmp", folder / "report.json"
@@ -75,7 +80,7 @@ def run(program: Program, mode: str, python: Path, folder: Path) -> Run:
             "OMP_NUM_THREADS": "1",
             "TMPDIR": str(temporary),
             "HF_HUB_OFFLINE": "1",
-            **program.settings,
+            **settings(program, folder.parent / "shared"),
         },
     )
     try:

@@ -35,7 +35,7 @@ Each program runs four times:
 * with servers and a GPU that is lost (`--inject gpu-lost`, `--spares 1`).
 
 All losses, and the hash of each rank's parameters, have to be equal, bit for bit.
-A fault that does not happen is a failure.
+A fault that does not happen is a failure, and so is a recovery that nobody asked for.
 Models are small and have random weights, data come from a seed.
 
 *Equal* says how many losses and hashes were compared.
@@ -47,6 +47,11 @@ Times are of one run, on a busy machine with two cores: they compare nothing.
 |---|---|---|---|---|---|---|---|---|
 """
 
+
+REPLICA = """\
+`replica`: a block had the same contents on two ranks at two cuts, and then other ones.
+pyft takes that for [silent corruption](concepts/corruption.md), until two replays say that the
+program lets the block differ. The training stands still for that long; its results do not change."""
 
 MISSING = """\
 `make test-programs` runs these as well; the results here have no row of them."""
@@ -64,9 +69,13 @@ def _fault(found: list[Mapping]) -> str:
 def line(program: matrix.Program, row: Mapping) -> str:
     """Return a row of the table."""
     versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
-    seconds = [f"{row['seconds'][mode]} s" for mode in (DIRECT, PROXIED)]
-    faults = [_fault(row["faults"][mode]) for mode in (KILLED, LOST)]
-    equal = f"{row['losses']}, {row['hashes']}" if not row["wrong"] else "**no**, see below"
+    # If it fails without servers, there is nothing to compare, and no other run of it.
+    run = row["seconds"]
+    seconds = [f"{run[mode]} s" if mode in run else "not run" for mode in (DIRECT, PROXIED)]
+    faults = [_fault(row["faults"][mode]) if mode in run else "not run" for mode in (KILLED, LOST)]
+    compared = f"{row['losses']}, {row['hashes']}"
+    equal = f"{compared}, but see below" if row.get("equal") else "**no**, see below"
+    equal = equal if row["wrong"] else compared
     cells = (program.name, program.text, versions, str(row["ranks"]), *seconds, *faults, equal)
     return f"| {' | '.join(cells)} |"
 
@@ -96,7 +105,9 @@ def page(results: Mapping) -> str:
     ]
     parts = [HEAD.format(torch=results["torch"]) + "\n".join(rows)]
     if found := bad(results):
-        parts += ["## What differs", "\n".join(found)]
+        parts += ["## What is wrong", "\n".join(found)]
+        if any("'replica'" in one for one in found):
+            parts.append(REPLICA)
     done = {*results["programs"], *results["stopped"]}
     known: tuple[matrix.Program | stopped.Stopped, ...] = (*matrix.PROGRAMS, *stopped.STOPPED)
     if missing := [one for one in known if one.name not in done]:

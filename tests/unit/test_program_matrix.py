@@ -50,6 +50,7 @@ def test_runs_that_are_the_same_have_nothing_wrong(mode: str, run: verdicts.Run)
         ({"faults": ({**FAULT, "fault": "gpu-lost"},)}, "no fault [server-killed] is reported"),
         ({"faults": ({**FAULT, "outcome": "given up: x"},)}, "outcomes ['given up: x']"),
         ({"not_injected": ({"fault": "f", "why": "w"},)}, "the fault did not happen"),
+        ({"faults": (FAULT, {**FAULT, "fault": "replica"})}, "nobody asked for: ['replica']"),
         ({"verdict": "equivalent"}, "verdict [equivalent]"),
         ({"left": "a process"}, "left a process"),
     ],
@@ -104,6 +105,25 @@ def test_a_row_that_differs_is_below_the_table() -> None:
     text = table.page({**RESULTS, "programs": {**RESULTS["programs"], name: row}})
     assert f"* `{name}`, killed: other lines" in text
     assert re.search(rf"\| {name} \|.*\*\*no\*\*, see below", text)
+
+
+def test_a_row_with_equal_bits_says_so() -> None:
+    name = next(iter(RESULTS["programs"]))
+    again = replace(DIRECT, faults=({**FAULT, "fault": "replica"},))
+    row = verdicts.row({"direct": DIRECT, "proxied": again}, {"torch": "2"}, 2)
+    text = table.page({**RESULTS, "programs": {**RESULTS["programs"], name: row}})
+    assert re.search(rf"\| {name} \|.*\| 1, 2, but see below \|", text)
+    assert table.REPLICA in text
+
+
+def test_a_program_that_fails_without_servers_has_a_row() -> None:
+    name = next(iter(RESULTS["programs"]))
+    failed = {"direct": verdicts.Run(1, seconds=2.5, said="why")}
+    row = verdicts.row(failed, {"torch": "2"}, 1)
+    text = table.page({**RESULTS, "programs": {**RESULTS["programs"], name: row}})
+    cells = "2.5 s | not run | not run | not run | **no**, see below |"
+    assert re.search(rf"\| {name} \|.*{re.escape(cells)}", text)
+    assert f"* `{name}`, direct: exit code [1]: why" in text
 
 
 def test_each_program_has_its_script_and_a_name_of_its_own() -> None:
