@@ -237,9 +237,9 @@ def metrics() -> int:
 
 
 def another_user() -> int:
-    """Do all that a socket allows as somebody else, where this process may become one."""
+    """Do all that a socket allows as somebody else; 0 where this process cannot become one."""
     if os.geteuid():
-        return 1
+        return 0
     child = os.fork()
     if child == 0:
         code = 1

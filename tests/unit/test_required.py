@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -86,3 +87,28 @@ def test_sanitizers_may_be_required(tmp_path: Path) -> None:
         )
         assert done.returncode == code, value
         assert "unexpected memory mapping" in done.stdout
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_a_part_that_needs_root_may_be_required(tmp_path: Path, user: int) -> None:
+    """What meson runs as another user is a test of its own."""
+    script = Path(__file__).parent.parent / "as_root.sh"
+    (tmp_path / "id").write_text(f"#!/bin/sh\necho {user}\n")
+    (tmp_path / "id").chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    for value, code in (("", 77), ("nodes", 77), ("all,-root", 77), ("root", 1), ("all", 1)):
+        environment = {required.VARIABLE: value, "PATH": path}
+        done = subprocess.run(
+            [script, "sh", "-c", "exit 5"], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == (code if user else 5), value
+        assert ("only root can become another user" in done.stdout) == bool(user)
+
+
+def test_ci_leaves_nothing_out_for_root() -> None:
+    """It runs as root: no test of another user may be skipped there."""
+    text = (Path(__file__).parents[2] / ".ci/run").read_text().replace("\\\n", "")
+    (value,) = re.findall(r"PYFT_REQUIRE:-([^}]+)}", text)
+    assert required.refuses("[root]: no", {required.VARIABLE: value})
+    assert required.refuses("[torch]: no", {required.VARIABLE: value})
+    assert not required.refuses("[nodes]: no", {required.VARIABLE: value})

@@ -120,7 +120,7 @@ for number, mebibytes in ((1, 1), (2, 4), (3, 1)):
 def test_a_small_disk_is_full(tmp_path: Path, need: Callable[[str, bool, str], None]) -> None:
     """One in memory, mounted where only the test sees it."""
     able = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
-    need("root", able, "no mount namespaces")
+    need("nodes", able, "no mount namespaces")
     mount = 'mount -t tmpfs -o size=3m,mode=700 none "$1" && exec "$2" -c "$3" "$1"'
     command = ["unshare", "--mount", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, TMPFS]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/")
