@@ -15,6 +15,10 @@ from pyft.recovery.inject import Injection, parse
 from pyft.wire.layout import CONTROL_PAGE
 
 NUMBERS = CONTROL_PAGE["fault_notes"].size  # bytes of a control page that note what has happened
+# However long a job is, and however many orders and clients come, no more than this is kept of them.
+MOST_REQUESTS = 4 * NUMBERS
+MOST_SEEN = 1024
+MOST_TOLD = 64  # servers that a request was told to
 BY_AGENT = ("server-kill", "comm-drop")  # unless a server finds the place
 FATAL = ("sticky", "gpu-lost", "ecc", "hang")  # the GPU notes it; it has happened if a server ended
 # Of all others (slow, silent faults) the server goes on, and more may follow.
@@ -31,6 +35,10 @@ class Request:
     told: list[tuple[int, int]] = field(default_factory=list)  # member and epoch of servers
     done: bool = False
     noted: bool = False  # by the process that let it happen
+
+    def tell(self, member: int, epoch: int) -> None:
+        """Note a server that is told of it."""
+        self.told = [*self.told, (member, epoch)][-MOST_TOLD:]
 
     def note(self) -> dict[str, Any]:
         """Return what the next agent needs."""
@@ -68,12 +76,18 @@ class Requests:
         free = [number for number in range(NUMBERS) if number not in used]
         if not free:
             raise UsageError(f"[{NUMBERS}] faults that were asked for have not happened yet")
-        self.all.append(Request(injection, free[0], by_agent))
-        return self.all[-1]
+        request = Request(injection, free[0], by_agent)
+        if len(self.all) < MOST_REQUESTS:
+            self.all.append(request)
+        else:  # in the place of one that has happened: the numbers of all others stay
+            self.all[next(n for n, one in enumerate(self.all) if one.done)] = request
+        return request
 
     def drop(self, request: Request) -> None:
-        """Forget one that was refused."""
-        self.all = [one for one in self.all if one is not request]
+        """Forget one that was refused; the numbers of all others stay."""
+        if self.all[-1] is request:
+            self.all.pop()
+        request.done = True
 
     def waiting(self) -> list[Request]:
         """Return those for whose place the agent has to look."""
@@ -99,6 +113,21 @@ class Requests:
     def saw(self, member: int, now: Seen) -> None:
         """Take what a member has come to."""
         self.seen[member] = now
+        if len(self.seen) > MOST_SEEN:
+            self._forget(member)
+
+    def _forget(self, but: int) -> None:
+        """Forget the member that is known longest and that no sentence about a fault is about."""
+        wanted = {one.injection.rank for one in self.all if not one.done}
+        needed = {id for one in self.all if not one.done for id, _ in one.told}
+        needed |= {found[0] for rank in wanted if (found := self._furthest(rank))} | {but}
+        oldest = next((id for id in self.seen if id not in needed), next(iter(self.seen)))
+        del self.seen[oldest]
+
+    def _furthest(self, rank: int) -> tuple[int, Seen] | None:
+        """Return the member that came furthest of those that were a rank, one after the other."""
+        mine = [(id, seen) for id, seen in self.seen.items() if seen.rank == rank]
+        return max(mine, key=lambda item: (item[1].servers, item[1].cuts), default=None)
 
     def happened(self) -> list[int]:
         """Return the numbers, in their order, of those that have happened."""
@@ -124,13 +153,12 @@ class Requests:
 
     def _why(self, one: Request) -> str:
         wanted = one.injection
-        mine = {id: seen for id, seen in self.seen.items() if seen.rank == wanted.rank}
-        if not mine:
+        found = self._furthest(wanted.rank)
+        if found is None:
             ranks = sorted({seen.rank for seen in self.seen.values()})
             there = f"there were ranks {ranks}" if ranks else "no rank had one"
             return f"rank [{wanted.rank}] never had a server: {there}"
-        # Several programs, one after the other, may be the same rank: which came furthest?
-        id, seen = max(mine.items(), key=lambda item: (item[1].servers, item[1].cuts))
+        id, seen = found
         if seen.servers < wanted.server:
             return (
                 f"rank [{wanted.rank}] never had a server [{wanted.server}]: it had "

@@ -46,7 +46,7 @@ class Injector:
         """Let a fault happen; return why that is impossible."""
         assert member.server is not None
         injection = request.injection
-        request.told.append((member.id, member.server.epoch))
+        request.tell(member.id, member.server.epoch)
         page.clear_fault_note(member.channel.control_fd, request.number)
         self._servers.keep()  # it happens once, whatever dies
         messages.say(f"injects fault [{injection}]")
@@ -72,7 +72,7 @@ class Injector:
         rank = number_in(member.environment, "RANK")  # or the server is told later
         places = []
         for request in self._servers.requests.of_server(rank, member.servers):
-            request.told.append((member.id, epoch))
+            request.tell(member.id, epoch)
             page.clear_fault_note(member.channel.control_fd, request.number)
             who = f",rank={request.injection.rank}" if rank is None else ""
             places.append(f"{request.injection.place()}{who},note={request.number}")

@@ -13,7 +13,15 @@ from stand_ins import Start, wait_serving
 
 from pyft.errors import NOT_INJECTED, UsageError
 from pyft.recovery.inject import parse
-from pyft.recovery.requests import NUMBERS, Requests, Seen, check
+from pyft.recovery.requests import (
+    MOST_REQUESTS,
+    MOST_SEEN,
+    MOST_TOLD,
+    NUMBERS,
+    Requests,
+    Seen,
+    check,
+)
 
 
 def account(*texts: str) -> Requests:
@@ -138,6 +146,40 @@ def test_the_next_agent_goes_on() -> None:
     after = Requests()
     after.restore(json.loads(json.dumps(requests.note())))
     assert after == requests
+
+
+def test_orders_without_end_take_no_more_room() -> None:
+    requests = account("hang,rank=3,step=9")
+    for number in range(MOST_REQUESTS):
+        request = requests.add(parse("slow,rank=0"), by_agent=True)
+        for epoch in range(2 * MOST_TOLD):
+            request.tell(7, epoch)
+        requests.look(7, noted(request.number), [])
+        assert request.done, number
+    assert len(requests.all) == MOST_REQUESTS
+    assert [one["fault"] for one in requests.missed()] == ["hang,rank=3,step=9"]
+    assert {len(one.told) for one in requests.all[1:]} == {MOST_TOLD}
+    refused = requests.add(parse("slow,rank=1"), by_agent=True)
+    requests.drop(refused)
+    assert len(requests.all) == MOST_REQUESTS, "the numbers of all others stay"
+    assert len(requests.missed()) == 1
+
+
+def test_clients_without_end_take_no_more_room() -> None:
+    requests = account("server-kill,rank=1,step=5", "server-kill,rank=2,server=2", "hang,rank=3")
+    requests.saw(7, Seen(1, 1, 2, (2, 8, 0)))
+    requests.all[0].tell(7, 1)
+    requests.saw(8, Seen(2, 1, 40))  # no other one of that rank comes as far
+    before = why(requests)
+    for member in range(9, 9 + 2 * MOST_SEEN):
+        requests.saw(member, Seen(0 if member % 2 else 2, 1, member % 40))
+    assert len(requests.seen) == MOST_SEEN
+    assert 8 + 2 * MOST_SEEN in requests.seen, "the last one is known"
+    assert why(requests)[:2] == before[:2], "what sentences are about is kept"
+    assert why(requests)[2] == "rank [3] never had a server: there were ranks [0, 1, 2]"
+    again = Requests()
+    again.restore(json.loads(json.dumps(requests.note())))
+    assert again == requests
 
 
 @pytest.mark.parametrize(
