@@ -41,7 +41,7 @@ from pyft.recovery.events import (
     Timer,
     Wait,
 )
-from pyft.recovery.gpus import Gpus
+from pyft.recovery.gpus import Gpus, Word
 from pyft.recovery.rank import Rank, State
 from pyft.recovery.rollback import RollbackSets
 from pyft.recovery.starting import Starting
@@ -193,8 +193,21 @@ class Plan:
         return f"no GPU is left for rank [{rank.rank}]: {why}"
 
     def _strike(self, rank: Rank, fault: Fault) -> list[Action]:
-        why = self.gpus.struck(rank.gpu, fault.cut, self.starting.in_use())
+        word = self.word_about(rank, rank.gpu)
+        why = self.gpus.struck(rank.gpu, fault.cut, word, self.starting.in_use())
         return self._lose_gpu(rank, f"{why}: {fault.evidence}") if why else []
+
+    def word_about(self, rank: Rank, gpu: int) -> Word | None:
+        """Return what a GPU that a rank's log speaks against is to others; None: it has no say."""
+        if not (self.rollback and self.rollback.audits):
+            return None
+        others = [r for r in self.ranks.values() if r is not rank and r.state is not State.GONE]
+        own = rank.gpu == gpu and not any(other.gpu == gpu for other in others)
+        return Word(rank.rank, own, not others)
+
+    def is_believed(self, id: int, gpu: int) -> bool:
+        """Say whether a GPU with enough strikes is left, if another one is free."""
+        return self.gpus.strikes.believed(gpu, self.word_about(self.ranks[id], gpu))
 
     def _lose_gpu(self, rank: Rank, evidence: str) -> list[Action]:
         self.gpus.lose(rank.gpu, evidence)

@@ -212,7 +212,9 @@ class Audits:
             f"GPU [{first.gpu}] was wrong, which audited rank [{member.channel.rank}]: a replay on "
             f"GPU [{interval.found[-1].gpu}] agrees with the rank"
         )
-        enough = servers.gpus.strikes.add(first.gpu, interval.step)
+        rank = servers.plan.ranks[interval.id]
+        word = servers.plan.word_about(rank, first.gpu)
+        enough = servers.gpus.strikes.add(first.gpu, interval.step, word)
         if enough and first.gpu in servers.gpus.free(servers.plan.starting.in_use()):
             servers.gpus.lose(first.gpu, f"it has audited wrongly: {first.text}")
             messages.say(f"GPU [{first.gpu}] is not used again")

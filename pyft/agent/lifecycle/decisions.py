@@ -141,6 +141,8 @@ class Decisions:
         end = "it is not used again" if gpu in gpus.lost else "it goes on"
         if gpu not in gpus.lost and times >= gpus.strikes.most:
             end = "no other is free: `pyft spare --gpu G` brings one"
+            if not self._servers.plan.is_believed(member.id, gpu):
+                end = f"it goes on: only the log of rank [{done.rank}] says that"
         messages.say(f"GPU [{gpu}] has computed wrongly [{times}] times; {end}")
 
 

@@ -11,9 +11,11 @@ from pyft.agent.job.options import JobOptions, check_protection, replays_all
 from pyft.errors import UsageError
 from pyft.recovery import classify, events, redundancy
 from pyft.recovery.audits import ATTEMPTS, Finding, Interval, Verdict
+from pyft.recovery.facts import of_plan, restore
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.line import Line
 from pyft.recovery.plan import Plan
+from pyft.recovery.rank import State
 from pyft.recovery.rollback import Abort, Audit, Commit, FalseCut, RollbackSets, Unaudited
 from pyft.wire import messages as wire
 
@@ -230,6 +232,71 @@ def test_a_rank_that_was_wrong_goes_back_and_its_gpu_gets_a_strike() -> None:
     assert start.entry == 10  # the last line, which an audit has passed
     assert plan.gpus.strikes.of == {0: [2]}
     assert plan.handle(events.Audited(0, 1, 2)) == []  # of the server before
+
+
+# ---- a log is its client's, who can change it between two replays --------------------------------
+
+
+def audited(ranks: int, spares: int, on_one_gpu: bool = False) -> Plan:
+    plan = Plan(Gpus(ranks, spares), replay_all=True, audits=True)
+    if on_one_gpu:
+        plan.gpus.behind = dict.fromkeys(range(ranks), 0)
+    for id in range(ranks):
+        plan.handle(events.Attached(id, id, id))
+    return plan
+
+
+def blame(plan: Plan, id: int, cut: int) -> int:
+    """Have two replays of a rank's log agree against it; return on which GPU it goes on."""
+    fault = classify.of_agent("audit", "other contents", 10 * cut, cut)
+    plan.handle(events.Suspected(id, plan.ranks[id].epoch, fault))
+    for one in list(plan.ranks.values()):
+        if one.state is State.FENCING:
+            plan.handle(events.Exited(one.id, one.epoch, classify.of_exit(9)))
+    for one in plan.ranks.values():
+        plan.handle(events.Received(one.id, one.epoch, wire.Live()))
+    return plan.ranks[id].gpu
+
+
+def test_a_log_alone_takes_one_gpu_of_its_rank_and_no_more() -> None:
+    plan = audited(ranks=2, spares=3)
+    assert [blame(plan, 1, cut) for cut in (1, 2)] == [1, 2]
+    again = audited(ranks=2, spares=3)  # the next agent's
+    restore(again, of_plan(plan))
+    again.ranks = plan.ranks
+    again.starting.ranks = plan.ranks
+    assert [blame(again, 1, cut) for cut in (3, 4, 5)] == [2, 2, 2]
+    assert set(again.gpus.lost) == {1}
+    assert again.gpus.strikes.of[2] == [3, 4, 5], "counted all the same"
+    assert not again.is_believed(1, 2)
+
+
+def test_a_log_alone_takes_no_gpu_on_which_others_work() -> None:
+    plan = audited(ranks=2, spares=1, on_one_gpu=True)
+    assert [blame(plan, 1, cut) for cut in (1, 2, 3)] == [0, 0, 0]
+    assert plan.gpus.lost == {}
+    assert blame(plan, 0, 4) == 1, "two logs say so"
+    assert set(plan.gpus.lost) == {0}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_auditor_is_blamed_by_two_logs_or_by_the_only_one(ranks: int) -> None:
+    plan = audited(ranks, spares=1)
+    spare = ranks
+
+    def enough(id: int, step: int) -> bool:
+        word = plan.word_about(plan.ranks[id], spare)
+        return plan.gpus.strikes.add(spare, step, word)
+
+    assert not enough(0, 1)
+    assert enough(0, 2) == (ranks == 1)
+    if ranks > 1:
+        assert not enough(0, 3)
+        assert enough(1, 4)
+        plan.gpus.add(spare)
+        assert not enough(1, 5), "an operator takes it for well"
+        plan.handle(events.ClientGone(0))
+        assert enough(1, 6), "nobody else is left"
 
 
 # ---- what is told, and what is refused -----------------------------------------------------------
