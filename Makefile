@@ -74,8 +74,8 @@ races: $(VENV)/dependencies  # C++ under the thread sanitizer, in build/tsan
 	    -Doptimization=1 -Dtests=true -Dparts=proxy -Db_sanitize=thread -Dcpp_args=-Wno-tsan
 	$(BIN)/meson test -C build/tsan --timeout-multiplier 10 --print-errorlogs $(RACES)
 
-fuzz: build  # what comes to the agent from outside; the corpus stays in build/fuzz
-	$(BIN)/python tests/fuzz/run.py --minutes $(or $(MINUTES),60)
+fuzz: build  # what comes to the agent from outside; MINUTES=60, or MUTATIONS=1000000 of each input
+	$(BIN)/python tests/fuzz/run.py $(if $(MUTATIONS),--mutations $(MUTATIONS),--minutes $(or $(MINUTES),60))
 
 mutants: build  # which changes no test notices; options: make mutants MUTANTS="--every 5" SOURCES="--sample 20"
 	$(BIN)/python tools/check/mutants.py $(MUTANTS)

@@ -1,6 +1,6 @@
-"""The long form of tests/unit/test_agent_inputs.py: `make fuzz MINUTES=60`.
+"""The long form of tests/unit/test_agent_inputs.py: `make fuzz MINUTES=60`, or `MUTATIONS=1000000`.
 
-Each target has its share of the time. An input that makes the agent execute a line that no input
+Each target has its share of the time, or as many mutations as all others. An input that makes the agent execute a line that no input
 before has reached joins the corpus, a folder which the next run begins with. An input that would
 end an agent is kept as `ends-*`, and this program exits with 1. How many mutations were tried so
 far, by all runs, is in `counts.json` beside it.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import sys
@@ -79,19 +80,26 @@ def counted(folder: Path, name: str, tried: int, seconds: float, fine: bool) -> 
     new.replace(path)
 
 
-def fuzz(target: Target, folder: Path, seconds: float, seed: int) -> bool:
-    """Fuzz one target; print how much was tried, and say whether nothing would end an agent."""
+def fuzz(target: Target, folder: Path, seconds: float, most: float, seed: int) -> bool:
+    """Fuzz one target until either is over; say whether nothing would end an agent."""
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     before = [p.read_bytes() for p in sorted(folder.iterdir()) if not p.name.startswith("ends-")]
     corpus = target.seeds()
     dice, lines, tried, data = random.Random(seed), Lines(), 0, b""
-    end, say = time.monotonic() + seconds, time.monotonic() + SAY_S
+    end, said = began + seconds, [began, 0]
+
+    def count(fine: bool) -> None:
+        """Also meanwhile: a run that is ended from outside has tried something, too."""
+        now = time.monotonic()
+        counted(folder.parent, target.name, tried - said[1], now - said[0], fine)
+        said[:] = now, tried
+
     try:
         for data in [*corpus, *before]:
             lines.new(target, data)
         corpus += before
-        while time.monotonic() < end:
+        while tried < most and time.monotonic() < end:
             tried += 1
             data = mutated(dice, corpus, target.words)
             if tried % TRACED:
@@ -99,15 +107,15 @@ def fuzz(target: Target, folder: Path, seconds: float, seed: int) -> bool:
             elif lines.new(target, data):
                 corpus.append(data)
                 kept(folder, data)
-            if time.monotonic() > say:
-                say += SAY_S
+            if time.monotonic() > said[0] + SAY_S:
+                count(True)
                 print(f"  {target.name}: {tried} mutations so far", flush=True)
     except Exception:
-        counted(folder.parent, target.name, tried, time.monotonic() - began, False)
+        count(False)
         traceback.print_exc()
         print(f"{target.name}: [{kept(folder, data, 'ends-')}] would end an agent", flush=True)
         return False
-    counted(folder.parent, target.name, tried, time.monotonic() - began, True)
+    count(True)
     print(
         f"{target.name}: {tried} mutations, corpus of {len(corpus)}, {len(lines.seen)} lines",
         flush=True,
@@ -117,20 +125,23 @@ def fuzz(target: Target, folder: Path, seconds: float, seed: int) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=60.0, help="for all targets together")
+    parser.add_argument("--minutes", type=float, help="for all targets together (60)")
+    parser.add_argument("--mutations", type=int, help="of each target, however long that takes")
     parser.add_argument("--corpus", type=Path, default=Path("build/fuzz/agent"))
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--target", action="append", help="only this one")
     asked = parser.parse_args()
     chosen = [make for make in (*TARGETS, Sockets) if not asked.target or make.name in asked.target]  # type: ignore[attr-defined]
     print(f"seed {asked.seed}, corpus in [{asked.corpus}]", flush=True)
+    most = math.inf if asked.mutations is None else asked.mutations
+    minutes = asked.minutes or (60.0 if asked.mutations is None else math.inf)
     fine, stderr = True, os.dup(2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the agent's sentences on damaged messages
     sys.stderr = os.fdopen(stderr, "w")
     for make in chosen:
         target = make()
-        seconds = asked.minutes * 60 / len(chosen)
-        fine &= fuzz(target, asked.corpus / target.name, seconds, asked.seed)
+        seconds = minutes * 60 / len(chosen)
+        fine &= fuzz(target, asked.corpus / target.name, seconds, most, asked.seed)
         target.close()
     return 0 if fine else 1
 

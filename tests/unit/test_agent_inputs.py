@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from mutate import mutated  # noqa: E402
 from socket_inputs import Sockets  # noqa: E402
 
 MUTATIONS = 2000
+LONG_FORM = str(Path(__file__).parent.parent / "fuzz" / "run.py")
 
 
 @pytest.mark.parametrize("make", [*TARGETS, Sockets], ids=lambda make: make.name)
@@ -28,3 +31,15 @@ def test_no_input_ends_an_agent(make: Callable[[], Target]) -> None:
             target.run(mutated(dice, seeds, target.words))
     finally:
         target.close()
+
+
+def test_the_long_form_ends_after_so_many_mutations(tmp_path: Path) -> None:
+    """However long they take; the count of all runs is kept."""
+    chosen = ("--target", "http", "--target", "orders", "--corpus", str(tmp_path))
+    for run in (1, 2):
+        subprocess.run([sys.executable, LONG_FORM, "--mutations", "40", *chosen], check=True)
+        counts = json.loads((tmp_path / "counts.json").read_text())
+        assert {name: row["mutations"] for name, row in counts.items()} == {
+            "http": 40 * run,
+            "orders": 40 * run,
+        }
