@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSIONS = ["2.8.0", "2.10.0", "2.15.0"]  # CUDA 12.8, twice, the second with LZ4; CUDA 13.2
+VERSIONS = ["2.8.0", "2.10.0", "2.14.1"]  # CUDA 12.8, twice, the second with LZ4; CUDA 13
 STEPS = 5
 TOLERANCE = 1e-4
 INSTALL_SECONDS, TRAIN_SECONDS = 1800, 600

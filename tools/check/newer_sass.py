@@ -29,6 +29,7 @@ import wheel_check
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/research/newer-gpus.json"
 NAME = re.compile(r"(?:@!?U?P\w+ )?(\w+)")
+HINT = re.compile(r" \?\w+$")  # of scheduling, printed for sm_120
 
 
 @dataclass
@@ -72,6 +73,7 @@ def judged(code: Code, arch: int, path: Path) -> dict[int, str]:
         part = words[at : at + wheel_check.WORDS_AT_ONCE]
         texts = vendor.texts(b"".join(part), path, f"SM{arch}")
         for number, (ours, theirs) in enumerate(texts, at):
+            theirs = HINT.sub("", theirs)
             if ours != theirs:
                 found[number] = (NAME.match(theirs) or ["?", "?"])[1]
     return found

@@ -45,27 +45,32 @@ wheel has for newer GPUs it would take as it is, and what it lacks. Made by
 
 Each distinct instruction is decoded as one of sm_75. It counts as *alike* if it prints as the
 vendor's disassembler prints it for its own architecture. A kernel is *whole* if all its
-instructions are alike. That an instruction prints alike does not prove that it does the same: the
-encoding is the same, and the vendor's names have kept their meaning so far.
+instructions are alike.
+
+That an instruction prints alike does not prove that it does the same. Its encoding is the same, and
+the vendor's names have kept their meaning so far. From sm_100 on the disassembler prints some
+instructions otherwise that are encoded alike (`IADD3`). So those numbers are lower bounds.
 
 ## How much is alike
 """
 TAIL = """
 ## What it would take
 
-* **Decoder.** A table of instructions for each generation. Loads and stores have the same opcodes as
-  before with other fields: a uniform register names a descriptor, which can be left out.
-* **Executor.** The rows of the table above. For sm_80 most of the code needs no new arithmetic:
-  the memory forms, packing of two floats, and bfloat16.
-* **Device.** Its properties, more shared memory for a block (163 KB instead of 64), and which code of
-  a fat binary is chosen. All of it follows one number.
+* **Decoder.** A table of instructions for each generation. Loads and stores have the same opcodes
+  as before with other fields: a uniform register names a descriptor, which can be left out.
+* **Executor.** The rows of the table above. Most of what sm_80 needs is no new arithmetic: the
+  memory forms, packing of two floats, bfloat16. New are products of 16x8x16, also of bfloat16 and
+  TF32.
+* **Device.** Its properties, more shared memory for a block (163 KB instead of 64), and which code
+  of a fat binary is chosen. All of it follows one number.
 * **Libraries.** cuBLAS and its like are computed on the host, whatever the generation.
 * **Programs get other kernels.** Triton and PyTorch choose by the generation: flash attention,
   bfloat16 in Triton, larger tiles. Each of these is a path that no test runs today.
 
-**sm_80 is near, sm_90 and newer are not.** With sm_90 the tensor copies, barriers in memory and
-clusters come, which a kernel uses together. Few kernels of the wheel do: those for large matrix
-products and attention.
+**sm_80 is near, sm_90 and newer are farther.** The list for sm_80 has 18 names, and with the first
+four nearly three of four kernels are whole. With sm_90 come tensor copies, barriers in memory and
+clusters. A kernel uses them together. Few kernels of the wheel do: those for large matrix products
+and attention.
 """
 
 
