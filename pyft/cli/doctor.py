@@ -25,7 +25,7 @@ from pyft.images import criu
 from pyft.wire import layout
 
 TORCH_VERSION = "2.11.0"
-TRIED_VERSIONS = ("2.8.0", "2.10.0", "2.14.1")  # tests/wheels/run.py
+TRIED_VERSIONS = ("2.6.0", "2.8.0", "2.10.0", "2.14.1")  # tests/wheels/run.py
 MIN_MEMORY_GB = 4
 DEVICES = 8  # as many as a job can have
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,12 @@ import pytest
 
 from pyft._native import cuda_releases
 from pyft._native.driver import DriverError
-from pyft.agent.job.environment import of_replacement, program_environment, server_environment
+from pyft.agent.job.environment import (
+    link_for_triton,
+    of_replacement,
+    program_environment,
+    server_environment,
+)
 from pyft.agent.job.gpus import Choice, choose, library_folders
 from pyft.agent.job.options import (
     PROXY_LIBRARIES,
@@ -145,6 +151,17 @@ def test_servers_load_the_libraries_of_pytorchs_cuda(monkeypatch: pytest.MonkeyP
     for torch in (None, (13, 0), (11, 8)):
         monkeypatch.setattr(cuda_releases, "cuda_of_torch", lambda torch=torch: torch)
         assert release() == "13"
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_triton_finds_a_driver_to_link_with(tmp_path: Path, direct: bool) -> None:
+    """Looked for is libcuda.so.1; versions up to 3.4 link with libcuda.so."""
+    job = replace(options(direct=direct), log_dir=tmp_path)
+    for _ in range(2):  # a next agent does it again
+        link_for_triton(job)
+    targets = {path.name: os.readlink(path) for path in (tmp_path / "triton").iterdir()}
+    library = str(job.preload_libraries()[0])
+    assert targets == {"libcuda.so": library, "libcuda.so.1": library}
 
 
 def test_contents_in_gpus_only_are_refused_where_nccl_connects_them(

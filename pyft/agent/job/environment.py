@@ -168,13 +168,17 @@ def visible_devices(device: int, gpu: int, gpus: int) -> list[int]:
 
 
 def link_for_triton(options: JobOptions) -> None:
-    """Give Triton a folder with a libcuda.so.1, which it looks for before it compiles anything."""
+    """Give Triton a folder with a libcuda.so.1, which it looks for before it compiles anything.
+
+    Up to 3.4 it then links with libcuda.so, which it takes for a link to that one.
+    """
     folder = options.log_dir / "triton"
     folder.mkdir(exist_ok=True)
-    link = folder / "libcuda.so.1"
-    libraries = options.preload_libraries()
-    if libraries and not link.is_symlink():
-        os.symlink(libraries[0], link)
+    for name in ("libcuda.so.1", "libcuda.so"):
+        link = folder / name
+        libraries = options.preload_libraries()
+        if libraries and not link.is_symlink():
+            os.symlink(libraries[0], link)
 
 
 def lost_gpus(device: int, gpu: int, lost: dict[int, str]) -> dict[str, str]:
