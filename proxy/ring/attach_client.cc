@@ -133,13 +133,23 @@ ino_t inode_of(int fd) {
   return fstat(fd, &status) == 0 ? status.st_ino : 0;
 }
 
+// Where no descriptor is left, the number itself is the one that becomes free.
+void drop(int fd) {
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0) {
+    close(fd);
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  }
+  if (null < 0 || null == fd) return;
+  dup3(null, fd, O_CLOEXEC);
+  close(null);
+}
+
 void drop_connections() {
-  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const Connection& connection : connections) {
     const int fd = connection.fd.load();
-    if (fd >= 0 && inode_of(fd) == connection.inode) dup3(null, fd, O_CLOEXEC);
+    if (fd >= 0 && inode_of(fd) == connection.inode) drop(fd);
   }
-  close(null);
 }
 
 // Takes the first place whose connection is closed.
@@ -182,6 +192,11 @@ bool receive_attach_reply(int socket, int timeout_ms, AttachReply* reply, Channe
     return false;
   }
   std::vector<UniqueFd> received = take_descriptors(message);
+  if (message.msg_flags & MSG_CTRUNC) {
+    *error = "this process can take [" + std::to_string(received.size()) +
+             "] descriptors of the agent's answer, too few: raise its limit (`ulimit -n`)";
+    return false;
+  }
   if (!check_reply(*reply, bytes, received.size(), error)) return false;
   *fds = {std::move(received[0]), std::move(received[1]), std::move(received[2]),
           std::move(received[3]), reply->store_bytes ? std::move(received[4]) : UniqueFd()};

@@ -1,4 +1,7 @@
 // Both ends of the attach protocol against an agent made of a thread.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -7,6 +10,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <functional>
 
 #include "check.h"
@@ -189,6 +193,116 @@ TEST(a_forked_child_holds_no_connection) {
   CHECK_EQ(waitpid(child, nullptr, WNOHANG), 0);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
+}
+
+namespace {
+
+constexpr int kPipe = 3, kFirstFree = 4;
+
+rlim_t address_space() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+void limit(int resource, rlim_t most) {
+  const rlimit both{most, most};
+  if (setrlimit(static_cast<__rlimit_resource_t>(resource), &both)) _exit(1);
+}
+
+// What is said by a process that attaches under a limit and has no descriptor from kFirstFree on.
+template <class Limit>
+std::string error_under(Limit set_limit) {
+  const Objects objects = make_objects();
+  Agent agent([&](int fd, const std::string& request) {
+    if (!request.empty()) send_reply(fd, objects.reply, &objects.fds);
+  });
+  int ends[2];
+  CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (ends[1] != kPipe) dup2(ends[1], kPipe);
+    close_range(kFirstFree, ~0u, 0);
+    std::string error;
+    {
+      ring::ClientAttachment attachment;
+      set_limit();
+      const bool attached = ring::attach_client(agent.name(), 0, &attachment, &error);
+      if (attached != error.empty()) error = "attached, and an error: " + error;
+    }
+    if (fcntl(kFirstFree, F_GETFD) >= 0) error = "a descriptor is left";
+    if (error.empty()) error = "none";
+    _exit(write(kPipe, error.data(), error.size()) < 0);
+  }
+  close(ends[1]);
+  char text[1000] = {};
+  CHECK(read(ends[0], text, sizeof text - 1) > 0);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  return text;
+}
+
+std::string error_with(rlim_t descriptors) {
+  return error_under([=] { limit(RLIMIT_NOFILE, kFirstFree + descriptors); });
+}
+
+}  // namespace
+
+TEST(too_few_descriptors_are_named) {
+  CHECK(says(error_with(0), "cannot be reached: [Too many open files]"));
+  for (rlim_t free = 1; free < 5; ++free)
+    CHECK(says(error_with(free), ("can take [" + std::to_string(free - 1) + "] desc").c_str()));
+  CHECK_EQ(error_with(5), std::string("none"));
+}
+
+TEST(too_little_memory_is_named) {
+  const std::string error = error_under([] { limit(RLIMIT_AS, address_space() + (64 << 10)); });
+  CHECK(says(error, "Cannot allocate memory"));
+}
+
+// The child drops the connection although it cannot open what takes its place.
+TEST(a_forked_child_without_descriptors_holds_no_connection) {
+  const Objects objects = make_objects();
+  int ended[2];
+  CHECK_EQ(pipe2(ended, O_CLOEXEC), 0);
+  Agent agent([&](int fd, const std::string&) {
+    send_reply(fd, objects.reply, &objects.fds);
+    char byte;
+    CHECK_EQ(recv(fd, &byte, 1, 0), 0);  // the grandchild lives
+    CHECK_EQ(write(ended[1], "x", 1), 1);
+  });
+  const pid_t child = fork();
+  if (child == 0) {
+    if (ended[0] != kPipe) dup2(ended[0], kPipe);
+    close_range(kFirstFree, ~0u, 0);
+    ring::ClientAttachment attachment;
+    std::string error;
+    if (!ring::attach_client(agent.name(), 0, &attachment, &error)) _exit(2);
+    while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0 && fcntl(60, F_GETFD) < 0) continue;
+    limit(RLIMIT_NOFILE, 61);
+    const int number = attachment.agent.get();
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      if (fcntl(number, F_GETFD) < 0) _exit(3);
+      pause();
+    }
+    attachment.agent.reset();
+    pollfd noted{kPipe, POLLIN, 0};
+    const bool seen = poll(&noted, 1, 20'000) == 1 && noted.revents & POLLIN;
+    int status = 0;
+    const bool lives = waitpid(grandchild, &status, WNOHANG) == 0;
+    kill(grandchild, SIGKILL);
+    waitpid(grandchild, nullptr, 0);
+    _exit(seen && lives ? 0 : 4);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK_EQ(WEXITSTATUS(status), 0);
+  close(ended[0]);
+  close(ended[1]);
 }
 
 TEST(refusals_carry_the_agents_sentence) {
