@@ -146,8 +146,8 @@ void Endpoint::serve() {
     auto look = looks.begin() + 2;
     callers_.remove_if(
         [&look](const Caller& caller) { return (look++)->revents && caller.greeted; });
+    accept_all(unix_);  // first: other users have no say there, and may flood the other one
     accept_all(tcp_);
-    accept_all(unix_);
     callers_.remove_if([this](Caller& caller) { return !advance(caller); });
   }
 }

@@ -24,6 +24,7 @@ using flexccl::in_ms;
 namespace {
 
 constexpr unsigned kFew = 256;  // descriptors
+constexpr int kFlood = 2000;    // connections: more than a listener's queue has room for
 constexpr uid_t kNobody = 65534;
 
 int descriptors() {
@@ -44,12 +45,12 @@ class Crowd {
  public:
   Crowd() { CHECK_EQ(pipe2(ready_, O_CLOEXEC), 0); }
   template <class Connect>
-  Crowd(int count, uid_t user, Connect connect) : Crowd() {
-    come(count, user, connect);
+  Crowd(int count, uid_t user, Connect connect, bool without_end = false) : Crowd() {
+    come(count, user, connect, without_end);
   }
   // Takes no descriptor.
   template <class Connect>
-  void come(int count, uid_t user, Connect connect) {
+  void come(int count, uid_t user, Connect connect, bool without_end = false) {
     child_ = fork();
     if (child_ == 0) {
       limit_descriptors(4096);
@@ -58,6 +59,10 @@ class Crowd {
       std::vector<Fd> held;
       for (int i = 0; i < count; ++i) held.push_back(connect());
       if (write(ready_[1], "x", 1) != 1) _exit(1);
+      for (std::size_t i = 0; without_end; i = (i + 1) % held.size()) {
+        held[i] = connect();
+        usleep(500);  // each one stays for a second, silent
+      }
       for (;;) pause();
     }
     char byte;
@@ -116,6 +121,17 @@ TEST(silent_callers_leave_descriptors_and_room) {
     CHECK(descriptors() <= before + static_cast<int>(kFew / 8));
     const Fd caller = flexccl::connect_tcp(address.ipv4, address.port, in_ms(20'000));
     CHECK(is_greeted(caller.get()));
+    const Fd neighbour = flexccl::connect_unix(address.process, in_ms(20'000));
+    CHECK(is_greeted(neighbour.get()));
+  }
+}
+
+// A flood of the port without end leaves neighbours their room at the other listener.
+TEST(a_flood_of_the_port_keeps_no_neighbour_out) {
+  limit_descriptors(kFew);
+  const auto address = Endpoint::process().address();
+  const Crowd crowd(kFlood, 0, [&] { return knock(address.ipv4, address.port); }, true);
+  for (int i = 0; i < 5; ++i) {
     const Fd neighbour = flexccl::connect_unix(address.process, in_ms(20'000));
     CHECK(is_greeted(neighbour.get()));
   }
