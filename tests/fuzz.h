@@ -94,11 +94,10 @@ inline void say_fuzz_seed() {
 // There under a sanitizer only.
 extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
-// Calls `trial(random)` until the time given on the command line is over. Each trial has a seed of
-// its own: `fuzz 0 SEED` repeats one.
-template <class Trial>
-int fuzz_main(int argc, char** argv, Trial trial) {
-  const double seconds = argc > 1 ? std::atof(argv[1]) : 5;
+// Calls `trial(random)` until `enough(seconds)` says so of the time so far. Each trial has a seed
+// of its own: `fuzz 0 SEED` repeats one.
+template <class Trial, class Enough>
+int fuzz_until(int argc, char** argv, Trial trial, Enough enough) {
   std::uint64_t& seed = fuzz_seed();
   if (argc > 2) seed = std::strtoull(argv[2], nullptr, 0);
   if (__sanitizer_set_death_callback) __sanitizer_set_death_callback(say_fuzz_seed);
@@ -119,11 +118,18 @@ int fuzz_main(int argc, char** argv, Trial trial) {
               static_cast<unsigned long long>(seed - 1), elapsed() - before);
       return 1;
     }
-  } while (elapsed() < seconds);
+  } while (!enough(elapsed()));
   std::printf("fuzz: [%llu] trials up to seed [%llu] in [%.1f] s\n",
               static_cast<unsigned long long>(trials), static_cast<unsigned long long>(seed - 1),
               elapsed());
   return trials ? 0 : 1;
+}
+
+// The same until the time given on the command line is over.
+template <class Trial>
+int fuzz_main(int argc, char** argv, Trial trial) {
+  const double limit = argc > 1 ? std::atof(argv[1]) : 5;
+  return fuzz_until(argc, argv, trial, [limit](double seconds) { return seconds >= limit; });
 }
 
 #define FUZZ_CHECK(condition)                                                                \
