@@ -134,6 +134,12 @@ SETTINGS = (
         "name:n kills the process at the n-th hit of a named fault point (docs/fault-points.md)",
     ),
     Setting(
+        "PYFT_FAULT_NOTES",
+        "",
+        "file to which a process appends the fault of PYFT_FAULT that happens in it",
+        internal=True,
+    ),
+    Setting(
         "PYFT_SPIN_US",
         "",
         "microseconds a wait spins before it sleeps (unset: by cores)",

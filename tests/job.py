@@ -73,12 +73,17 @@ class Job:
         options: Sequence[str] = ("--gpus", "soft:1"),
         environment: dict[str, str] | None = None,
         wrapper: Sequence[str] = (),
+        may_miss: bool = False,
     ) -> None:
-        """No command: one that is resumed has its own. `wrapper`: a command that starts `pyft`."""
+        """No command: one that is resumed has its own. `wrapper`: a command that starts `pyft`.
+
+        A fault that a variable of `environment` asks for has to happen, unless it `may_miss`.
+        """
         folder.mkdir(exist_ok=True)
         self.log_dir = folder / "log"
         self.stdout = folder / "stdout.txt"
         self.stderr = folder / "stderr.txt"
+        self._may_miss = may_miss
         self._mark = uuid.uuid4().hex
         self._before = leftovers()
         env = os.environ | (environment or {}) | {_MARK: self._mark}
@@ -105,7 +110,17 @@ class Job:
 
     def wait(self, seconds: float = 60) -> int:
         """Return the exit code of `pyft run` (negative: killed by that signal)."""
-        return self._process.wait(seconds * _BUSY)
+        code = self._process.wait(seconds * _BUSY)
+        if not self._may_miss:
+            assert self.not_happened() == [], f"exit code [{code}]: {self.errors()}"
+        return code
+
+    def not_happened(self) -> list[str]:
+        """Return which faults that variables have asked for have not happened."""
+        texts = [path.read_text() for path in self.log_dir.glob("faults-*")]
+        lines = "".join(texts).splitlines()
+        asked = [line.removeprefix("asked ") for line in lines if line.startswith("asked ")]
+        return [one for one in asked if f"happened {one}" not in lines]
 
     def over(self) -> bool:
         """Say whether the launcher has ended."""

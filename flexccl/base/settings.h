@@ -132,6 +132,12 @@ inline const char* fault() {
   return std::getenv("FLEXCCL_FAULT");
 }
 
+// FLEXCCL_FAULT_NOTES: file to which a process appends each rule of FLEXCCL_FAULT that has acted.
+inline const char* fault_notes() {
+  const char* const text = detail::read("FLEXCCL_FAULT_NOTES");
+  return text ? text : "";
+}
+
 }  // namespace flexccl::settings
 
 #endif  // FLEXCCL_BASE_SETTINGS_H_

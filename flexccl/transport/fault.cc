@@ -23,6 +23,7 @@ namespace {
 
 // Does what kill and cut say.
 [[noreturn]] void end_rank(const FaultRule& rule, const LinkName& name) {
+  note_down(rule);
   if (rule.action == FaultAction::kKill) {
     kill(getpid(), SIGKILL);
     for (;;) pause();  // the signal is on its way
@@ -69,6 +70,10 @@ class FaultyOutbound final : public Outbound {
     else if (limit)
       taken = link_->write(cut_short(parts, limit));
     passed_ += taken;
+    if (flip_at_ < passed_) {
+      note_down(rule_);
+      flip_at_ = SIZE_MAX;
+    }
     if (stop_at_ <= whole_ && passed_ >= stop_at_) stop();
     return taken;
   }
@@ -90,10 +95,12 @@ class FaultyOutbound final : public Outbound {
     if (rule_.action == FaultAction::kDrop) swallows_ = true;
     if (rule_.action == FaultAction::kDelay) held_until_ = in_ms(rule_.ms);
     if (rule_.action == FaultAction::kCorrupt) flip_at_ = rule_.bytes;
+    if (rule_.action == FaultAction::kDrop || rule_.action == FaultAction::kDelay) note_down(rule_);
     if (stop_at_ == 0) stop();
   }
   void stop() {
     if (ends_rank(rule_)) end_rank(rule_, name_);
+    note_down(rule_);
     link_.reset();
     swallows_ = true, stop_at_ = SIZE_MAX;  // this rank does not notice
   }
@@ -113,7 +120,6 @@ class FaultyOutbound final : public Outbound {
     }
     if (flip_at_ >= passed_ && flip_at_ - passed_ < copy_.size())
       copy_[flip_at_ - passed_] ^= std::byte{1};
-    if (flip_at_ < passed_) flip_at_ = SIZE_MAX;
     one_ = {copy_.data(), copy_.size()};
     return {&one_, 1};
   }
@@ -168,7 +174,9 @@ class FaultyInbound final : public Inbound {
     rule_ = *rule;
     ends_ = ends_rank(rule_);
     stop_at_ = rule_.bytes / kBlockBytes * kBlockBytes;
-    if (rule_.action == FaultAction::kDelay) held_until_ = in_ms(rule_.ms);
+    if (rule_.action != FaultAction::kDelay) return;
+    note_down(rule_);
+    held_until_ = in_ms(rule_.ms);
   }
 
   std::unique_ptr<Inbound> link_;

@@ -22,6 +22,7 @@
 //          rank; kill
 //   bytes= how much of a frame has passed; whole blocks for truncate, kill and cut (default 0)
 // Each rule acts once. For example: `delay:2,rank=0,ms=100;kill:7,rank=1,bytes=64`.
+// FLEXCCL_FAULT_NOTES names a file that exists: a rule that acts appends a line to it before.
 #ifndef FLEXCCL_TRANSPORT_FAULT_H_
 #define FLEXCCL_TRANSPORT_FAULT_H_
 

@@ -31,6 +31,8 @@ bool faults_are_set();
 std::optional<FaultRule> next_fault(const LinkName& link, bool on_receive);
 // The same for what is no frame; such rules end the rank.
 std::optional<FaultRule> next_fault_at(FaultPlace place, const LinkName& link);
+// It has acted: a line in the file of FLEXCCL_FAULT_NOTES, which outlives this process.
+void note_down(const FaultRule& rule);
 // A rank that was cut stays dead in this epoch, on all its links.
 void cut(const LinkName& link);
 bool is_cut(const LinkName& link);

@@ -1,10 +1,12 @@
 #include "pyft/fault.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <mutex>
 #include <string>
 
@@ -18,7 +20,7 @@ namespace {
 
 struct Spec {
   std::mutex mutex;
-  std::string name;
+  std::string text, name;  // as it was written
   long left = 0, reached = 0;
 };
 
@@ -42,6 +44,17 @@ long count(std::string_view text) {
   return read.ec == std::errc() && read.ptr == end ? number : 0;
 }
 
+// It outlives this process. One write, so that lines of several processes stay whole.
+void note_down(const std::string& text) {
+  const char* const path = settings::fault_notes();
+  if (!*path) return;
+  const std::string line = "happened PYFT_FAULT=" + text + "\n";
+  const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (fd < 0) return;
+  if (write(fd, line.data(), line.size()) < 0) perror("pyft: PYFT_FAULT_NOTES");
+  close(fd);
+}
+
 // Runs when the library is loaded, before any thread can reach a point.
 const bool armed_from_environment = (arm(settings::fault()), true);
 
@@ -51,7 +64,7 @@ void arm(const char* text) {
   std::lock_guard lock(spec().mutex);
   armed = false;
   if (!text || !*text) return;
-  const std::string_view all = text;
+  const std::string_view all = spec().text = text;
   const size_t colon = std::min(all.rfind(':'), all.size());
   spec().name = all.substr(0, colon);
   spec().left = colon < all.size() ? count(all.substr(colon + 1)) : 1;
@@ -65,6 +78,7 @@ void reached(const char* name) {
   if (spec().name != name) return;
   ++spec().reached;
   if (--spec().left > 0) return;
+  note_down(spec().text);
   std::raise(SIGKILL);
 }
 

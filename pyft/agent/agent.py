@@ -25,7 +25,7 @@ from pyft.agent.clients import Clients
 from pyft.agent.command import Command
 from pyft.agent.going_back import GoingBack
 from pyft.agent.host_images import images_of
-from pyft.agent.job import job_folder
+from pyft.agent.job import asked_faults, job_folder
 from pyft.agent.job.environment import link_for_triton, program_environment
 from pyft.agent.job.job_meta import JobMeta
 from pyft.agent.job.options import JobOptions
@@ -188,7 +188,7 @@ class Agent:
             self._timeline.look()
         for member in self._members():
             self._clients.save(member)
-        self._servers.missed = self._servers.requests.missed()
+        self._servers.missed = [*self._servers.requests.missed(), *self._missed_by_variables()]
         for sentence in report.at_end(self._servers.report()):
             messages.say(sentence)
         if stopped:
@@ -199,6 +199,12 @@ class Agent:
         self._finish(self._command.stop_reason or "ended", code)
         messages.send(self._launcher, "ended", exit_code=code)
         return 0
+
+    def _missed_by_variables(self) -> list[dict[str, str]]:
+        """Return which faults of the environment have not happened; with several hosts: none."""
+        if self._options.head:
+            return []
+        return asked_faults.missed(self._options.log_dir, self._options.job)
 
     def _finish(self, state: str, exit_code: int | None = None) -> None:
         ended = {"state": state, "exit_code": exit_code, "ended": time.time()}
@@ -298,6 +304,7 @@ def main(arguments: Sequence[str]) -> int:
     process_tree.set_name("pyft-agent")
     log.set_up(config.get_str("PYFT_LOG"))
     options, supervisor_fd = JobOptions.from_arguments(arguments)
+    asked_faults.begin(options.log_dir, options.job, os.environ)
     supervisor = socket.socket(fileno=supervisor_fd)
     supervisor.set_inheritable(False)
     code = Agent(options, SupervisorLink(supervisor)).run()

@@ -158,6 +158,13 @@ inline const char* control() {
   return text ? text : "";
 }
 
+// SOFTGPU_FAULT_NOTES: file to which a process appends each fault of the two above, the first time
+// that it happens.
+inline const char* fault_notes() {
+  const char* const text = detail::read("SOFTGPU_FAULT_NOTES");
+  return text ? text : "";
+}
+
 // SOFTGPU_FORMS: file to which a process appends the instruction forms it has executed. Read once.
 inline const char* forms() {
   const char* const text = detail::read("SOFTGPU_FORMS");

@@ -136,7 +136,7 @@ std::shared_ptr<EventState> ArmedFaults::take_hold(int device) {
 // The mutex is held, here and in give_back().
 void ArmedFaults::happened(Armed& armed) {
   note(armed.request);
-  ++armed.times;
+  if (!armed.times++) write_fault(armed.request);
   armed.due += armed.request.every.value_or(1);
   --armed.left;
 }

@@ -127,6 +127,11 @@ std::string refusal(const Faults& all, const FaultRequest& r) {
   return all.armed.refusal(r);
 }
 
+void note_now(Faults& all, const FaultRequest& r) {
+  all.armed.note(r);
+  write_fault(r);
+}
+
 void happen_now(Faults& all, const FaultRequest& r) {
   if (r.kind == RequestKind::kResume) return resume(all, r);
   if (r.kind == RequestKind::kClear) {
@@ -136,10 +141,10 @@ void happen_now(Faults& all, const FaultRequest& r) {
   if (r.kind == RequestKind::kFlip) {
     const int owner = r.device.value_or(0);
     const FlipOutcome outcome = flip_memory(owner, r, 0);
-    if (outcome.done) all.armed.note(r);
+    if (outcome.done) note_now(all, r);
     return say(owner, outcome.sentence);
   }
-  all.armed.note(r);
+  note_now(all, r);
   for_devices(r, [&](int i) { device(i).scheduler().fail_now(fault_of(r)); });
 }
 
@@ -207,7 +212,7 @@ std::string inject_faults(std::string_view text) {
 Fault fault_from_start(int device) {
   for (Armed& armed : faults().from_start) {
     if (armed.request.device.value_or(device) != device) continue;
-    ++armed.times;
+    if (!armed.times++) write_fault(armed.request);
     return fault_of(armed.request);
   }
   return {};

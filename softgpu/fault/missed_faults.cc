@@ -1,5 +1,11 @@
 #include "fault/missed_faults.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/settings.h"
+
 namespace softgpu {
 namespace {
 
@@ -24,6 +30,18 @@ std::string launches_of(const FaultRequest& r) {
 void note_fault(unsigned char* notes, const FaultRequest& request) {
   if (!notes || !request.note) return;
   std::atomic_ref<unsigned char>(notes[*request.note]).store(1);
+}
+
+// The file outlives this process. One write, so that lines of several processes stay whole.
+void write_fault(const FaultRequest& request) {
+  const char* const path = settings::fault_notes();
+  if (!*path || request.note) return;
+  const std::string line = "happened SOFTGPU_FAULT=" + request.text + "\n";
+  const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (fd < 0) return;
+  if (write(fd, line.data(), line.size()) < 0)
+    log_line(SOFTGPU_LOG_WARNING, "[SOFTGPU_FAULT_NOTES]: [%s] cannot be written", path);
+  close(fd);
 }
 
 std::string missed(const Armed& armed, uint64_t now) {

@@ -23,6 +23,8 @@ struct Armed {
 };
 
 void note_fault(unsigned char* notes, const FaultRequest& request);
+// The same in the file of SOFTGPU_FAULT_NOTES, for requests without a note.
+void write_fault(const FaultRequest& request);
 
 // A line that says why it did not happen, empty if it did. `now`: launches that it counts so far.
 std::string missed(const Armed& armed, uint64_t now);

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "cluster.h"
@@ -48,6 +51,29 @@ Run all_reduce(const char* rules, flexcclTransport_t transport) {
   return run;
 }
 
+// Where rules note that they have acted, for as long as this object lives.
+class Notes {
+ public:
+  Notes() {
+    char name[] = "/tmp/flexccl-notes-XXXXXX";
+    CHECK(mkstemp(name) >= 0);
+    path_ = name;
+    setenv("FLEXCCL_FAULT_NOTES", name, 1);
+  }
+  ~Notes() {
+    unsetenv("FLEXCCL_FAULT_NOTES");
+    unlink(path_.c_str());
+  }
+  std::string text() const {
+    std::ostringstream all;
+    all << std::ifstream(path_).rdbuf();
+    return all.str();
+  }
+
+ private:
+  std::string path_;
+};
+
 bool all_succeed(const Run& run) {
   return run.codes == std::vector<ncclResult_t>(3, ncclSuccess);
 }
@@ -58,6 +84,7 @@ bool all_succeed(const Run& run) {
 TEST(kill_ends_the_process_at_its_frame) {
   for (const char* rules : {"kill:rank=1,frame=2", "kill:rank=1,frame=3,bytes=640",
                             "kill:rank=1,frame=4,on=receive", "kill:rank=1,peer=2,frame=1"}) {
+    const Notes notes;
     const pid_t child = fork();
     if (child == 0) {
       all_reduce(rules, flexcclShm);
@@ -66,6 +93,17 @@ TEST(kill_ends_the_process_at_its_frame) {
     int status = 0;
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    CHECK_EQ(notes.text(), "happened FLEXCCL_FAULT=" + std::string(rules) + "\n");
+  }
+}
+
+TEST(rules_that_act_are_written_down_once) {
+  const char* const acts[] = {"cut:2,rank=1", "drop:2,rank=0", "delay:2,rank=1,ms=20",
+                              "corrupt:2,rank=2,bytes=70", "truncate:2,rank=1,bytes=64"};
+  for (const char* rule : acts) {
+    const Notes notes;
+    all_reduce((std::string(rule) + ";kill:100000,rank=0").c_str(), flexcclTcp);
+    CHECK_EQ(notes.text(), "happened FLEXCCL_FAULT=" + std::string(rule) + "\n");
   }
 }
 

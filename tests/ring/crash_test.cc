@@ -1,9 +1,11 @@
 // A client killed at any named point leaves a ring that reads to the last complete entry. Parent
 // processes here create no Writer before they fork: a fork of a client may not write.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 
 #include "check.h"
 #include "fixture.h"
@@ -79,10 +81,15 @@ void read_what_is_left(const ring::Channel& channel) {
 void crash_at(const char* point, int hit) {
   const std::string fault = std::string(point).append(":").append(std::to_string(hit));
   auto channel = make_channel(small_shape());
+  const pyft::UniqueFd notes(memfd_create("notes", 0));
+  setenv("PYFT_FAULT_NOTES", ("/proc/self/fd/" + std::to_string(notes.get())).c_str(), 1);
   const pid_t child = fork();
   if (child == 0) write_until_killed(*channel, fault);
   int status = 0;
   waitpid(child, &status, 0);
+  char noted[100] = {};
+  CHECK(pread(notes.get(), noted, sizeof noted - 1, 0) > 0);
+  CHECK_EQ(std::string(noted), "happened PYFT_FAULT=" + fault + "\n");
   if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
     std::cerr << "fault [" << fault << "] was not reached: status [" << status << "]\n";
   CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

@@ -82,7 +82,8 @@ class Sweep:
         for fault in place.faults:
             options = (*options, "--inject", fault)
         flags = ("--gpus", f"soft:{self.case.ranks}", *options, *place.options, *report)
-        job = Job(folder, self.argv, options=flags, environment=environment, wrapper=place.wrapper)
+        more = {"wrapper": place.wrapper, "may_miss": True}  # the report says so: `missing`
+        job = Job(folder, self.argv, options=flags, environment=environment, **more)
         code = None
         try:
             if place.kills:

@@ -180,6 +180,18 @@ flexccl's actions are in `flexccl/transport/fault.h`.
 The soft GPU and flexccl are libraries of their own and read their kinds themselves.
 Both still take the spelling of before, and say so once: `lost device=1 at=5`, `kill:rank=1`.
 
+## Whether it has happened
+
+What has a fault is mostly dead then. So each process writes it down before.
+Faults of `--inject` have a byte of the control page, those of variables a file of the job's folder,
+`faults-JOB`.
+A job whose command ends with 0 exits with 79 if one that was asked for has not happened.
+
+* `PYFT_FAULT_NOTES`, `SOFTGPU_FAULT_NOTES` and `FLEXCCL_FAULT_NOTES` name the file. pyft sets them.
+* A fault counts when it has happened once in any process of the job.
+* `SOFTGPU_CONTROL` is not looked at, nor are variables that the command itself sets.
+* With several hosts no agent sees all processes: nothing is said of variables there.
+
 ## Points
 
 `PYFT_FAULT=NAME:N` kills the process that comes to a point for the N-th time, with SIGKILL.

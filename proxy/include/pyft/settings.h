@@ -133,6 +133,12 @@ inline const char* fault() {
   return text ? text : "";
 }
 
+// PYFT_FAULT_NOTES: file to which a process appends the fault of PYFT_FAULT that happens in it.
+inline const char* fault_notes() {
+  const char* const text = detail::read("PYFT_FAULT_NOTES");
+  return text ? text : "";
+}
+
 // PYFT_SPIN_US: microseconds a wait spins before it sleeps (unset: by cores). Read once.
 inline std::optional<std::uint64_t> spin_us() {
   static const auto value =

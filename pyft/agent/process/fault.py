@@ -11,7 +11,9 @@ import signal
 from pyft import config
 
 VARIABLE = "PYFT_FAULT"
-_name, _colon, _number = config.get_str(VARIABLE).partition(":")
+NOTES = "PYFT_FAULT_NOTES"  # the file that says what has happened: it outlives this process
+_text = config.get_str(VARIABLE)
+_name, _colon, _number = _text.partition(":")
 # What is no number is refused before anything starts (pyft.recovery.inject).
 _left = {} if _colon and not _number.isdecimal() else {_name: int(_number or 1)}
 
@@ -21,4 +23,13 @@ def point(name: str) -> None:
     if name in _left:
         _left[name] -= 1
         if _left[name] == 0:
+            _note_down()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _note_down() -> None:
+    if not (path := config.get_str(NOTES)):
+        return
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    os.write(file, f"happened {VARIABLE}={_text}\n".encode())
+    os.close(file)

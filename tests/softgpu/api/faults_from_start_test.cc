@@ -1,12 +1,21 @@
-// With SOFTGPU_FAULT="lost device=1; 2:700; hang device=2 at=1", read before the first device.
+// With SOFTGPU_FAULT="lost device=1; 2:700; hang device=2 at=1; 9:700", read before the first
+// device. There is no ninth launch.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "check.h"
 #include "softgpu.h"
+
+// Before the first device: a file that is not there is not made.
+static const bool emptied = [] {
+  return std::ofstream(std::getenv("SOFTGPU_FAULT_NOTES"), std::ios::trunc).good();
+}();
 
 static void launch() {
   cublasHandle_t handle;
@@ -41,6 +50,15 @@ TEST(the_second_launch_of_the_process_fails) {
   CHECK_EQ(cudaSetDevice(0), cudaSuccess);
   launch();
   CHECK_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+}
+
+TEST(what_has_happened_is_written_down) {
+  CHECK(emptied);
+  std::ostringstream text;
+  text << std::ifstream(std::getenv("SOFTGPU_FAULT_NOTES")).rdbuf();
+  CHECK_EQ(text.str(), std::string("happened SOFTGPU_FAULT=lost device=1\n"
+                                   "happened SOFTGPU_FAULT=hang device=2 at=1\n"
+                                   "happened SOFTGPU_FAULT=2:700\n"));
 }
 
 CHECK_MAIN

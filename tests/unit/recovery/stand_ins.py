@@ -44,6 +44,11 @@ started = time.monotonic()
 given |= {{"waited": waited}}
 given |= {{"epoch": epoch, "fds": len(fds), "page": CONTROL_PAGE["epoch"].get(control)}}
 given |= {{"mode": CONTROL_PAGE["replay_mode"].get(control)}}
+for name in ("PYFT_FAULT", "SOFTGPU_FAULT"):  # they happen at once, and do nothing
+    asked, notes = os.environ.get(name, "agent."), os.environ.get(name + "_NOTES")
+    if notes and not asked.startswith("agent."):
+        with open(notes, "a") as file:
+            file.write(f"happened {{name}}={{asked}}\\n")
 if "SHOW_TOKEN" in os.environ:
     given["token"] = os.environ.get("FLEXCCL_JOB_TOKEN")
 if len(fds) > 4:  # a store
