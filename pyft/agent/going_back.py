@@ -11,7 +11,7 @@ from pyft.agent.job.job_meta import JobMeta
 from pyft.agent.lifecycle.servers import Servers
 from pyft.agent.members.member import Member
 from pyft.agent.process import losses, messages
-from pyft.agent.restoring import RestoreError
+from pyft.agent.restoring import MOST_TRIES, NOTE, CriuError, RestoreError
 from pyft.agent.supervisor.link import Handover, SupervisorLink
 
 
@@ -66,11 +66,29 @@ class GoingBack:
             self._supervisor.drop(f"client-{id}")
         try:
             self._images.restoring(record, self.reaped).run()
+        except CriuError as error:
+            if not self._tries_again(record, error):
+                return
         except (RestoreError, OSError) as error:
-            messages.say(f"--movable: the image of step [{record['step']}] is lost: {error}")
+            self._say_lost(record, error)
             return
         self._supervisor.working()
         messages.flush_and_exit(0)
+
+    def _tries_again(self, record: dict[str, Any], error: CriuError) -> bool:
+        """Have the next agent begin again, with the memory of the image; say whether it may."""
+        tries = int(record.get("tries", 0)) + 1
+        if tries >= MOST_TRIES:
+            self._say_lost(record, error)
+            return False
+        messages.say(
+            f"--movable: the image of step [{record['step']}] is restored once more: {error}"
+        )
+        self._supervisor.keep(NOTE, record | {"tries": tries})
+        return True
+
+    def _say_lost(self, record: dict[str, Any], error: Exception) -> None:
+        messages.say(f"--movable: the image of step [{record['step']}] is lost: {error}")
 
     def go_again(self, record: dict[str, Any], handover: Handover) -> None:
         """The agent before has died while it put everything back: begin again, return on failure."""

@@ -256,7 +256,7 @@ class Images:
             process_tree.send(record["pids"], signal.SIGSTOP)
             self._tell_valves("mark", action.number)
             try:
-                self._dump = self._servers.supervisor.start_criu(DUMP, arguments)
+                self._dump = self._servers.supervisor.start_criu(DUMP, arguments, self._root)
             except OSError as error:
                 why = f"CRIU cannot be started: {error.strerror}"
         if why:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pyft.agent.channel import page
-from pyft.agent.process import process_tree
+from pyft.agent.process import messages, process_tree
+from pyft.agent.process.awake import AwakeClock
 from pyft.agent.supervisor.children import RESTORE
 from pyft.agent.supervisor.link import SupervisorLink
 from pyft.images import criu, memory, tree
@@ -26,10 +27,15 @@ END_S = 5.0  # for what is killed to be gone, with its number
 RESTORE_S = 60.0  # for CRIU
 HELD_S = 60.0  # a restored client waits so long for the next agent
 LOOK_S = 0.01
+MOST_TRIES = 3  # of one restore, where CRIU fails: what is in its way may be over the next time
 
 
 class RestoreError(Exception):
     """The job cannot be put back; it ends."""
+
+
+class CriuError(RestoreError):
+    """CRIU has failed, or was ended."""
 
 
 class Restoring:
@@ -112,14 +118,17 @@ class Restoring:
             inherit,
             self._record["standard"],
         )
-        deadline = time.monotonic() + RESTORE_S
+        clock = AwakeClock()
+        deadline = clock.now() + RESTORE_S
         while (status := self._ended().get(pid)) is None:
-            if time.monotonic() > deadline:
-                raise RestoreError(f"CRIU has not restored the processes within [{RESTORE_S:g}] s")
+            if clock.now() > deadline:
+                raise CriuError(f"CRIU has not restored the processes within [{RESTORE_S:g}] s")
             time.sleep(LOOK_S)
         self._supervisor.forget(pid)
+        if os.WIFSIGNALED(status):
+            raise CriuError(f"CRIU {messages.status_text(status)}")
         if status:
-            raise RestoreError(f"CRIU: {criu.why_failed(folder)}")
+            raise CriuError(f"CRIU: {criu.why_failed(folder)}")
 
     def _keep(self, id: int, note: dict[str, Any], ours: socket.socket) -> None:
         """What the next agent finds of a client."""
@@ -135,7 +144,8 @@ class Restoring:
 def end_all(pids: list[int], ended: Callable[[], object]) -> None:
     """Kill all that the supervisor has but the agent, and see that these numbers are free."""
     supervisor = os.getppid()
-    deadline = time.monotonic() + END_S
+    clock = AwakeClock()
+    deadline = clock.now() + END_S
     while True:
         ended()
         alive = process_tree.descendants(supervisor, {os.getpid()})
@@ -143,7 +153,7 @@ def end_all(pids: list[int], ended: Callable[[], object]) -> None:
         taken = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
         if not alive and not taken:
             return
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             raise RestoreError(f"[{len(alive)}] processes cannot be ended, {taken} are taken")
         time.sleep(LOOK_S)
 

@@ -13,7 +13,58 @@ import movable
 from fabric import SWITCH, Fabric, Host
 from job import PYFT, wait_for
 
+from pyft.images import criu
+
 PORT = 29471
+
+
+_CRIU = """#!/bin/sh
+# CRIU, whose restores stand still in their last stage as long as the test says.
+[ "$1" = restore ] || exec {criu} "$@"
+exec {criu} "$@" --action-script {script}
+"""
+_SCRIPT = """#!/bin/sh
+case $CRTOOLS_SCRIPT_ACTION in
+post-restore)
+    [ -e {folder}/hold ] && echo >>{folder}/holds
+    while [ -e {folder}/hold ]; do sleep 0.05; done ;;
+post-resume) echo >>{folder}/ended ;;
+esac
+"""
+
+
+class HeldCriu:
+    """CRIU whose restores can be held, with all processes there and none of them gone on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.program, script = folder / "criu", folder / "criu-actions"
+        names = {"criu": criu.find(), "script": script, "folder": folder}
+        for path, text in ((self.program, _CRIU), (script, _SCRIPT)):
+            path.write_text(text.format(**names))
+            path.chmod(0o755)
+
+    def hold(self) -> None:
+        """Hold the restores that are begun from now on."""
+        (self._folder / "hold").touch()
+
+    def let_go(self) -> None:
+        """Let all go on."""
+        (self._folder / "hold").unlink()
+
+    @property
+    def holds(self) -> int:
+        """Return how many have come so far that they are held."""
+        return self._count("holds")
+
+    @property
+    def ended(self) -> int:
+        """Return how many have restored all."""
+        return self._count("ended")
+
+    def _count(self, name: str) -> int:
+        path = self._folder / name
+        return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 class SeveralHosts:
@@ -36,12 +87,14 @@ class SeveralHosts:
         inject: tuple[int, str] | None = None,
         lingers: bool = False,
         late: bool = False,
+        criu: Path | None = None,
     ) -> None:
         """`torchrun`: with that rendezvous it starts the ranks of a place; else a shell does.
 
         `etcd`: where the ledger is, and then a second head waits; else it is a file. `spares`: GPUs
         of each host that are not used; `replay`: PYFT_REPLAY; `inject`: a fault of a place.
         `lingers`: the training is not over before it is waited for. `late`: spares come when told.
+        `criu`: CRIU's program.
         """
         self._inject = inject
         self.folder, self.fabric, self._ranks_each = folder, fabric, ranks_each
@@ -52,6 +105,8 @@ class SeveralHosts:
             "OMP_NUM_THREADS": "1",
             "XDG_STATE_HOME": str(folder / "state"),
         }
+        if criu:
+            self.environment["PYFT_CRIU"] = str(criu)
         if replay:
             self.environment["PYFT_REPLAY"] = replay
         self._head_arguments = [

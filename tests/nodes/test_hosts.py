@@ -254,6 +254,35 @@ def test_the_head_dies_and_then_a_host(tmp_path: Path, hosts: fabric.Fabric) -> 
 
 
 @longer
+@pytest.mark.parametrize("stays_away", [False, True])
+def test_the_head_is_away_while_criu_restores(
+    tmp_path: Path, hosts: fabric.Fabric, stays_away: bool
+) -> None:
+    """The place stands still, and CRIU does not; after the lease its restore is begun again."""
+    criu = several.HeldCriu(tmp_path)
+    lease = 6.0 if stays_away else 20.0
+    job = lingering(tmp_path / "hosts", hosts, *STEPS, lease=lease, criu=criu.program)
+    job.wait_for_line()
+    job.wait_for_step(1, 15)
+    criu.hold()
+    job.kill_in("h1", "client")
+    wait_for(lambda: criu.holds == 2, 60, job.everything)
+    job.head.send_signal(signal.SIGSTOP)
+    given_up = "its restore is given up for now"
+    for name in ("h0", "h1"):
+        sentence = given_up if stays_away else "stands still until it does"
+        wait_for(lambda n=name, s=sentence: s in job.said(n), 30, job.everything)
+    criu.let_go()
+    if not stays_away:
+        wait_for(lambda: criu.ended == 2, 30, job.everything)
+    job.head.send_signal(signal.SIGCONT)
+    ends_equal(job)
+    for name in ("h0", "h1"):
+        assert ("is restored once more" in job.said(name)) == stays_away
+    assert "is lost" not in job.said("head")
+
+
+@longer
 def test_one_of_two_heads_dies_and_then_a_host(tmp_path: Path, need: Need) -> None:
     """With a ledger in etcd the second one decides within the lease: nobody stands still."""
     why = etcd_server.lacks()

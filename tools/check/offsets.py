@@ -32,6 +32,7 @@ USES_STRUCT = {
 USES_MMAP = {
     "pyft/_native/linux.py": "addresses that are kept free, and the memory of a futex",
     "pyft/agent/channel/channel.py": "words by which a client is woken, written by name",
+    "pyft/agent/process/criu_work.py": "three numbers between launcher and supervisor, by name",
 }
 READS_AT = {
     "pyft/agent/channel/untrusted.py": "the one place that reads what others can write",

@@ -14,6 +14,7 @@ from typing import Any
 from pyft._native import linux
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import descriptors, process_tree
+from pyft.agent.process.criu_work import CriuWork, Work
 
 COMMAND = "command"
 DUMP, RESTORE = "dump", "restore"  # CRIU, which lives on if the agent dies
@@ -102,7 +103,9 @@ def start_server(
     return Child(name, process.pid, ours)
 
 
-def start_criu(name: str, what: dict[str, Any], kept: Mapping[str, list[int]]) -> Child:
+def start_criu(
+    name: str, what: dict[str, Any], kept: Mapping[str, list[int]], work: CriuWork
+) -> Child:
     """Start CRIU. What it restores becomes a child of this process, and the command."""
     inherited = [(kept[note][at], key) for note, at, key in what["inherit"]]
     inherited += [(fd, key) for fd, key in what["standard"]]
@@ -112,6 +115,7 @@ def start_criu(name: str, what: dict[str, Any], kept: Mapping[str, list[int]]) -
         env=what["environment"],
         stdin=subprocess.DEVNULL if name == DUMP else None,
         pass_fds=[fd for fd, _ in inherited],
+        preexec_fn=lambda: work.begins(Work(os.getpid(), what["root"], name == RESTORE)),
     )
     process.returncode = 0
     return Child(name, process.pid, None)

@@ -23,6 +23,7 @@ from pyft.agent.job import job_folder
 from pyft.agent.job.environment import JOB_TOKEN
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import descriptors, messages, process_tree
+from pyft.agent.process.criu_work import CriuWork
 from pyft.agent.process.notes import read_note
 from pyft.agent.supervisor import supervisor
 from pyft.agent.supervisor.valve import Valves
@@ -53,6 +54,7 @@ class Launcher:
         self._name, self._kept = name, kept or {}
         self._socket, self._agent_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._supervisor_pid = 0
+        self._criu = CriuWork()
         self._why_lost = ""
         self._valves: Valves | None = None
         self.left: dict[str, Any] = {}  # what the last agent has said of its place, which leaves
@@ -68,7 +70,8 @@ class Launcher:
         ends = (self._agent_end, self._socket)
         self._valves = Valves() if self.options.movable else None
         standard = self._valves.ends if self._valves else {}
-        self._supervisor_pid = supervisor.fork(self.options, *ends, name, self._kept, standard)
+        own = (self._kept, standard, self._criu)
+        self._supervisor_pid = supervisor.fork(self.options, *ends, name, *own)
         self._agent_end.close()
         self._forward_signals()  # before any other thread: one that blocks none would get them
         if self._valves:
@@ -98,7 +101,7 @@ class Launcher:
 
     def _claim(self) -> Lease:
         """Take the place before anything of it starts; raise UsageError."""
-        lease = Lease(self.options)
+        lease = Lease(self.options, self._criu)
         self.options = replace(self.options, life=lease.claim())
         key = key_for(token(), "collectives")
         os.environ.setdefault(JOB_TOKEN, key.hex()[:32])

@@ -102,13 +102,13 @@ class SupervisorLink:
         self,
         name: str,
         arguments: Sequence[str],
-        root: int = 0,
+        root: int,
         inherit: Sequence[tuple[str, int, str]] = (),
         standard: Sequence[tuple[int, str]] = (),
     ) -> int:
         """Start CRIU; return its pid. Raise OSError.
 
-        `root`: the process that it restores. `inherit`: which kept descriptors it gives to what
+        `root`: the first process of what it dumps or restores. `inherit`: which kept descriptors it gives to what
         files of the image (name, number among them, CRIU's key); `standard`: the same for the
         supervisor's own.
         """

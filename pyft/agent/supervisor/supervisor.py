@@ -27,6 +27,7 @@ from typing import Any
 
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import descriptors, fault, messages, process_tree
+from pyft.agent.process.criu_work import CriuWork
 from pyft.agent.process.notes import read_note
 from pyft.agent.supervisor.callers import Callers, listen
 from pyft.agent.supervisor.children import (
@@ -57,8 +58,10 @@ class Supervisor:
         clients_name: str,
         kept: dict[str, list[int]] | None = None,
         own_output: Mapping[str, int] | None = None,
+        criu: CriuWork | None = None,
     ) -> None:
         """`own_output`: stdout and stderr of agent and servers, if the command has others."""
+        self._criu = criu or CriuWork()
         self._options, self._own_output = options, dict(own_output or {})
         self._launcher = launcher
         self._group = group
@@ -214,8 +217,9 @@ class Supervisor:
                 return start_server(name, arguments, environment, self._own_output)
             users = (self._group, self._inherited, self._limits)
             return start_command(arguments, environment, *users, self._options)
-        child = start_criu(name, what, self._kept)
-        if root := what["root"]:  # restored, it is a child of this process, and the command
+        child = start_criu(name, what, self._kept, self._criu)
+        if name == RESTORE:  # what is restored is a child of this process, and the command
+            root = what["root"]
             self._children[root] = Child(COMMAND, root, None)
         return child
 
@@ -233,6 +237,7 @@ class Supervisor:
                 return
             if pid == 0:
                 return
+            self._criu.ended(pid)
             if pid == self._agent_pid:
                 self._agent_died(status)
             elif child := self._children.get(pid):
@@ -291,12 +296,13 @@ def fork(
     name: str,
     kept: dict[str, list[int]] | None = None,
     standard: Mapping[int, int] | None = None,
+    criu: CriuWork | None = None,
 ) -> int:
     """Start the supervisor as a copy of this process, which has no thread yet; return its pid.
 
     `launcher` is the supervisor's end of the launcher's socket, `keep_out` the launcher's own. `kept`:
     notes, each with its descriptors, of a job that has begun elsewhere. `standard`: what the command
-    has instead of the launcher's stdout and stderr.
+    has instead of the launcher's stdout and stderr. `criu`: what the launcher reads.
     """
     group = os.getpgrp()
     parent = os.getpid()
@@ -311,7 +317,7 @@ def fork(
         process_tree.set_name("pyft-supervisor")
         if os.getppid() == parent:
             own = _own_output(standard or {})
-            code = Supervisor(options, launcher, group, name, kept, own).run()
+            code = Supervisor(options, launcher, group, name, kept, own, criu).run()
     except BaseException:  # nothing of the launcher's may run here
         traceback.print_exc()
     finally:

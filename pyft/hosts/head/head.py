@@ -3,6 +3,9 @@
 A thread for each connection, and one for time; what is decided under one lock is in the ledger before
 any of it is said. If the head dies, another one goes on with the same ledger: hosts call again. A head
 whose ledger says that another one may decide now is silent at once, and ends (LedgerLost).
+
+Leases and deadlines are counted by a clock that stands still while the head does: after a pause it would
+take hosts for lost whose words wait in its sockets.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import time
 from typing import Any
 
 from pyft.agent.process import messages
+from pyft.agent.process.awake import AwakeClock
 from pyft.hosts.head import of_servers, status
 from pyft.hosts.head.decisions import Phase, Say, Tell, Write
 from pyft.hosts.head.ledger import Ledger, LedgerLost
@@ -48,6 +52,7 @@ class Head:
         self._links: dict[tuple[str, int | str], Link] = {}
         self._copies = ""  # what was said last about what they survive
         self._broken = ""  # why nothing can be decided any more
+        self._clock = AwakeClock()
         facts = Facts(places)
         self._faults = status.Faults()
         for entry in ledger.entries:
@@ -56,7 +61,7 @@ class Head:
         if facts.lease and facts.lease != how["lease"]:
             messages.say(f"head: the lease stays [{facts.lease:g}] s, as the ledger has it")
             how["lease"] = facts.lease
-        self._coordinator = Moves(facts, now=time.monotonic(), **how)
+        self._coordinator = Moves(facts, now=self._clock.now(), **how)
         self._write({"kind": "term", "term": facts.term + 1, "lease": how["lease"]})
         if self._coordinator.phase is Phase.OVER:
             messages.say("head: the ledger is of a job that has ended; a new one needs another")
@@ -67,7 +72,7 @@ class Head:
         ended_at = here_at = 0.0
         while not ended_at or time.monotonic() < ended_at:
             with self._lock:
-                now = time.monotonic()
+                now = self._clock.now()
                 self._coordinator.tick(now)
                 self._perform()
                 if self._is_out():
@@ -133,14 +138,14 @@ class Head:
             if who and self._links.get(who) is link:
                 del self._links[who]
                 if who[0] == "agent":
-                    self._coordinator.gone(time.monotonic(), int(who[1]))
+                    self._coordinator.gone(self._clock.now(), int(who[1]))
                     self._perform()
         if link:
             link.close()
 
     def _introduced(self, link: Link, hello: dict[str, Any]) -> tuple[str, int | str] | None:
         """Take what calls; None: it has been told why not."""
-        now, coordinator = time.monotonic(), self._coordinator
+        now, coordinator = self._clock.now(), self._coordinator
         if hello.get("kind") != "hello":
             raise LinkError("it does not say hello")
         role = checked.name(hello, "role")
@@ -193,7 +198,7 @@ class Head:
 
     def _answer(self, link: Link, hello: dict[str, Any]) -> None:
         """Do what an operator asks for, when it is in the ledger; then say how the job is."""
-        order, now = checked.name(hello, "order"), time.monotonic()
+        order, now = checked.name(hello, "order"), self._clock.now()
         with self._lock:
             why = self._ordered(now, order, hello)
             self._perform()
@@ -233,7 +238,7 @@ class Head:
     # ---- messages -----------------------------------------------------------------------------
 
     def _heard(self, who: tuple[str, int | str], link: Link, said: dict[str, Any]) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         if who[0] == "spare":
             self._heard_of_spare(now, str(who[1]), link, said)
         elif who[0] == "host":

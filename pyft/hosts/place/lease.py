@@ -3,6 +3,9 @@
 The launcher renews it each third of its time. If the head confirms nothing for 0.7 of it, all
 processes of the place are stopped: they can do nothing while another host takes the place. They go on
 when the head says that the place is still theirs, and are killed when it is not.
+
+CRIU is not stopped, since it would fail. What it restores runs nothing of its own, and stands still when
+CRIU has ended. When all of the lease is over a restore is ended, and begun again if the head answers.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages, process_tree
+from pyft.agent.process.criu_work import CriuWork, Work
 from pyft.errors import AgentLostError, UsageError
 from pyft.hosts import slurm
 from pyft.hosts.wire.head_link import HeadLink
@@ -33,7 +37,9 @@ STOPPED_S = 600.0  # then nothing will answer any more
 class Lease:
     """The lease of one place. `lost` is why the place is another host's."""
 
-    def __init__(self, options: JobOptions) -> None:
+    def __init__(self, options: JobOptions, criu: CriuWork | None = None) -> None:
+        """`criu`: what the supervisor notes of CRIU."""
+        self._criu = criu or CriuWork()
         self._place, self._host, self.life = options.place, options.host, options.life
         self._head, self._heads = options.head, addresses_of(options.head)
         self._secret, self._domain = token(), slurm.domain(os.environ)
@@ -42,6 +48,7 @@ class Lease:
         self._confirmed = 0.0
         self._stopped: list[int] = []
         self._stopped_at = 0.0
+        self._ended_restore = 0  # CRIU's pid
         self._noted = threading.Event()  # how the command has ended
         self._left = False  # nothing of it runs any more
         self._over = False  # it is kept no longer
@@ -147,13 +154,13 @@ class Lease:
             self.lost = str(said.get("why"))[:1000]
 
     def _fence(self, now: float) -> None:
-        silent = now - self._confirmed > STOP_AT * self._seconds
-        if silent:  # again and again: others may be starting
-            self._stopped += _stop(process_tree.descendants(os.getpid()))
+        silent_s = now - self._confirmed
+        if silent_s > STOP_AT * self._seconds:
+            self._stop_all(silent_s)
             if not self._stopped_at:
                 self._stopped_at = now
                 _say(
-                    f"the head has confirmed nothing for [{now - self._confirmed:.1f}] s: "
+                    f"the head has confirmed nothing for [{silent_s:.1f}] s: "
                     f"place [{self._place}] stands still until it does"
                 )
             if now > self._stopped_at + STOPPED_S:
@@ -162,6 +169,22 @@ class Lease:
             process_tree.send(self._stopped, signal.SIGCONT)
             self._stopped, self._stopped_at = [], 0.0
             _say(f"the head answers: place [{self._place}] goes on")
+
+    def _stop_all(self, silent_s: float) -> None:
+        """Stop all but CRIU and what it works on; again and again: others may be starting."""
+        below = process_tree.descendants(os.getpid())
+        work = self._criu.among(below)
+        others = process_tree.descendants(os.getpid(), (work.pid, work.root)) if work else below
+        self._stopped += _stop(others)
+        if work and work.restores and silent_s > self._seconds:
+            self._end_restore(work, set(below) - set(others))
+
+    def _end_restore(self, work: Work, pids: set[int]) -> None:
+        """Another host may begin with the place now; here the next agent restores it again."""
+        process_tree.send(pids, signal.SIGKILL)
+        if self._ended_restore != work.pid:
+            self._ended_restore = work.pid
+            _say(f"the lease of place [{self._place}] is over: its restore is given up for now")
 
     def _kill(self) -> None:
         _say(f"place [{self._place}] is not this host's any more: {self.lost}")

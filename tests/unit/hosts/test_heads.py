@@ -1,15 +1,14 @@
 """Two real heads with a real etcd: one dies, is paused, or etcd is away; the job goes on.
 
+And one head with a file, which is paused.
+
 The hosts are stand-ins (stand_in_hosts.py) that speak to the heads as hosts do.
 """
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,66 +16,12 @@ from typing import Any
 import etcd_server
 import pytest
 from job import wait_for
+from real_heads import LEASE, SECRET, Heads, ends_well
 from stand_in_hosts import Job
 
 from pyft.cli import hosts
 from pyft.errors import UsageError
 from pyft.hosts.etcd import opening
-
-SECRET = "0123456789abcdef"
-LEASE = 3.0
-
-
-class Heads:
-    """So many heads of one job."""
-
-    def __init__(self, folder: Path, ledger: str, count: int = 2) -> None:
-        self.folder, self._ledger = folder, ledger
-        self.addresses = [f"127.0.0.1:{_free_port()}" for _ in range(count)]
-        self.processes: list[subprocess.Popen[bytes]] = []
-        for number, address in enumerate(self.addresses):
-            arguments = ["head", "--places", "2", "--listen", address, "--ledger", ledger]
-            arguments += ["--lease", f"{LEASE:g}", "--image-every", "0.2"]
-            with open(folder / f"head-{number}", "ab") as out:
-                made = subprocess.Popen(
-                    [sys.executable, "-m", "pyft", *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    cwd=folder,
-                    env=os.environ | {"PYFT_TOKEN": SECRET},
-                )
-            self.processes.append(made)
-            if not number:
-                wait_for(lambda: "waits at" in self.said(0), 20, self.everything)
-
-    @property
-    def all(self) -> str:
-        """Return their addresses, as hosts are told them."""
-        return ",".join(self.addresses)
-
-    def said(self, number: int) -> str:
-        """Return what one of them has said."""
-        return (self.folder / f"head-{number}").read_text()
-
-    def everything(self) -> str:
-        """Return what all have said."""
-        return "\n".join(f"--- head {n}\n{self.said(n)}" for n in range(len(self.processes)))
-
-    def wait_for(self, number: int, text: str, seconds: float = 20) -> None:
-        """Wait until one of them has said something."""
-        wait_for(lambda: text in self.said(number), seconds, self.everything)
-
-    def end(self) -> None:
-        """End all of them."""
-        for one in self.processes:
-            one.kill()
-            one.wait(30)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @pytest.fixture
@@ -105,15 +50,6 @@ def job(heads: Heads) -> Iterator[Job]:
     wait_for(made.has_line, 30, heads.everything)
     yield made
     made.end()
-
-
-def ends_well(job: Job, heads: Heads, of: list[int]) -> None:
-    """End the job: its heads say so."""
-    for one in job.living():
-        one.done()
-    for number in of:
-        assert heads.processes[number].wait(60) == 0, heads.everything()
-    job.check_owners()
 
 
 def test_a_head_is_killed_and_then_a_host_is_lost(heads: Heads, job: Job) -> None:
@@ -147,6 +83,27 @@ def test_a_paused_head_says_nothing_when_it_wakes(
     assert "is lost" not in heads.everything()
     assert [one.life for one in job.living()] == [1, 1]
     ends_well(job, heads, [0])
+
+
+def test_the_only_head_is_paused_for_longer_than_the_lease(tmp_path: Path) -> None:
+    """What hosts have said meanwhile waits in its sockets: nobody is lost when it wakes."""
+    heads = Heads(tmp_path, str(tmp_path / "ledger"), count=1)
+    job = Job(heads.all, SECRET.encode(), LEASE)
+    try:
+        job.start(2, 1)
+        wait_for(job.has_line, 30, heads.everything)
+        heads.processes[0].send_signal(signal.SIGSTOP)
+        time.sleep(1.5 * LEASE)
+        woken = time.monotonic()
+        heads.processes[0].send_signal(signal.SIGCONT)
+        renewed = lambda: all(one.until > woken + LEASE for one in job.owners)  # noqa: E731
+        wait_for(renewed, 30, heads.everything)
+        assert "is lost" not in heads.everything()
+        assert [one.life for one in job.living()] == [1, 1]
+        ends_well(job, heads, [0])
+    finally:
+        job.end()
+        heads.end()
 
 
 @pytest.mark.long

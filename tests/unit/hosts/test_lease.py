@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pyft.agent.process.criu_work import CriuWork, Work
 from pyft.hosts.place import lease as module
 from pyft.hosts.place.lease import Lease
 
@@ -169,3 +175,80 @@ def test_the_next_owner_may_have_the_place_before_the_answer_is_here(
     lease.leave()
     assert lease.lost == "another host has the place"
     assert stopped == []
+
+
+class Tree:
+    """Processes of a place: number of the parent by number. The launcher is 1."""
+
+    def __init__(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.parents = {2: 1, 3: 2, 4: 2, 5: 4, 6: 2, 7: 6}  # 3: agent, 4: CRIU, 6: restored
+        self.stopped: list[int] = []
+        self.killed: set[int] = set()
+        self.criu = CriuWork()
+        monkeypatch.setattr(module.process_tree, "descendants", self._below)
+        monkeypatch.setattr(module.process_tree, "send", self._send)
+        monkeypatch.setattr(module, "_stop", lambda pids: self.stopped.extend(pids) or [])
+        self.lease = Lease(OPTIONS, self.criu)
+        self.lease.claim()
+        self._clock = clock
+
+    def _below(self, _: int, spared: Collection[int] = ()) -> list[int]:
+        found: list[int] = []
+        for pid, parent in self.parents.items():  # parents come first
+            if pid not in spared and (parent == 1 or parent in found):
+                found.append(pid)
+        return found
+
+    def _send(self, pids: Collection[int], number: int) -> None:
+        if number == signal.SIGKILL:
+            self.killed |= set(pids)
+
+    def fence(self, seconds: float) -> None:
+        """Look at the lease so long after it was confirmed last."""
+        self.stopped, self.killed = [], set()
+        self.lease._fence(self.lease._confirmed + seconds)
+
+
+def test_criu_goes_on_while_the_place_stands_still(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CRIU fails when a process that it restores is stopped; that one runs nothing of its own."""
+    tree = Tree(clock, monkeypatch)
+    tree.criu.begins(Work(pid=4, root=6, restores=True))
+    tree.fence(8.0)
+    assert (tree.stopped, tree.killed) == ([2, 3], set())
+    del tree.parents[4], tree.parents[5]  # CRIU has ended, and the supervisor stands still
+    tree.fence(8.0)
+    assert tree.stopped == [2, 3, 6, 7]
+    tree.parents[4] = 1  # another one has its number
+    tree.criu.ended(4)
+    tree.fence(8.0)
+    assert 4 in tree.stopped
+
+
+def test_a_restore_ends_with_the_lease_and_a_dump_does_not(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on another host may begin with the place. A dump only reads."""
+    tree = Tree(clock, monkeypatch)
+    tree.criu.begins(Work(pid=4, root=6, restores=True))
+    tree.fence(10.1)
+    assert (tree.stopped, tree.killed) == ([2, 3], {4, 5, 6, 7})
+    tree.criu.begins(Work(pid=4, root=6, restores=False))
+    tree.fence(10.1)
+    assert (tree.stopped, tree.killed) == ([2, 3], set())
+
+
+def test_a_forked_process_says_what_it_works_on() -> None:
+    """The page is that of the process that was forked, and of the one that has forked it."""
+    criu = CriuWork()
+    command = [sys.executable, "-c", "input()"]
+    begins = lambda: criu.begins(Work(os.getpid(), 77, True))  # noqa: E731
+    with subprocess.Popen(command, stdin=subprocess.PIPE, preexec_fn=begins) as process:
+        assert criu.among([process.pid]) == Work(process.pid, 77, True)
+        assert criu.among([process.pid + 1]) is None
+        criu.ended(process.pid + 1)
+        assert criu.among([process.pid])
+        criu.ended(process.pid)
+        assert criu.among([process.pid]) is None
+        process.communicate(b"\n")
