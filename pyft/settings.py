@@ -85,6 +85,16 @@ SETTINGS = (
     ),
     Setting("PYFT_ETCD_CERT", "", "file with the head's own certificate, if etcd asks for one"),
     Setting("PYFT_ETCD_KEY", "", "file with the key of PYFT_ETCD_CERT (unset: it is in that file)"),
+    Setting(
+        "PYFT_KUBERNETES_API",
+        "",
+        "address of the API server, for `--ledger kubernetes://` (unset: that which a pod is told)",
+    ),
+    Setting(
+        "PYFT_KUBERNETES_ACCOUNT",
+        "",
+        "folder with `token` and `ca.crt` of the account that asks it (unset: that of the pod)",
+    ),
     Setting("PYFT_IMAGE_EVERY", 0, "--movable: steps between two images (0: as their cost allows)"),
     Setting(
         "PYFT_STANDBY_MODULES",

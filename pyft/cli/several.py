@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,16 +16,18 @@ from pyft import config
 from pyft.agent.process import messages
 from pyft.errors import PyftError, UsageError
 from pyft.hosts import slurm
-from pyft.hosts.etcd import opening
+from pyft.hosts.etcd import opening as etcd
+from pyft.hosts.head.elected import ElectedLedger
 from pyft.hosts.head.head import Head
 from pyft.hosts.head.holders import Topology
 from pyft.hosts.head.ledger import FileLedger, LedgerLost
+from pyft.hosts.kubernetes import opening as kubernetes
 from pyft.hosts.spare.spare import Spare
 from pyft.hosts.wire import link
 from pyft.images import criu
 
 LEASE_S = 15.0
-ELECTED_AT = 1 / 3  # of it: how long a head decides that etcd does not confirm
+ELECTED_AT = 1 / 3  # of it: how long a head decides that its ledger does not confirm
 BACKLOG = 64
 
 
@@ -34,7 +37,7 @@ def head(
     ledger: Annotated[
         str,
         typer.Option(
-            metavar="FILE|etcd://HOST:PORT[,…][/JOB]",
+            metavar="FILE|etcd://HOST:PORT[,…][/JOB]|kubernetes://NAMESPACE[/JOB]",
             help="Where all decisions are kept: another head goes on with them.",
         ),
     ] = "",
@@ -60,8 +63,10 @@ def head(
     domains = Topology.read(topology) if topology else Topology()
     how = {"lease": lease, "every": image_every, "copies": copies, "topology": domains}
     try:
-        if opening.is_url(ledger):
-            code = _one_of_several(where, secret, places, ledger, how)
+        if kubernetes.is_url(ledger):
+            code = _one_of_several(where, secret, places, kubernetes.opened, ledger, how)
+        elif etcd.is_url(ledger):
+            code = _one_of_several(where, secret, places, etcd.opened, ledger, how)
         else:
             code = _alone(where, secret, places, Path(ledger) if ledger else None, how)
     except OSError as error:
@@ -88,13 +93,18 @@ def _alone(
 
 
 def _one_of_several(
-    where: tuple[str, int], secret: bytes, places: int, url: str, how: dict[str, Any]
+    where: tuple[str, int],
+    secret: bytes,
+    places: int,
+    opened: Callable[[str, bytes, str, Mapping[str, str]], ElectedLedger],
+    url: str,
+    how: dict[str, Any],
 ) -> int:
-    """Be the head whenever it is elected in etcd; return the job's exit code."""
+    """Be the head whenever it is elected; return the job's exit code."""
     name = f"{socket.gethostname()}:{where[1]}, process {os.getpid()}"
     seconds, is_first = how["lease"] * ELECTED_AT, True
     while True:
-        log = opening.opened(url, secret, name, os.environ)
+        log = opened(url, secret, name, os.environ)
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(where)  # it takes connections only when it decides

@@ -14,16 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pyft.hosts.head.elected import Refused, Unanswered
+
 LARGEST = 64 << 20  # of an answer
 PAGE = 200  # keys of a prefix that are read at once
-
-
-class Unanswered(OSError):
-    """No member has answered in time: it may have been done, or may be done later."""
-
-
-class Refused(Exception):
-    """etcd has answered, and does not do it."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The head's log: what has been decided, safe before any process acts on it. Here: in a file.
 
-pyft.hosts.etcd has it in etcd, for several heads of which one decides.
+pyft.hosts.etcd and pyft.hosts.kubernetes have it elsewhere, for several heads of which one decides.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyft.hosts.etcd.gateway import Put, Refused, Unanswered, Value
+from pyft.hosts.etcd.gateway import Put, Value
+from pyft.hosts.head.elected import Refused, Unanswered
 
 
 @dataclass

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pyft.hosts.etcd import gateway
-from pyft.hosts.etcd.gateway import Gateway, Put, Refused, Unanswered
+from pyft.hosts.etcd.gateway import Gateway, Put
+from pyft.hosts.head.elected import Refused, Unanswered
 
 SECONDS = 20.0
 

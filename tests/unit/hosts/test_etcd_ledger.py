@@ -14,9 +14,9 @@ import pytest
 from fake_etcd import FakeEtcd, FakeStore
 
 from pyft.errors import UsageError
-from pyft.hosts.etcd import ledger as ledger_module
 from pyft.hosts.etcd import opening
 from pyft.hosts.etcd.ledger import EtcdLedger
+from pyft.hosts.head import elected as elected_module
 from pyft.hosts.head.ledger import LedgerLost
 
 SECRET = b"0123456789abcdef"
@@ -28,9 +28,9 @@ PREFIX = "/pyft/job/decisions/"
 def etcd(monkeypatch: pytest.MonkeyPatch) -> FakeEtcd:
     """An etcd whose clock all heads read."""
     made = FakeEtcd()
-    monkeypatch.setattr(ledger_module, "now", lambda: made.time)
-    monkeypatch.setattr(ledger_module.time, "sleep", made.pass_time)
-    monkeypatch.setattr(ledger_module.threading.Thread, "start", lambda _: None)
+    monkeypatch.setattr(elected_module, "now", lambda: made.time)
+    monkeypatch.setattr(elected_module.time, "sleep", made.pass_time)
+    monkeypatch.setattr(elected_module.threading.Thread, "start", lambda _: None)
     return made
 
 
@@ -62,7 +62,7 @@ def test_the_next_head_reads_what_was_decided(etcd: FakeEtcd) -> None:
 
 def test_what_etcd_refuses_to_read_is_said(etcd: FakeEtcd, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise ledger_module.Refused("permission denied")
+        raise elected_module.Refused("permission denied")
 
     head = a_head(etcd)
     monkeypatch.setattr(head._store, "read", refuse)
@@ -84,7 +84,7 @@ def test_a_lease_that_ends_before_it_is_used_is_made_anew(
 
     monkeypatch.setattr(head._store, "transact", late)
     head.stand(LEASE, lambda _: None)
-    assert head._revision
+    assert head._election
     assert not head.lost()
 
 
@@ -231,9 +231,9 @@ class Model:
         """Let something happen."""
         number = self.dice.randrange(3)
         head = self.heads[number]
-        if head._revision and head.lost():
+        if head._election and head.lost():
             self.heads[number] = self._new()  # it stands again
-        elif not head._revision:
+        elif not head._election:
             self._stand(head)
         elif self.dice.random() < 0.4:
             head._keep_once(head._store)
@@ -246,12 +246,12 @@ class Model:
     def _stand(self, head: EtcdLedger) -> None:
         try:
             head._try(LEASE)
-            if head._revision:
+            if head._election:
                 self.elections += 1
-                head._read()
+                head._read_all()
                 before = [json.loads(one.value[32:])["entry"] for one in self.etcd.log(PREFIX)]
                 assert head.lost() or head.entries == before
-        except (LedgerLost, ledger_module.Unanswered, ledger_module.Refused):
+        except (LedgerLost, elected_module.Unanswered, elected_module.Refused):
             pass
 
     def _write(self, head: EtcdLedger) -> None:
@@ -264,7 +264,7 @@ class Model:
 
     def check(self) -> None:
         """Nothing is decided by two, and nothing that was decided is lost."""
-        deciding = [head for head in self.heads if head._revision and not head.lost()]
+        deciding = [head for head in self.heads if head._election and not head.lost()]
         assert len(deciding) <= 1
         log = self.etcd.log(PREFIX)
         assert all(len(log) == head._count for head in deciding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -14,6 +15,10 @@ import pytest
 import typer
 
 from pyft.cli.main import app
+from pyft.hosts.kubernetes import opening
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
+from fake_kubernetes import ApiServer  # noqa: E402
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "kubernetes"
 VERSIONS = ("1.29", "1.33", "1.37")
@@ -62,6 +67,52 @@ def test_kubernetes_takes_them(part: str, version: str) -> None:
     damaged = objects(part)[-1] | {"spec": {"replicas": "two"}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(damaged, version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_takes_the_rights_of_the_heads(version: str) -> None:
+    import kubernetes_validate
+
+    for one in objects("ledger"):
+        kubernetes_validate.validate(one, version, strict=True)
+    damaged = objects("ledger")[1] | {"rules": "all"}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(damaged, version, strict=True)
+
+
+def test_heads_may_do_what_their_ledger_asks_for_and_nothing_else() -> None:
+    """A job's whole life, with two heads, at a stand-in of the API server."""
+    account, role, binding = objects("ledger")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (subject,) = binding["subjects"]
+    assert (subject["kind"], subject["name"]) == ("ServiceAccount", account["metadata"]["name"])
+    assert pod("head")["spec"]["serviceAccountName"] == subject["name"]
+    server = ApiServer()
+    try:
+        for _ in range(2):
+            url = dict(options("head"))["--ledger"].replace("$(NAMESPACE)", "training")
+            where = {"PYFT_KUBERNETES_API": server.url}
+            ledger = opening.opened(url, b"s" * 16, "h", where)
+            ledger.stand(2, print)
+            ledger.write({"kind": "term"})
+            ledger.write({"kind": "line"})
+            ledger.close()
+    finally:
+        server.stop()
+    verbs = {"GET": "get", "POST": "create", "PUT": "update"}
+    asked = set()
+    for method, path, _ in server.asked:
+        group, _, rest = path.strip("/").partition("/namespaces/")
+        name = group.removeprefix("api").removeprefix("s/").rpartition("/")[0]
+        asked.add((name, rest.split("/")[1], verbs[method]))
+    allowed = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert asked == allowed
 
 
 def test_services_select_their_pods() -> None:
