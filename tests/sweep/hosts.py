@@ -103,7 +103,7 @@ def run_alone(folder: Path, number: int, seed: int, wanted: set[str]) -> str:
     dice = random.Random(f"{seed}-{number}")
     place, victim = PLACES[number % len(PLACES)], dice.randrange(2)
     with fabric.Fabric(3) as hosts:
-        job = several.SeveralHosts(folder, hosts, *TRAINING)
+        job = several.SeveralHosts(folder, hosts, *TRAINING, lingers=True)
         try:
             reach(job, place, dice)
             before = job.said("head").count("all go back")
@@ -128,7 +128,7 @@ def run(folder: Path, number: int, seed: int, wanted: set[str]) -> str:
     place, victim = PLACES[number % len(PLACES)], dice.randrange(2)
     torchrun = number // len(PLACES) % 2 == 0
     with fabric.Fabric(3) as hosts:
-        job = several.SeveralHosts(folder, hosts, *TRAINING, torchrun=torchrun)
+        job = several.SeveralHosts(folder, hosts, *TRAINING, lingers=True, torchrun=torchrun)
         try:
             reach(job, place, dice)
             what = f"{place}{', torchrun' if torchrun else ''}: h{victim} is lost"
