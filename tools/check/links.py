@@ -56,7 +56,7 @@ READABLE = (
     "docs/ops.md",
     "docs/recipes/",
     "docs/research/",
-    "docs/security.md",
+    "docs/operate/security.md",
     "docs/spec/",
     "flexccl/README.md",
     "proxy/api/README.md",
@@ -65,7 +65,7 @@ READABLE = (
 )
 # Words for people, which our processes are not. Of people is only:
 OF_A_PERSON = re.compile(r"\b(who|whom|whoever|somebody|nobody|he|him|his)\b", re.IGNORECASE)
-OF_PEOPLE = ("docs/security.md",)
+OF_PEOPLE = ("docs/operate/security.md",)
 # A member of a class of C++, and where our classes lie.
 MEMBER = re.compile(r"([A-Z]\w*)::(\w+)(?:\(\))?$")
 CPP = re.compile(r"(proxy|softgpu|flexccl)/.*\.(h|cc)$")

@@ -108,9 +108,9 @@ class SupervisorLink:
     ) -> int:
         """Start CRIU; return its pid. Raise OSError.
 
-        `root`: the first process of what it dumps or restores. `inherit`: which kept descriptors it gives to what
-        files of the image (name, number among them, CRIU's key); `standard`: the same for the
-        supervisor's own.
+        `root`: the first process of what it dumps or restores. `inherit`: which kept descriptors it
+        gives to what files of the image (name, number among them, CRIU's key); `standard`: the same
+        for the supervisor's own.
         """
         what = {"arguments": list(arguments), "environment": dict(os.environ), "root": root}
         what |= {"inherit": list(inherit), "standard": list(standard)}
