@@ -15,6 +15,15 @@ DEEPSPEED = (
     *("--master_port", "{port}", "--no_local_rank"),
 )
 
+VLLM = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # Inductor measures times at the start, with so many launches as it takes: no place of a fault
+    # would be the same in two runs.
+    "TORCHDYNAMO_DISABLE": "1",
+}
+
 
 @dataclass(frozen=True)
 class Program:
@@ -27,6 +36,8 @@ class Program:
     ranks: int = 1
     launcher: tuple[str, ...] = ()  # what the Python gets before the script
     place: str = "step=2"  # of the faults, behind their rank
+    lost_place: str = ""  # of the lost GPU, if it is another one: its `call` counts launches
+    pins: str = "requirements.txt"  # a file of packages of its own gets an environment of its own
     # More of the environment; {shared} is a folder that all of its runs see.
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -156,4 +167,14 @@ PROGRAMS = (
     _shared("pipeline", "`torch.distributed.pipelining`, 1F1B"),
     _shared("context", "context parallel: a ring of attention"),
     _shared("checkpoint", "DCP `async_save`, load, resume"),
+    Program(
+        "vllm",
+        "vLLM generates, with its V1 model runner",
+        ("vllm_generate.py",),
+        ("vllm", "transformers"),
+        place="call=800",  # it has no optimizer, and so no cuts: this is while it generates
+        lost_place="call=330",
+        pins="requirements-vllm.txt",
+        settings={**VLLM, "VLLM_USE_V2_MODEL_RUNNER": "0", "VLLM_CACHE_ROOT": "{shared}"},
+    ),
 )

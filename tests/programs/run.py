@@ -53,11 +53,12 @@ def command(program: Program, python: Path) -> list[str]:
 def options(program: Program, mode: str, report: Path) -> tuple[str, ...]:
     """Return those of `pyft run`."""
     gpus = ("--gpus", f"soft:{program.ranks}", "--report", str(report))
-    where = f"rank={program.ranks - 1},{program.place}"
+    rank = f"rank={program.ranks - 1}"
+    lost = program.lost_place or program.place
     of_mode = {
         DIRECT: ("--direct",),
-        KILLED: ("--inject", f"server-kill,{where}"),
-        LOST: ("--spares", "1", "--inject", f"gpu-lost,{where}"),
+        KILLED: ("--inject", f"server-kill,{rank},{program.place}"),
+        LOST: ("--spares", "1", "--inject", f"gpu-lost,{rank},{lost}"),
     }
     return gpus + of_mode.get(mode, ())
 
@@ -113,8 +114,9 @@ def remains(job: Job) -> str:
     return ""
 
 
-def one(program: Program, python: Path, folder: Path) -> dict:
+def one(program: Program, folder: Path) -> dict:
     """Run it in all modes; return its row, and keep the folder if something is wrong."""
+    python = environment.python(program.pins)
     runs = {}
     for mode in MODES:
         runs[mode] = run(program, mode, python, folder / mode)
@@ -138,7 +140,7 @@ def try_stopped(case: Stopped, folder: Path) -> dict:
             str(python),
             *(str(SOURCES / word) if word.endswith(".py") else word for word in case.words),
         ],
-        options=("--gpus", "soft:1"),
+        options=("--gpus", "soft:1", *case.options),
         environment={"OMP_NUM_THREADS": "1", "TMPDIR": str(folder / "tmp"), **case.settings},
     )
     wrong = []
@@ -182,14 +184,13 @@ def main() -> int:
     names = {one.name for one in (*PROGRAMS, *STOPPED)}
     if wanted - names:
         parser.error(f"no program {sorted(wanted - names)}: there are {sorted(names)}")
-    python = environment.python()
+    chosen = [program for program in PROGRAMS if not wanted or program.name in wanted]
+    for pins in sorted({program.pins for program in chosen}):
+        environment.python(pins)  # before several programs want it at once
     folder = Path(tempfile.mkdtemp(prefix="programs-"))
     rows, stopped = {}, {}
     with ThreadPoolExecutor(args.jobs) as pool:
-        chosen = [program for program in PROGRAMS if not wanted or program.name in wanted]
-        coming = {
-            pool.submit(one, program, python, folder / program.name): program for program in chosen
-        }
+        coming = {pool.submit(one, program, folder / program.name): program for program in chosen}
         for done in as_completed(coming):
             rows[coming[done].name] = done.result()
             if args.json:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from matrix import VLLM
+
 INTRODUCTION = """\
 Each of these is tried by `make test-programs` as well, with servers.
 If it stops at another place, or runs, the test fails."""
@@ -22,6 +24,7 @@ class Stopped:
     packages: tuple[str, ...]
     pins: str = "requirements.txt"  # a file of packages of its own gets an environment of its own
     settings: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()  # more of `pyft run`
 
 
 STOPPED = (
@@ -37,18 +40,16 @@ STOPPED = (
         "requirements-jax.txt",
     ),
     Stopped(
-        "vllm",
-        "vLLM",
+        "vllm-v2",
+        "vLLM's V2 model runner, after a fault",
         ("vllm_generate.py",),
-        r"NVMLError_NotSupported",
-        "it asks NVML for the compute capability, which the NVML of a job with servers does not "
-        "answer for soft GPUs. With `--direct` it loads the model; no word came within five minutes.",
+        r"gives page-locked memory to a kernel[\s\S]*two replays agree that this was wrong",
+        "its kernels read page-locked memory that the CPU writes meanwhile. No log has what was "
+        "there, so a replay comes to other values; pyft notices that and ends the job. Without a "
+        "fault it runs. The V1 model runner copies instead.",
         ("vllm",),
         "requirements-vllm.txt",
-        settings={
-            "VLLM_NO_USAGE_STATS": "1",
-            "VLLM_USE_FLASHINFER_SAMPLER": "0",
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        },
+        settings={**VLLM, "VLLM_USE_V2_MODEL_RUNNER": "1"},
+        options=("--inject", "server-kill,rank=0,call=1000"),
     ),
 )

@@ -25,7 +25,7 @@ HEAD = """\
 # Programs that run
 
 From `tests/programs/results.json`, which `make test-programs` writes, with PyTorch {torch} on soft
-GPUs. The programs are in `tests/programs/src`, the packages in `tests/programs/requirements.txt`.
+GPUs. The programs are in `tests/programs/src`, the packages in `tests/programs/requirements*.txt`.
 
 Each program runs four times:
 
@@ -49,9 +49,10 @@ Times are of one run, on a busy machine with two cores: they compare nothing.
 
 
 REPLICA = """\
-`replica`: a block had the same contents on two ranks at two cuts, and then other ones.
-pyft takes that for [silent corruption](concepts/corruption.md), until two replays say that the
-program lets the block differ. The training stands still for that long; its results do not change."""
+`replica`: a gradient that both ranks have is freed, and another tensor gets its place and size.
+pyft knows blocks by these two. It takes that for [silent corruption](concepts/corruption.md), until
+two replays say that the program lets the block differ. Results do not change, but the ranks wait.
+It depends on where the allocator puts tensors: `lightning-ddp` had it in one of two runs."""
 
 MISSING = """\
 `make test-programs` runs these as well; the results here have no row of them."""

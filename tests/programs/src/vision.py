@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-STEPS, BATCH = 3, 4
+STEPS, BATCH = 8, 4  # a lost GPU is noticed some steps after it was asked for
 
 
 def pictures(step: int, size: int, channels: int = 3) -> torch.Tensor:
