@@ -39,14 +39,37 @@ def test_ranks_may_print_in_another_order() -> None:
     assert valve.take(b"b1\nb2\na1\na2\nb3\n") == b"b3\n"
 
 
+def test_a_rank_may_be_far_ahead_of_another() -> None:
+    """It prints more new lines than the other one has to print again."""
+    valve = Valve()
+    valve.mark(1)
+    valve.take(b"a1\na2\nb1\n")
+    valve.back(1)
+    new = b"".join(b"b%d\n" % step for step in range(2, 2 + valve_module.LEAST_AHEAD))
+    assert valve.take(b"b1\n" + new + b"a1\na2\na3\n") == new + b"a3\n"
+    assert valve.otherwise == 0
+
+
 def test_a_line_that_comes_out_otherwise_is_passed_on_and_counted() -> None:
     valve = Valve()
     valve.mark(1)
     valve.take(b"step 1 0.31 s\nstep 2 0.30 s\n")
     valve.back(1)
     assert valve.take(b"step 1 0.32 s\nstep 2 0.30 s\n") == b"step 1 0.32 s\n"
+    assert valve.otherwise == 0, "it may still come"
+    new = b"".join(b"%d\n" % n for n in range(valve_module.LEAST_AHEAD))
+    assert valve.take(new) == new
     assert valve.otherwise == 1
     assert valve.take(b"step 1 0.31 s\n") == b"step 1 0.31 s\n"  # it is over: nothing is swallowed
+
+
+def test_what_never_came_again_is_counted_at_the_end() -> None:
+    valve = Valve()
+    valve.mark(1)
+    valve.take(b"1\n2\n3")
+    valve.back(1)
+    assert valve.take(b"1\n34") + valve.end() == b"4"
+    assert valve.otherwise == 1
 
 
 def test_a_line_that_was_cut_off_is_completed() -> None:
@@ -116,14 +139,21 @@ def test_any_cut_of_any_output_comes_once() -> None:
         script = sorted(ranks[0] + ranks[1], key=lambda _: dice.random())
         valve, out = Valve(), b""
         text = b"".join(script)
-        image = dice.randrange(len(text))
-        fault = dice.randrange(image, len(text) + 1)
+        image = dice.choice([dice.randrange(len(text)), text.index(dice.choice(script))])
+        fault = dice.choice([dice.randrange(image, len(text) + 1), len(text)])
         out += fed(valve, dice, text[:image])
         valve.mark(1)
         out += fed(valve, dice, text[image:fault])
         out += valve.back(1)
-        out += fed(valve, dice, text[image:]) + valve.end()
-        assert out == text
+        ends = {0, *(at + 1 for at, byte in enumerate(text) if byte == ord("\n"))}
+        if not {image, fault} <= ends:  # what was begun goes on in the same place
+            out += fed(valve, dice, text[image:]) + valve.end()
+            assert out == text
+            continue
+        again = text[image:].splitlines(keepends=True)  # each rank keeps its order
+        late = sorted(again, key=lambda line: line.startswith(b"rank 0"))
+        out += fed(valve, dice, b"".join(late)) + valve.end()
+        assert sorted(out.splitlines()) == sorted(text.splitlines())
 
 
 def fed(valve: Valve, dice: random.Random, text: bytes) -> bytes:

@@ -3,7 +3,9 @@
     command --pipe--> pump, a thread of the launcher --> stdout or stderr of `pyft run`
 
 A valve knows which lines have come since each image that is kept. After going back it swallows as many
-equal ones, in any order, since ranks share an output. A line that comes out otherwise is passed on.
+equal ones, in any order, since ranks share an output, and one may be ahead of another. A line that
+comes out otherwise is passed on. The one that it stands for never comes: what is still awaited is
+given up behind so many new lines.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pyft.agent.process import messages
 
 LONGEST = 1 << 16  # of a line; a longer one counts as several
 MOST_LINES = 200_000  # that are known; of more the oldest are forgotten, and would come twice
+LEAST_AHEAD = 100  # new lines that others may print before the last one has come again
 _READ = 1 << 16
 _END = re.compile(rb"[\n\r]")
 
@@ -32,7 +35,8 @@ class Valve:
         self._lines: list[bytes] = []  # since the oldest image
         self._marks: dict[int, tuple[int, bytes]] = {}  # by image: lines before it, and part of one
         self._again: Counter[bytes] = Counter()  # that will come again
-        self._left = 0  # how many come until all of them should have
+        self._left = 0  # how many of them, and of the torn one
+        self._ahead = 0  # new lines that may come until all of them have
         self._torn = b""  # the last line before going back, whose end never came
         self.otherwise = 0  # lines that have not come again as they were
 
@@ -62,18 +66,27 @@ class Valve:
         if self._marks:
             self._lines.append(line)
             self._bound()
-        if not self._left:
-            return rest
-        self._left -= 1
+        return self._fresh(line, rest) if self._left else rest
+
+    def _fresh(self, line: bytes, rest: bytes) -> bytes:
+        """Return what of a line has not come before, while some will come again."""
         if self._again[line]:
             self._again[line] -= 1
+            self._left -= 1
             rest = b""
         elif self._torn and line.startswith(self._torn):
             rest, self._torn = line[len(self._torn) :], b""
-        if not self._left:
-            self.otherwise += self._again.total()
-            self._again, self._torn = Counter(), b""
+            self._left -= 1
+        else:
+            self._ahead -= 1
+        if not self._left or self._ahead < 0:
+            self._give_up()
         return rest
+
+    def _give_up(self) -> None:
+        """Await nothing any more."""
+        self.otherwise += self._again.total()
+        self._again, self._torn, self._left = Counter(), b"", 0
 
     def _bound(self) -> None:
         if len(self._lines) > MOST_LINES:
@@ -103,13 +116,17 @@ class Valve:
         self._line, self._passed = part, len(part)
         self._lines = self._lines[:at]
         self._again.update(again)
-        self._left += len(again) + bool(self._torn)
+        self._left = self._again.total() + bool(self._torn)
+        self._ahead = max(self._left, LEAST_AHEAD)
         self._marks = {n: (least, p) for n, (least, p) in self._marks.items() if least <= at}
         return rest
 
     def end(self) -> bytes:
         """Nothing comes any more; return what is left."""
-        return self._rest()
+        line, rest = self._line, self._rest()
+        rest = self._fresh(line, rest) if self._left and line else rest
+        self._give_up()
+        return rest
 
 
 class Pump(threading.Thread):
@@ -136,6 +153,7 @@ class Pump(threading.Thread):
             while self._turn():
                 pass
             self._put(self._valve.end())
+            self._tell()
         except OSError:  # what reads our output has gone: so the command is told
             pass
         finally:
@@ -174,11 +192,14 @@ class Pump(threading.Thread):
             if not data:
                 return False
             self._put(self._valve.take(data))
-            if self._valve.otherwise > self._told:
-                count, self._told = self._valve.otherwise - self._told, self._valve.otherwise
-                messages.say(
-                    f"[{count}] lines came out otherwise after all went back: they stand twice"
-                )
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._valve.otherwise > self._told:
+            count, self._told = self._valve.otherwise - self._told, self._valve.otherwise
+            messages.say(
+                f"[{count}] lines came out otherwise after all went back: they stand twice"
+            )
 
     def _put(self, data: bytes) -> None:
         while data:
