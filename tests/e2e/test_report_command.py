@@ -49,9 +49,12 @@ def test_each_step_is_known_exactly(lost: Path, tmp_path: Path) -> None:
     steps = [e for e in events if e["ph"] == "X" and e["tid"] == 1 and e["pid"] == 1]
     (fault,) = [e for e in events if e["name"].startswith("fault 1")]
     assert len(steps) == STEPS - 1
-    # The step in which the fault came is as long as its repair, by two clocks that agree.
-    inside = [e for e in steps if e["ts"] <= fault["ts"] <= e["ts"] + e["dur"]]
-    assert [e["dur"] > 0.9 * fault["dur"] for e in inside] == [True]
+    # Steps stand still as long as the repair, by two clocks that agree. It is one step, or two: the
+    # program is ahead of its server, and may be in the next one soon after the fault.
+    end = fault["ts"] + fault["dur"]
+    beside = [e for e in steps if e["ts"] < end and e["ts"] + e["dur"] > fault["ts"]]
+    assert sum(e["dur"] for e in beside) > 0.9 * fault["dur"]
+    assert max(e["dur"] for e in beside) > max(e["dur"] for e in steps if e not in beside)
     snapshots = [e for e in events if e["ph"] == "i" and e["pid"] == 1]
     assert snapshots
 
