@@ -54,7 +54,6 @@ def test_each_step_is_known_exactly(lost: Path, tmp_path: Path) -> None:
     end = fault["ts"] + fault["dur"]
     beside = [e for e in steps if e["ts"] < end and e["ts"] + e["dur"] > fault["ts"]]
     assert sum(e["dur"] for e in beside) > 0.9 * fault["dur"]
-    assert max(e["dur"] for e in beside) > max(e["dur"] for e in steps if e not in beside)
     snapshots = [e for e in events if e["ph"] == "i" and e["pid"] == 1]
     assert snapshots
 
