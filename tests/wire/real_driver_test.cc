@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "api/mock_table.h"
 #include "check.h"
@@ -115,8 +116,8 @@ cudaError_t every_property(cudaDeviceProp* prop, int) {
   return cudaSuccess;
 }
 
-const backend::Table& table() {
-  static const backend::Table made = [] {
+backend::Table& table() {
+  static backend::Table made = [] {
     backend::Table t = backend::mock_table();
     t.cuMemHostRegister_v2 = register_memory;
     t.cuMemHostUnregister = unregister_memory;
@@ -284,6 +285,20 @@ TEST(page_locked_memory_that_the_device_has_elsewhere_is_refused) {
   driver.elsewhere_by = 0;
   CHECK_EQ(give(), CUDA_SUCCESS);
   CHECK(wholly_registered(own.channel->pinned(), kPage));
+}
+
+// A launch would give it none.
+TEST(a_kernel_whose_parameters_nobody_tells_is_refused) {
+  driver = {};
+  OneProcess& p = process();
+  p.device->writer().wait_consumed_all();
+  const auto tells = std::exchange(table().cuFuncGetParamInfo, nullptr);
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CHECK_EQ(cuModuleLoadData(&module, ".version 9.0 .target sm_90"), CUDA_SUCCESS);
+  CHECK_EQ(cuModuleGetFunction(&function, module, "kernel"), CUDA_ERROR_NOT_SUPPORTED);
+  table().cuFuncGetParamInfo = tells;
+  CHECK_EQ(cuModuleGetFunction(&function, module, "kernel"), CUDA_SUCCESS);
 }
 
 // As kernels for newer devices are launched: hints that the server does not pass on are no errors.

@@ -65,10 +65,12 @@ bool parameter_of(const backend::Table& api, CUfunction function,
   return true;
 }
 
-// `known`: its parameters, for a driver that does not tell them.
+// `known`: its parameters, for a driver that does not tell them. Without either it is refused: a
+// launch would give it none.
 KernelInfo kernel_info(const backend::Table& api, CUfunction function,
                        const std::vector<checkpoint::KernelParameter>* known, int* code) {
   KernelInfo info;
+  if (!api.cuFuncGetParamInfo && !known) *code = CUDA_ERROR_NOT_SUPPORTED;
   for (uint32_t i = 0; i < KernelInfo::kAttributes; ++i) {
     int value = 0;  // attributes the backend does not know stay zero
     if (api.cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(i), function) == 0)
@@ -93,7 +95,7 @@ void learn_parameters(const backend::Table& api, Body image, LoadedModule* out) 
     return;
   PYFT_LOG(kServer, kWarning,
            "the parameters of a module's kernels are not known, as this driver does not tell them: "
-           "%s; install driver 550 or newer",
+           "%s; its kernels are refused: install driver 550 or newer",
            why.c_str());
 }
 
