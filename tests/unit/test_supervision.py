@@ -283,6 +283,21 @@ def test_pyft_takes_more_descriptors_than_the_command(start: Start) -> None:
     job.wait(20)
 
 
+def test_a_limit_that_was_lowered_meanwhile_is_the_command_s_as_well() -> None:
+    """A process without privileges may not raise it again: the command would not be started."""
+    code = """
+import resource
+from pyft.agent.process import descriptors
+before = descriptors.raise_limit()
+resource.setrlimit(resource.RLIMIT_NOFILE, (90, 100))
+descriptors.lower_limit(before)
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == "100 100\n"
+
+
 def test_more_clients_than_descriptors_are_refused(start: Start, tmp_path: Path) -> None:
     """As where the hard limit is low: those that are there stay, and when one ends there is room."""
     few = 100

@@ -25,8 +25,9 @@ def raise_limit() -> Limits:
 
 
 def lower_limit(limits: Limits) -> None:
-    """Go back to limits as they were."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    """Go back to limits as they were, or to the most that is allowed now, if that is less."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], most), min(limits[1], most)))
 
 
 def most_waiting() -> int:

@@ -13,6 +13,7 @@ read. `link.py` is the agent's side.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import selectors
@@ -204,8 +205,8 @@ class Supervisor:
             return
         try:
             child = self._child(name, what)
-        except OSError as error:
-            self._tell("started", error=error.errno or 5)
+        except (OSError, subprocess.SubprocessError) as error:  # the latter: before exec()
+            self._tell("started", error=getattr(error, "errno", 0) or errno.EIO)
             return
         self._children[child.pid] = child
         self._tell("started", [child.socket] if child.socket else [], pid=child.pid)
