@@ -13,6 +13,7 @@ from pyft.agent.process import process_tree
 from pyft.images import criu
 
 TRAIN = str(Path(__file__).with_name("programs") / "train.py")
+CASE = str(Path(__file__).with_name("programs") / "train_case.py")  # of --case
 RANKS = str(Path(__file__).resolve().parents[1] / "ranks.py")
 
 
@@ -28,6 +29,7 @@ def start(
     movable: bool = True,
     options: tuple[str, ...] = (),
     wrapper: tuple[str, ...] = (),
+    program: str = TRAIN,
     **environment: str,
 ) -> Job:
     """Start a training."""
@@ -35,7 +37,7 @@ def start(
     (folder / "meet").mkdir(parents=True)
     meet = ("--store", str(folder / "meet" / "store")) if ranks > 1 else ()
     launcher = [RANKS, str(ranks)] if ranks > 1 else []
-    command = [sys.executable, *launcher, TRAIN, *meet, *arguments]
+    command = [sys.executable, *launcher, program, *meet, *arguments]
     flags = ("--movable",) if movable else ()
     report = ("--report", str(folder / "report.json"))
     every = {"PYFT_IMAGE_EVERY": "10"} | environment
@@ -59,9 +61,9 @@ def assert_printed_once(job: Job) -> None:
     assert len(lines) == len(set(lines)), job.output()
 
 
-def undisturbed(folder: Path, *arguments: str, ranks: int = 2) -> set[str]:
+def undisturbed(folder: Path, *arguments: str, ranks: int = 2, program: str = TRAIN) -> set[str]:
     """Return the results of the same training without images and faults."""
-    job = start(folder, *arguments, ranks=ranks, movable=False)
+    job = start(folder, *arguments, ranks=ranks, movable=False, program=program)
     assert job.wait(120) == 0, job.errors()
     return results(job)
 

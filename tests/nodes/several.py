@@ -88,13 +88,14 @@ class SeveralHosts:
         lingers: bool = False,
         late: bool = False,
         criu: Path | None = None,
+        program: str = movable.TRAIN,
     ) -> None:
         """`torchrun`: with that rendezvous it starts the ranks of a place; else a shell does.
 
         `etcd`: where the ledger is, and then a second head waits; else it is a file. `spares`: GPUs
         of each host that are not used; `replay`: PYFT_REPLAY; `inject`: a fault of a place.
         `lingers`: the training is not over before it is waited for. `late`: spares come when told.
-        `criu`: CRIU's program.
+        `criu`: CRIU's program. `program`: that trains.
         """
         self._inject = inject
         self.folder, self.fabric, self._ranks_each = folder, fabric, ranks_each
@@ -129,7 +130,7 @@ class SeveralHosts:
         if lingers:
             self._linger.touch()
         arguments = (*arguments, "--linger", str(self._linger))
-        training = [movable.TRAIN, *(() if torchrun else store), *arguments]
+        training = [program, *(() if torchrun else store), *arguments]
         for place, host in enumerate(fabric.hosts[:places]):
             launcher = self._shell(places, place)
             if torchrun:

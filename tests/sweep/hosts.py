@@ -1,12 +1,13 @@
 """Jobs on several hosts, of which one is lost at a random moment: each must end equal.
 
-    .venv/bin/python tests/sweep/hosts.py [--moments 10] [--seed 1] [--lost host | server]
+    .venv/bin/python tests/sweep/hosts.py [--moments 10] [--seed 1] [--lost host | server] [--shape N]
 
 A moment is a pause after a place: after a step, in a hold, in a dump, while mirrors travel, or while all
-go back after another loss. Four runs are torchrun's, the next four meet by a file. Lost is one of the
-hosts that train, silently; in every third run the other one's agent is killed as well. A run is good
-when losses and parameters equal those without any fault. With --lost server it is the server of one host,
-which is replaced alone: nobody goes back because of it.
+go back after another loss. Runs take the shapes of SHAPES in turn, each with every place and with
+each way to meet, torchrun or a file. Lost is one of the hosts that train, silently; in every third
+run another one's agent is killed as well. A run is good when losses and parameters equal those without
+any fault. With --lost server it is the server of one host, which is replaced alone: nobody goes
+back because of it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,8 +32,68 @@ from job import wait_for  # noqa: E402
 
 STEPS = 60
 TRAINING = ("--steps", str(STEPS), "--pause", "0.1")
+END_S = 240
 PLACES = ("step", "image", "mirror", "back")
+LAST_STEP = 26  # at which a host is lost: later ones take as long as the job lingers
 MOST_PAUSE_S = {"step": 1.0, "image": 0.6, "mirror": 0.3, "back": 2.5}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What trains, on how many hosts of how many ranks."""
+
+    case: str  # of tests/nodes/programs/train_case.py; nothing: train.py
+    places: int
+    ranks_each: int = 1
+
+    @property
+    def program(self) -> str:
+        return movable.CASE if self.case else movable.TRAIN
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (*(("--case", self.case) if self.case else ()), *TRAINING)
+
+    def __str__(self) -> str:
+        return f"{self.case or 'mlp'} on {self.places} x {self.ranks_each}"
+
+
+SHAPES = (
+    Shape("", 2),
+    Shape("gpt", 2),
+    Shape("fsdp", 3),
+    Shape("loader", 2),
+    Shape("dp_pp", 4),
+    Shape("scaler", 3),
+    Shape("ema", 2),
+    Shape("fsdp", 2, 2),
+    Shape("collectives", 4),
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One run, as its number and the seed have it."""
+
+    number: int
+    seed: int
+    shape: Shape
+
+    @property
+    def place(self) -> str:
+        return PLACES[self.turn % len(PLACES)]
+
+    @property
+    def torchrun(self) -> str:
+        return "static" if self.turn // len(PLACES) % 2 == 0 else ""
+
+    @property
+    def turn(self) -> int:
+        """Return how many rounds of the shapes came before; each begins at another place."""
+        return self.number // len(SHAPES) + self.number % len(SHAPES)
+
+    def dice(self) -> random.Random:
+        return random.Random(f"{self.seed}-{self.number}")
 
 
 def entries(job: several.SeveralHosts) -> list[dict]:
@@ -62,17 +124,16 @@ def reach(job: several.SeveralHosts, place: str, dice: random.Random) -> None:
     """Wait for a place of the run, and then for a moment."""
     job.wait_for_line()
     if place == "step":
-        job.wait_for_step(1, dice.randrange(8, 40))
+        job.wait_for_step(1, dice.randrange(8, LAST_STEP))
     elif place in ("image", "mirror"):
         before = images(job)
-        wait_for(lambda: images(job) > before, 30, job.everything())
-        folder = (
-            job.folder / "log-h0" / "images"
-        )  # an image may be passed over: the next one counts
-        wait_for(lambda: place == "image" or dumped(folder, before), 30, job.everything())
+        wait_for(lambda: images(job) > before, 30, job.everything)
+        folder = job.folder / "log-h0" / "images"
+        # An image may be passed over: the next one counts.
+        wait_for(lambda: place == "image" or dumped(folder, before), 30, job.everything)
     else:
         job.kill_in("h0", "client")
-        wait_for(lambda: "all go back" in job.said("head"), 30, job.everything())
+        wait_for(lambda: "all go back" in job.said("head"), 30, job.everything)
     time.sleep(dice.uniform(0, MOST_PAUSE_S[place]))
 
 
@@ -98,54 +159,70 @@ def lose_server(job: several.SeveralHosts, name: str) -> None:
     wait_for(killed, 20, lambda: f"no server to kill: {job.everything()}")
 
 
-def run_alone(folder: Path, number: int, seed: int, wanted: set[str]) -> str:
+def started(folder: Path, moment: Moment, hosts: fabric.Fabric) -> several.SeveralHosts:
+    """Start the job of a run."""
+    shape = moment.shape
+    return several.SeveralHosts(
+        folder,
+        hosts,
+        *shape.arguments,
+        places=shape.places,
+        ranks_each=shape.ranks_each,
+        lingers=True,
+        torchrun=moment.torchrun,
+        program=shape.program,
+    )
+
+
+def run_alone(folder: Path, moment: Moment, wanted: set[str]) -> str:
     """Lose a server of one job; return what is wrong, nothing if it is good."""
-    dice = random.Random(f"{seed}-{number}")
-    place, victim = PLACES[number % len(PLACES)], dice.randrange(2)
-    with fabric.Fabric(3) as hosts:
-        job = several.SeveralHosts(folder, hosts, *TRAINING, lingers=True)
+    dice, place = moment.dice(), moment.place
+    victim = dice.randrange(moment.shape.places)
+    what = f"{moment.shape}, {place}: server of h{victim} is killed"
+    with fabric.Fabric(moment.shape.places + 1) as hosts:
+        job = started(folder, moment, hosts)
         try:
             reach(job, place, dice)
             before = job.said("head").count("all go back")
             lose_server(job, f"h{victim}")
-            code = job.wait(150)
-        except AssertionError as error:
-            return f"{place}: {error}\n=== at the end\n{job.everything()}"
-        what = f"{place}: server of h{victim} is killed"
+            code = job.wait(END_S)
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            return f"{what}: {error}\n=== at the end\n{job.everything()}"
         alone = job.said("head").count("it is replaced alone")
         back = job.said("head").count("all go back") - before
         if code or job.results() != wanted:
             return f"{what}: exit code {code}, or other results: {job.everything()}"
         if place != "back" and (alone, back) != (1, 0):
             return f"{what}: [{alone}] replaced alone, [{back}] times all back: {job.everything()}"
-        print(f"ok   {number} {what}; [{alone}] replaced alone", flush=True)
+        print(f"ok   {moment.number} {what}; [{alone}] replaced alone", flush=True)
         return ""
 
 
-def run(folder: Path, number: int, seed: int, wanted: set[str]) -> str:
+def run(folder: Path, moment: Moment, wanted: set[str]) -> str:
     """Lose a host of one job; return what is wrong, nothing if it is good."""
-    dice = random.Random(f"{seed}-{number}")
-    place, victim = PLACES[number % len(PLACES)], dice.randrange(2)
-    torchrun = number // len(PLACES) % 2 == 0
-    with fabric.Fabric(3) as hosts:
-        job = several.SeveralHosts(folder, hosts, *TRAINING, lingers=True, torchrun=torchrun)
+    dice, places = moment.dice(), moment.shape.places
+    victim = dice.randrange(places)
+    how = ", torchrun" if moment.torchrun else ""
+    what = f"{moment.shape}, {moment.place}{how}: h{victim} is lost"
+    with fabric.Fabric(places + 1) as hosts:
+        job = started(folder, moment, hosts)
         try:
-            reach(job, place, dice)
-            what = f"{place}{', torchrun' if torchrun else ''}: h{victim} is lost"
+            reach(job, moment.place, dice)
             hosts.hosts[victim].kill()
-            if number % 3 == 2:
-                wait_for(lambda: killed(job, f"h{1 - victim}"), 20, f"{what}: no agent to kill")
-                what += f", agent of h{1 - victim} killed"
-            code = job.wait(150)
-        except AssertionError as error:
-            return f"{place}: {error}\n=== at the end\n{job.everything()}"
+            if moment.number % 3 == 2:
+                other = f"h{(victim + 1) % places}"
+                wait_for(lambda: killed(job, other), 20, f"{what}: no agent to kill")
+                what += f", agent of {other} killed"
+            code = job.wait(END_S)
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            return f"{what}: {error}\n=== at the end\n{job.everything()}"
         if code:
             return f"{what}: exit code {code}: {job.everything()}"
         if "takes place" not in job.said("head"):
             return f"{what}: it was lost after the end"
         if job.results() != wanted:
             return f"{what}: other results: {job.everything()}"
-        print(f"ok   {number} {what}; restored in [{away_s(job):.1f}] s", flush=True)
+        print(f"ok   {moment.number} {what}; restored in [{away_s(job):.1f}] s", flush=True)
         return ""
 
 
@@ -156,16 +233,25 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lost", choices=("host", "server"), default="host")
+    parser.add_argument("--shape", type=int, choices=range(len(SHAPES)), help="only this one")
     args = parser.parse_args()
     if why := movable.lacks() or fabric.lacks():
         print(why)
         return 1
     bad = 0
+    wanted: dict[Shape, set[str]] = {}
     with tempfile.TemporaryDirectory() as name:
-        wanted = movable.undisturbed(Path(name) / "undisturbed", "--steps", str(STEPS))
         for number in range(args.first, args.first + args.moments):
+            shape = SHAPES[number % len(SHAPES) if args.shape is None else args.shape]
+            if shape not in wanted:
+                wanted[shape] = movable.undisturbed(
+                    Path(name) / f"undisturbed-{len(wanted)}",
+                    *shape.arguments,
+                    ranks=shape.places * shape.ranks_each,
+                    program=shape.program,
+                )
             one = run_alone if args.lost == "server" else run
-            wrong = one(Path(name) / str(number), number, args.seed, wanted)
+            wrong = one(Path(name) / str(number), Moment(number, args.seed, shape), wanted[shape])
             if wrong:
                 bad += 1
                 print(f"BAD  {number} {wrong}", flush=True)
