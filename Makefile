@@ -1,5 +1,5 @@
 # make demo | demo-hosts | test | test-long | test-nodes | test-wheels | test-wheel | test-endings | bench | bench-ccl |
-# test-programs | test-image | bench-recovery | ccl-matrix | kill-sweep | soak | lab | ops | fuzz | races | dmr-campaign | mutants | build | wheel | programs | docs | lint | clean.
+# test-programs | test-image | bench-recovery | bench-hosts | ccl-matrix | kill-sweep | soak | lab | ops | fuzz | races | dmr-campaign | mutants | build | wheel | programs | docs | lint | clean.
 # Everything is installed into .venv/ only.
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +14,7 @@ UNIT_TESTS := tests/unit tests/gen tests/hostile
 SOURCES := $(shell find pyft pyft_lab proxy shim softgpu flexccl tools -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo races test test-long bench bench-ccl bench-recovery ccl-matrix dmr-campaign kill-sweep soak demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings test-programs test-image build programs docs lint format clean
+.PHONY: demo races test test-long bench bench-ccl bench-recovery bench-hosts ccl-matrix dmr-campaign kill-sweep soak demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings test-programs test-image build programs docs lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
@@ -39,6 +39,9 @@ bench-ccl: build
 bench-recovery: build
 	$(BIN)/python bench/fault_leaks.py
 	$(BIN)/python bench/recovery.py
+
+bench-hosts: build  # several hosts, ten minutes; needs root and CRIU (tools/get/criu)
+	$(BIN)/python bench/hosts.py
 
 ccl-matrix: build  # every collective in every way, half an hour; some of it: make ccl-matrix CASES=50 SEED=7
 	$(NATIVE) flexccl_matrix_full

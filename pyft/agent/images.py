@@ -290,8 +290,14 @@ class Images:
             why = f"the memory cannot be copied: {error.strerror}"
         actions = self._plan.copied(time.monotonic(), why)
         self._perform(actions)
-        frozen = time.monotonic() - self._began
-        self.figures.append({"step": action.step, "frozen_s": frozen})
+        frozen, bytes = time.monotonic() - self._began, self._bytes_of(action.number)
+        self.figures.append({"step": action.step, "frozen_s": frozen, "bytes": bytes})
+
+    def _bytes_of(self, number: int) -> int:
+        """Return how large an image is: what CRIU has written, and the copies of memory."""
+        copies = [os.fstat(fd) for fds in self._memory.get(number, {}).values() for fd in fds]
+        files = [path.stat() for path in self._folder_of(number).glob("*")]
+        return 512 * sum(one.st_blocks for one in (*copies, *files))
 
     def _copy_member(self, number: int, member: Member) -> None:
         channel = member.channel

@@ -73,6 +73,9 @@ class Host:
         _ip("-n", self.netns, "addr", "add", f"{self.address}/24", "dev", "eth0")
         for link in ("lo", "eth0"):
             _ip("-n", self.netns, "link", "set", link, "up")
+        self._boot()
+
+    def _boot(self) -> None:
         self._init = subprocess.Popen(
             [
                 *("nsenter", f"--net=/run/netns/{self.netns}"),
@@ -127,6 +130,12 @@ class Host:
         """Let it lose its power."""
         self.unplug()
         self.end()
+
+    def reboot(self) -> None:
+        """Let it come back with nothing but its disk, after `kill`."""
+        _end_all_in(self.netns)
+        self._boot()
+        self.plug()
 
     def end(self) -> None:
         """End all of its processes."""

@@ -61,9 +61,12 @@ def assert_printed_once(job: Job) -> None:
     assert len(lines) == len(set(lines)), job.output()
 
 
-def undisturbed(folder: Path, *arguments: str, ranks: int = 2, program: str = TRAIN) -> set[str]:
+def undisturbed(
+    folder: Path, *arguments: str, ranks: int = 2, program: str = TRAIN, **environment: str
+) -> set[str]:
     """Return the results of the same training without images and faults."""
-    job = start(folder, *arguments, ranks=ranks, movable=False, program=program)
+    started = {"ranks": ranks, "movable": False, "program": program}
+    job = start(folder, *arguments, **started, **environment)
     assert job.wait(120) == 0, job.errors()
     return results(job)
 

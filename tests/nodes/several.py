@@ -190,6 +190,11 @@ class SeveralHosts:
         """Start the spare hosts that come late."""
         self.runs += [self._start_spare(host) for host in self._late]
 
+    def start_again(self, host: Host) -> None:
+        """Start a host that was lost; it is a spare host then."""
+        host.reboot()
+        self.runs.append(self._start_spare(host))
+
     def said(self, name: str) -> str:
         """Return what a host, or the head, has said on stderr."""
         path = self.folder / f"{name}.stderr"

@@ -1,11 +1,12 @@
 """A training whose losses depend on all that a process has in itself: generators, loops, a log.
 
     train.py --steps N [--store FILE] [--log FILE] [--written FILE] [--pause S] [--slow FILE]
-             [--linger FILE]
+             [--linger FILE] [--times FILE]
 
 With --store ranks meet by that file, else as the environment says. --log: each rank appends its lines
 to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there.
---linger: the same from step 20 on, so that the training does not end meanwhile.
+--linger: the same from step 20 on, so that the training does not end meanwhile. --times: rank 0
+appends the number of each step and the time of day to FILE.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--slow", default="")
     parser.add_argument("--linger", default="")
+    parser.add_argument("--times")
     return parser.parse_args()
 
 
@@ -93,6 +95,9 @@ def main() -> None:
             log.flush()
         if written:
             written.write(line)
+        if args.times and rank == 0:
+            with open(args.times, "a") as times:  # not open while an image is made
+                times.write(f"{step} {time.time()}\n")
         time.sleep(pause(args, step))
     say(f"rank={rank} sha256={digest(model)}")
     if ranks > 1:

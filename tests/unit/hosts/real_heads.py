@@ -18,12 +18,15 @@ LEASE = 3.0
 class Heads:
     """So many heads of one job."""
 
-    def __init__(self, folder: Path, ledger: str, count: int = 2, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, ledger: str, count: int = 2, places: int = 2, **environment: str
+    ) -> None:
         self.folder, self._ledger = folder, ledger
         self.addresses = [f"127.0.0.1:{_free_port()}" for _ in range(count)]
         self.processes: list[subprocess.Popen[bytes]] = []
         for number, address in enumerate(self.addresses):
-            arguments = ["head", "--places", "2", "--listen", address, "--ledger", ledger]
+            arguments = ["head", "--places", str(places)]
+            arguments += ["--listen", address, "--ledger", ledger]
             arguments += ["--lease", f"{LEASE:g}", "--image-every", "0.2"]
             with open(folder / f"head-{number}", "ab") as out:
                 made = subprocess.Popen(

@@ -1,0 +1,194 @@
+"""What several hosts cost, and what the loss of one costs (`hosts.py [--trials N] [--json FILE]`).
+
+Hosts are namespaces of this machine, joined by a bridge; needs root and CRIU (tools/get/criu).
+
+    loss        two hosts and a spare train, one loses its power: seconds from there to the first step
+                that had not been made before, less the lease and the steps that are repeated
+    image       seconds that all stand still for an image, for each GB of it
+    move        one rank, and a place of two under torchrun: from the order to leave until all go on
+    scale       the loss of one of 64 hosts without programs / of one of 4: a real head, stand-ins
+    step        two hosts over TCP / two processes of one host over TCP; pairs after each other
+
+Every training ends with the bits of one without any of this, or the benchmark fails. Ends with 1 when a
+target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests" / part) for part in ("", "nodes", "unit/hosts")]
+
+import fabric  # noqa: E402
+import movable  # noqa: E402
+import real_heads  # noqa: E402
+import result_file  # noqa: E402
+import several  # noqa: E402
+import stand_in_hosts  # noqa: E402
+from figures import Figure, exit_code, print_table  # noqa: E402
+from job import wait_for  # noqa: E402
+
+LEASE_S = 3.0
+STEPS, PAUSE_S = 60, 0.1
+FIRST, LAST = 5, 19  # steps between which a step is timed; later ones take as long as a job lingers
+TCP = {"FLEXCCL_TRANSPORT": "tcp"}
+Job = several.SeveralHosts
+
+
+def training(pause: float = PAUSE_S, times: Path | None = None) -> tuple[str, ...]:
+    """Return the options of the program that trains."""
+    more = ("--times", str(times)) if times else ()
+    return ("--steps", str(STEPS), "--pause", f"{pause:g}", *more)
+
+
+def ends_equal(job: Job, wanted: set[str], what: str) -> None:
+    """Let it end, and compare."""
+    code = job.wait(180)
+    if code or job.results() != wanted:
+        sys.exit(f"bench/hosts.py: {what}: exit code [{code}] or other bits\n{job.everything()}")
+
+
+def entries(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Return the head's decisions of a kind, each with its time of day."""
+    lines = (folder / "ledger").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
+
+
+def times_in(path: Path) -> list[tuple[int, float]]:
+    """Return which steps rank 0 has ended, and when."""
+    pairs = [line.split() for line in path.read_text().splitlines()]
+    return [(int(step), float(at)) for step, at in pairs]
+
+
+def step_s(times: list[tuple[int, float]]) -> float:
+    """Return the seconds of a step, before the job lingers."""
+    at = dict(times)
+    return (at[LAST] - at[FIRST]) / (LAST - FIRST)
+
+
+def loss_s(folder: Path, wanted: set[str]) -> float:
+    """Return what the loss of a host costs beyond its lease and the steps that are repeated."""
+    times = folder / "times"
+    with fabric.Fabric(3) as hosts:
+        job = Job(folder, hosts, *training(times=times), lease=LEASE_S, lingers=True)
+        job.wait_for_line()
+        job.wait_for_step(0, FIRST)
+        job.wait_for_line(2)
+        killed = time.time()
+        hosts.hosts[1].kill()
+        wait_for(lambda: entries(job.folder, "onward"), 90, job.everything)
+        ends_equal(job, wanted, "a host is lost")
+    found = times_in(times)
+    before = max(step for step, at in found if at < killed)
+    new = next(at for step, at in found if step > before)
+    repeated = [step for step, at in found if step <= before and at > killed]
+    return new - killed - LEASE_S - len(repeated) * PAUSE_S
+
+
+def images(folder: Path, wanted: set[str]) -> list[dict[str, float]]:
+    """Return all images of two hosts: seconds that all stood still, and bytes."""
+    with fabric.Fabric(2) as hosts:
+        job = Job(folder, hosts, *training(), every=1.0)
+        ends_equal(job, wanted, "images")
+    metas = [json.loads(path.read_text()) for path in folder.glob("log-h*/meta.json")]
+    return [image for meta in metas for image in meta["images"]]
+
+
+def move_s(folder: Path, ranks_each: int, torchrun: str, wanted: set[str]) -> float:
+    """Return how long all stand still because a place goes to another host."""
+    how: dict[str, Any] = {"every": 60.0, "ranks_each": ranks_each, "torchrun": torchrun}
+    with fabric.Fabric(3) as hosts:
+        job = Job(folder, hosts, *training(), lingers=True, **how)
+        job.wait_for_step(1, FIRST)
+        ordered = job.ask("drain", "--host", "h1")
+        said, _ = ordered.communicate(timeout=90)
+        if ordered.returncode:
+            sys.exit(f"bench/hosts.py: no host is drained: {said}{job.everything()}")
+        ends_equal(job, wanted, "a host is drained")
+    return float(entries(job.folder, "onward")[-1]["at"] - entries(job.folder, "leave")[-1]["at"])
+
+
+def stand_ins_s(folder: Path, places: int) -> float:
+    """Return the seconds from a host's loss until all go on; they have no program, restore nothing."""
+    folder.mkdir()
+    heads = real_heads.Heads(folder, str(folder / "ledger"), 1, places)
+    secret, lease = real_heads.SECRET.encode(), real_heads.LEASE
+    job = stand_in_hosts.Job(heads.all, secret, lease)
+    job.start(places, 1)
+    wait_for(job.has_line, 60, heads.everything)
+    killed = time.time()
+    job.owners[1].die()
+    wait_for(lambda: entries(folder, "onward"), 60, heads.everything)
+    real_heads.ends_well(job, heads, [0])
+    job.end()
+    return float(entries(folder, "onward")[0]["at"]) - killed
+
+
+def step_ratio(folder: Path, wanted: set[str]) -> float:
+    """Return the time of a step of two hosts, as a ratio to two processes of one that use TCP."""
+    hosts_times, one_times = folder / "hosts", folder / "one"
+    with fabric.Fabric(2) as hosts:
+        job = Job(folder / "job", hosts, *training(0.0, hosts_times), every=600.0)
+        ends_equal(job, wanted, "two hosts")
+    one = movable.undisturbed(folder / "alone", *training(0.0, one_times), **TCP)
+    if one != wanted:
+        sys.exit("bench/hosts.py: one host over TCP has other bits")
+    return step_s(times_in(hosts_times)) / step_s(times_in(one_times))
+
+
+def measure(folder: Path, trials: int) -> list[Figure]:
+    """Return all figures."""
+    wanted = movable.undisturbed(folder / "undisturbed", *training())
+    wanted_of_four = movable.undisturbed(folder / "of-four", *training(), ranks=4)
+    numbers = range(trials)
+    losses = [loss_s(folder / f"loss-{n}", wanted) for n in numbers]
+    made = [image for n in numbers for image in images(folder / f"images-{n}", wanted)]
+    per_gb = [image["frozen_s"] / (image["bytes"] / 1e9) for image in made]
+    frozen = [image["frozen_s"] for image in made]
+    moves = [move_s(folder / f"move-{n}", 1, "", wanted) for n in numbers]
+    of_two = [move_s(folder / f"two-{n}", 2, "static", wanted_of_four) for n in numbers]
+    few, many = ([stand_ins_s(folder / f"{p}-{n}", p) for n in numbers] for p in (4, 64))
+    scaled = [b / a for a, b in zip(few, many, strict=True)]
+    ratios = [step_ratio(folder / f"step-{n}", wanted) for n in numbers]
+    lost = "a host is lost: to the next new step, beyond lease and repeated steps"
+    return [
+        Figure(lost, losses, "s", at_most=5.0),
+        Figure(
+            "one of 4 hosts without programs is lost: until all go on, with the lease", few, "s"
+        ),
+        Figure("one of 64", many, "s"),
+        Figure("one of 64 / one of 4", scaled, at_most=1.2),
+        Figure("all stand still for an image", frozen, "s"),
+        Figure("the same, for each GB of it", per_gb, "s", at_most=0.7),
+        Figure("a place of one rank is moved: all stand still", moves, "s", at_most=2.5),
+        Figure("a place of two, under torchrun", of_two, "s", at_most=5.0),
+        Figure("a step of two hosts / of one host over TCP", ratios, digits=3, at_most=1.05),
+    ]
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=5)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    arguments = parser.parse_args()
+    if why := movable.lacks() or fabric.lacks():
+        print(f"bench/hosts.py: {why}")
+        return 1
+    with tempfile.TemporaryDirectory() as name:
+        figures = measure(Path(name), arguments.trials)
+    print_table(figures)
+    if arguments.json:
+        result_file.write(arguments.json, figures)
+    return exit_code("bench/hosts.py", figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
