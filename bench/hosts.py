@@ -4,7 +4,7 @@ Hosts are namespaces of this machine, joined by a bridge; needs root and CRIU (t
 
     loss        two hosts and a spare train, one loses its power: seconds from there to the first step
                 that had not been made before, less the lease and the steps that are repeated
-    image       seconds that all stand still for an image, for each GB of it
+    image       seconds that all stand still for an image, and more for each GB more of it
     move        one rank, and a place of two under torchrun: from the order to leave until all go on
     scale       the loss of one of 64 hosts without programs / of one of 4: a real head, stand-ins
     step        two hosts over TCP / two processes of one host over TCP; pairs after each other
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -38,6 +39,7 @@ from job import wait_for  # noqa: E402
 LEASE_S = 3.0
 STEPS, PAUSE_S = 60, 0.1
 FIRST, LAST = 5, 19  # steps between which a step is timed; later ones take as long as a job lingers
+BALLAST_MB = 1000
 TCP = {"FLEXCCL_TRANSPORT": "tcp"}
 Job = several.SeveralHosts
 
@@ -92,13 +94,29 @@ def loss_s(folder: Path, wanted: set[str]) -> float:
     return new - killed - LEASE_S - len(repeated) * PAUSE_S
 
 
-def images(folder: Path, wanted: set[str]) -> list[dict[str, float]]:
-    """Return all images of two hosts: seconds that all stood still, and bytes."""
+def images(folder: Path, wanted: set[str], ballast: int = 0) -> list[dict[str, float]]:
+    """Return all images of two hosts: seconds that all stood still, and bytes. `ballast`: MB."""
     with fabric.Fabric(2) as hosts:
-        job = Job(folder, hosts, *training(), every=1.0)
+        job = Job(folder, hosts, *training(), "--ballast", str(ballast), every=1.0)
         ends_equal(job, wanted, "images")
     metas = [json.loads(path.read_text()) for path in folder.glob("log-h*/meta.json")]
     return [image for meta in metas for image in meta["images"]]
+
+
+def frozen(made: list[dict[str, float]]) -> list[float]:
+    """Return how long all stood still for each image."""
+    return [image["frozen_s"] for image in made]
+
+
+def gb(made: list[dict[str, float]]) -> float:
+    """Return the size of an image."""
+    return statistics.median(image["bytes"] for image in made) / 1e9
+
+
+def slope(small: list[dict[str, float]], large: list[dict[str, float]]) -> float:
+    """Return the seconds that each GB more costs."""
+    more = statistics.median(frozen(large)) - statistics.median(frozen(small))
+    return more / (gb(large) - gb(small))
 
 
 def move_s(folder: Path, ranks_each: int, torchrun: str, wanted: set[str]) -> float:
@@ -149,9 +167,8 @@ def measure(folder: Path, trials: int) -> list[Figure]:
     wanted_of_four = movable.undisturbed(folder / "of-four", *training(), ranks=4)
     numbers = range(trials)
     losses = [loss_s(folder / f"loss-{n}", wanted) for n in numbers]
-    made = [image for n in numbers for image in images(folder / f"images-{n}", wanted)]
-    per_gb = [image["frozen_s"] / (image["bytes"] / 1e9) for image in made]
-    frozen = [image["frozen_s"] for image in made]
+    small = [image for n in numbers for image in images(folder / f"images-{n}", wanted)]
+    large = [one for n in numbers for one in images(folder / f"large-{n}", wanted, BALLAST_MB)]
     moves = [move_s(folder / f"move-{n}", 1, "", wanted) for n in numbers]
     of_two = [move_s(folder / f"two-{n}", 2, "static", wanted_of_four) for n in numbers]
     few, many = ([stand_ins_s(folder / f"{p}-{n}", p) for n in numbers] for p in (4, 64))
@@ -165,8 +182,9 @@ def measure(folder: Path, trials: int) -> list[Figure]:
         ),
         Figure("one of 64", many, "s"),
         Figure("one of 64 / one of 4", scaled, at_most=1.2),
-        Figure("all stand still for an image", frozen, "s"),
-        Figure("the same, for each GB of it", per_gb, "s", at_most=0.7),
+        Figure(f"all stand still for an image of {gb(small):.2f} GB a rank", frozen(small), "s"),
+        Figure(f"of {gb(large):.2f} GB", frozen(large), "s"),
+        Figure("the difference for each GB", [slope(small, large)], "s", at_most=0.7),
         Figure("a place of one rank is moved: all stand still", moves, "s", at_most=2.5),
         Figure("a place of two, under torchrun", of_two, "s", at_most=5.0),
         Figure("a step of two hosts / of one host over TCP", ratios, digits=3, at_most=1.05),

@@ -1,12 +1,13 @@
 """A training whose losses depend on all that a process has in itself: generators, loops, a log.
 
     train.py --steps N [--store FILE] [--log FILE] [--written FILE] [--pause S] [--slow FILE]
-             [--linger FILE] [--times FILE]
+             [--linger FILE] [--times FILE] [--ballast MB]
 
 With --store ranks meet by that file, else as the environment says. --log: each rank appends its lines
 to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there.
 --linger: the same from step 20 on, so that the training does not end meanwhile. --times: rank 0
-appends the number of each step and the time of day to FILE.
+appends the number of each step and the time of day to FILE. --ballast: memory that each rank has
+beside what it needs.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--slow", default="")
     parser.add_argument("--linger", default="")
     parser.add_argument("--times")
+    parser.add_argument("--ballast", type=int, default=0)
     return parser.parse_args()
 
 
@@ -77,6 +79,7 @@ def main() -> None:
     if ranks > 1:
         model = DistributedDataParallel(model, device_ids=[device.index])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    ballast = torch.ones(args.ballast << 20, dtype=torch.uint8)
     batches = torch.Generator().manual_seed(rank)  # on the host: CRIU has it, no snapshot
     log = open(f"{args.log}.{rank}", "a") if args.log else None  # noqa: SIM115
     written = open(args.written, "w") if args.written else None  # noqa: SIM115
@@ -100,6 +103,7 @@ def main() -> None:
                 times.write(f"{step} {time.time()}\n")
         time.sleep(pause(args, step))
     say(f"rank={rank} sha256={digest(model)}")
+    assert len(ballast) == args.ballast << 20
     if ranks > 1:
         dist.destroy_process_group()
 
