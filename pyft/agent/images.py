@@ -118,8 +118,8 @@ class Images:
             self.look()
 
     def look(self) -> None:
-        """Decide about everything that may have changed."""
-        if self._program and not self._dump and not self._servers.ending:
+        """Decide about everything that may have changed; nothing more if all go back."""
+        if self._program and not (self._dump or self._servers.ending or self.back):
             self._perform(self._plan.look(time.monotonic(), self._client_states()))
         if self.flushes:
             self.flushes.look()
@@ -130,6 +130,10 @@ class Images:
             return False
         self._dump = 0
         self._servers.supervisor.forget(pid)
+        if (
+            self.back
+        ):  # were the new image to count now, the one to which all go back would be dropped
+            return True
         if self._plan.phase is not decided.Phase.DUMP:  # the agent before has begun it
             self._continue()
             self._perform([decided.Release()])
@@ -290,8 +294,10 @@ class Images:
             why = f"the memory cannot be copied: {error.strerror}"
         actions = self._plan.copied(time.monotonic(), why)
         self._perform(actions)
-        frozen, bytes = time.monotonic() - self._began, self._bytes_of(action.number)
-        self.figures.append({"step": action.step, "frozen_s": frozen, "bytes": bytes})
+        frozen = time.monotonic() - self._began
+        if not why:
+            size = self._bytes_of(action.number)
+            self.figures.append({"step": action.step, "frozen_s": frozen, "bytes": size})
 
     def _bytes_of(self, number: int) -> int:
         """Return how large an image is: what CRIU has written, and the copies of memory."""

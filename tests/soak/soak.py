@@ -55,7 +55,7 @@ from soak_page import page  # noqa: E402
 from soak_verdicts import BAD, EQUAL, FAILURES, Seen, Verdict, judge  # noqa: E402
 
 FOLDER = ROOT / "build" / "soak"
-MARK = "PYFT_SOAK_MARK"
+MARK = "SOAK_MARK"
 SPARES, STEPS = 3, 4
 RUN_S = 75  # that one may take, and four times that on a busy machine
 MOVABLE = 0.06  # of all runs

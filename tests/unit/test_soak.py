@@ -139,7 +139,7 @@ def test_classes_count_what_was_given_up_together() -> None:
 
 
 def test_a_soak_that_is_killed_leaves_nothing_but_its_ledger(tmp_path: Path) -> None:
-    word = f"PYFT_SOAK_MARK={uuid.uuid4().hex}"
+    word = f"SOAK_MARK={uuid.uuid4().hex}"
     work = tmp_path / "work"
     program = f"""
 import os, subprocess, sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ from pyft.agent.images import Images
 from pyft.recovery.images import Copy
 
 
-def test_another_agent_finds_what_the_head_was_told_of() -> None:
+def test_another_agent_finds_what_the_head_was_told_of(tmp_path: Path) -> None:
     done: list[tuple[str, Any]] = []
 
     def keep(name: str, note: dict[str, Any]) -> None:
@@ -20,7 +21,7 @@ def test_another_agent_finds_what_the_head_was_told_of() -> None:
         return []
 
     servers: Any = SimpleNamespace(
-        options=None,
+        options=SimpleNamespace(log_dir=tmp_path),
         members={},
         supervisor=SimpleNamespace(keep=keep),
         decisions=SimpleNamespace(note=dict),
