@@ -43,10 +43,13 @@ def test_runtime(how: str) -> None:
 def test_graphs_replay_the_same_bits() -> None:
     lines = run("graphs.py", "proxied").splitlines()
     assert lines == run("graphs.py", "direct").splitlines()
-    assert [line for line in lines if line.startswith(("branches", "refused", "after"))] == [
+    assert [
+        line for line in lines if line.startswith(("branches", "told", "refused", "after"))
+    ] == [
         "branches 6.0",
         "branches 9.0",
         "branches 12.0",
+        "told early True 1 1.0",
         "refused True",
         "after 8.0",
     ]

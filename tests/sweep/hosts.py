@@ -63,7 +63,7 @@ SHAPES = (
     Shape("gpt", 2),
     Shape("fsdp", 3),
     Shape("loader", 2),
-    Shape("dp_pp", 4),
+    Shape("pipelines", 4),
     Shape("scaler", 3),
     Shape("ema", 2),
     Shape("fsdp", 2, 2),

@@ -19,8 +19,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED = str(Path(__file__).with_name("compiled.py"))
 VERSIONS = ["2.6.0", "2.8.0", "2.10.0", "2.14.1"]  # CUDA 12.4, 12.8, 12.8 with LZ4, 13
-# Asks for the graph that is captured, which servers keep to themselves.
-WITHOUT_GRAPHS = ["2.14.1"]
 STEPS = 5
 TOLERANCE = 1e-4
 INSTALL_SECONDS, TRAIN_SECONDS = 1800, 600
@@ -120,7 +118,6 @@ def check(version: str, folder: Path) -> None:
         if dtype == "fp32" and worst > TOLERANCE:
             raise WheelError(f"the losses differ from the CPU's by [{worst:.2e}]: [{expected}]")
     compiled = [str(python), COMPILED]
-    compiled += ["--without-graphs"] if version in WITHOUT_GRAPHS else []
     check_proxied(compiled, results(run(compiled, {"LD_PRELOAD": preload} | triton(folder)).stdout))
     print(f"torch {version}: two trainings lost a GPU, equal bits", flush=True)
 

@@ -16,7 +16,7 @@ struct Capture {
   cudaStreamCaptureMode mode;
   std::thread::id thread;
   std::vector<Stream*> streams;
-  bool invalidated = false;  // by a call that never reached the backend
+  EndedCapture ended;  // what there will be to say of it
 };
 
 struct Captures {
@@ -54,7 +54,7 @@ cudaError_t ask_backend(Stream& stream, cudaStreamCaptureStatus* status) {
 bool is_invalidated(uint64_t id) {
   const std::lock_guard lock(captures().mutex);
   const auto found = captures().live.find(id);
-  return found != captures().live.end() && found->second.invalidated;
+  return found != captures().live.end() && found->second.ended.invalidated;
 }
 
 }  // namespace
@@ -75,14 +75,14 @@ cudaError_t begin_capture(Stream& stream, cudaStreamCaptureMode mode) {
   Captures& all = captures();
   const std::lock_guard lock(all.mutex);
   const uint64_t id = all.next_id++;
-  all.live[id] = {&stream.device, &stream, mode, std::this_thread::get_id(), {&stream}};
+  all.live[id] = {&stream.device, &stream, mode, std::this_thread::get_id(), {&stream}, {}};
   stream.device.captures.fetch_add(1);
   live_captures.fetch_add(1);
   stream.capture.store(id);
   return cudaSuccess;
 }
 
-cudaError_t leave_to_end(Stream& stream, bool* invalidated) {
+cudaError_t leave_to_end(Stream& stream, EndedCapture* ended) {
   Captures& all = captures();
   const std::lock_guard lock(all.mutex);
   const auto found = all.live.find(stream.capture.load());
@@ -91,9 +91,18 @@ cudaError_t leave_to_end(Stream& stream, bool* invalidated) {
   if (capture.origin != &stream) return cudaErrorStreamCaptureUnmatched;
   if (capture.mode != cudaStreamCaptureModeRelaxed && capture.thread != std::this_thread::get_id())
     return cudaErrorStreamCaptureWrongThread;
-  *invalidated = capture.invalidated;
+  *ended = capture.ended;
   leave(all, found);
   return cudaSuccess;
+}
+
+uint64_t graph_of_capture(uint64_t id, uint64_t offered) {
+  const std::lock_guard lock(captures().mutex);
+  const auto found = captures().live.find(id);
+  if (found == captures().live.end()) return 0;
+  uint64_t& graph = found->second.ended.graph;
+  if (!graph) graph = offered;
+  return graph;
 }
 
 bool any_captures() {
@@ -158,7 +167,7 @@ cudaError_t check_wait(const Stream& stream) {
   if (!id) return cudaSuccess;
   const std::lock_guard lock(captures().mutex);
   if (const auto found = captures().live.find(id); found != captures().live.end())
-    found->second.invalidated = true;
+    found->second.ended.invalidated = true;
   return cudaErrorStreamCaptureUnsupported;
 }
 
@@ -166,7 +175,7 @@ cudaError_t check_wait(const Device& device) {
   if (!device_captures(device)) return cudaSuccess;
   const std::lock_guard lock(captures().mutex);
   for (auto& [id, capture] : captures().live)
-    if (capture.device == &device) capture.invalidated = true;
+    if (capture.device == &device) capture.ended.invalidated = true;
   return cudaErrorStreamCaptureUnsupported;
 }
 
@@ -182,7 +191,7 @@ cudaError_t check_unsafe_call() {
     const bool global =
         capture.mode == cudaStreamCaptureModeGlobal && mode == cudaStreamCaptureModeGlobal;
     if (!own && !global) continue;
-    capture.invalidated = true;
+    capture.ended.invalidated = true;
     error = cudaErrorStreamCaptureUnsupported;
   }
   return error;

@@ -13,9 +13,16 @@
 namespace pyft::client {
 
 cudaError_t begin_capture(Stream& stream, cudaStreamCaptureMode mode);
-// The capture that began on this stream is over here, and the backend is to be told. *invalidated:
-// by a call that never reached it.
-cudaError_t leave_to_end(Stream& stream, bool* invalidated);
+struct EndedCapture {
+  bool invalidated = false;  // by a call that never reached the backend
+  uint64_t graph = 0;        // the handle that the program was told already; 0: none
+};
+
+// The capture that began on this stream is over here, and the backend is to be told.
+cudaError_t leave_to_end(Stream& stream, EndedCapture* ended);
+// The handle of the graph that a capture is to become; it keeps the first that is `offered`.
+// 0: the capture is over.
+uint64_t graph_of_capture(uint64_t id, uint64_t offered);
 // Whether anything captures at all; takes no lock.
 bool any_captures();
 // Status and id of the stream's capture; the id is 0 without one.

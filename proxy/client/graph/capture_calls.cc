@@ -20,14 +20,14 @@ cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode) {
 cudaError_t end_capture(Stream& stream, cudaGraph_t* graph) {
   if (!graph) return cudaErrorInvalidValue;
   *graph = nullptr;
-  bool invalidated = false;
-  if (const cudaError_t error = leave_to_end(stream, &invalidated); error != cudaSuccess)
-    return error;
-  const uint64_t handle = mint_graph(stream.device, HandleKind::kGraph);
+  EndedCapture ended;
+  if (const cudaError_t error = leave_to_end(stream, &ended); error != cudaSuccess) return error;
+  const uint64_t handle = ended.graph ? ended.graph : mint_handle(HandleKind::kGraph);
   if (!handle) return cudaErrorMemoryAllocation;
+  note_graph(stream.device, handle);
   cudaError_t error = stream.device.confirm(Call::cudaStreamEndCapture,
                                             cmd::cudaStreamEndCapture{handle, stream.handle});
-  if (error == cudaSuccess && invalidated) {
+  if (error == cudaSuccess && ended.invalidated) {
     error = stream.device.send(Call::cudaGraphDestroy, cmd::cudaGraphDestroy{handle});
     if (error == cudaSuccess) error = cudaErrorStreamCaptureInvalidated;
   }
@@ -64,13 +64,29 @@ bool exchange_mode(Mode* mode) {
   return true;
 }
 
-// The graph and its nodes stay the backend's.
-template <class... Out>
-cudaError_t no_nodes(size_t* count, Out... wanted) {
+// The handle of the graph that a capture is about to become. No call takes it before the capture
+// has ended: nothing can be added to the graph but by its streams.
+cudaError_t graph_of(uint64_t id, uint64_t* graph) {
+  *graph = graph_of_capture(id, 0);
+  if (*graph || !capture_lives(id)) return cudaSuccess;
+  const uint64_t minted = mint_handle(HandleKind::kGraph);
+  if (!minted) return cudaErrorMemoryAllocation;
+  *graph = graph_of_capture(id, minted);
+  if (*graph != minted) end_handle(minted);  // another thread was first, or has ended the capture
+  return cudaSuccess;
+}
+
+// What is told of a capture beside its status. Nodes stay the backend's.
+template <class Graph, class... Nodes>
+cudaError_t info_of(uint64_t id, Graph* graph, size_t* count, Nodes... wanted) {
   if (count) *count = 0;
   for (const bool asked : {wanted != nullptr...})
     if (asked) return cudaErrorNotSupported;
-  return cudaSuccess;
+  if (!graph) return cudaSuccess;
+  uint64_t handle = 0;
+  const cudaError_t error = graph_of(id, &handle);
+  *graph = reinterpret_cast<Graph>(handle);
+  return error;
 }
 
 }  // namespace
@@ -120,7 +136,7 @@ PYFT_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
   const cudaError_t error = status_of(stream, captureStatus_out, &id);
   if (id_out) *id_out = id;
   if (error != cudaSuccess || !id) return done(error);
-  return done(no_nodes(numDependencies_out, graph_out, dependencies_out, edgeData_out));
+  return done(info_of(id, graph_out, numDependencies_out, dependencies_out, edgeData_out));
 }
 
 PYFT_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
@@ -136,7 +152,7 @@ PYFT_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
   if (id_out) *id_out = id;
   if (error != cudaSuccess || !id) return static_cast<CUresult>(error);
   return static_cast<CUresult>(
-      no_nodes(numDependencies_out, graph_out, dependencies_out, edgeData_out));
+      info_of(id, graph_out, numDependencies_out, dependencies_out, edgeData_out));
 }
 
 PYFT_API cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode) {

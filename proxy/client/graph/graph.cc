@@ -25,10 +25,13 @@ Graphs& graphs() {
 
 uint64_t mint_graph(Device& device, HandleKind kind) {
   const uint64_t handle = mint_handle(kind);
-  if (!handle) return 0;
+  if (handle) note_graph(device, handle);
+  return handle;
+}
+
+void note_graph(Device& device, uint64_t handle) {
   const std::lock_guard lock(graphs().mutex);
   graphs().devices[handle] = &device;
-  return handle;
 }
 
 Device* device_of_graph(const void* handle, HandleKind kind) {

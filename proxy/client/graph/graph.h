@@ -8,6 +8,8 @@ namespace pyft::client {
 
 // 0: there are too many.
 uint64_t mint_graph(Device& device, HandleKind kind);
+// The graph of a handle that was minted before is there now.
+void note_graph(Device& device, uint64_t handle);
 // nullptr: no live handle of that kind.
 Device* device_of_graph(const void* handle, HandleKind kind);
 // False: it is not alive. Its number may be used again when that has been said to the server, or

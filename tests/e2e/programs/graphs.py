@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import warnings
 from collections.abc import Callable
@@ -10,6 +11,8 @@ import torch
 from torch import nn
 
 warnings.filterwarnings("ignore", message="The AccumulateGrad node")
+
+RUNTIME = ctypes.CDLL(None)
 
 
 def warm_up(step: Callable[[], object], times: int) -> None:
@@ -38,6 +41,25 @@ def branches() -> None:
         x.fill_(float(value))
         graph.replay()
         print("branches", both[0].item())
+
+
+def told_early() -> None:
+    """PyTorch 2.14 asks for the graph that is being captured, and keeps its handle."""
+    x = torch.zeros(4, device="cuda")
+    warm_up(lambda: x + 1, 2)
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    handles = []
+    with torch.cuda.graph(graph):
+        x += 1
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        for _ in range(2):
+            status, found = ctypes.c_int(), ctypes.c_void_p()
+            wanted = (ctypes.byref(status), None, ctypes.byref(found), None, None, None)
+            assert RUNTIME.cudaStreamGetCaptureInfo(stream, *wanted) == 0
+            handles.append((found.value, status.value))
+    same = {handle for handle, _ in handles} == {graph.raw_cuda_graph()}
+    graph.replay()
+    print("told early", same, handles[0][1], x[0].item())
 
 
 def training_step() -> None:
@@ -92,6 +114,7 @@ def broken() -> None:
 
 torch.manual_seed(0)
 branches()
+told_early()
 training_step()
 callables()
 broken()
