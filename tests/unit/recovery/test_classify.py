@@ -134,6 +134,14 @@ def test_verdicts_on_a_program_that_fails_at_one_place() -> None:
     assert found == [blame.Verdict(), SERIAL_ELSEWHERE, blame.Verdict(Mode.DELIVER)]
 
 
+def test_verdicts_on_ranks_that_wait_for_each_other_at_one_place() -> None:
+    history = History()
+    fault = of_agent("collective", "nothing moves", 5, 1)
+    assert history.judge(fault, Mode.NORMAL) == blame.Verdict()
+    assert history.judge(fault, Mode.NORMAL) == SERIAL_ELSEWHERE
+    assert "has come [3] times" in history.judge(fault, Mode.SERIAL).give_up
+
+
 def test_verdicts_on_products_that_differ_at_one_place() -> None:
     """The GPU has a strike each time; neither replay nor program is to blame."""
     *before, last = verdicts(of_exit(MISMATCH_EXIT << 8, seq=5, cut=1), 17)
