@@ -61,8 +61,9 @@ std::unique_ptr<Store> Store::read(std::byte* base, uint64_t bytes, int fd, std:
   std::unique_ptr<Store> store(new Store(base, fd, *header));
   *error = store->read_lent();
   if (!error->empty()) return nullptr;
-  if (const uint32_t current = header->current.load(std::memory_order_acquire))
-    *error = store->read_snapshot(current);
+  const uint32_t current = header->current.load(std::memory_order_acquire);
+  // What is lent may be there before the first snapshot counts.
+  *error = current ? store->read_snapshot(current) : store->adopt_contents();
   if (!error->empty()) return nullptr;
   store->find_unfinished();
   return store;
