@@ -24,15 +24,19 @@ std::uint64_t info_mac(const Key& key, const Info& info) {
     size += bytes;
   };
   append(&info, kHead);
-  append(info.known, info.known_count * sizeof info.known[0]);
-  append(info.changes, info.change_count * sizeof info.changes[0]);
+  append(info.known, info.known_count * sizeof(Info::Known));
+  append(info.changes, info.change_count * sizeof(Change));
   append(info.live, live_bytes(info));
   return keyed_hash64(key, std::span(text).first(size));
 }
 
+// Once, also if the exporting rank is a neighbour of the slot.
 void add_known(Info* info, const Membership& from, int slot) {
-  if (slot != info->change.slot && from.address(slot).port && info->known_count < Info::kMaxKnown)
-    info->known[info->known_count++] = {slot, 0, from.address(slot)};
+  const std::span rows(info->known, info->known_count);
+  if (rows.size() == Info::kMaxKnown || slot == info->change.slot || !from.address(slot).port ||
+      std::ranges::any_of(rows, [slot](const Info::Known& row) { return row.slot == slot; }))
+    return;
+  info->known[info->known_count++] = {slot, 0, from.address(slot)};
 }
 
 Info parse(const flexcclInfo_t& raw) {
@@ -45,8 +49,8 @@ Info parse(const flexcclInfo_t& raw) {
       info.change_count > Info::kMaxChanges || info.slots > Info::kMaxSlots)
     fail(ncclInvalidArgument, "flexccl: an info with magic [", info.magic, "] and version [",
          info.version, "] was not made by this version of flexccl");
-  copy(kHead, info.known_count * sizeof info.known[0]);
-  copy(offsetof(Info, changes), info.change_count * sizeof info.changes[0]);
+  copy(kHead, info.known_count * sizeof(Info::Known));
+  copy(offsetof(Info, changes), info.change_count * sizeof(Change));
   copy(offsetof(Info, live), live_bytes(info));
   copy(offsetof(Info, mac), sizeof info.mac);
   return info;
@@ -122,8 +126,7 @@ Info export_info(const Membership& from, int slot, std::uint64_t position) {
   info.slots = static_cast<std::uint32_t>(from.slots());
   const auto [before, after] = neighbours(from, slot);
   for (const int member : {before, after, from.slot}) add_known(&info, from, member);
-  for (const int member : from.members)  // the others as far as there is room
-    if (member != before && member != after && member != from.slot) add_known(&info, from, member);
+  for (const int member : from.members) add_known(&info, from, member);  // while there is room
   fill_changes(&info, from);
   for (const int member : from.members)
     info.live[member / 8] = static_cast<std::uint8_t>(info.live[member / 8] | 1 << member % 8);

@@ -2,46 +2,19 @@
 // epoch, and infos, of which every byte that is used is signed.
 #include "membership/membership.h"
 
-#include <cstring>
-
-#include "base/error.h"
 #include "check.h"
+#include "members.h"
 
 namespace {
 
-using namespace flexccl;
-
-Address address_of(int number) {
-  Address address{};
-  address.port = static_cast<std::uint16_t>(number + 1);
-  return address;
-}
-
-Membership member(int slot, int ranks, int free) {
-  std::vector<Address> addresses;
-  std::vector<int> members;
-  for (int i = 0; i < ranks; ++i) addresses.push_back(address_of(i)), members.push_back(i);
-  addresses.resize(static_cast<std::size_t>(ranks + free));
-  Membership self{.comm = 7, .slot = slot, .timeout_ms = 1000};
-  self.members = members;
-  self.addresses = addresses;
-  self.key.bytes.fill(3);
-  return self;
-}
-
-flexcclInfo_t raw_of(const Info& info) {
-  flexcclInfo_t raw{};
-  std::memcpy(&raw, &info, sizeof info);
-  return raw;
-}
+using namespace members;
 
 ncclResult_t answer_to(const Membership& self, const flexcclInfo_t& info, int slot) {
-  try {
-    missing_steps(self, info, Repair::kReplace, slot);
-    return ncclSuccess;
-  } catch (const Error& error) {
-    return error.code;
-  }
+  return result_of([&] { missing_steps(self, info, Repair::kReplace, slot); });
+}
+
+ncclResult_t taken(const Membership& self, const Change& step) {
+  return result_of([&] { after(self, std::vector{step}); });
 }
 
 }  // namespace
@@ -80,6 +53,70 @@ TEST(a_step_changes_one_slot_and_no_copy) {
   CHECK_EQ(int(added.address(3).port), 4);
 }
 
+// Slot 3 is free, slot 1 or 0 is its own.
+TEST(a_step_that_makes_no_sense_is_refused) {
+  const Membership one = member(1, 3, 1);
+  for (const Change& step :
+       {Change{1, 0, Repair::kReplace}, Change{1, 2, Repair::kRemove}, Change{1, 3, Repair::kAdd}})
+    CHECK_EQ(taken(one, step), ncclSuccess);
+  for (const Change& step :
+       {Change{0, 2, Repair::kReplace}, Change{2, 2, Repair::kReplace}, Change{1, -1, Repair::kAdd},
+        Change{1, 4, Repair::kAdd}, Change{1, 3, Repair::kReplace}, Change{1, 3, Repair::kRemove},
+        Change{1, 0, Repair::kAdd}, Change{1, 2, Repair::kAdd}, Change{1, 1, Repair::kReplace},
+        Change{1, 1, Repair::kRemove}})
+    CHECK_EQ(taken(one, step), ncclInvalidUsage);
+  CHECK_EQ(taken(member(0, 3, 1), {1, 1, Repair::kReplace}), ncclSuccess);
+}
+
+TEST(a_rank_keeps_its_last_steps) {
+  for (const int steps : {31, 32, 33, 40}) {
+    const Membership self = member_after(steps, 0, 4);
+    CHECK_EQ(self.epoch, static_cast<std::uint32_t>(steps));
+    CHECK_EQ(int(self.changes.size()), std::min(steps, 32));
+    CHECK_EQ(int(self.changes.front().epoch), std::max(1, steps - 31));
+    CHECK_EQ(int(self.changes.back().epoch), steps);
+    CHECK_EQ(int(self.address(1).port), 100 + steps + 1);
+  }
+}
+
+TEST(members_stay_in_the_order_of_their_slots) {
+  const Membership before = member(0, 4, 2);
+  const Membership removed =
+      after(before, std::vector{Change{1, 2, Repair::kRemove}, Change{2, 5, Repair::kAdd},
+                                Change{3, 2, Repair::kAdd}});
+  CHECK((std::vector<int>{removed.members.begin(), removed.members.end()}) ==
+        (std::vector<int>{0, 1, 2, 3, 5}));
+  CHECK_EQ(before.position(9), -1);
+  CHECK_EQ(before.position(0), 0);
+}
+
+TEST(neighbours_are_the_nearest_live_slots_of_the_ring) {
+  const Membership self = after(member(0, 5, 1), std::vector{Change{1, 2, Repair::kRemove}});
+  const std::pair<int, int> expected[] = {{4, 1}, {0, 3}, {1, 3}, {1, 4}, {3, 0}, {4, 0}};
+  for (int slot = 0; slot < 6; ++slot) {
+    CHECK_EQ(neighbours(self, slot).first, expected[slot].first);
+    CHECK_EQ(neighbours(self, slot).second, expected[slot].second);
+  }
+}
+
+TEST(a_step_is_the_same_if_it_puts_the_same_process_there) {
+  Change step{3, 2, Repair::kReplace, 0, address_of(1)};
+  step.address.process[0] = 5;
+  CHECK(same_step(step, step));
+  Change other = step;
+  other.address.port = 99;  // where a process is reached does not matter
+  CHECK(same_step(step, other));
+  for (const auto& change : std::initializer_list<void (*)(Change*)>{
+           [](Change* one) { one->epoch = 4; }, [](Change* one) { one->slot = 1; },
+           [](Change* one) { one->repair = Repair::kAdd; },
+           [](Change* one) { one->address.process[0] = 6; }}) {
+    other = step;
+    change(&other);
+    CHECK(!same_step(step, other));
+    CHECK(!same_step(other, step));
+  }
+}
+
 TEST(a_survivor_may_lack_several_steps) {
   const Membership survivor = member(0, 4, 0);
   const std::vector<Change> earlier{{1, 3, Repair::kReplace, 0, address_of(20)},
@@ -96,8 +133,9 @@ TEST(a_survivor_may_lack_several_steps) {
   CHECK_EQ(int(now.address(1).port), 23);
 }
 
-TEST(every_used_byte_of_an_info_is_signed) {
-  const Membership survivor = member(0, 12, 1);
+// The numbers of slots fill their last byte in part, or whole.
+void every_used_byte_is_signed(int slots) {
+  const Membership survivor = member(0, slots - 1, 1);
   std::uint64_t position = 0;
   const Membership joined =
       join_as(raw_of(export_info(survivor, 1, 0)), 1, address_of(30), &position);
@@ -116,6 +154,10 @@ TEST(every_used_byte_of_an_info_is_signed) {
     CHECK_EQ(answer_to(survivor, raw, 1), is_used(at) ? ncclInvalidArgument : ncclSuccess);
     raw.internal[at] = static_cast<char>(raw.internal[at] ^ 0x10);
   }
+}
+
+TEST(every_used_byte_of_an_info_is_signed) {
+  for (const int slots : {13, 16, 72}) every_used_byte_is_signed(slots);
 }
 
 CHECK_MAIN
