@@ -48,7 +48,8 @@ def compared(size_bytes: int, ratios: list[float], processes: int) -> Figure:
     """Return the figure of a size, with the target that holds for it."""
     target = 2 if size_bytes >= FAST_BYTES else 1
     column = f"{processes} processes, shm / gloo"
-    return Figure(size_name(size_bytes), ratios, at_least=target, column=column)
+    name = f"all-reduce of {size_name(size_bytes)}"
+    return Figure(name, ratios, at_least=target, column=column)
 
 
 def all_reduce_table(rounds: int) -> dict[str, list[Figure]]:

@@ -20,7 +20,9 @@ DEADLINE_S = 120
 ALL = "replace, all called"  # every survivor is told, where it is enough to tell two
 TARGETS = {"replace": 5, ALL: None, "remove": 5, "add": 10}  # per cent, from 64 ranks on
 KNOWN = {
-    "128 threads: remove": KnownMiss("to wake all of its ranks alone takes 2.8 % here", until=6)
+    "128 ranks as threads: remove": KnownMiss(
+        "to wake all of its ranks alone takes 2.8 % here", until=6
+    )
 }
 AFTER = {
     "replace": "exchange after",
@@ -105,7 +107,7 @@ def times(kind: str, all_figures: dict[int, Figures], gloo: dict[int, list[list[
     for ranks, figures in all_figures.items():
         samples = {phase: figures.wall(phase) for phase in PHASES}
         samples |= dict(zip(GLOO, gloo.get(ranks, []), strict=False))
-        name = f"{ranks} {kind}"
+        name = f"{ranks} ranks as {kind}"
         found += [Figure(name, ms, "ms", column=phase) for phase, ms in samples.items()]
     return found
 
@@ -115,7 +117,7 @@ def shares(kind: str, all_figures: dict[int, Figures]) -> Kept:
     found = []
     for ranks, figures in all_figures.items():
         for repair, target in TARGETS.items() if ranks >= 64 else ():
-            name = f"{ranks} {kind}: {repair}"
+            name = f"{ranks} ranks as {kind}: {repair}"
             raw = Figure(
                 name,
                 [figures.raw_share(repair)],
@@ -140,7 +142,7 @@ def slopes(kind: str, all_figures: dict[int, Figures]) -> Kept:
         phases = {"all": repair, "waking everybody": IDLE[repair], "init": "init"}
         for column, phase in phases.items():
             us = slope_us([(n, median(f.wall(phase))) for n, f in all_figures.items()])
-            found.append(Figure(f"{kind}: {repair}", [us], "us", column=column))
+            found.append(Figure(f"ranks as {kind}: {repair}", [us], "us", column=column))
     return found
 
 

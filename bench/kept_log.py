@@ -108,9 +108,9 @@ def kept_log(steps: int, pairs: int) -> list[Figure]:
     ]
     return [
         Figure("log kept, processor time of a KB, first pass", first, "ns", 0),
-        Figure("the same, later", later, "ns", 0),
+        Figure("log kept, processor time of a KB, later", later, "ns", 0),
         Figure("log kept, of a GPT step, first pass", [f * share for f in first], "%", 3, 0.1),
-        Figure("the same, later", [one * share for one in later], "%", 3, 0.1),
+        Figure("log kept, of a GPT step, later", [one * share for one in later], "%", 3, 0.1),
         Figure("GPT step, log kept / discarded, processor time", processor, digits=3),
         Figure("the same, time", step_ratios(keep, discard), digits=3),
         Figure("launch enqueued, log kept / discarded", launches, digits=2),

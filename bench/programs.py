@@ -88,20 +88,24 @@ def calls(rounds: int) -> list[Figure]:
     both = "launch and cudaStreamSynchronize"
     return [
         Figure(
-            "launch enqueued, median",
+            "launch enqueued, 256 bytes of parameters",
             medians("launch, enqueued", 1),
             "ns",
             0,
             at_most=200,
             known_miss=FAR_CORES,
         ),
-        Figure("launch enqueued, p99", [quantile(v, 0.99) for v in launches], "ns", 0, 2000),
-        Figure("launch enqueued, p99.9", [quantile(v, 0.999) for v in launches], "ns", 0),
+        Figure(
+            "launch enqueued, 99 % are below", [quantile(v, 0.99) for v in launches], "ns", 0, 2000
+        ),
+        Figure(
+            "launch enqueued, 99.9 % are below", [quantile(v, 0.999) for v in launches], "ns", 0
+        ),
         Figure("round trip of a call with an answer", medians(trip, 1e-3), "us", 1, 5),
         Figure("launch and synchronize", medians(both, 1e-3), "us", 1, 5),
-        Figure("cudaEventQuery", medians(query, 1), "ns", 0, 50),
+        Figure("cudaEventQuery of a complete event", medians(query, 1), "ns", 0, 50),
         Figure(
-            "64 MiB pageable to the GPU, of memcpy",
+            "64 MiB of pageable memory to the GPU, speed of memcpy",
             share_of_memcpy("64 MiB to the GPU"),
             "%",
             0,
@@ -111,7 +115,7 @@ def calls(rounds: int) -> list[Figure]:
             "the same, until it has landed", share_of_memcpy("64 MiB to the GPU, landed"), "%", 0
         ),
         Figure(
-            "64 MiB to pageable memory, of memcpy",
+            "64 MiB to pageable memory, speed of memcpy",
             share_of_memcpy("64 MiB to the host"),
             "%",
             0,
@@ -209,10 +213,10 @@ def starts(rounds: int) -> list[Figure]:
     totals = [[one["total"] for one in runs] for runs in (alone, at_once, in_turn)]
     more = [(one["used"] - job) / (many - 1) for one in at_once]
     return [
-        Figure("first call of a program", totals[0], "ms", 1),
+        Figure("first call of a program, server and channel included", totals[0], "ms", 1),
         Figure(f"first calls of {many} programs at once, until the last", totals[1], "ms", 0),
-        Figure("the same, one after the other", totals[2], "ms", 0),
-        Figure("at once / one after the other", ratios, at_most=1.0),
+        Figure(f"first calls of {many} programs, one after the other", totals[2], "ms", 0),
+        Figure(f"first calls of {many} programs, at once / one after the other", ratios, at_most=1),
         Figure("processor time of one more program, its start and end included", more, "ms", 1),
     ]
 

@@ -124,7 +124,7 @@ def measure() -> list[Figure]:
     costs = recoveries(RANKS, injections(), steps)
     next_step = [cost["next_step_s"] for cost in costs]
     print(f"{FAULTS} faults on {RANKS} ranks, {steps} steps; losses and parameters are equal\n")
-    figures = [Figure("fault to next step", next_step, "s", at_most=1.0)]
+    figures = [Figure("fault to the next completed step", next_step, "s", at_most=1.0)]
     for phase in PHASES:
         ms = [cost["phases_ms"][phase] for cost in costs]
         limit = 20 if phase == "communicator" else None

@@ -36,17 +36,21 @@ def row(figure: Figure) -> dict[str, Any]:
     return found
 
 
-def write(path: Path, figures: Sequence[Figure]) -> None:
-    """Write the figures of this run, with machine, commit, date and command."""
+def write(path: Path, figures: Sequence[Figure], note: str = "") -> None:
+    """Write the figures of this run, with machine, commit, date and command.
+
+    `note`: what all of them are of.
+    """
     cores = len(os.sched_getaffinity(0))
     found = {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join([f"bench/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "machine": f"{cores} cores, {platform.machine()}, Linux {platform.release()}; "
         f"load {os.getloadavg()[0]:.1f}",
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d"),
     }
-    rows = ",\n".join(f"  {json.dumps(row(figure), ensure_ascii=False)}" for figure in figures)
+    noted = [row(figure) | ({"note": note} if note else {}) for figure in figures]
+    rows = ",\n".join(f"  {json.dumps(one, ensure_ascii=False)}" for one in noted)
     head = json.dumps(found, indent=1).removesuffix("\n}")
     path.write_text(f'{head},\n "figures": [\n{rows}\n ]\n}}\n')
 

@@ -4,11 +4,13 @@ Runs that are compared take turns, round by round, so that what else happens on 
 all of them. Ends with a table of the figures that have targets; docs/figures.md says what they mean.
 Ends with 1 when a target is missed, unless the figure says that it is missed on purpose.
 With --json they are written to a file; what the C++ programs measure is only printed.
+With --busy other programs want all cores all the time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -21,6 +23,7 @@ from pathlib import Path
 from figures import Figure, exit_code, print_table
 from kept_log import kept_log
 from leaks import leaks
+from load import busy
 from programs import BenchError, built, calls, imports, models, starts, under_pyft
 from result_file import write
 from snapshot import snapshot_cost
@@ -103,11 +106,12 @@ def kernels(steps: int, rounds: int) -> list[Figure]:
     for threads in sorted({1, min(len(os.sched_getaffinity(0)), 8)}):
         rates = [kernel_rate(threads, steps) for _ in range(rounds)]
         print(f"  SOFTGPU_THREADS={threads:<3} {spread(rates)}")
-        figures.append(Figure(f"warp instructions a second, {threads} threads", rates, "M", 0))
+        name = f"warp instructions a second, SOFTGPU_THREADS={threads}"
+        figures.append(Figure(name, rates, "M", 0))
     return figures
 
 
-def main() -> int:
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3, help="how often the runs take turns")
@@ -117,27 +121,33 @@ def main() -> int:
     parser.add_argument("--leak-steps", type=int, default=10_000)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     parser.add_argument("--only", help="name of one part: " + ", ".join([*TARGETS, *OTHERS]))
-    arguments = parser.parse_args()
+    parser.add_argument("--busy", action="store_true", help="with programs that want all cores")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = options()
     cores = len(os.sched_getaffinity(0))
     print(
         f"{platform.machine()}, {cores} cores, Linux {platform.release()}; median (min to max, n)"
     )
     figures: list[Figure] = []
     try:
-        for name, part in TARGETS.items():
-            if arguments.only in (None, name):
-                title(name)
-                figures += part(arguments)
-        for name, other in OTHERS.items():
-            if arguments.only in (None, name):
-                figures += other(arguments)
+        with busy() if arguments.busy else contextlib.nullcontext():
+            for name, part in TARGETS.items():
+                if arguments.only in (None, name):
+                    title(name)
+                    figures += part(arguments)
+            for name, other in OTHERS.items():
+                if arguments.only in (None, name):
+                    figures += other(arguments)
     except BenchError as error:
         sys.exit(f"bench: {error}")
     finally:
         title("figures with targets, and those beside them")
         print_table([figure for figure in figures if not figure.column])
     if arguments.json:
-        write(arguments.json, figures)
+        write(arguments.json, figures, note="busy" if arguments.busy else "")
     return exit_code("bench", figures)
 
 

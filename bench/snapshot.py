@@ -91,7 +91,9 @@ def snapshot_cost(steps: int, pairs: int) -> list[Figure]:
             ratios.append(times[0] / times[1])
             processor.append(kept.step_processor_seconds() / bare.step_processor_seconds())
         store = store_of(kept)
-        figures.append(Figure(f"{name}: snapshot / none", ratios, digits=3, at_most=TARGET))
+        figures.append(
+            Figure(f"{name}: step with snapshots / without", ratios, digits=3, at_most=TARGET)
+        )
         figures.append(Figure(f"{name}: the same, processor time", processor, digits=3))
         figures += per_step(name, store, steps)
         print(f"  {name}: {shares(store)}", flush=True)

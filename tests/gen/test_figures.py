@@ -31,6 +31,39 @@ def test_the_page_is_made_from_the_results() -> None:
     assert made == (ROOT / "docs" / "figures.md").read_text(), "python tools/gen/figures.py"
 
 
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_a_program_writes_each_figure(path: Path) -> None:
+    programs = load(ROOT / "tools" / "gen" / "figure_programs.py")
+    found = json.loads(path.read_text())
+    for row in found["figures"]:
+        programs.check(row, found["command"])
+
+
+@pytest.mark.parametrize(
+    ("row", "command", "why"),
+    [
+        ({"name": "launch and synchronize"}, "make soup", "is no program"),
+        ({"name": "launch and synchronize"}, "make lint", "no target of make that runs one"),
+        ({"name": "launch and synchronize"}, "bench/soup.py", "is no program"),
+        ({"name": "launch and synchronize"}, "by hand", "is no program"),
+        ({"name": "launch and dine"}, "make bench", r"writes a figure \[launch and dine\]"),
+        ({"name": "GPT step: entries"}, "bench/hold.py", "writes a figure"),
+        ({"name": "8 ranks as llamas", "column": "eat"}, "make bench-ccl", r"figure \[eat\]"),
+        ({"name": "GPT step: entries", "command": "make bench-ccl"}, "make bench", "bench-ccl"),
+    ],
+)
+def test_a_figure_that_no_program_writes_is_refused(row: dict, command: str, why: str) -> None:
+    programs = load(ROOT / "tools" / "gen" / "figure_programs.py")
+    with pytest.raises(programs.NoProgram, match=why):
+        programs.check(row, command)
+
+
+def test_a_figure_may_be_written_by_what_a_program_starts() -> None:
+    programs = load(ROOT / "tools" / "gen" / "figure_programs.py")
+    programs.check({"name": "x[0].item()", "column": "direct"}, "A=1 bench/run.py --only micro")
+    programs.check({"name": "ffma_loop"}, "make bench")
+
+
 def test_every_file_of_results_is_shown() -> None:
     words = (ROOT / "tools" / "gen" / "figures.toml").read_text()
     shown = [p.stem for p in RESULTS if f'results = "{p.stem}"' in words]
@@ -62,7 +95,7 @@ def test_results_say_what_they_are(path: Path) -> None:
     found = json.loads(path.read_text())
     assert all(found[key] for key in ("command", "machine", "commit", "date"))
     for row in found["figures"]:
-        assert set(row) <= KEYS | {"note", "missed_on_purpose", "key", "commit"}
+        assert set(row) <= KEYS | {"note", "missed_on_purpose", "key", "commit", "command"}
         median = row.get("median", row.get("min"))
         assert row.get("min", median) <= median <= row.get("max", median), row
 
