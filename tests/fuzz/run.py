@@ -1,9 +1,10 @@
 """The long form of tests/unit/test_agent_inputs.py: `make fuzz MINUTES=60`, or `MUTATIONS=1000000`.
 
-Each target has its share of the time, or as many mutations as all others. An input that makes the agent execute a line that no input
-before has reached joins the corpus, a folder which the next run begins with. An input that would
-end an agent is kept as `ends-*`, and this program exits with 1. How many mutations were tried so
-far, by all runs, is in `counts.json` beside it.
+Each target has its share of the time, or as many mutations as all others. An input that makes the
+agent execute a line that no input before has reached joins the corpus, a folder which the next run
+begins with. An input that would end an agent is kept as `ends-*`, and this program exits with 1.
+How many mutations were tried so far, by all runs, is in `counts.json` beside it. In `build/fuzz` it
+begins with what is published, and `tools/gen/fuzz_page.py build/fuzz/agent/counts.json` publishes it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import json
 import math
 import os
 import random
+import shutil
+import subprocess
 import sys
 import time
 import traceback
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -27,6 +31,9 @@ from socket_inputs import Sockets
 
 import pyft
 
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = Path("build/fuzz/agent")
+PUBLISHED = ROOT / "docs" / "operate" / "fuzz.json"
 TRACED = 16  # one input in so many is looked at line by line, which costs much
 SAY_S = 60.0
 Line = tuple[CodeType, int]
@@ -67,14 +74,22 @@ def kept(folder: Path, data: bytes, prefix: str = "") -> Path:
     return path
 
 
-def counted(folder: Path, name: str, tried: int, seconds: float, fine: bool) -> None:
+@cache
+def commit() -> str:
+    """Return the commit that is tested, with a plus sign when something is changed."""
+    line = ["git", "-C", str(ROOT), "describe", "--always", "--exclude", "*", "--dirty=+"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def counted(folder: Path, name: str, tried: int, fine: bool) -> None:
     """Add to what all runs have tried of a target."""
     path = folder / "counts.json"
     counts = json.loads(path.read_text()) if path.exists() else {}
-    row = counts.setdefault(name, {"mutations": 0, "seconds": 0, "ended": 0})
+    row = counts.setdefault(name, {"mutations": 0, "ended": 0})
     row["mutations"] += tried
-    row["seconds"] += round(seconds)
     row["ended"] += not fine
+    row |= {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
     new = path.with_suffix(".new")
     new.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
     new.replace(path)
@@ -91,9 +106,8 @@ def fuzz(target: Target, folder: Path, seconds: float, most: float, seed: int) -
 
     def count(fine: bool) -> None:
         """Also meanwhile: a run that is ended from outside has tried something, too."""
-        now = time.monotonic()
-        counted(folder.parent, target.name, tried - said[1], now - said[0], fine)
-        said[:] = now, tried
+        counted(folder.parent, target.name, tried - said[1], fine)
+        said[:] = time.monotonic(), tried
 
     try:
         for data in [*corpus, *before]:
@@ -127,12 +141,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, help="for all targets together (60)")
     parser.add_argument("--mutations", type=int, help="of each target, however long that takes")
-    parser.add_argument("--corpus", type=Path, default=Path("build/fuzz/agent"))
+    parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--target", action="append", help="only this one")
     asked = parser.parse_args()
     chosen = [make for make in (*TARGETS, Sockets) if not asked.target or make.name in asked.target]  # type: ignore[attr-defined]
     print(f"seed {asked.seed}, corpus in [{asked.corpus}]", flush=True)
+    if asked.corpus == CORPUS and not (CORPUS / "counts.json").exists():
+        CORPUS.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(PUBLISHED, CORPUS / "counts.json")
     most = math.inf if asked.mutations is None else asked.mutations
     minutes = asked.minutes or (60.0 if asked.mutations is None else math.inf)
     fine, stderr = True, os.dup(2)

@@ -16,6 +16,7 @@ from pyft.agent.process.door import Door, Listener, Refusals
 MOST = 4
 CALLERS = 24  # at once
 BACKLOG = 64
+TURNS = 64  # many more than it takes to hear all of these
 
 
 class Loop:
@@ -72,17 +73,22 @@ class Sockets(Target):
             self._do(byte % 5, callers)
         while callers:
             callers.popleft().close()
-        for _ in range(64):
-            self.loop.turn()
+        self._rest()
         # Whatever there was: who comes now is heard.
         before = self.heard
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
             one.connect(self.name_of)
             one.send(b"hello")
-            for _ in range(4):
-                self.loop.turn()
+            self._rest()
         assert self.heard == before + 1
         assert len(os.listdir("/proc/self/fd")) == self.before, "a descriptor is left"
+
+    def _rest(self) -> None:
+        """Turn until nothing is ready: without timers nothing changes from then on."""
+        for _ in range(TURNS):
+            if not self.loop.turn():
+                return
+        raise AssertionError(f"something is still ready after [{TURNS}] turns")
 
     def _do(self, act: int, callers: deque[socket.socket]) -> None:
         if act == 0 and len(callers) < CALLERS:
