@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from agent_inputs import Target
 
 from pyft.agent.process.door import Door, Listener, Refusals
+from pyft.agent.process.loop import EventLoop
 
 MOST = 4
 CALLERS = 24  # at once
@@ -19,29 +19,14 @@ BACKLOG = 64
 TURNS = 64  # many more than it takes to hear all of these
 
 
-class Loop:
-    """Does what is ready when it is told to; timers never come due."""
-
-    def __init__(self) -> None:
-        self.selector = selectors.DefaultSelector()
-
-    def watch(self, source: socket.socket, action: Callable[[], object]) -> None:
-        self.selector.register(source, selectors.EVENT_READ, action)
-
-    def forget(self, source: socket.socket) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            self.selector.unregister(source)
+class Loop(EventLoop):
+    """The agent's, of which timers never come due; it does what is ready when it is told to."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         pass
 
-    def turn(self) -> int:
-        """Return how many sources were ready."""
-        ready = self.selector.select(0.0)
-        for key, _ in ready:
-            if key.fd in self.selector.get_map():
-                key.data()
-        return len(ready)
+    def turn(self, longest: float = 0.0) -> int:
+        return super().turn(longest)
 
 
 class Sockets(Target):
@@ -61,8 +46,8 @@ class Sockets(Target):
         self.before = len(os.listdir("/proc/self/fd"))
 
     def _answer(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            self.heard += bool(connection.recv(4096))
+        with contextlib.suppress(ConnectionError):  # it has gone
+            self.heard += bool(connection.recv(4096, socket.MSG_DONTWAIT))
 
     def seeds(self) -> list[bytes]:
         return [b"\0\1\3\2", b"\0\0\0\0\0\0\3\1\3", b"\0\4\3\0\1\4\3\2", bytes(30) + b"\3"]
@@ -98,7 +83,7 @@ class Sockets(Target):
                 callers[-1].connect(self.name_of)
         elif act == 3:
             self.loop.turn()
-            assert len(self.loop.selector.get_map()) <= MOST + 1
+            assert len(self.door._waiting) <= MOST
         elif callers:
             with contextlib.suppress(OSError):  # it was sent away, or is in the queue
                 if act == 1:

@@ -15,6 +15,7 @@ import pytest
 from pyft.agent.operators import metrics
 from pyft.agent.process import door
 from pyft.agent.process.door import Door, Listener, Refusals
+from pyft.agent.process.loop import EventLoop
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 import socket_inputs  # noqa: E402
@@ -30,13 +31,13 @@ class Loop(socket_inputs.Loop):
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         self.timers.append((time.monotonic() + seconds, action))
 
-    def turn(self) -> int:
+    def turn(self, longest: float = 0.0) -> int:
         """Do what is due as well."""
         due = [timer for timer in self.timers if timer[0] <= time.monotonic()]
         self.timers = [timer for timer in self.timers if timer not in due]
         for _, action in due:
             action()
-        return super().turn()
+        return super().turn(longest)
 
     def rest(self, turns: int = 200) -> None:
         """Turn until nothing is ready: a loop that spins never comes to that."""
@@ -85,6 +86,25 @@ def test_the_silent_ones_make_room(listener: socket.socket, name: str) -> None:
         one.close()
     loop.rest()
     assert descriptors() == before - 300
+
+
+def test_what_one_said_that_was_ended_is_not_heard_at_another(
+    listener: socket.socket, name: str
+) -> None:
+    """In one turn it is ended, the next connection gets its descriptor, and its word is due."""
+    loop, heard = EventLoop(), []
+    Door(loop, Listener(listener), lambda c: heard.append(c.recv(9)), most=1, seconds=60)
+    (first,) = callers(name, 1)
+    loop.turn()
+    others = callers(name, 2)
+    first.send(b"late")
+    loop.turn()
+    assert heard == []
+    others[1].send(b"hello")
+    loop.turn()
+    assert heard == [b"hello"]
+    for one in (first, *others):
+        one.close()
 
 
 def test_a_silent_one_is_ended_in_time(listener: socket.socket, name: str) -> None:

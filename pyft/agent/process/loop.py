@@ -44,14 +44,17 @@ class EventLoop:
         """Call `action` once, later."""
         self._timers.append((time.monotonic() + seconds, action))
 
-    def turn(self) -> None:
-        """Call what is due, and wait for the next source or timer."""
+    def turn(self, longest: float = LONGEST_S) -> int:
+        """Call what is due, and wait for the next source or timer; return how many were ready."""
         now = time.monotonic()
         due = [timer for timer in self._timers if timer[0] <= now]
         self._timers = [timer for timer in self._timers if timer[0] > now]
         for _, action in due:
             action()
-        next_due = now if due else min((at for at, _ in self._timers), default=now + LONGEST_S)
-        for key, _ in self._selector.select(max(0.0, next_due - now)):
-            if key.fd in self._selector.get_map():  # an earlier callback may have closed it
+        next_due = now if due else min((at for at, _ in self._timers), default=now + longest)
+        ready = self._selector.select(max(0.0, next_due - now))
+        for key, _ in ready:
+            # An earlier callback may have closed it, and then its number may be another one's.
+            if self._selector.get_map().get(key.fd) is key:
                 key.data()
+        return len(ready)

@@ -93,7 +93,7 @@ class Supervisor:
         self._start_agent()
         while self._agent_pid:
             for key, _ in self._selector.select():
-                if key.fd in self._selector.get_map():  # an earlier one may have ended it
+                if self._selector.get_map().get(key.fd) is key:  # an earlier one may have ended it
                     key.data()
             self._reap()
         self._callers.sum_up()

@@ -89,7 +89,8 @@ class Relay:
             if (when := pair.when()) is not None:
                 seconds = min(seconds, max(0.001, when - now))
         for key, mask in self._selector.select(seconds):
-            if key.fd in self._selector.get_map():
+            known = self._selector.get_map().get(key.fd)
+            if known and known.fileobj is key.fileobj:  # else an earlier one has ended it
                 key.data(mask)
 
     def _say_end(self) -> None:
