@@ -16,6 +16,12 @@ struct MemoryRange {
   bool operator==(const MemoryRange&) const = default;
 };
 
+// Since when it holds what it holds (ManifestBlock::since).
+struct DatedRange {
+  MemoryRange range;
+  uint64_t since = 0;
+};
+
 // What is to be read next; false: nothing more, however often it is asked. Ahead of what has been
 // taken.
 using NextRange = FunctionRef<bool(MemoryRange*)>;

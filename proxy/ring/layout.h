@@ -370,6 +370,7 @@ struct CutMark {
 // Payload of a cut: `pools` ranges of memory that an allocator hands out in blocks, then the
 // `blocks` that are in use; both AllocMark. What lies in a pool but in no block is not live.
 // Mapped memory outside the pools is live as a whole, as is everything when there is no payload.
+// A number for each block may follow, in the same order: ManifestBlock::since.
 struct CutScope {
   uint64_t pools, blocks;
 };

@@ -18,7 +18,7 @@
 namespace pyft::ring {
 
 inline constexpr uint32_t kStoreMagic = 0x53544650;  // "PFTS"
-inline constexpr uint32_t kStoreVersion = 3;
+inline constexpr uint32_t kStoreVersion = 4;
 inline constexpr uint32_t kMaxCommunicators = 256;
 inline constexpr uint32_t kCommunicatorSettings = 240;
 
@@ -124,6 +124,9 @@ struct ManifestBlock {
   uint64_t address, bytes;
   Digest digest;
   uint64_t heap_offset;  // in the heap, or kElsewhere + the id of the member whose store has it
+  // The entry at which the client first saw that it holds what it holds now: the gradient of the
+  // same parameter, or none after one. 0: it has never seen a gradient there.
+  uint64_t since = 0;
 };
 inline constexpr uint64_t kElsewhere = uint64_t{1} << 63;
 inline bool is_remote(const ManifestBlock& block) {

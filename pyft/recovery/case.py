@@ -14,6 +14,16 @@ Key = tuple[int, int]  # offset in the window, bytes
 Table = dict[Key, bytes]  # digests
 
 
+@dataclass(frozen=True)
+class Contents:
+    """What a rank has at a cut: digests, and which blocks have changed hands."""
+
+    table: Table = field(default_factory=dict)
+    entry: int = 0  # of the cut
+    # At which entry it was first seen that a block holds what it holds. Others: it always has.
+    since: Mapping[Key, int] = field(default_factory=dict)
+
+
 @dataclass
 class Case:
     """A disagreement that replays decide."""

@@ -5,18 +5,19 @@
 
 Blocks are known by their place in the device's window and their size. Two ranks are partners when
 they have a block whose contents were the same at the last two cuts or more (eight, if it is small) that
-both have snapshotted, and at each one since both have it. Only cuts of the same number are compared: those for want of
-space are not counted.
+both have snapshotted, and at each one since both have it. That begins anew where the program's
+allocator has given the place to another tensor since. Only cuts of the same number are compared: those
+for want of space are not counted.
 Without input or output; pyft/agent/replicas/comparison.py acts on the findings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyft.recovery.case import Case, Key, Table, keys_of
+from pyft.recovery.case import Case, Contents, Key, Table, keys_of
 
 STREAK = 2  # cuts with the same contents make a replica
 SMALL_BYTES, SMALL_STREAK = 64, 8  # a flag or a sum is the same by chance for a while
@@ -64,19 +65,26 @@ class ComparedRank:
     """What is known of a rank's cuts."""
 
     cut: int = 0  # the last that was agreed
-    recent: dict[int, Table] = field(default_factory=dict)  # of it and of some before it
+    recent: dict[int, Contents] = field(default_factory=dict)  # of it and of some before it
     passed: int = 0  # it has come to this cut, with a table or not
     prepared: int = 0  # waits to be agreed
-    prepared_table: Table = field(default_factory=dict)
+    prepared_contents: Contents = field(default_factory=Contents)
+    # By other rank: the own entry of the last cut at which they were compared.
+    compared: dict[int, int] = field(default_factory=dict)
     # By other rank: at how many cuts in a row a block was the same. UNEQUAL: not at each one.
     equal: dict[int, dict[Key, int]] = field(default_factory=dict)
     replicas: dict[int, set[Key]] = field(default_factory=dict)  # of these, what is compared
 
-    def table_at(self, cut: int) -> Table | None:
-        """Return the table of a cut if there is one."""
+    def at(self, cut: int) -> Contents | None:
+        """Return what it had at a cut, if that is known."""
         if cut == self.prepared:
-            return self.prepared_table
+            return self.prepared_contents
         return self.recent.get(cut)
+
+    def changed_hands(self, other: int, now: Contents) -> set[Key]:
+        """Return the blocks that hold another tensor than at the last cut compared with a rank."""
+        last = self.compared.get(other, 0)
+        return {key for key, entry in now.since.items() if entry > last}
 
 
 class Replicas:
@@ -110,8 +118,15 @@ class Replicas:
         }
         return sorted((one for one in sizes if sizes[one]), key=lambda one: (-sizes[one], one))
 
-    def staged(self, id: int, cut: int, table: Table | None) -> list[Finding]:
-        """Take note of a cut; None: the rank has passed it over.
+    def staged(
+        self,
+        id: int,
+        cut: int,
+        table: Table | None,
+        entry: int = 0,
+        since: Mapping[Key, int] | None = None,
+    ) -> list[Finding]:
+        """Take note of a cut; no table: the rank has passed it over. `since`: as in `Contents`.
 
         One that waits although nothing is held here, since an agent has died, may wait no longer.
         """
@@ -120,7 +135,7 @@ class Replicas:
         known = rank.prepared or table is not None or self._is_suspect(id)
         forgotten = [] if known else [Agreed(id, cut)]
         if table is not None:
-            rank.prepared, rank.prepared_table = cut, table
+            rank.prepared, rank.prepared_contents = cut, Contents(table, entry, since or {})
         answered: list[Finding] = []
         if self.case and id in self.case.replaying and cut >= self.case.cut:
             answered = self._answer(id, (table if cut == self.case.cut else None) or {})
@@ -129,7 +144,7 @@ class Replicas:
     def restarted(self, id: int) -> list[Finding]:
         """Note that a rank's server has ended: what it held comes again."""
         rank = self.ranks.setdefault(id, ComparedRank())
-        rank.passed, rank.prepared, rank.prepared_table = rank.cut, 0, {}
+        rank.passed, rank.prepared, rank.prepared_contents = rank.cut, 0, Contents()
         if self.case and id in self.case.suspects:
             self.case.replaying.add(id)
         return self._go_on()
@@ -139,6 +154,7 @@ class Replicas:
         self.ranks.pop(id, None)
         self.version += 1
         for rank in self.ranks.values():
+            rank.compared.pop(id, None)
             rank.equal.pop(id, None)
             rank.replicas.pop(id, None)
         return [*self._answer(id, {}), *self._go_on()]
@@ -225,18 +241,27 @@ class Replicas:
     def _differing(self, id: int, partners: list[int]) -> dict[Key, dict[int, bytes]]:
         """Return which rank has what in the blocks about which a rank and its partners disagree."""
         rank, found = self.ranks[id], {}
-        for other in partners:
-            theirs = self.ranks[other].table_at(rank.prepared)
-            for key in rank.replicas[other] - self.own if theirs is not None else ():
-                mine, other_one = rank.prepared_table.get(key), (theirs or {}).get(key)
-                if mine and other_one and mine != other_one:
-                    found.setdefault(key, {id: mine})
+        mine = rank.prepared_contents.table
+        theirs = {
+            other: {
+                key: now.table[key] for key in self._lasting(id, other, now) if key in now.table
+            }
+            for other in partners
+            if (now := self.ranks[other].at(rank.prepared)) is not None
+        }
+        for table in theirs.values():
+            for key, digest in table.items():
+                if key in mine and mine[key] != digest:
+                    found.setdefault(key, {id: mine[key]})
         for key, contents in found.items():
-            for other in partners:
-                theirs = self.ranks[other].table_at(rank.prepared) or {}
-                if key in rank.replicas[other] and key in theirs:
-                    contents[other] = theirs[key]
+            contents |= {other: table[key] for other, table in theirs.items() if key in table}
         return found
+
+    def _lasting(self, id: int, other: int, theirs: Contents) -> set[Key]:
+        """Return the replicas of two ranks that are what they were at the last cut of both."""
+        rank, partner = self.ranks[id], self.ranks[other]
+        others = rank.changed_hands(other, rank.prepared_contents)
+        return rank.replicas[other] - self.own - others - partner.changed_hands(id, theirs)
 
     def _open(self, cut: int, differing: dict[Key, dict[int, bytes]]) -> Disagree | Judged:
         """Have replays decide.
@@ -250,19 +275,24 @@ class Replicas:
         return Disagree(cut, case.key, able) if able else self._decide(case)
 
     def _settle(self, id: int, rank: ComparedRank) -> None:
-        cut, table = rank.prepared, rank.prepared_table
-        rank.prepared, rank.prepared_table = 0, {}
+        cut, now = rank.prepared, rank.prepared_contents
+        rank.prepared, rank.prepared_contents = 0, Contents()
         if cut <= rank.cut:
             return
         rank.cut = cut
-        rank.recent[cut] = table
+        rank.recent[cut] = now
         for old in sorted(rank.recent)[:-RECENT]:
             del rank.recent[old]
         for other, standing in self.ranks.items():
             theirs = standing.recent.get(cut)
             if other == id or theirs is None:
                 continue  # it has passed this cut over, or will come to it, and then this is done
-            equal = _count(rank.equal.get(other, {}), table, theirs)
+            renewed = rank.changed_hands(other, now) | standing.changed_hands(id, theirs)
+            before = rank.equal.get(other, {})
+            if renewed:
+                before = {key: times for key, times in before.items() if key not in renewed}
+            equal = _count(before, now.table, theirs.table)
+            rank.compared[other], standing.compared[id] = now.entry, theirs.entry
             rank.equal[other] = standing.equal[id] = equal
             replicas = {key for key, times in equal.items() if times >= _streak(key)}
             self.version += replicas != rank.replicas.get(other, set())

@@ -362,12 +362,13 @@ MANIFEST = View(
 )
 
 MANIFEST_BLOCK = View(
-    40,
+    48,
     {
         "address": Field(0, "Q"),
         "bytes": Field(8, "Q"),
         "digest": Field(16, "16s"),
         "heap_offset": Field(32, "Q"),
+        "since": Field(40, "Q"),
     },
 )
 

@@ -11,6 +11,8 @@ from recovery_run import check, command, run, undisturbed
 
 ARGUMENTS = ("--steps", "4", "--parallel", "ddp")
 CASES = str(Path(__file__).parent / "programs" / "recovery_cases.py")
+SEQUENCE = str(Path(__file__).parent / "programs" / "sequence_parallel.py")
+SIX = ("--case", "sequence", "--steps", "6")
 EACH = {"PYFT_CUT_EVERY": "1"}  # on a busy machine snapshots may cost so much that few are made
 # One bit of the parameters that the optimizer has written at rank 1 in its third step.
 FLIP = "flip,result=changed,kernel=PointwiseOpScalarList,device=1,in=3"
@@ -83,6 +85,27 @@ def test_a_program_may_let_its_replicas_differ(tmp_path: Path) -> None:
     assert [f["fault"] for f in found["faults"]] == ["replica", "replica"], "once"
     assert found["verdict"] == "exact"
     assert (tmp_path / "stderr.txt").read_text().count("so the program lets them differ") == 1
+
+
+def test_a_gradient_in_the_place_of_another_one_is_no_corruption(tmp_path: Path) -> None:
+    got, found = run(tmp_path, ("--gpus", "soft:2"), command(SEQUENCE, 2, SIX), **EACH)
+    assert tuple(got) == undisturbed(SEQUENCE, 2, SIX)
+    assert found["faults"] == []
+    stores = [
+        channel["store"]
+        for channel in json.loads((tmp_path / "report.json").read_text())["channels"]
+    ]
+    assert all(store["compared_cuts"] == 6 for store in stores), stores
+
+
+def test_a_bit_that_flips_after_gradients_have_changed_places(tmp_path: Path) -> None:
+    """Of the matrix that both ranks have, which the optimizer names first."""
+    flip = {"SOFTGPU_FAULT": FLIP.replace("in=3", "in=5")}
+    got, found = run(tmp_path, ("--gpus", "soft:2"), command(SEQUENCE, 2, SIX), **EACH, **flip)
+    assert tuple(got) == undisturbed(SEQUENCE, 2, SIX)
+    assert "was flipped" in (tmp_path / "stderr.txt").read_text()
+    assert [(one["rank"], one["cut"]) for one in found["corruptions"]] == [(1, 5)]
+    assert [fault["fault"] for fault in found["faults"]] == ["replica", "replica"]
 
 
 def test_a_rank_that_dies_while_its_cut_waits(tmp_path: Path) -> None:

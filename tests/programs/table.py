@@ -49,10 +49,9 @@ Times are of one run, on a busy machine with two cores: they compare nothing.
 
 
 REPLICA = """\
-`replica`: a gradient that both ranks have is freed, and another tensor gets its place and size.
-pyft knows blocks by these two. It takes that for [silent corruption](concepts/corruption.md), until
-two replays say that the program lets the block differ. Results do not change, but the ranks wait.
-It depends on where the allocator puts tensors: `lightning-ddp` had it in one of two runs."""
+`replica`: a tensor that both ranks have is freed, and another one gets its place and size. If that
+is no gradient, pyft may take it for [silent corruption](concepts/corruption.md), until two replays
+say that the program lets the block differ. Results do not change, but the ranks wait."""
 
 MISSING = """\
 `make test-programs` runs these as well; the results here have no row of them."""

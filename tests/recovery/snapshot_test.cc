@@ -18,14 +18,18 @@ namespace {
 using namespace recovery_test;  // NOLINT: a test
 
 std::vector<std::byte> scope_of(const std::vector<ring::AllocMark>& pools,
-                                const std::vector<ring::AllocMark>& blocks) {
+                                const std::vector<ring::AllocMark>& blocks,
+                                const std::vector<uint64_t>& since = {}) {
   const ring::CutScope head{pools.size(), blocks.size()};
-  std::vector<std::byte> bytes(sizeof head + (pools.size() + blocks.size()) * sizeof pools[0]);
+  const size_t marks = (pools.size() + blocks.size()) * sizeof pools[0];
+  std::vector<std::byte> bytes(sizeof head + marks + since.size() * sizeof since[0]);
   std::memcpy(bytes.data(), &head, sizeof head);
   std::byte* at = bytes.data() + sizeof head;
   if (!pools.empty()) std::memcpy(at, pools.data(), pools.size() * sizeof pools[0]);
   at += pools.size() * sizeof pools[0];
   if (!blocks.empty()) std::memcpy(at, blocks.data(), blocks.size() * sizeof blocks[0]);
+  at += blocks.size() * sizeof pools[0];
+  if (!since.empty()) std::memcpy(at, since.data(), since.size() * sizeof since[0]);
   return bytes;
 }
 
@@ -121,6 +125,26 @@ TEST(the_scope_says_what_is_live) {
   CHECK(sum >= 1000u + 24 + 2000 + 300);
   CHECK(sum <= 1000u + 24 + 2000 + 600);
   CHECK_EQ(server.store->header().block_bytes.load(), 1024u);
+}
+
+TEST(the_scope_says_since_when_a_block_is_what_it_is) {
+  Bench bench;
+  const uint64_t pool = bench.memory.allocate(3'000'000, 1);
+  const uint64_t second = pool + 2'900'000, third = pool + 2'950'000;
+  Server server(*bench.channel, bench.object, bench.memory, true);
+  auto scope =
+      scope_of({{pool, 3'000'000}}, {{third, 100}, {pool, 2'500'001}, {second, 100}}, {7, 5, 0});
+  CHECK(server.cut(1, scope));
+  size_t pieces = 0;
+  for (const ring::ManifestBlock& block : server.store->committed().blocks) {
+    CHECK_EQ(block.since, block.address == third ? 7u : block.address == second ? 0u : 5u);
+    pieces += block.address < second;
+  }
+  CHECK(pieces > 1);
+  scope.pop_back();  // as if it said nothing of that
+  CHECK(server.cut(2, scope));
+  for (const ring::ManifestBlock& block : server.store->committed().blocks)
+    CHECK_EQ(block.since, 0u);
 }
 
 TEST(a_hostile_scope_cancels_the_cut_and_nothing_else) {

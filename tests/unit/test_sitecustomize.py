@@ -136,6 +136,75 @@ o.step()
     assert printed == "0 0 0 0\n1 1 48 7\n1 1 48 8\n2 0 0 0\ncut\n"
 
 
+# Prints the numbers behind the blocks of a scope with one pool.
+DATING_SHIM = """
+#include <stdint.h>
+#include <stdio.h>
+int pyft_gate(void) { return 0; }
+int pyft_cut(void) { return 0; }
+static uint64_t next = 6;
+uint64_t pyft_next_seq(int device) { return ++next; }
+int pyft_cut_scope(int device, const void* scope, uint64_t bytes, uint64_t seq) {
+  const uint64_t* words = scope;
+  for (uint64_t i = 4 + 2 * words[1]; i < bytes / 8; ++i) printf("%d ", (int)words[i]);
+  puts(".");
+  return fflush(stdout);
+}
+"""
+DATED = """
+import torch, torch.optim.optimizer as o
+class cuda:
+    is_initialized = staticmethod(lambda: True)
+    device_count = staticmethod(lambda: 1)
+torch.cuda = cuda
+blocks = []
+torch._C._cuda_memorySnapshot = lambda pool: {
+    "segments": [{"device": 0, "address": 0, "total_size": 99, "blocks": blocks}]}
+class Storage:
+    def __init__(self, at): self.at = at
+    def data_ptr(self): return self.at
+class Gradient:
+    def __init__(self, at): self.at = at
+    def untyped_storage(self): return Storage(self.at)
+class Sharded:
+    def __init__(self, at): self._local_tensor = Gradient(at)
+class Sparse:
+    def untyped_storage(self): raise NotImplementedError
+class Parameter:
+    grad = None
+class Optimizer:
+    def __init__(self, *parameters): self.param_groups = [{"params": list(parameters)}]
+a, b, c = Parameter(), Parameter(), Parameter()
+first, second = Optimizer(a, b), Optimizer(c)
+def step(optimizer, *places):
+    blocks[:] = [{"state": "active_allocated", "address": at, "requested_size": 1} for at in places]
+    for hook in o.after: hook(optimizer, (), {})
+"""
+
+
+def test_blocks_in_which_gradients_change_places_are_dated(folder: Path) -> None:
+    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
+    (folder / "shim.c").write_text(DATING_SHIM)
+    library = str(folder / "shim.so")
+    flags = ["-shared", "-fPIC", "-o", library]
+    subprocess.run([compiler, *flags, str(folder / "shim.c")], check=True)
+    cases = (
+        ("step(first, 1, 2, 3)", "."),  # no gradients: 7
+        ("a.grad, b.grad = Gradient(1), Sharded(2); step(first, 1, 2, 3)", "8 8 0 ."),
+        ("a.grad, b.grad = Gradient(1), Gradient(2); step(first, 1, 2, 3)", "8 8 0 ."),
+        ("a.grad, b.grad = Gradient(2), Gradient(1); step(first, 1, 2, 3)", "10 10 0 ."),
+        ("a.grad = Sparse(); step(first, 1, 2, 3)", "10 11 0 ."),  # another tensor is in the second
+        ("step(first, 1, 3)", "10 0 ."),
+        ("a.grad = Gradient(2); step(first, 1, 2, 3)", "10 13 0 ."),
+        ("c.grad = Gradient(3); step(second, 1, 2, 3)", "10 13 14 ."),  # of both optimizers
+        ("a.grad = c.grad = None; step(first, 1, 2, 3)", "10 15 15 ."),
+        ("step(first, 1, 2, 3)", "10 15 15 ."),
+    )
+    program = DATED + "\n".join(line for line, _ in cases)
+    printed = run(folder, program, PYFT_JOB="j", LD_PRELOAD=library)
+    assert printed.splitlines() == [wanted for _, wanted in cases]
+
+
 def test_without_shim_nothing_is_registered(folder: Path) -> None:
     program = "import torch.optim.optimizer as o; print(o.before, o.after)"
     assert run(folder, program, PYFT_JOB="j") == "[] []\n"

@@ -408,6 +408,7 @@ void records() {
   FIELD(ManifestBlock, bytes);
   FIELD(ManifestBlock, digest);
   FIELD(ManifestBlock, heap_offset);
+  FIELD(ManifestBlock, since);
   END;
   BEGIN(AllocMark);
   FIELD(AllocMark, address);

@@ -86,8 +86,20 @@ std::string check_blocks(Ranges* blocks, const Ranges& mapped) {
   return {};
 }
 
+// The numbers behind the blocks, if they are all there.
+void read_dates(std::span<const std::byte> numbers, const Ranges& blocks,
+                std::vector<DatedRange>* dated) {
+  if (numbers.size() < blocks.size() * sizeof(uint64_t)) return;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    uint64_t since = 0;
+    std::memcpy(&since, numbers.data() + i * sizeof since, sizeof since);
+    if (since) dated->push_back({blocks[i], since});
+  }
+  std::ranges::sort(*dated, {}, [](const DatedRange& one) { return one.range.address; });
+}
+
 std::string read_scope(std::span<const std::byte> scope, const Ranges& mapped, Ranges* pools,
-                       Ranges* blocks) {
+                       Ranges* blocks, std::vector<DatedRange>* dated) {
   if (scope.empty()) return {};
   ring::CutScope head{};
   if (scope.size() < sizeof head) return "the scope of the cut is too short";
@@ -100,6 +112,8 @@ std::string read_scope(std::span<const std::byte> scope, const Ranges& mapped, R
   std::string problem = read_ranges(at, head.pools, pools);
   at += head.pools * sizeof(ring::AllocMark);
   if (problem.empty()) problem = read_ranges(at, head.blocks, blocks);
+  at += head.blocks * sizeof(ring::AllocMark);
+  if (problem.empty()) read_dates({at, scope.data() + scope.size()}, *blocks, dated);
   if (problem.empty()) problem = check_blocks(blocks, mapped);
   return problem;
 }
@@ -127,7 +141,8 @@ std::string find_live(std::span<const std::byte> scope, std::vector<MemoryRange>
   *live = {};
   mapped = merged(std::move(mapped));
   Ranges pools, blocks;
-  if (std::string problem = read_scope(scope, mapped, &pools, &blocks); !problem.empty())
+  if (std::string problem = read_scope(scope, mapped, &pools, &blocks, &live->dated);
+      !problem.empty())
     return problem;
   scratch = merged(std::move(scratch));
   const Ranges wanted = subtract(blocks, scratch);

@@ -13,6 +13,7 @@ namespace pyft::checkpoint {
 
 struct LiveSet {
   std::vector<MemoryRange> blocks;  // by address, none overlaps another, none is empty
+  std::vector<DatedRange> dated;    // of the blocks of the program's allocator, by address
   // Sizes: of blocks that the program's allocator has handed out, of memory mapped otherwise, of
   // memory that is the device's own, and of what is left out although it is mapped.
   uint64_t block_bytes = 0, mapped_bytes = 0, hidden_bytes = 0, scratch_bytes = 0;

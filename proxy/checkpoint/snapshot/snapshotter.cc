@@ -202,6 +202,7 @@ std::string Snapshotter::fill(const ring::CutMark& cut, std::span<const std::byt
   std::string problem =
       save_memory({scope, open_->places, late, plan}, device_.state, &stage_, &open_->live);
   if (!problem.empty()) return problem;
+  store_.date(open_->live.dated);
   if (shared && cut.forced && !store_.lend()) return store_.problem();
   if (pre_images_ && cut.forced) pre_images_->give_to_store();  // a next server has no copies
   compare_again(cut, open_->manifest.seq);

@@ -197,6 +197,16 @@ bool Store::add_stored(uint64_t address, uint64_t bytes, ring::Digest digest, ui
   return false;
 }
 
+void Store::date(std::span<const DatedRange> dated) {
+  for (ring::ManifestBlock& block : open_) {
+    const auto next = std::ranges::upper_bound(
+        dated, block.address, {}, [](const DatedRange& one) { return one.range.address; });
+    if (next == dated.begin()) continue;
+    const DatedRange& around = *std::prev(next);
+    if (block.address < around.range.end()) block.since = around.since;
+  }
+}
+
 bool Store::write(ring::Manifest manifest, std::vector<ring::ManifestPlace> places) {
   StoredSnapshot next;
   next.manifest = manifest;

@@ -15,11 +15,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "checkpoint/digest/digest.h"
+#include "checkpoint/memory_range.h"
 #include "checkpoint/store/heap.h"
 #include "checkpoint/store/store_areas.h"
 #include "ring/store_layout.h"
@@ -73,6 +75,8 @@ class Store {
   void add_elsewhere(uint64_t address, uint64_t bytes, ring::Digest digest, uint64_t owner) {
     open_.push_back({address, bytes, digest, ring::kElsewhere + owner});
   }
+  // Notes since when the open snapshot's blocks, or pieces of blocks, hold what they hold.
+  void date(std::span<const DatedRange> dated);
   // Blocks with room reserved and filled, for snapshots of this step of other members: kept like
   // what is lent. False: there is no room for the table, and they are dropped.
   bool lend_more(uint64_t step, std::vector<ring::ManifestBlock> blocks);

@@ -19,10 +19,12 @@ from pyft.wire import messages as wire
 from pyft.wire.layout import ELSEWHERE, MANIFEST, MANIFEST_BLOCK
 
 
-def read_table(store_fd: int, offset: int, device: int, entry: int) -> tuple[Table, Rows] | None:
+def read_table(
+    store_fd: int, offset: int, device: int, entry: int
+) -> tuple[Table, Rows, dict[Key, int]] | None:
     """Return the digests of the cut with that number of its entry, which waits in a store.
 
-    And which of its blocks other stores keep.
+    And which of its blocks other stores keep, and which have changed hands at which entry.
 
     None if it does not lie there whole. That may be any longer: a cut is dropped when its copies
     turn out to be of other contents, and then the next one takes its place.
@@ -40,13 +42,16 @@ def read_table(store_fd: int, offset: int, device: int, entry: int) -> tuple[Tab
     base = page.window_base(device)
     table: Table = {}
     others: Rows = {}
+    since: dict[Key, int] = {}
     for block in MANIFEST_BLOCK.each(rows):
         key = (block.address - base, block.bytes)
         if 0 <= key[0] < layout.DEVICE_WINDOW_BYTES:
             table[key] = block.digest
             if block.heap_offset >= ELSEWHERE:
                 others[key] = block.heap_offset - ELSEWHERE
-    return table, others
+            if block.since:
+                since[key] = block.since
+    return table, others, since
 
 
 class BeforeEnd(Protocol):
@@ -168,12 +173,12 @@ class Comparison:
         fd, device = member.channel.store_fd, member.channel.device
         at = said.table_offset
         found = read_table(fd, at, device, said.entry) if at else None
-        table, others = found or (None, None)
+        table, others, since = found or (None, None, None)
         if table is not None and not self._comparable(member):
             table = {}
         self.sharing.staged(member.id, said.step, said.entry, table, others)
         open_case = self._replicas.case
-        self._act(self._replicas.staged(member.id, said.step, table))
+        self._act(self._replicas.staged(member.id, said.step, table, said.entry, since))
         if open_case:
             self._note()  # it may be an answer
         page.write_store(fd, taken_ns=time.monotonic_ns(), taken_step=said.step)

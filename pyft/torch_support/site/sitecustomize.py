@@ -49,6 +49,41 @@ def _after_torch(torch):
         pass  # a torch that keeps this elsewhere
 
 
+def _gradients():
+    """Return a function that says in which blocks gradients are, and of which parameters.
+
+    An allocator gives the place of a freed gradient to another one, and numbers neither.
+    """
+    from itertools import chain, count
+    from weakref import WeakKeyDictionary
+
+    numbers, next_number = WeakKeyDictionary(), count()  # of optimizers that have made a step
+
+    def address_of(gradient):
+        for inner in ("_local_tensor", "elem"):  # of a DTensor; of one that has been waited for
+            gradient = getattr(gradient, inner, gradient)
+        try:
+            return gradient.untyped_storage().data_ptr()
+        except Exception:  # a sparse one, or of another kind
+            return 0
+
+    def gradients(optimizer):
+        found = {}
+        try:
+            if optimizer not in numbers:
+                numbers[optimizer] = next(next_number)
+            for one, number in list(numbers.items()):
+                parameters = chain.from_iterable(group["params"] for group in one.param_groups)
+                for index, parameter in enumerate(parameters):
+                    if parameter.grad is not None:
+                        found.setdefault(address_of(parameter.grad), (number, index))
+        except Exception:  # an optimizer of an unusual kind: nothing is known of it
+            return {}
+        return found
+
+    return gradients
+
+
 def _live_cut(shim, ctypes):
     """Return a function that makes a cut which says what torch has in use; False if it cannot.
 
@@ -56,21 +91,30 @@ def _live_cut(shim, ctypes):
     """
     from array import array
 
+    gradients = _gradients()
+    hands = {}  # by device: by address of a block, whose gradient it holds, since which entry
+
     try:
         next_seq, cut_scope = shim.pyft_next_seq, shim.pyft_cut_scope
     except AttributeError:
-        return lambda: False
+        return lambda optimizer: False
     next_seq.restype = ctypes.c_uint64
     cut_scope.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
 
-    def scope(segments):
-        pools, blocks = array("Q"), array("Q")
+    def scope(segments, seq, owners, before):
+        pools, blocks, since, now = array("Q"), array("Q"), array("Q"), {}
         for segment in segments:
             pools.extend((segment["address"], segment["total_size"]))
             for block in segment["blocks"]:
                 if block["state"] != "inactive":
-                    blocks.extend((block["address"], block["requested_size"]))
-        return array("Q", (len(pools) // 2, len(blocks) // 2)) + pools + blocks
+                    address = block["address"]
+                    blocks.extend((address, block["requested_size"]))
+                    owner, last = owners.get(address), before.get(address, (None, 0))
+                    if owner or last[1]:
+                        last = now[address] = last if last[0] == owner else (owner, seq)
+                    since.append(last[1])
+        head = array("Q", (len(pools) // 2, len(blocks) // 2))
+        return head + pools + blocks + (since if now else array("Q")), now
 
     def segments_of(torch):
         try:
@@ -78,14 +122,15 @@ def _live_cut(shim, ctypes):
         except Exception:  # an allocator that keeps none
             return None
 
-    def cut_one(device, seq, segments):
+    def cut_one(device, seq, segments, owners):
         if not seq or segments is None:  # its cut is not snapshotted, or everything counts
             return cut_scope(device, None, 0, 0)
-        data = scope([s for s in segments if s["device"] == device])
+        own = [s for s in segments if s["device"] == device]
+        data, hands[device] = scope(own, seq, owners, hands.get(device, {}))
         address, words = data.buffer_info()
         return cut_scope(device, address, words * data.itemsize, seq)
 
-    def cut():
+    def cut(optimizer):
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_initialized():
             return False
@@ -95,9 +140,10 @@ def _live_cut(shim, ctypes):
         segments = segments_of(torch)
         if segments is None:
             return False
+        owners = gradients(optimizer)
         for device, seq in devices:
             # 2: another thread was faster; the memory may have changed hands. Once more.
-            while cut_one(device, seq, segments) == 2:
+            while cut_one(device, seq, segments, owners) == 2:
                 seq, segments = next_seq(device), segments_of(torch)
         return True
 
@@ -121,7 +167,7 @@ def _after_optimizer(module):
         gate()
 
     def after(optimizer, args, kwargs):
-        if not cut_live():
+        if not cut_live(optimizer):
             cut()
         if hold is not None:
             hold()

@@ -38,11 +38,11 @@ def member(id: int) -> SimpleNamespace:
     return SimpleNamespace(id=id, channel=channel, server=server, given_up="")
 
 
-def write(one: SimpleNamespace, cut: int, content: bytes) -> None:
+def write(one: SimpleNamespace, cut: int, content: bytes, since: int = 0) -> None:
     """Put the table of a cut into a store."""
     base = page.window_base(one.id)
-    outside = MANIFEST_BLOCK.pack(4096, 8, b"x" * 16, 0)
-    rows = MANIFEST_BLOCK.pack(base + 512, 100, content.ljust(16), 0) + outside
+    outside = MANIFEST_BLOCK.pack(4096, 8, b"x" * 16, 0, 0)
+    rows = MANIFEST_BLOCK.pack(base + 512, 100, content.ljust(16), 0, since) + outside
     os.pwrite(one.channel.store_fd, MANIFEST.pack(cut, 10 * cut, 2, 2, 0, 108, cut, b"") + rows, AT)
 
 
@@ -57,7 +57,7 @@ def members() -> Iterator[dict[int, SimpleNamespace]]:
 def test_a_table_is_read_only_when_it_is_whole(members: dict) -> None:
     write(members[1], 3, b"same")
     fd = members[1].channel.store_fd
-    assert comparison.read_table(fd, AT, 1, 30) == ({(512, 100): b"same".ljust(16)}, {})
+    assert comparison.read_table(fd, AT, 1, 30) == ({(512, 100): b"same".ljust(16)}, {}, {})
     assert comparison.read_table(fd, 1 << 20, 1, 30) is None
     assert comparison.read_table(fd, AT, 1, 20) is None, "that cut was dropped"
     os.pwrite(fd, MANIFEST.pack(3, 30, 2, 1 << 60, 0, 0, 0, b""), AT)
@@ -103,10 +103,25 @@ def test_servers_are_ended_when_others_have_what_they_need(
     assert [event.id for event in suspected] == list(members)
 
 
-def snapshotted(compared: Comparison, one: SimpleNamespace, cut: int, content: bytes) -> None:
-    write(one, cut, content)
+def snapshotted(
+    compared: Comparison, one: SimpleNamespace, cut: int, content: bytes, since: int = 0
+) -> None:
+    write(one, cut, content, since)
     epoch = one.server.epoch
     compared.received(one, ev.Received(one.id, epoch, wire.Staged(cut, AT, 10 * cut)))
+
+
+def test_a_place_that_another_tensor_has_got_is_not_compared(members: dict) -> None:
+    suspected: list[ev.Suspected] = []
+    compared = agent(members, suspected, [])
+    for one in members.values():
+        compared.joined(one)
+    for cut, (id, one) in itertools.product((1, 2, 3), members.items()):
+        content = b"own%d" % id if cut == 3 else b"same"
+        snapshotted(compared, one, cut, content, since=30 if cut == 3 else 10)
+    for one in members.values():
+        assert one.server.told == [(wire.Commit, cut) for cut in (1, 2, 3)]
+    assert suspected == []
 
 
 def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) -> None:

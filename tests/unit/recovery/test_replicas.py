@@ -146,6 +146,48 @@ def test_blocks_that_once_differed_are_no_replicas() -> None:
             assert replicas.staged(rank, cut, table(rank, cut, same)) == [Agreed(rank, cut)]
 
 
+def test_a_place_that_another_tensor_gets_begins_anew() -> None:
+    """A gradient that all have is freed, and one of which each rank has its own is there then."""
+    replicas = Replicas()
+    for cut, rank in itertools.product((1, 2), (0, 1)):
+        replicas.staged(rank, cut, table(rank, cut), 10 * cut, {SAME: 10})
+    for rank in (0, 1):
+        found = replicas.staged(rank, 3, table(rank, 3, bytes([rank])), 30, {SAME: 21})
+    assert found == [Agreed(0, 3), Agreed(1, 3)]
+    assert replicas.common() == []
+    for cut, rank in itertools.product((4, 5), (0, 1)):  # what all have is back
+        replicas.staged(rank, cut, table(rank, cut), 10 * cut, {SAME: 40})
+        assert replicas.common() == ([(SAME, {0, 1})] if (cut, rank) == (5, 1) else [])
+    replicas.staged(0, 6, table(0, 6), 60, {SAME: 40})
+    found = replicas.staged(1, 6, table(1, 6, BAD), 60, {SAME: 40})
+    assert found == [Disagree(6, SAME, (0, 1))], "the same tensor at both cuts: corruption"
+
+
+def test_another_tensor_at_one_rank_is_enough() -> None:
+    for moved in (0, 1):
+        replicas = Replicas()
+        cuts(replicas, 2, 2)
+        for rank in (1, 0):
+            since = {SAME: 3} if rank == moved else {}
+            found = replicas.staged(rank, 3, table(rank, 3, bytes([rank])), 3, since)
+        assert found == [Agreed(0, 3), Agreed(1, 3)]
+        for rank in (0, 1):  # it differed from the beginning
+            since = {SAME: 3} if rank == moved else {}
+            found = replicas.staged(rank, 4, table(rank, 4), 4, since)
+            assert found == [Agreed(rank, 4)]
+
+
+def test_of_three_those_that_still_have_it_are_compared() -> None:
+    replicas = Replicas()
+    cuts(replicas, 3, 2)
+    replicas.staged(0, 3, table(0, 3, b"another"), 30, {SAME: 30})
+    replicas.staged(1, 3, table(1, 3, BAD), 30)
+    found = replicas.staged(2, 3, table(2, 3), 30)
+    assert [one.suspects for one in found if isinstance(one, Disagree)] == [(1, 2)]
+    assert replicas.case
+    assert set(replicas.case.first) == {1, 2}
+
+
 def test_a_small_block_may_be_the_same_for_a_while() -> None:
     small, replicas = (128, SMALL_BYTES - 1), Replicas()
     for cut, rank in itertools.product(range(1, SMALL_STREAK + 2), (0, 1)):

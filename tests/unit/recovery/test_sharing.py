@@ -94,7 +94,11 @@ def snapshot(agent: Comparison, one: SimpleNamespace, step: int, keys: list = KE
     base, others = page.window_base(one.channel.device), rows(one)
     table = b"".join(
         MANIFEST_BLOCK.pack(
-            base + at, size, b"%d" % (at + step), ELSEWHERE + others.get((at, size), -ELSEWHERE)
+            base + at,
+            size,
+            b"%d" % (at + step),
+            ELSEWHERE + others.get((at, size), -ELSEWHERE),
+            0,
         )
         for at, size in keys
     )
