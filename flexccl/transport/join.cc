@@ -36,15 +36,16 @@ void send_token(int socket, const Key& key, const Question& question, Token toke
 }
 
 bool carries_descriptors(int socket) {
-  int domain = 0;
+  int domain = AF_UNSPEC;
   socklen_t length = sizeof domain;
-  return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+  getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &length);
+  return domain == AF_UNIX;
 }
 
 // A conversation within this process: the other side speaks in a thread of its own.
 void join_here(Fd socket, const Asked& asked, const Question& question,
                std::span<const std::byte> step) {
-  const auto inbox = Endpoint::process().find({asked.comm, 0, asked.slot});
+  const auto inbox = Endpoint::process().find({asked.comm, question.epoch, asked.slot});
   if (!inbox || !inbox->responder()) fail(ncclRemoteError, "its communicator is gone");
   std::thread([socket = std::move(socket), key = asked.key, question,
                here = std::pair(asked.comm, asked.slot),
@@ -128,7 +129,7 @@ void JoinVisit::may_fail() const {
 }
 
 bool JoinVisit::gone() const {
-  pollfd look{socket_, POLLRDHUP, 0};
+  pollfd look{socket_, POLLRDHUP, {}};
   return poll(&look, 1, 0) != 0;
 }
 
@@ -140,7 +141,7 @@ void JoinVisit::answer(Answer answer, int log) {
 }
 
 bool JoinVisit::comes_decision() {
-  pollfd look{socket_, POLLIN, 0};
+  pollfd look{socket_, POLLIN, {}};
   if (poll(&look, 1, kLookMs) <= 0) return false;
   expect_token(socket_, key_, question_, Token::kDecision, in_ms(kTokenMs));
   may_fail();

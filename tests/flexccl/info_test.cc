@@ -89,11 +89,12 @@ TEST(a_new_process_is_what_the_info_says) {
   self.repair_ms = 77;
   self.take({1, 12, Repair::kRemove});
   self.take({2, 13, Repair::kReplace, 0, address_of(60)});
+  self.take({3, 8, Repair::kRemove});
   std::uint64_t position = 0;
   const Membership fresh = joined(export_info(self, 21, 9), 21, 30, &position);
   CHECK_EQ(position, 9u);
   CHECK_EQ(fresh.comm, 7u);
-  CHECK_EQ(fresh.epoch, 3u);
+  CHECK_EQ(fresh.epoch, 4u);
   CHECK_EQ(fresh.slot, 21);
   CHECK(fresh.key == self.key);
   CHECK_EQ(fresh.transport, flexcclShm);
@@ -101,16 +102,16 @@ TEST(a_new_process_is_what_the_info_says) {
   CHECK_EQ(fresh.repair_ms, 77u);
   CHECK_EQ(fresh.slots(), 22);
   for (int slot = 0; slot < 22; ++slot)
-    CHECK_EQ(fresh.position(slot) >= 0, slot != 12 && slot != 20);
-  CHECK_EQ(fresh.members.size(), 20u);
+    CHECK_EQ(fresh.position(slot) >= 0, slot != 8 && slot != 12 && slot != 20);
+  CHECK_EQ(fresh.members.size(), 19u);
   CHECK_EQ(int(fresh.address(0).port), 1);
   CHECK_EQ(int(fresh.address(13).port), 61);
   CHECK_EQ(int(fresh.address(12).port), 0);
   CHECK_EQ(int(fresh.address(21).port), 31);
-  CHECK_EQ(fresh.changes.size(), 3u);
+  CHECK_EQ(fresh.changes.size(), 4u);
   CHECK_EQ(fresh.changes[0].slot, 12);
-  CHECK_EQ(fresh.changes[2].slot, 21);
-  CHECK_EQ(int(fresh.changes[2].address.port), 31);
+  CHECK_EQ(fresh.changes[3].slot, 21);
+  CHECK_EQ(int(fresh.changes[3].address.port), 31);
 }
 
 // Of more ranks than an info names, the steps tell where a later one is.
@@ -144,6 +145,15 @@ TEST(rows_of_slots_that_are_not_there_are_left_out) {
     CHECK_EQ(int(fresh.address(0).port), 1);
     CHECK_EQ(int(fresh.address(4).port), 5);
   }
+}
+
+TEST(bits_of_slots_that_are_not_there_are_left_out) {
+  const Membership self = member(1, 5, 0);
+  Info info = export_info(self, 2, 0);
+  info.live[0] = 0xff;
+  std::uint64_t position = 0;
+  const Membership fresh = join_as(signed_anew(info, self.key), 2, address_of(8), &position);
+  CHECK_EQ(fresh.members.size(), 5u);
 }
 
 TEST(counts_beyond_their_limits_are_refused) {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,8 +73,15 @@ class Ends:
         self.seen: list[Limits] = []
         self.judge = source_mutants.Judge.__new__(source_mutants.Judge)
         self.judge.limits = {"test": Limits(5, 30)}
+        self.judge._lock = threading.Lock()
+        self.judge._kills_of = Counter()
         monkeypatch.setattr(source_mutants, "run", self.run)
-        monkeypatch.setattr(self.judge, "_measured", lambda _: Limits(5, 90))
+        self.controls = 0
+        monkeypatch.setattr(self.judge, "_measured", self.measured)
+
+    def measured(self, _: str) -> Limits:
+        self.controls += 1
+        return Limits(5, 90)
 
     def run(self, _: Path, limits: Limits) -> End:
         self.seen.append(limits)
@@ -103,6 +113,24 @@ def test_what_was_only_slow_is_tried_again_with_more_time(monkeypatch: pytest.Mo
     assert not ends.kill()
     assert [limits.clock for limits in ends.seen] == [30, 90, 90]
     assert Ends(monkeypatch, End.LATE, End.LATE).kill()
+
+
+def test_a_test_that_kills_has_to_pass_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = 2 * source_mutants.KILLS_PER_CONTROL + 1
+    ends = Ends(monkeypatch, *[End.FAILED] * 2 * kills)
+    assert all(ends.judge._kills("test", Path("test")) for _ in range(kills))
+    assert ends.controls == 2
+
+
+def test_what_a_test_has_killed_is_forgotten_when_it_fails_by_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    judge = Ends(monkeypatch).judge
+    judge.memory, judge._keys = tmp_path / "known.json", {"a": "A", "b": "B"}
+    judge.known = {"x": ["killed", "A"], "y": ["killed", "B"], "z": ["survived", "A", "B"]}
+    judge._forget("a")
+    assert judge.known == json.loads(judge.memory.read_text())
+    assert list(judge.known) == ["y", "z"]
 
 
 def test_lines_of_the_test_framework_are_known() -> None:

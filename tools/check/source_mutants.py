@@ -6,7 +6,8 @@ source_mutants.toml says which files, by which tests each is judged, and which m
 each with its reason. A mutant is compiled alone, as build/meson compiles the file but without
 optimization, and linked with the objects of a test that are there. One that does not compile is none.
 A test ends at the first thing that is wrong. It kills a mutant if it fails twice in three runs: one
-failure may be that of a busy machine. Results are kept in build/mutants: a mutant that has been
+failure may be that of a busy machine. After every fifth kill the test has to pass without a mutant.
+Results are kept in build/mutants: a mutant that has been
 judged is not judged again until the file changes, or the test that has killed it, or any test that
 it has survived.
 """
@@ -40,6 +41,7 @@ BUILD = ROOT / "build" / "meson"
 WORK = ROOT / "build" / "mutants"
 TABLE = Path(__file__).with_name("source_mutants.toml")
 LEAST_KILLED = 0.95
+KILLS_PER_CONTROL = 5
 KILLED, SURVIVED, NO_MUTANT = "killed", "survived", "does not compile"
 
 
@@ -116,7 +118,6 @@ class Judge:
         if changed is None:
             raise SystemExit(f"mutants: [{source.file}] does not compile without a mutant")
         self._originals = {test: self.compiler.linked(test, changed) for test in source.tests}
-        self.limits = {test: self._measured(test) for test in source.tests}
         self.memory = WORK / (source.file.replace("/", "-") + ".json")
         self._keys = {
             test: hashlib.sha256(original.source.encode() + (BUILD / test).read_bytes()).hexdigest()
@@ -126,6 +127,8 @@ class Judge:
         self.known: dict[str, list[str]] = (
             json.loads(self.memory.read_text()) if self.memory.exists() else {}
         )
+        self._kills_of: Counter[str] = Counter()
+        self.limits = {test: self._measured(test) for test in source.tests}
 
     def judged(self, number: int, mutant: Mutant) -> str:
         """Say what becomes of one. Known is a verdict with the tests that it depends on."""
@@ -146,8 +149,16 @@ class Judge:
         with self._measures:
             end, found = measured(self._originals[test], limits)
         if end is not End.WELL:
+            self._forget(test)
             raise SystemExit(f"mutants: [{test}] fails without a mutant: [{end.value}]")
         return found
+
+    def _forget(self, test: str) -> None:
+        """Forget what a test has killed: it may have failed by itself."""
+        with self._lock:
+            key = self._keys[test]
+            self.known = {text: found for text, found in self.known.items() if found[1:] != [key]}
+            self.memory.write_text(json.dumps(self.known, indent=1))
 
     def _tried(self, mutant: Mutant, name: str) -> list[str]:
         changed = self.compiler.compiled(mutant, name)
@@ -168,7 +179,17 @@ class Judge:
             if end is End.LATE and not failed:
                 self.limits[test] = self.limits[test].on(self._measured(test))
             failed, passed = failed + (end is not End.WELL), passed + (end is End.WELL)
+        if failed == 2:
+            self._control(test)
         return failed == 2
+
+    def _control(self, test: str) -> None:
+        """Run a test without a mutant after some kills: one that fails by itself kills anything."""
+        with self._lock:
+            self._kills_of[test] += 1
+            is_due = self._kills_of[test] % KILLS_PER_CONTROL == 0
+        if is_due:
+            self._measured(test)
 
 
 def judged(judge: Judge, chosen: list[Mutant], jobs: int) -> dict[str, str]:

@@ -31,8 +31,12 @@ OPERATORS = {
 }
 _OPERATOR = re.compile("|".join(re.escape(text) for text in sorted(OPERATORS, key=len)[::-1]))
 _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.'])")
-# How long something waits: a millisecond more is no other behaviour, and no test measures it.
-_WAITS = re.compile(r"^[^\n]*\bconstexpr (?:std::chrono::|[^\n]*Ms = )[^\n]*$", re.MULTILINE)
+# Numbers that are no other behaviour when they are larger: how long something waits, which no test
+# measures, and how many items an array has room for.
+_ROOM = re.compile(
+    r"^[^\n]*\bconstexpr (?:std::chrono::|[^\n]*Ms = )[^\n]*$|^[ \t]+[\w:<>]+ \w+\[\d+\];$",
+    re.MULTILINE,
+)
 _TRUTH = re.compile(r"\b(?:true|false)\b")
 # A statement of one line that calls or assigns something, or leaves: it is left out.
 _STATEMENT = re.compile(
@@ -94,7 +98,7 @@ def _changes(hidden: str) -> Iterator[tuple[int, int, str]]:
     for found in _OPERATOR.finditer(hidden):
         if not _is_template(hidden, found):
             yield found.start(), found.end(), OPERATORS[found[0]]
-    for found in _NUMBER.finditer(_WAITS.sub(_blank, hidden)):
+    for found in _NUMBER.finditer(_ROOM.sub(_blank, hidden)):
         yield found.start(), found.end(), str(int(found[0]) + 1)
     for found in _TRUTH.finditer(hidden):
         yield found.start(), found.end(), "false" if found[0] == "true" else "true"
