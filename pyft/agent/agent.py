@@ -26,6 +26,7 @@ from pyft.agent.command import Command
 from pyft.agent.going_back import GoingBack
 from pyft.agent.host_images import images_of
 from pyft.agent.job import asked_faults, job_folder
+from pyft.agent.job.ended_clients import EndedClients
 from pyft.agent.job.environment import link_for_triton, program_environment
 from pyft.agent.job.job_meta import JobMeta
 from pyft.agent.job.options import JobOptions
@@ -53,7 +54,8 @@ class Agent:
         self._options = options
         self._supervisor = supervisor
         self._loop = EventLoop()
-        self._meta = JobMeta(options, self._loop, self._live)
+        ended = EndedClients(supervisor.keep, supervisor.drop)
+        self._meta = JobMeta(options, self._loop, self._live, ended)
         self._command = Command(supervisor, self._meta.values)
         self._servers = Servers(options, self._loop, supervisor, self._meta.write)
         self._operators = Sockets(self._servers)
@@ -123,6 +125,7 @@ class Agent:
     def _adopt(self, handover: Handover) -> None:
         """Go on where the agent before has stopped; for the first one: at the beginning."""
         self._command.adopt(handover)
+        self._meta.ended.adopt(handover.notes)
         meta = self._meta.values
         meta |= {"agent_pid": os.getpid(), "supervisor_pid": os.getppid()}
         if handover.orders:
@@ -238,7 +241,7 @@ class Agent:
                 self._clients.accept(message["name"], socket.socket(fileno=fds[0]))
 
     def _process_ended(self, pid: int, status: int) -> None:
-        self._command.ended[pid] = status
+        self._command.process_ended(pid, status)
         if self._images and self._images.ended(pid, status):
             return
         self._servers.reaped(pid)
@@ -282,8 +285,7 @@ class Agent:
             messages.say(str(error))
 
     def _client_saved(self, member: Member, entry: dict[str, Any]) -> None:
-        self._meta.values["channels"].append(entry)
-        self._command.keep()
+        self._meta.ended.add(entry)
         self._meta.write_soon()
         if not entry["goodbye"] and not self._command.stop_reason and not self._command.signalled:
             self._report_lost_client(member)

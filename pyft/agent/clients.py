@@ -90,6 +90,7 @@ class Clients:
         self._servers.incidents.recount(member)
         self._servers.injector.count(member)
         self._saved(member, member.save(self._options.log_dir))
+        self._servers.forget(member.id)
         self._servers.keep()
         self._supervisor.drop(f"client-{member.id}")
         self._supervisor.forget(member.server_pid)
@@ -134,8 +135,7 @@ class Clients:
         request = AttachRequest.parse(message)
         if request.pid != peer_pid:
             raise AttachError(f"[pid {peer_pid}] claims to be [pid {request.pid}]", 1)
-        present = sum(not member.saved for member in self._servers.members.values())
-        if why := descriptors.why_too_few(present):
+        if why := descriptors.why_too_few(len(self._servers.members)):
             raise AttachError(why, errno.EMFILE)
         pidfd = _pidfd(peer_pid)
         try:

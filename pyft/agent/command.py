@@ -13,6 +13,7 @@ from pyft.agent.supervisor.link import Handover, SupervisorLink
 from pyft.errors import CommandError
 
 NOTE = "job"
+MOST_ENDED = 1024
 
 
 class Command:
@@ -22,7 +23,7 @@ class Command:
         self._supervisor = supervisor
         self._meta = meta  # kept for the next agent as well
         self.pid = 0
-        self.ended: dict[int, int] = {}  # pid -> status, of all children of the supervisor
+        self.ended: dict[int, int] = {}  # pid -> status, of the supervisor's last children
         self.stop_reason = ""
         self.signalled = False  # the user wants it to end
 
@@ -57,6 +58,13 @@ class Command:
         self.signalled = True
         self.keep()
         self._supervisor.kill(self.pid, number)
+
+    def process_ended(self, pid: int, status: int) -> None:
+        """Take how a child of the supervisor has ended; of those long before nothing is asked."""
+        self.ended.pop(pid, None)  # of another process with that number
+        self.ended[pid] = status
+        if len(self.ended) > MOST_ENDED:
+            del self.ended[next(one for one in self.ended if one != self.pid)]
 
     @property
     def has_ended(self) -> bool:

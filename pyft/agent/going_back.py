@@ -60,7 +60,7 @@ class GoingBack:
     def go(self, record: dict[str, Any]) -> None:
         """Put everything back, and let the next agent take over; on failure the job ends."""
         assert self._images
-        self._meta.forget_clients({int(id) for id in record["clients"]})
+        self._meta.ended.forget({int(id) for id in record["clients"]})
         self._command.keep()
         for id in list(self._servers.members):
             self._supervisor.drop(f"client-{id}")
@@ -95,6 +95,7 @@ class GoingBack:
         assert self._images
         self._images.begin_again(record, handover)
         self._meta.values |= handover.notes["job"]["meta"]
+        self._meta.ended.adopt(handover.notes)
         self.go(record)
 
     def reaped(self) -> dict[int, int]:
@@ -102,7 +103,7 @@ class GoingBack:
         while got := self._supervisor.received():
             message, fds = got
             if message["kind"] == "ended":
-                self._command.ended[message["pid"]] = message["status"]
+                self._command.process_ended(message["pid"], message["status"])
             for fd in fds:
                 os.close(fd)
         return self._command.ended

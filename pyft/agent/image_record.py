@@ -54,7 +54,7 @@ def left_behind(
     """
     number, step = record["number"], record["step"]
     plan = {"number": number, "current": number, "current_step": step, "restores": 0} | plan
-    meta = {"channels": [], "state": "running"}
+    meta = {"state": "running"}
     kept: dict[str, tuple[dict[str, Any], list[int]]] = {
         RESTORING: (record, []),
         JOB: ({"meta": meta, "stop_reason": "", "signalled": False}, []),

@@ -37,7 +37,7 @@ that ask at the same time do not wait for each other: they count as lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from pyft.recovery.events import Action, Received, Send, Timer
@@ -155,6 +155,13 @@ class Communicators:
         """Begin what waits, after groups were changed from outside."""
         for key, group in list(self.groups.items()):
             self._go_on(key, group, actions)
+
+    def tidy(self, ids: Container[int]) -> None:
+        """Forget communicators of which none of these ranks is a member, or will be."""
+        for key, group in list(self.groups.items()):
+            servers = [*group.members.values(), *group.making.values()]
+            if not (group.queue or group.repair or any(id in ids for id, _ in servers)):
+                del self.groups[key]
 
     # ---- one repair ---------------------------------------------------------------------------
 

@@ -13,13 +13,14 @@ output.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyft.recovery.events import Received
 from pyft.wire import messages as wire
 
+LEFT_KEPT = 256  # communicators of which all that have spoken have left
 Heard = wire.Making | wire.WantId | wire.Made | wire.Ended | wire.Minted | wire.Broken
 # The id of the rank that is told; of the one that has left the communicator, and its rank in that.
 Told = tuple[int, int, int]
@@ -33,6 +34,14 @@ class Known:
     made: set[int] = field(default_factory=set)  # ids that have it
     minter: int = -1  # the id of the rank that has made its unique id
     gone: set[int] = field(default_factory=set)  # ranks that have left it for good
+
+    def ids(self) -> set[int]:
+        """Return the ids of all that have spoken of it."""
+        return {*self.ranks.values(), *self.made, self.minter}
+
+    def is_of(self, ids: Container[int]) -> bool:
+        """Say whether one of these has spoken of it."""
+        return any(id in ids for id in self.ids())
 
 
 class Departures:
@@ -83,6 +92,18 @@ class Departures:
             for key, group in self.groups.items()
             for one in self._tell(key, self._waiting(group), group.gone)
         ]
+
+    def tidy(self, ids: Container[int]) -> None:
+        """Forget what only ranks know that are not among these; of the last ones others may come.
+
+        Such a late one has to hear that the others have left.
+        """
+        kept = {key: group for key, group in self.groups.items() if group.is_of(ids)}
+        others = [key for key in self.groups if key not in kept]
+        for key in others[:-LEFT_KEPT]:
+            del self.groups[key]
+        known = {id for group in self.groups.values() for id in group.ids()}
+        self.left = {id for id in self.left if id in known or id in ids}
 
     def _waiting(self, group: Known) -> set[int]:
         """Return the ranks that may wait for others that have left."""

@@ -16,6 +16,7 @@ from pyft.recovery.classify import Fault, row_named
 from pyft.recovery.communicators import Communicators, Group
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.plan import Plan
+from pyft.recovery.rank import Rank, State
 from pyft.recovery.report import Incident
 
 
@@ -35,6 +36,7 @@ def of_plan(plan: Plan) -> dict[str, Any]:
         ],
         "departures": plan.departures.note(),
         "rollback": plan.rollback.note() if plan.rollback else None,
+        "gone": _gone(plan) if plan.rollback else [],
     }
 
 
@@ -46,6 +48,8 @@ def restore(plan: Plan, facts: dict[str, Any]) -> None:
     plan.departures.restore(facts["departures"])
     if plan.rollback:
         plan.rollback.restore(facts["rollback"])
+        for id, rank, *where in facts["gone"]:  # or nothing would say why no other can go back
+            plan.ranks[id] = Rank(id, rank, *where, state=State.GONE)
 
 
 def history_of(incidents: Iterable[Incident]) -> History:
@@ -61,6 +65,11 @@ def history_of(incidents: Iterable[Incident]) -> History:
 def fault_of(incident: Incident) -> Fault:
     """Return the fault that an incident tells of."""
     return Fault(row_named(incident.fault), incident.evidence, incident.seq, incident.cut)
+
+
+def _gone(plan: Plan) -> list[list[int]]:
+    gone = [rank for rank in plan.ranks.values() if rank.state is State.GONE]
+    return [[rank.id, rank.rank, rank.device, rank.gpu, rank.epoch] for rank in gone]
 
 
 def _members(group: Group) -> list[list[int]]:

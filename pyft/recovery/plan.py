@@ -13,6 +13,8 @@ of facts the agent can see; `adopt` makes it anew after the agent itself was rep
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from pyft.recovery.blame import Verdict
 from pyft.recovery.classify import Blame, Do, Fault, of_agent
 from pyft.recovery.communicators import Communicators
@@ -122,6 +124,17 @@ class Plan:
             actions += self._suspect(server, "the agent has died while it got its place")
         actions += self.together.adopted()
         return [*actions, *self._tell(self.departures.all_told())]
+
+    def tidy(self, present: Container[int]) -> None:
+        """Forget the ranks whose clients have ended, but those with which others have to go back.
+
+        `present`: the ids of clients that still have something to be done.
+        """
+        gone = {r.id for r in self.ranks.values() if r.state is State.GONE and r.id not in present}
+        for id in self.together.unneeded(gone):
+            del self.ranks[id]
+        self.communicators.tidy(self.ranks)
+        self.departures.tidy(self.ranks)
 
     # ---- deaths -------------------------------------------------------------------------------
 

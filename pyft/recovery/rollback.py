@@ -122,6 +122,14 @@ class RollbackSets:
             before = self.ranks[id]
             self.ranks[id] = RollbackRank(before.line, before.entry, serial=before.serial)
 
+    def forget(self, ids: set[int]) -> None:
+        """Do without whole sets of ranks, which have ended."""
+        for key, group in list(self.groups.items()):
+            if ids & set(group.members.values()):
+                del self.groups[key]
+        for id in ids:
+            self.ranks.pop(id, None)
+
     # ---- how they replay ----------------------------------------------------------------------
 
     def replay_serially(self, id: int) -> None:

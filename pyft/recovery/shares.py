@@ -196,9 +196,12 @@ class Shares:
         return self._judge(id)
 
     def ended(self, id: int) -> list[Decision]:
-        """Note that a rank makes no cut any more. What it has kept stays."""
+        """Note that a rank makes no cut any more. What it has kept stays while others share with it."""
         self._of(id).gone = True
-        return self._judge(id)
+        decisions, group = self._judge(id), self._of(id).group
+        if all(self._of(one).gone for one in group):
+            self.ranks = {one: rank for one, rank in self.ranks.items() if one not in group}
+        return decisions
 
     def _judge(self, id: int) -> list[Decision]:
         decisions: list[Decision] = []

@@ -78,6 +78,14 @@ class Together:
         ids = self.sets.of(rank.id) - {rank.id} if self.sets else set()
         return [self._ranks[id] for id in sorted(ids)]
 
+    def unneeded(self, gone: set[int]) -> set[int]:
+        """Return which of these that have ended no other rank goes back with, and forget their cuts."""
+        if self.sets is None:
+            return gone
+        found = {id for id in gone if self.sets.of(id) <= gone}
+        self.sets.forget(found)
+        return found
+
     def lacking(self, rank: Rank) -> str:
         """Say why there is no rank to repeat collectives with."""
         for other in self.others(rank):

@@ -148,10 +148,10 @@ class Memory(Target):
             os.pwrite(self.fds[which % 2], data[at + 8 : at + MARKS], place)
         agent = Agent()
         agent.members = {0: self.member}
-        others = [asdict(agent.plan.ranks[id]) for id in range(1, RANKS)]
+        others = [repr(agent.plan.ranks[id]) for id in range(1, RANKS)]
         self._look(agent)
         assert {event.id for event in agent.said} <= {0}, "nobody else is suspected"
-        assert [asdict(agent.plan.ranks[id]) for id in range(1, RANKS)] == others
+        assert [repr(agent.plan.ranks[id]) for id in range(1, RANKS)] == others
 
     def _look(self, agent: Any) -> None:
         """Do all that an agent does often, and at times what it does at the end."""

@@ -88,3 +88,20 @@ def test_a_rank_that_was_given_up_is_not_protected(member: SimpleNamespace) -> N
     looks(found, member, 1, 11)
     found.look({3: (member, why_bare(member, given_up=True))}, 21.0)
     assert found.share() == pytest.approx(0.5)
+
+
+def test_the_share_of_one_that_has_ended_still_counts(member: SimpleNamespace) -> None:
+    kept: dict = {}
+    found = Protected(lambda name, note: kept.update({name: note}), lambda text: None)
+    for second in range(1, 12):
+        ranks = {id: (SimpleNamespace(id=id, channel=member.channel, server=None), why)
+                 for id, why in ((3, "why" if second > 6 else ""), (4, ""))}  # fmt: skip
+        found.look(ranks, float(second))
+    assert found.share() == 0.5
+    found.forget(3)
+    found.forget(5)  # no look has met it
+    assert (found.share(), found.share_of(4)) == (0.5, 1.0)
+    assert [id for id, *_ in kept[NOTE]["times"]] == [4]
+    following = Protected(lambda name, note: None, lambda text: None)
+    following.restore(kept[NOTE])
+    assert following.share() == 0.5

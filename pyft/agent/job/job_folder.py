@@ -15,6 +15,7 @@ from pyft.agent.job.meta_shape import damage
 from pyft.errors import TraceError, UsageError
 
 META = "meta.json"
+_NO_CHANNELS = '\n "channels": []'  # at the left: nothing inside of anything is there
 _NAME = re.compile(r"\d{8}-\d{6}-\d+")
 
 
@@ -61,10 +62,19 @@ def _remove_old(state: Path, keep: int) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_meta(folder: Path, meta: dict[str, Any]) -> None:
-    """Replace meta.json in one step, so that a reader never sees half of it."""
+def write_meta(folder: Path, meta: dict[str, Any], channels: str | None = None) -> None:
+    """Replace meta.json in one step, so that a reader never sees half of it.
+
+    `channels`: the items of that list, should they be text already.
+    """
     temporary = folder / f".{META}.{os.getpid()}"
-    temporary.write_text(json.dumps(meta, indent=1) + "\n")
+    if channels is None:
+        text = json.dumps(meta, indent=1)
+    else:
+        rest = json.dumps(meta | {"channels": []}, indent=1)
+        items = f"\n{channels}\n " if channels else ""
+        text = rest.replace(_NO_CHANNELS, f"{_NO_CHANNELS[:-1]}{items}]", 1)
+    temporary.write_text(text + "\n")
     temporary.replace(folder / META)
 
 

@@ -7,19 +7,28 @@ from collections.abc import Callable
 from typing import Any
 
 from pyft.agent.job import job_folder
+from pyft.agent.job.ended_clients import EndedClients
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages
 from pyft.agent.process.loop import Loop
 
 SOON_S = 0.05  # several clients that come or go in this time are written down together
+SHARE = 0.05  # of the agent's time, for that: what many clients have left takes long to write
 
 
 class JobMeta:
-    """`values` are kept for the next agent; `live` tells what is seen anew each time."""
+    """`values` and `ended` are kept for the next agent; `live` tells what is seen anew each time."""
 
-    def __init__(self, options: JobOptions, loop: Loop, live: Callable[[], dict[str, Any]]) -> None:
-        self._folder, self._loop, self._live = options.log_dir, loop, live
+    def __init__(
+        self,
+        options: JobOptions,
+        loop: Loop,
+        live: Callable[[], dict[str, Any]],
+        ended: EndedClients,
+    ) -> None:
+        self._folder, self._loop, self._live, self.ended = options.log_dir, loop, live, ended
         self._due = False
+        self._took_s = 0.0
         self.values: dict[str, Any] = {
             "job": options.job,
             "command": list(options.command),
@@ -30,24 +39,20 @@ class JobMeta:
             "direct": options.direct,
             "started": time.time(),
             "state": "running",
-            "channels": [],
         }
-
-    def forget_clients(self, ids: set[int]) -> None:
-        """Do without clients that have ended: they live again, from an image."""
-        ended = self.values["channels"]
-        self.values["channels"] = [entry for entry in ended if entry["id"] not in ids]
 
     def write_soon(self) -> None:
         """Not at once: replacing a file takes up to 8 ms, for which all other clients would wait."""
         if not self._due:
             self._due = True
-            self._loop.after(SOON_S, self.write)
+            self._loop.after(max(SOON_S, self._took_s / SHARE), self.write)
 
     def write(self) -> None:
         """Write it down now; what cannot be written is told."""
-        self._due = False
+        self._due, began = False, time.monotonic()
         try:
-            job_folder.write_meta(self._folder, self.values | self._live())
+            meta = self.values | self._live()
+            job_folder.write_meta(self._folder, meta, channels=self.ended.text())
         except OSError as error:
             messages.say(f"[{self._folder}] cannot be written: {error.strerror}")
+        self._took_s = time.monotonic() - began

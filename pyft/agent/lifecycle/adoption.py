@@ -15,6 +15,7 @@ import socket
 from typing import Any
 
 from pyft.agent.channel import page
+from pyft.agent.job.ended_clients import ids_in
 from pyft.agent.job.options import JobOptions
 from pyft.agent.lifecycle import pauses
 from pyft.agent.lifecycle.incidents import Incidents
@@ -33,8 +34,7 @@ def adopt_members(
 ) -> list[Member]:
     """Return the clients that were answered, with their servers; end servers of none."""
     notes = handover.notes.get("servers", {}).get("servers", {})
-    job = handover.notes.get("job", {"meta": {"channels": []}})
-    ended = {entry["id"] for entry in job["meta"]["channels"]}
+    ended = ids_in(handover.notes)
     members = []
     processes = {p.pid: p for p in handover.processes.values() if p.name == NAME}
     for name, note in handover.notes.items():

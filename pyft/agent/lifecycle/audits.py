@@ -235,8 +235,9 @@ class Audits:
             messages.say(f"rank [{member.channel.rank}] was wrong, says its audit: {text}")
             self._covered(member, interval)
             return
-        for one in (rank, *servers.plan.together.others(rank)):
-            servers.members[one.id].disputes.of_other()  # it may have been told what is wrong
+        for other in (rank, *servers.plan.together.others(rank)):
+            if one := servers.members.get(other.id):  # else it has ended
+                one.disputes.of_other()  # it may have been told what is wrong
         servers.keep()
         fault = classify.of_agent("audit", text, interval.entry, interval.step)
         servers.event(events.Suspected(interval.id, interval.epoch, fault))

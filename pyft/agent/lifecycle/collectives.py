@@ -58,6 +58,11 @@ class Collectives:
         self._standstills: dict[int, Standstill] = {}  # by the least id of a set
         self._moved: dict[int, Moved] = {}  # by id
 
+    def forget(self, id: int) -> None:
+        """Do without a member that has ended."""
+        self._standstills.pop(id, None)
+        self._moved.pop(id, None)
+
     def look(self, now: float, late: bool) -> None:
         """Look once; `late`: the whole machine stood still."""
         limit = self._servers.collective_timeout()

@@ -81,7 +81,9 @@ class Decisions:
             if isinstance(action, events.Timer):
                 self._begin_timer(action)
             elif not isinstance(action, events.Refuse):
-                self._handlers[type(action)](self._servers.members[action.id], action)
+                member = self._servers.members.get(action.id)
+                if member is not None:  # else it has ended
+                    self._handlers[type(action)](member, action)
 
     def _begin_timer(self, action: events.Timer) -> None:
         due = events.Due(action.what)

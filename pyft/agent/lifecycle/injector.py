@@ -81,7 +81,7 @@ class Injector:
     def count(self, member: Member) -> None:
         """Take what has become of the faults that were asked for, as far as a member shows it."""
         channel, requests = member.channel, self._servers.requests
-        if channel.control_fd < 0:
+        if channel.control_fd < 0 or not requests.all:  # then nothing is asked of what it came to
             return
         epochs = [incident.epoch_from for incident in self._servers.incidents.of(member.id)]
         requests.look(member.id, page.read_fault_notes(channel.control_fd), epochs)

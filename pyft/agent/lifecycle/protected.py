@@ -47,6 +47,7 @@ class Protected:
     ) -> None:
         self._keep, self._say = keep, say
         self._times: dict[int, Times] = {}
+        self._least = 1.0  # the share of those that have ended
         self._why: dict[int, str] = {}  # at the last look
         self._looked = 0.0
 
@@ -73,11 +74,22 @@ class Protected:
             changed |= self._why.get(member.id, "") != why
             self._why[member.id] = why
         if changed:
-            self._keep(NOTE, {"times": [[id, *astuple(t)] for id, t in self._times.items()]})
+            self._note()
+
+    def _note(self) -> None:
+        times = [[id, *astuple(times)] for id, times in self._times.items()]
+        self._keep(NOTE, {"times": times, "least": self._least})
+
+    def forget(self, id: int) -> None:
+        """Do without a member that has ended; its share still counts."""
+        self._why.pop(id, None)
+        if times := self._times.pop(id, None):
+            self._least = min(self._least, times.share)
+            self._note()
 
     def share(self) -> float:
         """Return that of the rank which was protected least."""
-        return min((times.share for times in self._times.values()), default=1.0)
+        return min([self._least, *(times.share for times in self._times.values())])
 
     def share_of(self, id: int) -> float:
         """Return that of one rank."""
@@ -86,6 +98,7 @@ class Protected:
     def restore(self, note: dict[str, Any]) -> None:
         """Go on from what the agent before has kept."""
         self._times = {id: Times(*values) for id, *values in note["times"]}
+        self._least = note["least"]
 
     def _warn(self, member: Member, times: Times, why: str) -> bool:
         """Say once what a fault would do; return whether that was now."""

@@ -135,7 +135,8 @@ class Router:
         # Now, since the server may be ended for another rank's fault before it has died of this.
         if rank := servers.plan.ranks.get(member.id):
             for other in servers.plan.together.others(rank):
-                servers.members[other.id].disputes.of_other()
+                if one := servers.members.get(other.id):  # else it has ended
+                    one.disputes.of_other()
         servers.keep()
 
     def _vote(self, member: Member, server: Server, said: wire.Vote) -> None:

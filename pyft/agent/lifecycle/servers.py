@@ -104,6 +104,7 @@ class Servers:
         self.router = Router(self)
         self.deaths = Deaths(self)
         self.ending = False
+        self._works = False
 
     def begin(self) -> None:
         """Begin a job: let the faults come that were asked for."""
@@ -132,14 +133,14 @@ class Servers:
             try:
                 self.starts.start(member, action)
             except OSError as error:
-                del self.members[member.id]
                 self.decisions.decide(events.ClientGone(member.id))
+                self.forget(member.id)
                 code = error.errno or 5
                 raise AttachError(f"the server cannot be started: {error}", code) from None
         if not self.plan.rollback:
             self.comparison.joined(member)
         self.reserve.follow_modules()
-        if len(self.members) == 1:
+        if not self._works:
             self.work(member)
 
     def number(self) -> None:
@@ -169,6 +170,7 @@ class Servers:
 
     def work(self, first: Member) -> None:
         """Watch the servers from now on, and have others stand by soon."""
+        self._works = True
         self.watch.begin(self.loop)
         if self.plan.protect:
             self.protected.begin(self.loop, self._bare_ranks)
@@ -183,6 +185,18 @@ class Servers:
         self.event(events.ClientGone(member.id))
         if not member.server_alive:
             self.event(events.Left(member.id))
+
+    def forget(self, id: int) -> None:
+        """Do without a member whose trace is saved: a job may have thousands, one after the other.
+
+        Its place in meta.json and its faults stay.
+        """
+        self.members.pop(id, None)
+        self.plan.tidy(self.members)
+        self.watch.forget(id)
+        self.protected.forget(id)
+        if self.elsewhere:
+            self.elsewhere.tidy(self.plan.ranks)
 
     def reaped(self, pid: int) -> None:
         """Forget a process that has ended, if it stood by."""

@@ -65,6 +65,12 @@ class Watch:
 
         again()
 
+    def forget(self, id: int) -> None:
+        """Do without a member that has ended."""
+        for known in (self._progress, self._work, self._slow_s):
+            known.pop(id, None)
+        self._collectives.forget(id)
+
     def look(self) -> None:
         """Look once."""
         now = time.monotonic()

@@ -49,9 +49,9 @@ class Timeline:
         """Write a line for each member that has come further."""
         now = round(time.monotonic() - self._start, 3)
         lines = []
-        for member in self._members():
-            if member.saved:
-                continue
+        members = [member for member in self._members() if not member.saved]
+        self._last = {m.id: self._last[m.id] for m in members if m.id in self._last}
+        for member in members:
             page = untrusted.first_page(member.channel.control_fd)
             found = CONTROL_PAGE.read(page, "steps", "snapshot_cut")
             steps, snapshot, gpu = found["steps"], found["snapshot_cut"], self._gpu(member)

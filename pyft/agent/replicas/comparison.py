@@ -80,7 +80,8 @@ class Comparison:
         self._end = end
         self._planned = (0, 0)  # the version of what is shared
         self._compared: set[int] = set()
-        self._gpus: dict[int, int] = {}  # of suspects, when they were suspected
+        # GPU and rank of suspects when they were suspected, and of what has ended since.
+        self._suspects: dict[int, tuple[int, int]] = {}
         self._said = False
         self._kinds: dict[int, int] = {}  # of digests, by member
         self.found: list[dict[str, Any]] = []  # for the report
@@ -96,6 +97,8 @@ class Comparison:
         if member.id in self._compared:
             self._compared.discard(member.id)
             self._kinds.pop(member.id, None)
+            if self._replicas.case:  # which may be decided when the member is forgotten
+                self._suspects.setdefault(member.id, _where(member))
             self._act(self._replicas.gone(member.id))
             self.sharing.ended(member)
             self._plan_shares()
@@ -118,7 +121,7 @@ class Comparison:
         """Go on for an agent before this one. `shares`: note and descriptors of `Sharing`."""
         if note:
             self._replicas.restore(note["replicas"])
-            self._gpus = dict(note["gpus"])
+            self._suspects = {id: (gpu, rank) for id, gpu, rank in note["suspects"]}
             self._said, self.found = note["said"], note["found"]
         case = self._replicas.case
         living = [member for member in members if not member.given_up]
@@ -137,8 +140,9 @@ class Comparison:
 
     def note(self) -> dict[str, Any]:
         """Return what is known of differences, in plain values."""
-        replicas, gpus = self._replicas.note(), sorted(self._gpus.items())
-        return {"replicas": replicas, "gpus": gpus, "said": self._said, "found": [*self.found]}
+        suspects = [[id, *where] for id, where in sorted(self._suspects.items())]
+        note = {"replicas": self._replicas.note(), "suspects": suspects, "said": self._said}
+        return note | {"found": [*self.found]}
 
     def _note(self) -> None:
         self._keep("comparison", self.note())
@@ -219,8 +223,7 @@ class Comparison:
                 self._judge(finding)
 
     def _suspect(self, finding: Disagree) -> None:
-        servers = {id: self._members[id].server for id in finding.suspects}
-        self._gpus |= {id: server.gpu for id, server in servers.items() if server}
+        self._suspects |= {id: _where(self._members[id]) for id in finding.suspects}
         self._dispute(finding.suspects, finding.cut)
         self._note()  # before anything of it is done
         messages.say(f"{self._why(finding)}, for the first time: replays tell which is right")
@@ -237,7 +240,7 @@ class Comparison:
         return f"{self._ranks(finding.suspects)}: other contents than a replica's in {block}"
 
     def _replace(self, finding: Disagree) -> None:
-        servers = {id: self._members[id].server for id in finding.suspects}
+        servers = {id: self._members[id].server for id in finding.suspects if id in self._members}
         epochs = {id: one.epoch for id, one in servers.items() if one and one.alive}
         fault = of_agent("replica", self._why(finding), cut=finding.cut)
 
@@ -251,7 +254,7 @@ class Comparison:
         self._dispute(finding.suspects, 0)
         block = _block(finding.key, finding.cut)
         for id in finding.culprits:
-            rank, gpu = self._members[id].channel.rank, self._gpus.get(id, -1)
+            rank, gpu = self._rank_of(id), self._suspects.get(id, (-1, -1))[0]
             messages.say(
                 f"rank [{rank}] on GPU [{gpu}] had something else in {block} than its replay "
                 "gives: it was changed silently. The rank has been replaced"
@@ -273,10 +276,19 @@ class Comparison:
             )
         self._note()
 
+    def _rank_of(self, id: int) -> int:
+        if id in self._members:
+            return self._members[id].channel.rank
+        return self._suspects.get(id, (-1, -1))[1]
+
     def _ranks(self, ids: tuple[int, ...]) -> str:
-        ranks = sorted(self._members[id].channel.rank for id in ids)
+        ranks = sorted(map(self._rank_of, ids))
         numbers = ", ".join(str(rank) for rank in ranks)
         return f"rank [{numbers}]" if len(ids) == 1 else f"ranks [{numbers}]"
+
+
+def _where(member: Member) -> tuple[int, int]:
+    return (member.server.gpu if member.server else -1, member.channel.rank)
 
 
 def _block(key: Key, cut: int) -> str:

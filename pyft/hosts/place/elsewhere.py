@@ -7,7 +7,7 @@ output but `say`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +142,12 @@ class Elsewhere:
         self._minted = dict(note["minted"])
         self._broken = {(key, rank) for key, rank in note["broken"]}
         self._stood = {id: (epoch, state, left) for id, epoch, state, left in note["stood"]}
+
+    def tidy(self, ids: Container[int]) -> None:
+        """Forget servers that are not among these, and that no communicator is known to have had."""
+        named = {row[0] for row in self._members.values()} | set(self._minted.values())
+        kept = [id for id in self._stood if id in ids or id in named]
+        self._stood = {id: self._stood[id] for id in kept}
 
     # ---- how that is done ---------------------------------------------------------------------
 

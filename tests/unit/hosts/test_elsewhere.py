@@ -123,3 +123,14 @@ def test_a_job_may_make_and_end_any_number_of_communicators() -> None:
         ]
         assert [key for key, _ in said["minted"]] == [KEY, *range(last, 100 + 2 * ENDED_KEPT)]
         assert len(said["broken"]) == ENDED_KEPT // 2 + 1
+
+
+def test_servers_that_have_ended_are_not_declared_without_a_communicator() -> None:
+    agent = busy()
+    for id in range(2, 2000):
+        gone = Rank(id, 0, 0, 0, id + 1, State.GONE)
+        agent.table.follow([gone], {id})
+        agent.table.tidy(())
+    for one in (agent, agent.next()):
+        servers = one.declared()[0]["servers"]
+        assert [id for id, *_ in servers] == [0, 1], "the head takes so many only"

@@ -49,6 +49,8 @@ class LeavingWorld(World):
         elif kind == "exit" and id in self.gone:
             del self.servers[id]
             self.apply(self.plan.handle(ev.Left(id)))
+            self.plan.tidy(self.servers)
+            assert id not in self.plan.ranks, "nothing is to be done for it"
         else:
             super().do(step)
 

@@ -156,6 +156,32 @@ def test_the_next_agent_goes_on(members: dict, monkeypatch: pytest.MonkeyPatch) 
     assert suspected == []
 
 
+def test_a_suspect_may_have_ended_when_it_is_decided(
+    members: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(comparison.messages, "say", said.append)
+    notes: list[dict] = []
+    first = agent(members, [], notes)
+    for one in members.values():
+        first.joined(one)
+    for cut, (id, one) in itertools.product((1, 2, 3), members.items()):
+        snapshotted(first, one, cut, b"bad" if (cut, id) == (3, 1) else b"same")
+    first.restarted(members[0])
+    first.gone(members[1])
+    gone = members.pop(1)  # its trace is saved
+    try:
+        (*_, note) = (note for note in notes if "suspects" in note)
+        second = agent(members, [], [])
+        second.adopt(note, (None, ()), list(members.values()))
+        for one in (first, second):
+            one.resume()
+            snapshotted(one, members[0], 3, b"same")
+            assert "ranks [10, 11]: " in said.pop()
+    finally:
+        members[1] = gone
+
+
 def test_a_cut_of_which_no_agent_knows_any_more(members: dict) -> None:
     first = agent(members, [], [])
     for one in members.values():

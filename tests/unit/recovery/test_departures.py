@@ -15,7 +15,7 @@ from model_leaving import LeavingWorld  # noqa: E402
 from pyft.recovery import events as ev  # noqa: E402
 from pyft.recovery import facts  # noqa: E402
 from pyft.recovery.classify import of_agent, of_exit  # noqa: E402
-from pyft.recovery.departures import Departures, Told  # noqa: E402
+from pyft.recovery.departures import LEFT_KEPT, Departures, Told  # noqa: E402
 from pyft.recovery.gpus import Gpus  # noqa: E402
 from pyft.recovery.plan import Plan  # noqa: E402
 from pyft.recovery.rank import Rank, State  # noqa: E402
@@ -135,6 +135,8 @@ def test_a_stale_id_is_of_no_use_to_the_next_attempt() -> None:
     plan = made(2)
     leave(plan, 0)
     leave(plan, 1)
+    plan.tidy(())
+    assert plan.ranks == {}
     plan.handle(ev.Attached(2, 1, 1))
     assert say(plan, 2, wire.Making, 1) == [(2, 0), (2, 1)]
 
@@ -167,3 +169,36 @@ def test_the_model_finds_a_replacement_that_is_not_told(monkeypatch: pytest.Monk
     monkeypatch.setattr(Departures, "heard", only_when_it_leaves)
     with pytest.raises(AssertionError):
         model.explore(LeavingWorld(1, 2, 0, 1, ("kill",)), limit=10_000)
+
+
+def test_what_only_those_knew_that_have_left_is_bounded() -> None:
+    plan = Plan(Gpus(1, 0))
+    for id in range(3 * LEFT_KEPT):
+        plan.handle(ev.Attached(id, 0, 0))
+        plan.handle(ev.Received(id, plan.ranks[id].epoch, wire.Made(1000 + id, 0)))
+        leave(plan, id)
+        plan.tidy(())
+    assert len(plan.departures.groups) == len(plan.departures.left) == LEFT_KEPT
+    assert plan.communicators.groups == plan.ranks == {}
+    plan.handle(ev.Attached(id + 1, 1, 0))
+    late = wire.Making(1000 + id, 1)
+    actions = plan.handle(ev.Received(id + 1, plan.ranks[id + 1].epoch, late))
+    assert [a.message.rank for a in actions if isinstance(a, ev.Send)] == [0], "it does not wait"
+
+
+def test_a_rank_counts_as_long_as_others_go_back_with_it() -> None:
+    plan = made(2, replay_all=True)
+    leave(plan, 1)
+    plan.tidy({0})
+    assert plan.ranks.keys() == {0, 1}
+    again = Plan(Gpus(1, 0), replay_all=True)
+    facts.restore(again, json.loads(json.dumps(facts.of_plan(plan))))
+    again.adopt(Rank(0, 0, 0, 0, plan.ranks[0].epoch))
+    for one in (again, plan):
+        actions = one.handle(ev.Exited(0, one.ranks[0].epoch, KILLED))
+        (given_up,) = [action for action in actions if isinstance(action, ev.GiveUp)]
+        assert given_up.text == ("rank [1] has ended, with which this one would have to replay")
+        leave(one, 0)
+        one.tidy(())
+        assert one.rollback
+        assert one.ranks == one.rollback.groups == one.rollback.ranks == {}
