@@ -74,6 +74,7 @@ FOUND = """
 | 2: 91, 139 | a kernel hung before the device had finished anything, which was taken for a device that nothing is known of | it is seen (`test_the_first_kernel_hangs`) |
 | 2: long job | the launcher kept a descriptor for each client of each agent that took over | it keeps the last one (`test_launcher.py`) |
 | 2: long job | its orders took 33 GPUs and brought 18 back, so a rank waited for a GPU: orders were refused or led to no recovery | the soak brings GPUs back (`test_a_long_job_always_gets_a_gpu_back`) |
+| 3: 94 | the agent heard at once that a client was killed and that CRIU had dumped: it dropped the image that was wanted | no image counts once all go back (`test_images_back.py`) |
 """
 
 
