@@ -69,7 +69,7 @@ class Agents:
 
     def go(self, record: dict[str, Any]) -> bool:
         """Have agents go back until one has done so; return whether one has."""
-        meta = SimpleNamespace(forget_clients=lambda _: None)
+        meta = SimpleNamespace(ended=SimpleNamespace(forget=lambda _: None))
         own = (SimpleNamespace(keep=lambda: None), SimpleNamespace(members={}), meta)
         back = GoingBack(self, *own, self.supervisor)  # type: ignore[arg-type]
         while True:
