@@ -137,26 +137,13 @@ def reach(job: several.SeveralHosts, place: str, dice: random.Random) -> None:
     time.sleep(dice.uniform(0, MOST_PAUSE_S[place]))
 
 
-def killed(job: several.SeveralHosts, name: str) -> bool:
-    """Kill the agent of a host; say whether there was one, where another may be starting."""
+def killed(job: several.SeveralHosts, name: str, role: str) -> bool:
+    """Kill agent or server of a host; say whether there was one, where another may be starting."""
     try:
-        job.kill_in(name, "agent")
+        job.kill_in(name, role)
     except (OSError, ValueError, LookupError, subprocess.CalledProcessError):
         return False
     return True
-
-
-def lose_server(job: several.SeveralHosts, name: str) -> None:
-    """Kill the server of a host, where another one may just be starting."""
-
-    def killed() -> bool:
-        try:
-            job.kill_in(name, "server")
-        except (OSError, ValueError, LookupError, subprocess.CalledProcessError):
-            return False
-        return True
-
-    wait_for(killed, 20, lambda: f"no server to kill: {job.everything()}")
 
 
 def started(folder: Path, moment: Moment, hosts: fabric.Fabric) -> several.SeveralHosts:
@@ -184,7 +171,8 @@ def run_alone(folder: Path, moment: Moment, wanted: set[str]) -> str:
         try:
             reach(job, place, dice)
             before = job.said("head").count("all go back")
-            lose_server(job, f"h{victim}")
+            name = f"h{victim}"
+            wait_for(lambda: killed(job, name, "server"), 20, job.everything)
             code = job.wait(END_S)
         except (AssertionError, subprocess.TimeoutExpired) as error:
             return f"{what}: {error}\n=== at the end\n{job.everything()}"
@@ -211,7 +199,7 @@ def run(folder: Path, moment: Moment, wanted: set[str]) -> str:
             hosts.hosts[victim].kill()
             if moment.number % 3 == 2:
                 other = f"h{(victim + 1) % places}"
-                wait_for(lambda: killed(job, other), 20, f"{what}: no agent to kill")
+                wait_for(lambda: killed(job, other, "agent"), 20, f"{what}: no agent to kill")
                 what += f", agent of {other} killed"
             code = job.wait(END_S)
         except (AssertionError, subprocess.TimeoutExpired) as error:

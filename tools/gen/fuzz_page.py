@@ -22,7 +22,7 @@ INPUTS = {
     "http": "`--metrics-port`",
     "server": "messages of servers, one after another, and their stores",
     "packet": "one message of a server",
-    "sockets": "who comes to a listener and goes, in any order",
+    "sockets": "connections that come to a listener and go, in any order",
 }
 
 

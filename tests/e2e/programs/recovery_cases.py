@@ -415,6 +415,16 @@ CASES: dict[str, Callable[[list[nn.Module]], Step]] = {
 }  # fmt: skip
 
 
+def sha256(models: list[nn.Module]) -> str:
+    """Return a hash of all parameters and buffers that this rank has."""
+    digest = hashlib.sha256()
+    for model in models:
+        for tensor in model.state_dict().values():
+            tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+            digest.update(bytes(tensor.detach().cpu().reshape(-1).view(torch.uint8).tolist()))
+    return digest.hexdigest()
+
+
 def main(cases: dict[str, Callable[[list[nn.Module]], Step]]) -> None:
     """Train the case that the command line names."""
     parser = argparse.ArgumentParser()
@@ -432,12 +442,7 @@ def main(cases: dict[str, Callable[[list[nn.Module]], Step]]) -> None:
     torch.manual_seed(70 + RANK)
     for number in range(1, args.steps + 1):
         print(f"rank={RANK} step={number} loss={step(number).item()!r}\n", end="", flush=True)
-    digest = hashlib.sha256()
-    for model in models:
-        for tensor in model.state_dict().values():
-            tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-            digest.update(bytes(tensor.detach().cpu().reshape(-1).view(torch.uint8).tolist()))
-    print(f"rank={RANK} params_sha256={digest.hexdigest()}\n", end="", flush=True)
+    print(f"rank={RANK} params_sha256={sha256(models)}\n", end="", flush=True)
     if WORLD > 1:
         dist.destroy_process_group()
 
