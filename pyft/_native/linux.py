@@ -28,6 +28,12 @@ _NO_IO_URING = (  # classic BPF: operation, jumps if true and false, value
     (0x06, 0, 0, 0x7FFF0000),  # all others are allowed
 )
 
+# The same numbers on all architectures.
+_SYS_FSOPEN, _SYS_FSCONFIG, _SYS_FSMOUNT = 430, 431, 432
+_FSOPEN_CLOEXEC = _FSMOUNT_CLOEXEC = 1
+_FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
+_MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_NOEXEC = 2, 4, 8
+
 _CLONE_NEWTIME = 0x80
 _CLOCKS = {"monotonic": time.CLOCK_MONOTONIC, "boottime": time.CLOCK_BOOTTIME}
 _OFFSETS = Path("/proc/self/timens_offsets")
@@ -127,6 +133,30 @@ def spread_pids() -> None:
     with contextlib.suppress(OSError, ValueError):
         most = int(PID_MAX.read_text())
         LAST_PID.write_text(str(most // 8 + secrets.randbelow(most // 4 * 3)))
+
+
+def detached_tmpfs(options: Mapping[str, str]) -> int:
+    """Return a descriptor of the root of a new file system in memory, which is mounted nowhere.
+
+    It ends with its last descriptor. Raise OSError; needs CAP_SYS_ADMIN.
+    """
+    context = _system_call(_SYS_FSOPEN, b"tmpfs", _FSOPEN_CLOEXEC)
+    try:
+        for name, value in options.items():
+            words = (name.encode(), value.encode())
+            _system_call(_SYS_FSCONFIG, context, _FSCONFIG_SET_STRING, *words, 0)
+        _system_call(_SYS_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0)
+        attributes = _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOEXEC
+        return _system_call(_SYS_FSMOUNT, context, _FSMOUNT_CLOEXEC, attributes)
+    finally:
+        os.close(context)
+
+
+def _system_call(number: int, *arguments: object) -> int:
+    done = int(_libc.syscall(ctypes.c_long(number), *arguments))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return done
 
 
 def same_addresses() -> bool:

@@ -20,6 +20,7 @@ from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages
 from pyft.flush import manifest
 from pyft.flush.writer import Stopped, Writer
+from pyft.images import image_folder
 from pyft.images.contents import Contents
 
 BEHIND = 10  # the priority: training goes first; at 19 other work on the host would starve it
@@ -142,6 +143,7 @@ class Flushes:
 
 def _links_to(folder: Path) -> Path:
     """Return a folder with other names of CRIU's files, so that they stay when the image goes."""
+    folder = image_folder.real(folder)
     links = folder.with_name(f"{LINKS}{folder.name}")
     for old in folder.parent.glob(f"{LINKS}*"):  # of an agent that has died
         shutil.rmtree(old, ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,26 @@ from pyft.agent.members.member import Member
 from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.restoring import kept_name
 from pyft.agent.supervisor.link import Handover
-from pyft.images import sockets, tree
+from pyft.images import image_folder, sockets, tree
 
 NOTE = "images"
 
 
 def begun(
-    folder: Path, pids: list[int], members: Sequence[Member], own: dict[str, Any]
+    folder: Path,
+    memory_folder: str,
+    pids: list[int],
+    members: Sequence[Member],
+    own: dict[str, Any],
 ) -> tuple[dict[str, Any], str]:
     """Make the folder of an image; return its record, with what is the caller's own in it.
+
+    `memory_folder`: of JobOptions.
 
     And why there can be no image, empty otherwise; without a folder there is no record either.
     """
     try:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, mode=0o700)
+        image_folder.make(folder, memory_folder, tree.resident_bytes(pids))
         links = {str(m.id): sockets.peer_of(m.connection.fileno()) for m in members}
     except OSError as error:
         return {}, f"{error.strerror} [{error.filename or 'sock_diag'}]"

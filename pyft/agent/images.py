@@ -26,7 +26,7 @@ from pyft.agent.process.stopped import stopped
 from pyft.agent.restoring import Restoring, kept_name
 from pyft.agent.supervisor.children import DUMP
 from pyft.agent.supervisor.link import Handover
-from pyft.images import criu, memory, tree
+from pyft.images import criu, image_folder, memory, tree
 from pyft.recovery import images as decided
 
 if TYPE_CHECKING:
@@ -275,7 +275,8 @@ class Images:
         if kept := self._servers.comparison.sharing.note()["kept"]:
             return {}, f"snapshots need the store of client {kept}, which has ended"
         own = {"number": number, "step": self._plan.step, "root": self._root}
-        record, why = image_record.begun(folder, pids, self._members(), own)
+        where = (folder, self._options.memory_folder)
+        record, why = image_record.begun(*where, pids, self._members(), own)
         return record, why or tree.connection_out_of(pids, bool(self._options.head))
 
     def _copy(self, action: decided.Copy) -> None:
@@ -323,4 +324,4 @@ class Images:
             for fd in copies:
                 os.close(fd)
         self.keep()
-        shutil.rmtree(record["folder"], ignore_errors=True)
+        image_folder.remove(Path(record["folder"]))

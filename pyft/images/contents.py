@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyft.images import memory
+from pyft.images import image_folder, memory
 
 CHUNK = 1 << 20
 MOST_BYTES = 1 << 40  # of one file or memory object, holes included
@@ -126,7 +125,7 @@ def remove(folder: Path, made: dict[int, list[int]]) -> None:
     for fd in (fd for of_client in made.values() for fd in of_client):
         os.close(fd)
     made.clear()
-    shutil.rmtree(folder, ignore_errors=True)
+    image_folder.remove(folder)
 
 
 def _object(client: Any, part: Any, size: Any, extents: Any) -> Object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 PARTS = ("log", "control", "bounce", "pinned", "store")  # of a client
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _CHUNK = 64 << 20
+_GROUPS, _GROUP_FILES = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def copy_of(source: int, name: str) -> int:
@@ -43,12 +45,30 @@ def seal(fd: int) -> None:
 
 
 def available() -> int:
-    """Return how many bytes of memory the host has left."""
+    """Return how many bytes of memory the host has left, and the container of this process."""
+    host = 0
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
-            return int(value.split()[0]) << 10
-    return 0
+            host = int(value.split()[0]) << 10
+    return min([host, *_left_to_groups()])
+
+
+def _left_to_groups() -> Iterator[int]:
+    """Yield what the control groups of this process have left, of those that have a limit."""
+    lines = _GROUPS.read_text().splitlines() if _GROUPS.exists() else []
+    own = next((line[3:] for line in lines if line.startswith("0::")), "")
+    folder = _GROUP_FILES / own.lstrip("/")
+    for group in (folder, *folder.parents):
+        if not group.is_relative_to(_GROUP_FILES):
+            return
+        with contextlib.suppress(OSError, ValueError, KeyError):  # no limit: `max` is no number
+            most, used = (
+                int((group / f"memory.{name}").read_text()) for name in ("max", "current")
+            )
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            cached = int(stat["active_file"]) + int(stat["inactive_file"])  # is given up for it
+            yield max(0, most - used + cached)
 
 
 def data_of(fd: int) -> Iterator[tuple[int, int]]:

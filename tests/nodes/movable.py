@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -78,14 +79,17 @@ def wait_for_step(job: Job, step: int, rank: int = 1) -> None:
 
 
 def wait_for_image(job: Job) -> None:
-    """Wait until an image of the job counts: it is there, and the processes that it is of go on."""
+    """Wait until an image of the job counts: it is there, and the processes that it is of go on.
+
+    What lies in memory only the processes of the job can see: its link is looked at.
+    """
     folder = job.log_dir / "images"
     stood: dict[Path, int] = {}
 
     def made() -> bool:
-        for path in folder.glob("*/inventory.img"):
+        for path in folder.glob("*"):
             before = stood.setdefault(path, len(job.output()))
-            if len(job.output()) > before and path.exists():
+            if len(job.output()) > before and os.path.lexists(path):
                 return True
         return False
 

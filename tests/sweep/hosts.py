@@ -13,7 +13,9 @@ back because of it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -114,10 +116,15 @@ def images(job: several.SeveralHosts) -> int:
     return sum(entry["kind"] == "image" for entry in entries(job))
 
 
-def dumped(folder: Path, before: int) -> bool:
-    """Say whether there is a whole image that is later than another one."""
-    done = folder.glob("*/inventory.img")
-    return any(int(path.parent.name) > before for path in done)
+def dumped(job: several.SeveralHosts, before: int) -> bool:
+    """Say whether the first host has a whole image that is later than another one."""
+    root = Path(f"/proc/{job.fabric.hosts[0].pid}/root")  # a link is to what only its host sees
+    for path in (job.folder / "log-h0" / "images").glob("*"):
+        with contextlib.suppress(OSError):  # it is dropped just now
+            real = os.readlink(path) if path.is_symlink() else str(path)
+            if int(path.name) > before and (root / real[1:] / "inventory.img").exists():
+                return True
+    return False
 
 
 def reach(job: several.SeveralHosts, place: str, dice: random.Random) -> None:
@@ -128,9 +135,8 @@ def reach(job: several.SeveralHosts, place: str, dice: random.Random) -> None:
     elif place in ("image", "mirror"):
         before = images(job)
         wait_for(lambda: images(job) > before, 30, job.everything)
-        folder = job.folder / "log-h0" / "images"
         # An image may be passed over: the next one counts.
-        wait_for(lambda: place == "image" or dumped(folder, before), 30, job.everything)
+        wait_for(lambda: place == "image" or dumped(job, before), 30, job.everything)
     else:
         job.kill_in("h0", "client")
         wait_for(lambda: "all go back" in job.said("head"), 30, job.everything)

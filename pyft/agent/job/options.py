@@ -40,6 +40,7 @@ class JobOptions:
     command: tuple[str, ...]
     spares: int = 0  # devices beyond `devices`, which the program does not see
     movable: bool = False  # its processes are dumped, so that they can be restored
+    memory_folder: str = ""  # where images lie in memory; nothing: all lie in `log_dir`
     strict: bool = False  # an unsupported call stops the process
     protect: str = DEFAULT_PROTECT  # this, and the next four: words of pyft/cli/run_options.py
     on_no_spare: str = "wait"

@@ -30,6 +30,7 @@ from pyft.agent.supervisor.valve import Valves
 from pyft.errors import AgentLostError, CommandError
 from pyft.hosts.place.lease import Lease
 from pyft.hosts.wire.link import key_for, token
+from pyft.images import image_folder
 
 _FORWARDED = (
     signal.SIGINT,
@@ -55,6 +56,7 @@ class Launcher:
         self._socket, self._agent_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._supervisor_pid = 0
         self._criu = CriuWork()
+        self._memory_folder = -1  # of the job's images
         self._why_lost = ""
         self._valves: Valves | None = None
         self.left: dict[str, Any] = {}  # what the last agent has said of its place, which leaves
@@ -70,6 +72,10 @@ class Launcher:
         ends = (self._agent_end, self._socket)
         self._valves = Valves() if self.options.movable else None
         standard = self._valves.ends if self._valves else {}
+        if self.options.movable:
+            self._memory_folder = image_folder.in_memory()
+            where = image_folder.name_of(self._memory_folder)
+            self.options = replace(self.options, memory_folder=where)
         own = (self._kept, standard, self._criu)
         self._supervisor_pid = supervisor.fork(self.options, *ends, name, *own)
         self._agent_end.close()
@@ -81,6 +87,8 @@ class Launcher:
         finally:
             if self._valves:
                 self._valves.end()
+            if self._memory_folder >= 0 and not self.left:  # an image that stays lies in it
+                os.close(self._memory_folder)
 
     def _run(self, lease: Lease | None) -> int:
         descriptors.raise_limit()  # it has a descriptor of each client's log

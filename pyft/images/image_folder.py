@@ -1,0 +1,58 @@
+"""Where CRIU's files of an image lie: in memory where there is room, else in the job's folder.
+
+All stand still while they are written. A file system on a disk writes them out meanwhile, and has
+small pages to copy into. The memory is a file system of large pages that is mounted nowhere: it ends
+with the launcher and the supervisor, which have its descriptor, however these end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from pyft._native import linux
+from pyft.images import memory
+
+SHARE = 3  # so many times what an image needs has to be free: the one before stays until it counts
+
+
+def in_memory() -> int:
+    """Return a descriptor of a new, empty file system in memory, -1 where there can be none."""
+    for huge in ({"huge": "within_size"}, {}):
+        try:
+            return linux.detached_tmpfs({"size": "0", "mode": "0700", **huge})
+        except OSError:  # not allowed; or a kernel without large pages
+            continue
+    return -1
+
+
+def name_of(fd: int) -> str:
+    """Return the name by which other processes of this job find it, empty if there is none."""
+    return f"/proc/{os.getpid()}/fd/{fd}" if fd >= 0 else ""
+
+
+def make(folder: Path, memory_folder: str, needs: int) -> None:
+    """Make an empty folder for an image of so many bytes, a link to one in memory if they fit."""
+    remove(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not memory_folder or SHARE * needs > memory.available():
+        folder.mkdir(mode=0o700)
+        return
+    target = Path(memory_folder) / folder.name
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(mode=0o700)
+    folder.symlink_to(target)
+
+
+def real(folder: Path) -> Path:
+    """Return where the files of an image lie. Not Path.resolve, which takes the memory for `/`."""
+    return Path(os.readlink(folder)) if folder.is_symlink() else folder
+
+
+def remove(folder: Path) -> None:
+    """Leave nothing of an image's folder, wherever its files lie."""
+    shutil.rmtree(real(folder), ignore_errors=True)
+    with contextlib.suppress(OSError):  # it was no link
+        folder.unlink()
