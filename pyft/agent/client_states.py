@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyft._native import NativeError
 from pyft.agent.channel import page
+from pyft.agent.lifecycle import collectives
 from pyft.agent.members.member import Member
 from pyft.recovery.images import ClientState
 from pyft.recovery.line import ENDED, NOT_MADE
@@ -12,8 +13,10 @@ from pyft.recovery.rollback import RollbackSets
 from pyft.trace.reader import TraceReader
 
 
-def client_state_of(member: Member, rank: Rank | None, sets: RollbackSets | None) -> ClientState:
-    """Return what pyft.recovery.images decides by."""
+def client_state_of(
+    member: Member, rank: Rank | None, sets: RollbackSets | None, closely: bool = False
+) -> ClientState:
+    """Return what pyft.recovery.images decides by. `closely`: also what takes a while to see."""
     state = page.read(member.channel.control_fd)
     works = rank is not None and rank.state is State.RUNNING and state.phase == page.Phase.LIVE
     return ClientState(
@@ -27,7 +30,25 @@ def client_state_of(member: Member, rank: Rank | None, sets: RollbackSets | None
         works,
         _rows_of(sets, member.id) if sets and state.held_step else (),
         member.channel.rank,
+        _stands(member, state) if closely else None,
+        _signs_of(member, state),
+        state.heartbeat_ns / 1e9,
     )
+
+
+def _stands(member: Member, state: page.ControlState) -> bool:
+    """Say whether only others can move a rank: it is held and its device rests, or it waits."""
+    if not state.device_progress or state.callback_asked != state.callback_done:
+        return False
+    if not state.held_step:
+        return collectives.waits_for_others(member, state)
+    rests = member.drained() and not state.fences_open
+    return rests or state.collectives_waiting > 0
+
+
+def _signs_of(member: Member, state: page.ControlState) -> tuple[int, ...]:
+    done = (state.device_progress, state.consumed, state.dispatching_seq, state.fences_open)
+    return (member.id, state.steps, state.held_step, *done, state.passed_bytes, state.decided_cut)
 
 
 def _behind_cut(member: Member, position: int) -> str:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 QUICK_S = 0.001  # while clients are held
+CLOSER_S = 0.05  # likewise: whether they wait for each other
 TOLD_AFTER = 3  # images in a row that were passed over
 
 
@@ -52,7 +53,7 @@ class Images:
         self._memory: dict[int, dict[int, list[int]]] = {}  # by image and client
         self._dump = 0  # CRIU's pid
         self._root = 0
-        self._began = 0.0
+        self._began = self._looked_at = 0.0
         self.figures: list[dict[str, float]] = []  # of the images that this agent has made
         self._clients_name = ""
         self.flushes: Flushes | None = None
@@ -195,8 +196,12 @@ class Images:
         return [m.server_pid for m in self._members() if m.server_alive]
 
     def _client_states(self) -> list[decided.ClientState]:
-        plan = self._servers.plan
-        return [client_state_of(m, plan.ranks.get(m.id), plan.rollback) for m in self._members()]
+        plan, now = self._servers.plan, time.monotonic()
+        closely = self._plan.phase is decided.Phase.HOLD and now >= self._looked_at + CLOSER_S
+        if closely:
+            self._looked_at = now
+        own = (plan.rollback, closely)
+        return [client_state_of(m, plan.ranks.get(m.id), *own) for m in self._members()]
 
     # ---- what is done -------------------------------------------------------------------------
 

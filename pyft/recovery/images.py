@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyft.recovery.pace import Pace
+from pyft.recovery.stillness import STILL_S, Stillness
 
 HOLD_S = 2.0  # for all that stand at the cut: for servers to drain
 UNKNOWN_STEP_S, MOST_HOLD_S = 10.0, 300.0
@@ -61,6 +62,10 @@ class ClientState:
     # Where it is in its communicators at that cut: key, rank, peer (-1: collectives), sent, received.
     lines: tuple[tuple[int, int, int, int, int], ...] = ()
     rank: int = -1  # of the program; -1: it is not known
+    # See pyft/recovery/stillness.py, which looks at these.
+    stands: bool | None = None
+    signs: tuple[int, ...] = ()
+    seen_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,7 @@ class ImagePlan:
         self._next = 0.0  # time of the next hold
         self._last_step = 0
         self._pace, self._hold_s = Pace(), HOLD_S
+        self._stillness = Stillness()
 
     # ---- holds --------------------------------------------------------------------------------
 
@@ -208,7 +214,7 @@ class ImagePlan:
         return now >= self._next
 
     def _begin(self, now: float, clients: Sequence[ClientState]) -> list[Action]:
-        self.phase, self._since = Phase.HOLD, now
+        self.phase, self._since, self._stillness = Phase.HOLD, now, Stillness()
         self._hold_s = hold_s(AHEAD, self._pace.step_s(now))
         self.step = max(c.steps for c in clients) + AHEAD
         return [Hold(self.step)]
@@ -225,6 +231,8 @@ class ImagePlan:
             self.phase, self._since = Phase.DUMP, now
             self.number += 1
             return [Dump(self.number, self.step)]
+        if self._stillness.lasts(now, clients) >= STILL_S:
+            return self._pass_over(now, f"{missing}: {self._in_vain(clients)}")
         if now > self._since + self._hold_s:
             return self._pass_over(now, f"within [{self._hold_s:.3g}] s {missing}")
         return []
@@ -233,6 +241,12 @@ class ImagePlan:
         """Say which has not stopped at the step: it never will, and the others wait for it."""
         late = (c for c in clients if c.steps > self.step and c.held_step != self.step)
         return next((f"client [{c.id}] is past step [{self.step}]" for c in late), "")
+
+    def _in_vain(self, clients: Sequence[ClientState]) -> str:
+        """Say why a hold cannot come about in which nothing moves."""
+        free = [c.id for c in clients if c.held_step != self.step]
+        held = [c.id for c in clients if c.held_step == self.step]
+        return f"clients {free} wait for others, and clients {held} are held"
 
     def _missing(self, clients: Sequence[ClientState]) -> str:
         """Say which does not stand behind the cut, or whose server has not drained."""

@@ -144,6 +144,16 @@ def test_a_file_open_for_writing_is_named(tmp_path: Path) -> None:
         job.kill_everything()
 
 
+def test_ranks_whose_steps_have_parted_are_not_held_in_vain(tmp_path: Path) -> None:
+    """One is held, and the other waits for it in a collective: that is seen, and all go on."""
+    job = movable.start(tmp_path, *STEPS, "--parted", "1", PYFT_IMAGE_EVERY="5")
+    try:
+        assert job.wait(120) == 0, job.errors()
+        assert "wait for others, and clients" in job.errors()
+    finally:
+        job.kill_everything()
+
+
 def test_a_script_that_fails_is_not_restored(tmp_path: Path) -> None:
     """An exit that the program has chosen is its end; so is a SIGTERM."""
     job = movable.start(tmp_path, *STEPS)

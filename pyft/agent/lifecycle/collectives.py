@@ -126,14 +126,8 @@ class Collectives:
         self._servers.event(events.Suspected(id, self._servers.plan.ranks[id].epoch, fault))
 
     def _waits(self, id: int) -> bool:
-        """Say whether a rank waits for others: its device or its server, and its program for that."""
         member = self._servers.members[id]
-        state = page.read(member.channel.control_fd)
-        if not member.drained():  # a device's queue may be full, then its server waits for room
-            return state.collectives_waiting > 0 or makes_communicator(member, state)
-        # A program that never asks for an end learns of none.
-        open_work = state.collectives_waiting > 0 and state.fences_open > 0
-        return open_work and unfinished.is_waited_for(member.channel.control_fd)
+        return waits_for_others(member, page.read(member.channel.control_fd))
 
     # ---- which lags ---------------------------------------------------------------------------
 
@@ -186,6 +180,15 @@ class Collectives:
             if before and before.is_here(fault):
                 return id, fault
         return laggard, faults[laggard]
+
+
+def waits_for_others(member: Member, state: page.ControlState) -> bool:
+    """Say whether a rank waits for others: its device or its server, and its program for that."""
+    if not member.drained():  # a device's queue may be full, then its server waits for room
+        return state.collectives_waiting > 0 or makes_communicator(member, state)
+    # A program that never asks for an end learns of none.
+    open_work = state.collectives_waiting > 0 and state.fences_open > 0
+    return open_work and unfinished.is_waited_for(member.channel.control_fd)
 
 
 def makes_communicator(member: Member, state: page.ControlState) -> bool:

@@ -289,6 +289,8 @@ class Head:
         elif kind == "held":
             lines = checked.rows(said, "lines", 5, MOST_LINES)
             coordinator.held(now, place, checked.number(said, "step"), lines)
+        elif kind == "still":
+            coordinator.still(now, place, checked.number(said, "step"), checked.text(said, "why"))
         elif kind == "copied":
             coordinator.copied(now, place, checked.number(said, "number"))
         elif kind == "passed":

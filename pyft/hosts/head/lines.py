@@ -11,6 +11,7 @@ from pyft.hosts.head import holders
 from pyft.hosts.head.decisions import Decisions, Pending, Phase, Tell
 from pyft.hosts.head.places import do_not_fit
 from pyft.recovery.images import LEAST_S, MOST_PAUSE_S, SHARE, TAKE_S, hold_s
+from pyft.recovery.stillness import STILL_S
 
 AHEAD, AHEAD_S = 2, 0.4  # steps from the order to the cut, and what it takes to arrive
 MIRROR_S = 60.0  # for the next piece of an image to be elsewhere
@@ -32,7 +33,7 @@ class Lines(Decisions):
         place = self.facts.places[number]
         if self.phase is not Phase.HOLD or step != self.step:
             return
-        place.held, place.lines = True, lines
+        place.held, place.lines, place.still_since = True, lines, now
         places = self.facts.places.values()
         if not all(p.held for p in places):
             return
@@ -51,6 +52,12 @@ class Lines(Decisions):
             where = [self.facts.spares[name].where for name in chosen[place.number]]
             values = {"number": self.facts.number, "step": self.step, "mirrors": where}
             self._say(("agent", place.number), "dump", **values, milliseconds=int(1000 * held_s))
+
+    def still(self, now: float, number: int, step: int, why: str) -> None:
+        """Note why a place is not held that only others can move, or that this is over."""
+        place = self.facts.places[number]
+        if self.phase is Phase.HOLD and step == self.step and not place.held:
+            place.still_since, place.still_why = now if why else None, why
 
     def copied(self, now: float, number: int, image: int) -> None:
         """Note that a place's image is whole on its own host: when all are, all go on."""
@@ -95,6 +102,8 @@ class Lines(Decisions):
                 self._look_at_pending(now)
             if self._is_due(now):
                 self._hold(now)
+        elif self.phase is Phase.HOLD and (in_vain := self._in_vain(now)):
+            self._pass_over(now, in_vain)
         elif self.phase is Phase.HOLD and now > self._since + self._hold_s:
             late = [p.number for p in self.facts.places.values() if not p.held]
             why = f"within [{self._hold_s:.1f}] s places {late} do not stand at the step"
@@ -103,6 +112,14 @@ class Lines(Decisions):
             self._look_at_dump(now)
 
     # ---- how that is decided ------------------------------------------------------------------
+
+    def _in_vain(self, now: float) -> str:
+        """Say why a hold cannot come about: each place is held, or waits for one that is."""
+        places = self.facts.places.values()
+        since = [p.still_since for p in places if p.still_since is not None]
+        if len(since) < len(places) or now < max(since) + STILL_S:
+            return ""
+        return next((f"place [{p.number}]: {p.still_why}" for p in places if not p.held), "")
 
     def _look_at_dump(self, now: float) -> None:
         most = STAY_S if self._stays and self._are_copied() else TAKE_S
@@ -139,6 +156,7 @@ class Lines(Decisions):
         self.step = max(p.steps for p in places) + ahead
         for place in places:
             place.held = place.copied = False
+            place.still_since, place.still_why = None, ""
         self._say_all("hold", step=self.step, milliseconds=int(1000 * self._hold_s))
 
     def _pass_over(self, now: float, why: str) -> None:

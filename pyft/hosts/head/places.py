@@ -26,6 +26,9 @@ class Place:
     steps: int = 0
     step_s: float = 0.0  # that a step takes; 0: not known
     held: bool = False
+    # In a hold: since when it is held, or only other places can move it, and then why it is not held.
+    still_since: float | None = None
+    still_why: str = ""
     lines: list[list[int]] = field(default_factory=list)  # of its communicators, where it is held
     copied: bool = False  # its image is whole there
     restored: int = 0  # the last round in which it came back

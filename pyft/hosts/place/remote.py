@@ -38,6 +38,7 @@ from pyft.recovery.images import (
     Phase,
     Release,
 )
+from pyft.recovery.stillness import STILL_S, Stillness
 
 STATUS_S = 0.1
 MOST_HOLD_MS = 600_000
@@ -68,6 +69,7 @@ class RemoteImages(ImagePlan):
         self.lost_at = 0.0
         self._told_at = self._told_lost_at = 0.0
         self._told_held = 0
+        self._told_still = False  # that nothing moves here, and not all are held
         self._told_ranks: list[int] = []  # at this connection
         self._told_lacks: tuple[str, list[int]] = ("", [])  # likewise
         self._take_s = TAKE_S
@@ -100,6 +102,7 @@ class RemoteImages(ImagePlan):
             self._tell_lost(now)
         elif self.phase is Phase.HOLD:
             self._tell_held(clients)
+            self._tell_still(now, clients)
         elif now >= self._told_at + STATUS_S and clients:
             self._tell_status(now, max(c.steps for c in clients))
             self._tell_ranks(sorted({c.rank for c in clients if c.rank >= 0}))
@@ -205,7 +208,7 @@ class RemoteImages(ImagePlan):
             return [Declare()]
         if kind == "hold":
             self.step, self._told_held = checked.number(said, "step"), 0
-            self._late = ""
+            self._late, self._told_still, self._stillness = "", False, Stillness()
             self._hold_s = checked.number(said, "milliseconds", MOST_HOLD_MS) / 1000
             self.phase, self._since = Phase.HOLD, now
             return [Hold(self.step)]
@@ -300,6 +303,15 @@ class RemoteImages(ImagePlan):
             return
         lines = [line for client in clients for line in client.lines]
         self._say("held", step=self.step, lines=[list(line) for line in lines])
+
+    def _tell_still(self, now: float, clients: Sequence[ClientState]) -> None:
+        """Tell the head when only other places can move this one, and when that is over."""
+        is_still = self._stillness.lasts(now, clients) >= STILL_S
+        is_still = is_still and self._late != "" and self._told_held != self.step
+        if is_still != self._told_still:
+            self._told_still = is_still
+            why = f"{self._late}: {self._in_vain(clients)}" if is_still else ""
+            self._say("still", step=self.step, why=why)
 
     def _tell_status(self, now: float, steps: int) -> None:
         self._told_at = now

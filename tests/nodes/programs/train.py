@@ -1,13 +1,15 @@
 """A training whose losses depend on all that a process has in itself: generators, loops, a log.
 
     train.py --steps N [--store FILE] [--log FILE] [--written FILE] [--pause S] [--slow FILE]
-             [--linger FILE] [--times FILE] [--ballast MB]
+             [--linger FILE] [--times FILE] [--ballast MB] [--parted RANK] [--width N]
 
 With --store ranks meet by that file, else as the environment says. --log: each rank appends its lines
 to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there.
 --linger: the same from step 20 on, so that the training does not end meanwhile. --times: rank 0
 appends the number of each step and the time of day to FILE. --ballast: memory that each rank has
-beside what it needs.
+beside what it needs. --parted: this rank leaves out one step of its optimizer, as a GradScaler does
+that has found an overflow: its steps have parted from the others' for good. --width: of
+the model, and so how long a step takes.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 SLOW_S, SLOWER_S = 0.8, 4.0  # the second one so that a busy machine has time for what is awaited
 SLOWER_FROM = 20
+PARTED_AT = 3
 
 
 def parse() -> argparse.Namespace:
@@ -39,6 +42,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--linger", default="")
     parser.add_argument("--times")
     parser.add_argument("--ballast", type=int, default=0)
+    parser.add_argument("--parted", type=int, default=-1)
+    parser.add_argument("--width", type=int, default=64)
     return parser.parse_args()
 
 
@@ -74,7 +79,7 @@ def main() -> None:
     torch.manual_seed(7)
     random.seed(rank)
     model: nn.Module = nn.Sequential(
-        nn.Linear(32, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 8)
+        nn.Linear(32, args.width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(args.width, 8)
     ).to(device)
     if ranks > 1:
         model = DistributedDataParallel(model, device_ids=[device.index])
@@ -90,7 +95,8 @@ def main() -> None:
         loss = nn.functional.mse_loss(model(inputs), wanted)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
-        optimizer.step()
+        if (rank, step) != (args.parted, PARTED_AT):
+            optimizer.step()
         line = f"rank={rank} step={step} loss={loss.item():.9e} norm={norm:.9e}"
         say(line)
         if log:
