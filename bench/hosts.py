@@ -7,8 +7,10 @@ Hosts are namespaces of this machine, joined by a bridge; needs root and CRIU (t
     image       seconds that all stand still for an image, and more for each GB more of it
     move        one rank, and a place of two under torchrun: from the order to leave until all go on
     scale       the loss of one of 64 hosts without programs / of one of 4: a real head, stand-ins
-    step        two hosts over TCP / two processes of one host over TCP; pairs after each other
+    step        two hosts over TCP / two processes of one host over TCP: medians of long steps, in
+                pairs, of which every other one begins with the one host
 
+Free memory is touched first: a virtual machine is given it only then, and images would wait for that.
 Every training ends with the bits of one without any of this, or the benchmark fails. Ends with 1 when a
 target is missed.
 """
@@ -18,9 +20,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +41,14 @@ import stand_in_hosts  # noqa: E402
 from figures import Figure, exit_code, print_table  # noqa: E402
 from job import wait_for  # noqa: E402
 
+from pyft.images import memory  # noqa: E402
+
 LEASE_S = 3.0
 STEPS, PAUSE_S = 60, 0.1
-FIRST, LAST = 5, 19  # steps between which a step is timed; later ones take as long as a job lingers
+FIRST = 5  # step from which on steps are timed
 BALLAST_MB = 1000
+LONG_STEP_S = 0.05  # shorter ones are decided by which process gets a processor when
+WIDTHS = (1024, 4096, 16384, 65536)  # of models, until a step takes as long
 TCP = {"FLEXCCL_TRANSPORT": "tcp"}
 Job = several.SeveralHosts
 
@@ -69,10 +78,10 @@ def times_in(path: Path) -> list[tuple[int, float]]:
     return [(int(step), float(at)) for step, at in pairs]
 
 
-def step_s(times: list[tuple[int, float]]) -> float:
-    """Return the seconds of a step, before the job lingers."""
-    at = dict(times)
-    return (at[LAST] - at[FIRST]) / (LAST - FIRST)
+def step_s(path: Path) -> float:
+    """Return the median of the seconds of a step, but for the first ones."""
+    at = [time for step, time in times_in(path) if step >= FIRST]
+    return statistics.median(later - earlier for earlier, later in pairwise(at))
 
 
 def loss_s(folder: Path, wanted: set[str]) -> float:
@@ -149,20 +158,65 @@ def stand_ins_s(folder: Path, places: int) -> float:
     return float(entries(folder, "onward")[0]["at"]) - killed
 
 
-def step_ratio(folder: Path, wanted: set[str]) -> float:
-    """Return the time of a step of two hosts, as a ratio to two processes of one that use TCP."""
-    hosts_times, one_times = folder / "hosts", folder / "one"
-    with fabric.Fabric(2) as hosts:
-        job = Job(folder / "job", hosts, *training(0.0, hosts_times), every=600.0)
-        ends_equal(job, wanted, "two hosts")
-    one = movable.undisturbed(folder / "alone", *training(0.0, one_times), **TCP)
-    if one != wanted:
-        sys.exit("bench/hosts.py: one host over TCP has other bits")
-    return step_s(times_in(hosts_times)) / step_s(times_in(one_times))
+@dataclass(frozen=True)
+class LongSteps:
+    """A training whose steps are long enough to be compared, and its results."""
+
+    width: int
+    wanted: set[str]
+
+    @classmethod
+    def found(cls, folder: Path) -> LongSteps:
+        """Try wider models until steps are long enough."""
+        for width in WIDTHS:
+            found = cls(width, set())
+            seconds, results = found.of_one_host(folder / f"width-{width}")
+            if seconds >= LONG_STEP_S:
+                break
+        return cls(width, results)
+
+    def of_one_host(self, folder: Path) -> tuple[float, set[str]]:
+        """Return the seconds of a step of two processes of one host over TCP, and the results."""
+        folder.mkdir(parents=True)
+        times = folder / "times"
+        results = movable.undisturbed(folder / "job", *self._arguments(times), **TCP)
+        return step_s(times), results
+
+    def of_two_hosts(self, folder: Path) -> float:
+        """Return the seconds of a step of two hosts."""
+        folder.mkdir(parents=True)
+        times = folder / "times"
+        with fabric.Fabric(2) as hosts:
+            job = Job(folder / "job", hosts, *self._arguments(times), every=600.0)
+            ends_equal(job, self.wanted, "two hosts")
+        return step_s(times)
+
+    def ratio(self, folder: Path, number: int) -> float:
+        """Return the time of a step of two hosts, as a ratio to that of one host."""
+        if number % 2:
+            one, results = self.of_one_host(folder / "one")
+        two = self.of_two_hosts(folder / "two")
+        if number % 2 == 0:
+            one, results = self.of_one_host(folder / "one")
+        if results != self.wanted:
+            sys.exit("bench/hosts.py: one host over TCP has other bits")
+        return two / one
+
+    def _arguments(self, times: Path) -> tuple[str, ...]:
+        return (*training(0.0, times), "--width", str(self.width))
+
+
+def touch_memory() -> None:
+    """Use the memory that is free once, in a process of its own, which gives it back."""
+    size = memory.available() // 2
+    flags = "m.MAP_PRIVATE | m.MAP_ANONYMOUS | m.MAP_POPULATE"
+    touch = f"import mmap as m; m.mmap(-1, {size}, {flags})"
+    subprocess.run([sys.executable, "-c", touch], check=False)
 
 
 def measure(folder: Path, trials: int) -> list[Figure]:
     """Return all figures."""
+    touch_memory()
     wanted = movable.undisturbed(folder / "undisturbed", *training())
     wanted_of_four = movable.undisturbed(folder / "of-four", *training(), ranks=4)
     numbers = range(trials)
@@ -173,7 +227,8 @@ def measure(folder: Path, trials: int) -> list[Figure]:
     of_two = [move_s(folder / f"two-{n}", 2, "static", wanted_of_four) for n in numbers]
     few, many = ([stand_ins_s(folder / f"{p}-{n}", p) for n in numbers] for p in (4, 64))
     scaled = [b / a for a, b in zip(few, many, strict=True)]
-    ratios = [step_ratio(folder / f"step-{n}", wanted) for n in numbers]
+    long = LongSteps.found(folder / "widths")
+    ratios = [long.ratio(folder / f"step-{n}", n) for n in numbers]
     lost = "a host is lost: to the next new step, beyond lease and repeated steps"
     return [
         Figure(lost, losses, "s", at_most=5.0),

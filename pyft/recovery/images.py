@@ -246,7 +246,9 @@ class ImagePlan:
         """Say why a hold cannot come about in which nothing moves."""
         free = [c.id for c in clients if c.held_step != self.step]
         held = [c.id for c in clients if c.held_step == self.step]
-        return f"clients {free} wait for others, and clients {held} are held"
+        return f"clients {free} wait for others" + (
+            f", and clients {held} are held" if held else ""
+        )
 
     def _missing(self, clients: Sequence[ClientState]) -> str:
         """Say which does not stand behind the cut, or whose server has not drained."""

@@ -94,6 +94,15 @@ def test_a_host_dies_silently(tmp_path: Path, hosts: fabric.Fabric) -> None:
     assert verdicts == {"exact"}
 
 
+def test_ranks_whose_steps_have_parted_are_not_held_in_vain(tmp_path: Path) -> None:
+    """One place is held, and the rank of the other one waits for it: the head sees that."""
+    with fabric.Fabric(2) as hosts:
+        steps = ("--steps", "100", "--pause", "0.05", "--parted", "1")
+        job = several.SeveralHosts(tmp_path, hosts, *steps, every=0.5)
+        assert job.wait(120) == 0, job.everything()
+        assert "wait for others" in job.said("h0")
+
+
 @longer
 @pytest.mark.parametrize("lost", [(0, 1), (1, 2)])
 def test_two_hosts_die_at_once(tmp_path: Path, lost: tuple[int, int]) -> None:
