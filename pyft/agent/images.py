@@ -211,6 +211,7 @@ class Images:
 
     def _do(self, action: decided.Action) -> None:
         if isinstance(action, decided.Hold):
+            image_folder.give_back(self._options.memory_folder)
             self._hold(action.step)
         elif isinstance(action, decided.Release):
             self._release(action.why)
@@ -329,4 +330,4 @@ class Images:
             for fd in copies:
                 os.close(fd)
         self.keep()
-        image_folder.remove(Path(record["folder"]))
+        image_folder.drop(Path(record["folder"]), self._options.memory_folder)

@@ -3,6 +3,9 @@
 All stand still while they are written. A file system on a disk writes them out meanwhile, and has
 small pages to copy into. The memory is a file system of large pages that is mounted nowhere: it ends
 with the launcher and the supervisor, which have its descriptor, however these end.
+
+What an image had in memory is given back only when the next one is about to be made, which gets it. A
+virtual machine would give it back to its host meanwhile, and all would stand still for it once more.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 from pyft._native import linux
 from pyft.images import memory
 
+KEPT = "kept"  # what the last image that was dropped had in memory
 SHARE = 3  # so many times what an image needs has to be free: the one before stays until it counts
 
 
@@ -49,6 +53,24 @@ def make(folder: Path, memory_folder: str, needs: int) -> None:
 def real(folder: Path) -> Path:
     """Return where the files of an image lie. Not Path.resolve, which takes the memory for `/`."""
     return Path(os.readlink(folder)) if folder.is_symlink() else folder
+
+
+def drop(folder: Path, memory_folder: str) -> None:
+    """Leave nothing of an image, but its memory until give_back(), if the host has as much left."""
+    target = real(folder)
+    if not memory_folder or target.parent != Path(memory_folder):
+        return remove(folder)
+    give_back(memory_folder)
+    with contextlib.suppress(OSError):
+        if sum(path.stat().st_blocks << 9 for path in target.iterdir()) < memory.available():
+            target.rename(target.with_name(KEPT))
+    return remove(folder)
+
+
+def give_back(memory_folder: str) -> None:
+    """Give back what drop() has kept: an image is about to be made."""
+    if memory_folder:
+        shutil.rmtree(Path(memory_folder) / KEPT, ignore_errors=True)
 
 
 def remove(folder: Path) -> None:

@@ -65,6 +65,39 @@ def test_what_is_left_of_one_that_was_given_up_is_not_in_the_next_one(
         (folder / "pages-1.img").write_text("page")
 
 
+def test_what_a_dropped_image_had_in_memory_is_for_the_next_one(
+    tmp_path: Path, in_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given back only then, and no sooner if there is room for it; one image is kept."""
+    set_available(monkeypatch, image_folder.SHARE * NEEDS)
+    for name in ("7", "8"):
+        image_folder.make(tmp_path / "images" / name, in_memory, NEEDS)
+        (tmp_path / "images" / name / f"pages-{name}.img").write_bytes(bytes(NEEDS))
+    for name, left in (("7", {"8"}), ("8", set())):
+        image_folder.drop(tmp_path / "images" / name, in_memory)
+        assert set(os.listdir(in_memory)) == {image_folder.KEPT, *left}
+        assert os.listdir(Path(in_memory) / image_folder.KEPT) == [f"pages-{name}.img"]
+    assert os.listdir(tmp_path / "images") == []
+    image_folder.give_back(in_memory)
+    assert os.listdir(in_memory) == []
+
+
+@pytest.mark.parametrize(
+    "where", ["memory without room", "another memory", "the folder of the job"]
+)
+def test_else_nothing_is_kept(
+    tmp_path: Path, in_memory: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_available(monkeypatch, image_folder.SHARE * NEEDS)
+    folder = tmp_path / "images" / "7"
+    image_folder.make(folder, "" if where == "the folder of the job" else in_memory, NEEDS)
+    (folder / "pages-1.img").write_bytes(bytes(NEEDS))
+    set_available(monkeypatch, NEEDS // 2 if where == "memory without room" else 9 * NEEDS)
+    image_folder.drop(folder, str(tmp_path) if where == "another memory" else in_memory)
+    assert os.listdir(in_memory) == []
+    assert os.listdir(tmp_path / "images") == []
+
+
 def test_the_memory_ends_with_its_descriptor(need: object) -> None:
     """It is mounted nowhere, and other processes find it as long as that is open."""
     fd = image_folder.in_memory()
