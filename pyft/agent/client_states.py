@@ -13,10 +13,8 @@ from pyft.recovery.rollback import RollbackSets
 from pyft.trace.reader import TraceReader
 
 
-def client_state_of(
-    member: Member, rank: Rank | None, sets: RollbackSets | None, closely: bool = False
-) -> ClientState:
-    """Return what pyft.recovery.images decides by. `closely`: also what takes a while to see."""
+def client_state_of(member: Member, rank: Rank | None, sets: RollbackSets | None) -> ClientState:
+    """Return what pyft.recovery.images decides by."""
     state = page.read(member.channel.control_fd)
     works = rank is not None and rank.state is State.RUNNING and state.phase == page.Phase.LIVE
     return ClientState(
@@ -30,14 +28,17 @@ def client_state_of(
         works,
         _rows_of(sets, member.id) if sets and state.held_step else (),
         member.channel.rank,
-        _stands(member, state) if closely else None,
-        _signs_of(member, state),
-        state.heartbeat_ns / 1e9,
+        signs=_signs_of(member, state),
+        seen_at=state.heartbeat_ns / 1e9,
     )
 
 
-def _stands(member: Member, state: page.ControlState) -> bool:
-    """Say whether only others can move a rank: it is held and its device rests, or it waits."""
+def stands(member: Member) -> bool:
+    """Say whether only others can move a rank: it is held and its device rests, or it waits.
+
+    That takes a while to see.
+    """
+    state = page.read(member.channel.control_fd)
     if not state.device_progress or state.callback_asked != state.callback_done:
         return False
     if not state.held_step:

@@ -12,12 +12,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyft import config
 from pyft.agent import image_record, leaving
-from pyft.agent.client_states import client_state_of
+from pyft.agent.client_states import client_state_of, stands
 from pyft.agent.flushes import Flushes
 from pyft.agent.image_record import NOTE
 from pyft.agent.members.member import Member
@@ -54,6 +55,7 @@ class Images:
         self._dump = 0  # CRIU's pid
         self._root = 0
         self._began = self._looked_at = 0.0
+        self._signs: dict[int, tuple[int, ...]] = {}  # of clients, at the last close look
         self.figures: list[dict[str, float]] = []  # of the images that this agent has made
         self._clients_name = ""
         self.flushes: Flushes | None = None
@@ -196,12 +198,16 @@ class Images:
         return [m.server_pid for m in self._members() if m.server_alive]
 
     def _client_states(self) -> list[decided.ClientState]:
-        plan, now = self._servers.plan, time.monotonic()
-        closely = self._plan.phase is decided.Phase.HOLD and now >= self._looked_at + CLOSER_S
-        if closely:
-            self._looked_at = now
-        own = (plan.rollback, closely)
-        return [client_state_of(m, plan.ranks.get(m.id), *own) for m in self._members()]
+        plan, now, members = self._servers.plan, time.monotonic(), self._members()
+        found = [client_state_of(m, plan.ranks.get(m.id), plan.rollback) for m in members]
+        if self._plan.phase is not decided.Phase.HOLD or now < self._looked_at + CLOSER_S:
+            return found
+        self._looked_at, before = now, self._signs
+        self._signs = {state.id: state.signs for state in found}
+        return [  # at what has moved since the last time nothing more is looked at
+            replace(state, stands=state.signs == before.get(state.id) and stands(member))
+            for member, state in zip(members, found, strict=True)
+        ]
 
     # ---- what is done -------------------------------------------------------------------------
 

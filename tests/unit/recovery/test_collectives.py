@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pyft.agent import client_states
 from pyft.agent.channel import page
 from pyft.agent.lifecycle import collectives, watch
 from pyft.agent.lifecycle.watch import LATE_S, Watch
@@ -315,3 +316,27 @@ def test_the_third_time_it_is_the_program(job: Job) -> None:
     assert verdicts[2].give_up.startswith(
         "the same fault [collective] has come [3] times at the same place, entry [40]: ranks [0, 1]"
     )
+
+
+# ---- in a hold ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "threads", "stands"),
+    [
+        ({"held_step": 7, "fences_open": 0, "collectives_waiting": 0}, 0, True),
+        ({"held_step": 7}, 0, True),  # its device waits for others
+        ({"held_step": 7, "collectives_waiting": 0}, 0, False),  # its device works
+        ({}, 1, True),
+        ({}, 0, False),  # in code of its own
+        ({"collectives_waiting": 0}, 1, False),
+        ({"device_progress": 0}, 1, False),  # that is not known
+        ({"callback_asked": 1}, 1, False),
+    ],
+)
+def test_what_only_others_can_move(
+    job: Job, values: dict[str, int], threads: int, stands: bool
+) -> None:
+    job.write(0, **values)
+    job.wait(0, threads)
+    assert client_states.stands(job.members[0]) is stands  # type: ignore[arg-type]
