@@ -16,7 +16,7 @@ def images_of(folder: Path, *, dumps: int) -> Images:
     """Return images of which the second counts, and the third is being dumped."""
     quiet = lambda *_, **__: None  # noqa: E731
     servers: Any = SimpleNamespace(
-        options=SimpleNamespace(log_dir=folder),
+        options=SimpleNamespace(memory_folder="", log_dir=folder),
         members={},
         ending=False,
         plan=SimpleNamespace(ranks={}, rollback=False),

@@ -21,7 +21,7 @@ def test_another_agent_finds_what_the_head_was_told_of(tmp_path: Path) -> None:
         return []
 
     servers: Any = SimpleNamespace(
-        options=SimpleNamespace(log_dir=tmp_path),
+        options=SimpleNamespace(memory_folder="", log_dir=tmp_path),
         members={},
         supervisor=SimpleNamespace(keep=keep),
         decisions=SimpleNamespace(note=dict),
