@@ -5,7 +5,7 @@
 The ranks lose their servers in turn, at places that differ. Prints the slopes of memory and descriptors
 of all processes, and how many processes and files there are at first and at the end, beside those of the same
 without faults. Ends with 1 when a fault takes more than its target: what grows with the steps grows in
-both runs, and is left out. The agent keeps each fault for the report, some kB.
+both runs, and is left out. The agent keeps the last 1024 faults for the report, some kB each.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -128,30 +128,47 @@ def in_words(incident: Incident) -> str:
     )
 
 
-def lost_seconds(incidents: list[Incident], now: float) -> float:
-    """Return the time during which at least one rank was not working."""
+def lost_seconds(incidents: list[Incident], now: float, since: float = 0.0) -> float:
+    """Return the time during which at least one rank was not working, from a time on."""
     spans = sorted((i.began, i.ended or now) for i in incidents)
-    lost, end = 0.0, 0.0
+    lost, end = 0.0, since
     for start, stop in spans:
         lost += max(0.0, stop - max(start, end))
         end = max(end, stop)
     return lost
 
 
+def shares(lost: float, seconds: float) -> dict[str, float]:
+    """Return that time, and the share of a job's time in which all ranks worked."""
+    goodput = round(1 - lost / seconds, 6) if seconds > 0 else 1.0
+    return {"lost_seconds": round(lost, 6), "goodput": goodput}
+
+
+def outcomes(incidents: list[Incident]) -> tuple[int, int, int]:
+    """Return how many were recovered, were errors that the program got, and were given up."""
+    return (
+        sum(i.outcome == "recovered" and not i.own_error for i in incidents),
+        sum(i.outcome == DELIVERED for i in incidents),
+        sum(i.outcome.startswith("given up") for i in incidents),
+    )
+
+
+def worst(verdicts: Collection[str]) -> str:
+    """Return the worst verdict, empty without any."""
+    order = ("diverged", "unknown", "corrected", "equivalent", "exact")
+    return next((v for v in order if v in verdicts), "")
+
+
 def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dict[str, Any]:
     """Return the part of report.json about recovery."""
-    lost = lost_seconds(incidents, seconds)
-    verdicts = {i.verdict for i in incidents if i.verdict}
-    order = ("diverged", "unknown", "corrected", "equivalent", "exact")
-    worst = next((v for v in order if v in verdicts), "")
+    recovered, own_errors, given_up = outcomes(incidents)
     return {
         "faults": [asdict(i) for i in incidents],
-        "recovered": sum(i.outcome == "recovered" and not i.own_error for i in incidents),
-        "own_errors": sum(i.outcome == DELIVERED for i in incidents),
-        "given_up": sum(i.outcome.startswith("given up") for i in incidents),
-        "lost_seconds": round(lost, 6),
-        "goodput": round(1 - lost / seconds, 6) if seconds > 0 else 1.0,
-        "verdict": worst,
+        "recovered": recovered,
+        "own_errors": own_errors,
+        "given_up": given_up,
+        **shares(lost_seconds(incidents, seconds), seconds),
+        "verdict": worst({i.verdict for i in incidents}),
         "agent_restarts": restarts,
     }
 
@@ -173,15 +190,24 @@ def table(found: dict[str, Any]) -> list[str]:
     rows = [head, *(_row(fault) for fault in found["faults"])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
+    if earlier := number_of_earlier(found):
+        lines.insert(1, f"[{earlier}] faults before these are only counted")
     goodput = f"goodput {found['goodput']:.4f}, {found['lost_seconds']:.3f} s lost"
     restarts = found["agent_restarts"]
     agent = f", agent restarted [{restarts}] times" if restarts else ""
     return [*lines, f"{counts(found)}, {goodput}{agent}"]
 
 
+def number_of_earlier(found: Mapping[str, Any]) -> int:
+    """Return how many faults a job had before those of which there are entries."""
+    return sum(row["count"] for row in found.get("earlier") or [])
+
+
 def number_of_faults(found: Mapping[str, Any]) -> int:
     """Return how many faults a job had; errors of the program itself are none."""
-    return sum(not fault.get("own_error") for fault in found.get("faults") or [])
+    own = sum(row["own_errors"] for row in found.get("earlier") or [])
+    listed = sum(not fault.get("own_error") for fault in found.get("faults") or [])
+    return number_of_earlier(found) - own + listed
 
 
 def counts(found: dict[str, Any]) -> str:

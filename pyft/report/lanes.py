@@ -16,7 +16,7 @@ from typing import Any
 from pyft.agent.job import job_folder
 from pyft.agent.operators.timeline import FILE
 from pyft.errors import PyftError
-from pyft.recovery.report import PHASES
+from pyft.recovery.report import PHASES, number_of_earlier
 from pyft.report.history import number, seconds_of, state_of
 from pyft.trace import targets
 from pyft.trace.reader import TraceReader
@@ -109,8 +109,9 @@ def read(folder: Path) -> Job:
         if one.steps or exact:  # a process may look at a device without working on it
             rank = int(entry.get("rank", 0))
             _add(lanes.setdefault(rank, Lane(rank)), entry, one, exact)
-    faults = (meta.get("recovery") or {}).get("faults", [])
-    for index, fields in enumerate(faults, 1):
+    recovery = meta.get("recovery") or {}
+    before = number_of_earlier(recovery)
+    for index, fields in enumerate(recovery.get("faults", []), before + 1):
         rank = int(number(fields.get("rank")))
         lanes.setdefault(rank, Lane(rank)).faults.append(fault_span(index, fields))
     ends = [s for lane in lanes.values() for s in lane.steps[-1:]]

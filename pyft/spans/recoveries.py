@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.trace import Status, StatusCode, Tracer, set_span_in_context
@@ -11,6 +11,7 @@ from pyft.report.history import number, state_of
 from pyft.report.lanes import FaultSpan, fault_span
 
 UNDER_WAY = "under way"
+Key = tuple[Any, ...]
 GOOD = ("recovered", "error delivered", "moved")
 # What meta.json calls it, and what the attribute is called.
 _ATTRIBUTES = {
@@ -40,8 +41,8 @@ class Recoveries:
         self._started = number(meta.get("started"))
         self._job = tracer.start_span("pyft.job", start_time=self._ns(0.0))
         self._inside = set_span_in_context(self._job)
-        self._made: set[int] = set()
-        self._before: Sequence[Mapping[str, Any]] = ()
+        self._made: set[Key] = set()
+        self._before: dict[Key, Mapping[str, Any]] = {}
 
     def look(self, meta: Mapping[str, Any], last: bool = False) -> None:
         """Make spans of the faults that have ended.
@@ -49,14 +50,16 @@ class Recoveries:
         A fault is taken when two looks see the same, or at the last one: figures are corrected for a
         moment after the rank works again.
         """
-        faults = (meta.get("recovery") or {}).get("faults") or []
-        for index, fields in enumerate(faults):
-            known = index < len(self._before) and self._before[index] == fields
+        recovery = meta.get("recovery") or {}
+        faults = {_key(fields): dict(fields) for fields in recovery.get("faults") or []}
+        for place, (key, fields) in enumerate(faults.items(), 1):
+            known = self._before.get(key) == fields
             ended = fields.get("outcome") != UNDER_WAY
-            if index not in self._made and (last or (known and ended)):
-                self._made.add(index)
-                self._fault(fault_span(index + 1, fields))
-        self._before = [dict(fields) for fields in faults]
+            if key not in self._made and (last or (known and ended)):
+                self._made.add(key)
+                self._fault(fault_span(place, fields))
+        self._made &= faults.keys()  # of those before there are no entries any more
+        self._before = faults
 
     def end(self, meta: Mapping[str, Any], now: float) -> None:
         """Make spans of what is left, and that of the job. `now`: when it ended, if nothing says so."""
@@ -93,3 +96,8 @@ class Recoveries:
             )
             child.end(end_time=self._ns(phase.end))
         span.end(end_time=self._ns(fault.end))
+
+
+def _key(fields: Mapping[str, Any]) -> Key:
+    """Return what a fault is known by: entries before it may go."""
+    return tuple(fields.get(name) for name in ("noticed", "rank", "device", "epoch_from"))

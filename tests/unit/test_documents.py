@@ -12,6 +12,7 @@ from pyft.agent.channel import page
 from pyft.agent.operators import metrics
 from pyft.cli.main import app
 from pyft.recovery import inject, redundancy, report
+from pyft.recovery.earlier import Earlier
 
 OPERATE = Path(__file__).resolve().parents[2] / "docs" / "operate"
 
@@ -43,7 +44,7 @@ def test_all_phases() -> None:
 
 def test_all_fields_of_recovery() -> None:
     more = {"corruptions", "not_injected", "protected_share", "strikes"}
-    found = set(report.summary([], 1.0)) | more
+    found = set(Earlier().summary([], 1.0)) | more
     assert first_cells(section("report.md", "## `recovery`")) == found
 
 

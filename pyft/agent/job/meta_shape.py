@@ -64,7 +64,7 @@ _SAVED = {
     **{"calls": _are_numbers, "store": _is_object},
 }
 _RECOVERY: dict[str, Check] = {
-    "faults": _is_list, "recovered": _is_integer, "agent_restarts": _is_integer,
+    "faults": _is_list, "earlier": _is_list, "recovered": _is_integer, "agent_restarts": _is_integer,
     "goodput": _is_number, "lost_seconds": _is_number, "verdict": _is_text,
     "own_errors": _is_integer, "not_injected": _is_list, "corruptions": _is_list, "strikes": _is_list,
 }  # fmt: skip
@@ -74,6 +74,9 @@ _FAULT: dict[str, Check] = {
     "total_ms": _is_number, "phases_ms": _are_numbers, "gpu_from": _is_integer,
     "gpu_to": _is_integer, "epoch_from": _is_integer, "epoch_to": _is_integer,
     "restored_bytes": _is_integer, "replayed_entries": _is_integer,
+}  # fmt: skip
+_EARLIER: dict[str, Check] = {
+    "fault": _is_text, "rank": _is_integer, "count": _is_integer, "own_errors": _is_integer,
 }  # fmt: skip
 _FAULT_SINCE: dict[str, Check] = {"own_error": lambda value: value in (0, 1)}
 _STRIKE: dict[str, Check] = {"gpu": _is_integer, "steps": _is_list, "left": lambda v: v in (0, 1)}
@@ -95,6 +98,7 @@ def _damages(meta: Any) -> Iterator[str]:
     recovery = meta.get("recovery") or {}
     yield from _of("recovery.", recovery, {}, _RECOVERY)
     yield from _each("recovery.faults", recovery.get("faults", []), _FAULT, _FAULT_SINCE)
+    yield from _each("recovery.earlier", recovery.get("earlier", []), _EARLIER, {})
     yield from _each("recovery.not_injected", recovery.get("not_injected", []), _NOT_INJECTED, {})
     yield from _each("recovery.strikes", recovery.get("strikes", []), _STRIKE, {})
     yield from _each("recovery.corruptions", recovery.get("corruptions", []), {}, {})

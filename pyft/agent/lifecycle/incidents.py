@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -11,17 +12,20 @@ from pyft.agent.channel import page
 from pyft.agent.members.member import Member
 from pyft.recovery import report
 from pyft.recovery.classify import Fault
+from pyft.recovery.earlier import MOST, Earlier
 from pyft.recovery.rank import Rank
 from pyft.recovery.report import Incident
 
 
 class Incidents:
-    """All faults of a job. At most one per member is open."""
+    """The last faults of a job, and sums of those before. At most one per member is open."""
 
     def __init__(self, changed: Callable[[dict[str, Any]], None]) -> None:
         self.start = time.monotonic()
         self.restarts = 0  # of the agent
         self.all: list[Incident] = []
+        self.earlier = Earlier()
+        self._texts: dict[int, str] = {}  # of those that change no more, by the entry's id()
         self._changed = changed
         self._members: list[int] = []  # whose incident each of them is
         self._open: dict[int, Incident] = {}
@@ -77,6 +81,7 @@ class Incidents:
         incident.finish(report.DELIVERED if delivered else "recovered", now)
         if delivered:
             report.mark_own_error(self.of(member.id))
+            self._texts.clear()
         self._last[member.id] = incident
         self._keep()
 
@@ -95,6 +100,7 @@ class Incidents:
         of_seq = [one for one in self.of(member.id) if one.seq == seq and one.fault == "mismatch"]
         for incident in of_seq[-1:]:  # the servers before it had other results
             incident.culprit = culprit
+        self._texts.clear()
         self._keep()
 
     def given_up(self, member: Member, why: str) -> None:
@@ -126,6 +132,7 @@ class Incidents:
         """Note which rank a member is, which was not known before."""
         for incident in self.of(id):
             incident.rank = rank
+        self._texts.clear()
         self._keep()
 
     def of(self, id: int) -> list[Incident]:
@@ -148,7 +155,8 @@ class Incidents:
         """Go on from what the agent before has written down."""
         self.start = note["start"]
         self._members = note["members"]
-        self.all = [Incident(**fields) for fields in note["all"]]
+        self.all = [Incident(**json.loads(text)) for text in note["all"]]
+        self.earlier = Earlier.of(note["earlier"])
         for id, incident in zip(self._members, self.all, strict=True):
             if not incident.ended:
                 self._open[id] = incident
@@ -175,14 +183,23 @@ class Incidents:
 
     def summary(self) -> dict[str, Any]:
         """Return the part of report.json about recovery."""
-        return report.summary(self.all, self.now(), self.restarts)
+        return self.earlier.summary(self.all, self.now(), self.restarts)
 
     def _keep(self) -> None:
-        found = [asdict(incident) for incident in self.all]
-        fenced = list(self._fenced.items())
-        self._changed(
-            {"start": self.start, "members": self._members, "all": found, "fenced": fenced}
-        )
+        known = {"start": self.start, "members": self._members, "all": self._all_texts()}
+        known |= {"fenced": list(self._fenced.items()), "earlier": self.earlier.note()}
+        self._changed(known)
+
+    def _all_texts(self) -> list[str]:
+        """Return a text for each fault. A repair waits for this, so old ones are put down once."""
+        last = {id(incident) for incident in self._last.values()}
+        found = []
+        for incident in self.all:
+            text = self._texts.get(id(incident)) or text_of(incident)
+            if incident.ended and id(incident) not in last:
+                self._texts[id(incident)] = text
+            found.append(text)
+        return found
 
     def _begin(self, member: Member, rank: Rank, fault: Fault) -> None:
         now = self.now()
@@ -211,6 +228,19 @@ class Incidents:
         )
         self.all.append(incident)
         self._members.append(member.id)
+        self._shorten()
+
+    def _shorten(self) -> None:
+        """Keep only sums of what has ended longest ago: each fault is written down with all others."""
+        for _ in range(len(self.all) - MOST):
+            oldest = next((n for n, one in enumerate(self.all) if one.ended), None)
+            if oldest is None:  # more members have a fault at this moment
+                return
+            gone, owner = self.all.pop(oldest), self._members.pop(oldest)
+            self._texts.pop(id(gone), None)
+            if self._last.get(owner) is gone:
+                del self._last[owner]
+            self.earlier.add(gone)
 
     def _measure(self, incident: Incident, state: page.ControlState) -> None:
         if incident.fault == "ring-broken":
@@ -225,3 +255,8 @@ class Incidents:
         incident.differed_seq = state.differed_seq
         incident.corrected = state.corrected
         incident.corrected_text = state.corrected_text
+
+
+def text_of(incident: Incident) -> str:
+    """Return all that is known of a fault."""
+    return json.dumps(asdict(incident))

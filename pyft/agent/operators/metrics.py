@@ -107,7 +107,10 @@ class Meters:
 
         found, plan = self._servers.report(), self._servers.plan
         faults = CounterMetricFamily("pyft_faults", "Faults noticed.", labels=["class", "rank"])
-        for labels, count in Counter((i["fault"], str(i["rank"])) for i in found["faults"]).items():
+        counts = Counter((i["fault"], str(i["rank"])) for i in found["faults"])
+        for row in found["earlier"]:
+            counts[row["fault"], str(row["rank"])] += row["count"]
+        for labels, count in counts.items():
             faults.add_metric(labels, count)
         yield faults
         counters = (

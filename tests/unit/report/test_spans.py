@@ -99,6 +99,18 @@ def test_a_fault_is_sent_once_and_not_before_its_figures_rest(tmp_path: Path) ->
     assert spans.names()[-1] == "pyft.job"
 
 
+def test_entries_that_are_only_counted_now_move_no_other(tmp_path: Path) -> None:
+    """The list of a long job loses its first entry for each that comes."""
+    faults = [sample.fault(epoch_from=number) for number in range(6)]
+    spans = Spans(meta_of(tmp_path, *faults[:3]))
+    for first in range(4):
+        for _ in range(2):
+            spans.recoveries.look(meta_of(tmp_path, *faults[first : first + 3]))
+    spans.recoveries.end(meta_of(tmp_path, *faults[3:]), now=0.0)
+    made = [s for s in spans.exporter.get_finished_spans() if s.name == "pyft.recovery"]
+    assert [one.attributes["pyft.incarnation.from"] for one in made] == list(range(6))
+
+
 @pytest.mark.parametrize(
     ("outcome", "bad"), [("recovered", False), ("given up: no spare", True), ("under way", True)]
 )
