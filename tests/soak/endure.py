@@ -45,7 +45,8 @@ WORDS = (
     "ecc",
 )
 TAKES_GPU = ("gpu-lost", "ecc", "drain")
-SETTINGS = SMALL_RINGS | {"PYFT_HANG_S": "5"}
+# The arena gets what each cut says is live: this one is full, and written over, in half an hour.
+SETTINGS = SMALL_RINGS | {"PYFT_HANG_S": "5", "PYFT_ARENA_MB": "16"}
 Life = tuple[str, int]  # role and process
 
 
