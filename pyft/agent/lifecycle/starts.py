@@ -61,7 +61,9 @@ class Starts:
         )
         before, member.server = member.server, server
         servers.keep()  # what has memory of the job is known to every later agent
-        if before:
+        if before:  # the socket of one that was taken over is in the handover as well
+            servers.loop.forget(before.socket)
+            before.socket.close()
             servers.supervisor.forget(before.pid)
         servers.listen(member, server)
         server.introduce(channel)
