@@ -1,109 +1,10 @@
-// One rank whose neighbours are the test: what it asks them while it is in doubt, what it tells
-// those that are behind, and how it takes its place among them.
-#include <atomic>
-#include <functional>
-#include <string>
-#include <thread>
+// One rank whose neighbours are the test: what it asks them while it is in doubt, what it takes
+// when it is told, and what it tells those that are behind.
+#include <chrono>
 
-#include "check.h"
-#include "comes.h"
-#include "members.h"
-#include "membership/membership_log.h"
-#include "runner/operation_runner.h"
-#include "transport/endpoint.h"
-#include "transport/join.h"
-
-namespace {
+#include "neighbour.h"
 
 using namespace members;
-
-Key job_key() {
-  Key key;
-  key.bytes.fill(4);
-  return key;
-}
-
-// Of a rank in this process whose other ranks are there, too.
-Membership membership(int slot, int ranks, std::vector<Change> changes) {
-  static std::uint64_t comm = 3000;
-  Membership self = member(slot, ranks, 0);
-  self.comm = ++comm, self.key = job_key(), self.transport = flexcclLoopback;
-  self.addresses =
-      std::vector<Address>(static_cast<std::size_t>(ranks), Endpoint::process().address());
-  self.timeout_ms = self.repair_ms = 20'000;
-  self.epoch = changes.back().epoch, self.changes = std::move(changes);
-  return self;
-}
-
-Change step_to(std::uint32_t epoch, int slot) {
-  Change step{epoch, slot, Repair::kReplace, 0, Endpoint::process().address()};
-  step.address.process[0] = static_cast<std::uint8_t>(epoch);
-  return step;
-}
-
-class Neighbour : public Responder {
- public:
-  Neighbour(const Membership& self, int slot)
-      : name_{self.comm, self.epoch, static_cast<std::uint32_t>(slot)} {}
-  Answer answer(const Question& question, std::shared_ptr<const void>* owner,
-                std::span<const std::byte>* payload) override {
-    if (question.verb == Verb::kStatus) return status(++asked);
-    if (question.verb != Verb::kSteps) return {};
-    ++asked_for_steps;
-    const auto all = std::make_shared<std::vector<Change>>(steps);
-    all->resize(Info::kMaxChanges);
-    *payload = std::as_bytes(std::span(*all)), *owner = all;
-    return {};
-  }
-  void hear(std::span<const std::byte>) override {
-    if (++heard <= deaf) fail(ncclRemoteError, "it does not listen");
-  }
-  void join(JoinVisit& call) override { visit(call); }
-  static std::shared_ptr<Neighbour> at(const Membership& self, int slot) {
-    auto made = std::make_shared<Neighbour>(self, slot);
-    made->inbox_ = std::make_shared<Inbox>(fingerprint(self.key), self.epoch, made);
-    Endpoint::process().add(made->name_, made->inbox_);
-    return made;
-  }
-  void leave() {
-    Endpoint::process().remove(name_, inbox_);
-    inbox_.reset();
-  }
-
-  std::function<Answer(int times)> status = [](int) { return Answer(); };
-  std::function<void(JoinVisit&)> visit = [](JoinVisit&) {};
-  std::vector<Change> steps;
-  std::atomic<int> asked = 0, asked_for_steps = 0, heard = 0, deaf = 0;
-
- private:
-  InboxName name_;
-  std::shared_ptr<Inbox> inbox_;
-};
-
-// Receives something of rank 1, until it is aborted.
-struct Receiving {
-  explicit Receiving(OperationRunner& runner)
-      : runner(runner), thread([this] {
-          PointToPoint call{.peer = 1, .buffers = {nullptr, reinterpret_cast<std::byte*>(&got)}};
-          call.op.dtype = ncclFloat32, call.op.count = 1;
-          result = result_of([&] { this->runner.run({call}); });
-        }) {}
-  ~Receiving() {
-    runner.abort();
-    thread.join();
-    CHECK_EQ(result, ncclInvalidUsage);  // aborted
-  }
-  OperationRunner& runner;
-  float got = 0;
-  ncclResult_t result = ncclSuccess;
-  std::thread thread;
-};
-
-Answer status_in(std::uint32_t epoch, Availability availability) {
-  return {.availability = availability, .epoch = epoch};
-}
-
-}  // namespace
 
 TEST(a_rank_in_doubt_asks_for_the_decision) {
   const Membership self = membership(0, 3, {step_to(1, 1)});
@@ -112,13 +13,35 @@ TEST(a_rank_in_doubt_asks_for_the_decision) {
   {
     OperationRunner runner(self, 0);
     runner.agree({step_to(2, 2)});
+    const auto begun = std::chrono::steady_clock::now();
     const Receiving receiving(runner);
-    CHECK(comes([&] { return one->asked_for_steps >= 2; }));  // again and again
+    CHECK(comes([&] { return one->asked_for_steps >= 3; }));  // again and again
+    // Each 20 ms, not whenever it looks at the page.
+    const auto asked = one->asked_for_steps.load();
+    CHECK(asked <= (std::chrono::steady_clock::now() - begun) / std::chrono::milliseconds(20));
     CHECK_EQ(runner.membership().epoch, 1u);
     one->steps = {step_to(1, 1), step_to(2, 2)};
     CHECK(comes([&] { return runner.membership().epoch == 2; }));
   }
   one->leave(), fresh->leave();
+}
+
+// The nearest one first, and none behind the one that has told it.
+TEST(a_rank_in_doubt_asks_no_further_than_it_has_to) {
+  for (const int knows : {1, 4}) {
+    const Membership self = membership(0, 5, {step_to(1, 1)});
+    const auto near = Neighbour::at(self, 1), far = Neighbour::at(self, 4);
+    (knows == 1 ? near : far)->steps = {step_to(2, 2)};
+    {
+      OperationRunner runner(self, 0);
+      runner.agree({step_to(2, 2)});
+      const Receiving receiving(runner);
+      CHECK(comes([&] { return runner.membership().epoch == 2; }));
+      CHECK_EQ(near->asked_for_steps.load(), 1);
+      CHECK_EQ(far->asked_for_steps.load(), knows == 4);
+    }
+    near->leave(), far->leave();
+  }
 }
 
 TEST(a_rank_asks_one_that_is_ahead_for_its_steps) {
@@ -189,82 +112,170 @@ TEST(a_rank_that_is_behind_is_told_once) {
   }
 }
 
-namespace {
-
-struct Place {
-  explicit Place(const std::function<void(JoinVisit&)>& visit)
-      : self(membership(2, 5, {step_to(1, 2)})),
-        before(Neighbour::at(self, 1)),
-        behind(Neighbour::at(self, 3)) {
-    before->visit = behind->visit = visit;
-  }
-  ~Place() { before->leave(), behind->leave(); }
-  ncclResult_t take(std::string* sentence = nullptr) {
+// The rest of a frame that a repair has cut off is sent to a rank that has taken the step, too.
+// Such a one has a link already, so that nothing else asks it how far it is, or tells it.
+TEST(a_rank_pays_its_debt_to_one_that_has_come_as_far) {
+  const Membership self = membership(0, 3, {step_to(1, 2)});
+  const auto one = Neighbour::at(self, 1);
+  std::atomic<std::uint32_t> epoch = 1;
+  one->status = [&](int) { return status_in(epoch, Availability::kHere); };
+  {
     OperationRunner runner(self, 0);
-    ncclResult_t code = ncclSuccess;
-    try {
-      runner.take_place();
-    } catch (const Error& error) {
-      code = error.code;
-      if (sentence) *sentence = error.what();
+    const auto link = [&] { return one->inbox().find(0); };
+    {
+      const Sending cut_off(runner, 1 << 20);
+      CHECK(comes([&] { return link() && !link()->peek().empty(); }));
+      runner.change({step_to(2, 2)});
+      CHECK(comes([&] { return cut_off.is_done.load(); }));  // the other side fetches it
     }
-    CHECK_EQ(runner.placed(), code == ncclSuccess);
-    return code;
+    link()->consume(link()->peek().size());
+    const Sending sending(runner);
+    CHECK(comes([&] { return one->heard == 1; }));
+    const int before = one->asked;
+    CHECK(comes([&] { return one->asked > before + 4; }));
+    CHECK_EQ(one->heard.load(), 1);
+    CHECK(link()->peek().empty());
+    epoch = 2;
+    CHECK(comes([&] {
+      link()->consume(link()->peek().size());
+      return sending.is_done.load();
+    }));
+    CHECK_EQ(one->heard.load(), 1);
   }
-  Membership self;
-  std::shared_ptr<Neighbour> before, behind;
-};
+  one->leave();
+}
 
-void agree(JoinVisit& call, const Answer& answer, int page) {
-  call.answer(answer, page);
-  try {
-    while (!call.comes_decision()) {
+// No rank is told that has come as far.
+TEST(a_rank_that_has_come_as_far_is_told_nothing) {
+  const Membership self = membership(0, 3, {step_to(1, 2)});
+  const auto one = Neighbour::at(self, 1);
+  one->status = [](int) { return status_in(2, Availability::kHere); };
+  {
+    OperationRunner runner(self, 0);
+    const auto link = [&] { return one->inbox().find(0); };
+    {
+      const Sending cut_off(runner, 1 << 20);
+      CHECK(comes([&] { return link() && !link()->peek().empty(); }));
+      runner.change({step_to(2, 2)});
+      CHECK(comes([&] { return cut_off.is_done.load(); }));
     }
-    call.give_receipt();
-  } catch (const Error&) {
-    // It has decided nothing.
+    const Sending sending(runner);
+    CHECK(comes([&] {
+      link()->consume(link()->peek().size());
+      return sending.is_done.load();
+    }));
+    CHECK_EQ(one->heard.load(), 0);
+  }
+  one->leave();
+}
+
+TEST(a_rank_that_is_told_takes_the_step_at_once) {
+  const Membership self = membership(0, 3, {step_to(1, 1)});
+  OperationRunner runner(self, 0);
+  tell_of(self, {step_to(2, 2)});
+  CHECK_EQ(runner.membership().epoch, 2u);
+}
+
+// What the new rank has heard of as decided is taken; its own step is in doubt.
+TEST(a_rank_that_agrees_takes_what_was_decided_before_at_once) {
+  const Membership self = membership(0, 5, {step_to(1, 1)});
+  OperationRunner runner(self, 0);
+  runner.agree({step_to(2, 1), step_to(3, 2)});
+  CHECK_EQ(runner.membership().epoch, 2u);
+  CHECK_EQ(runner.expected()->epoch, 3u);
+}
+
+TEST(where_nothing_is_to_come_a_rank_expects_what_it_has) {
+  const Membership self = membership(0, 3, {step_to(1, 1)});
+  OperationRunner runner(self, 0);
+  CHECK(runner.expected() == runner.view());
+  tell_of(self, {step_to(2, 0)});  // another process has its place: the next operation says that
+  CHECK_EQ(runner.decided().size(), 1u);
+  CHECK(runner.expected() == runner.view());
+}
+
+TEST(the_neighbours_ask_a_new_rank_that_has_not_called) {
+  for (const int slot : {0, 1, 3, 4}) {
+    const Membership self = membership(slot, 5, {step_to(1, 1)});
+    const auto fresh = Neighbour::at(self, 2);
+    fresh->status = [](int) { return status_in(2, Availability::kHere); };
+    OperationRunner runner(self, 0);
+    runner.agree({step_to(2, 2)});
+    CHECK_EQ(fresh->asked.load(), slot == 1 || slot == 3);
+    fresh->leave();
   }
 }
 
-// That of another communicator of the job: it has no name.
-std::shared_ptr<MembershipLog> page_of_a_host() {
-  const auto page = MembershipLog::begin(membership(0, 5, {step_to(1, 2)}));
-  CHECK(page != nullptr);
-  return page;
+// No rank would answer: there is only the call.
+TEST(a_new_rank_that_has_called_is_not_asked) {
+  const Membership self = membership(1, 3, {step_to(1, 1)});
+  const Change step = step_to(2, 2);
+  OperationRunner runner(self, 0);
+  JoinCall call({self.address(1), self.comm, 1, self.transport, self.key, in_ms(20'000)}, 2, 2);
+  call.speak(std::as_bytes(std::span(&step, 1)));
+  // It may not have been heard yet.
+  CHECK(comes([&] { return result_of([&] { runner.agree({step}); }) == ncclSuccess; }));
+}
+
+namespace {
+
+// Whether an operation that sleeps is woken by `tell`. It looks by itself now and then, and may
+// take the step before it can be woken.
+bool wakes(const std::function<void(const Membership&, OperationRunner&)>& tell) {
+  for (int time = 0; time < 20; ++time) {
+    const Membership self = membership(0, 3, {step_to(1, 2)});
+    const auto one = Neighbour::at(self, 1);
+    OperationRunner runner(self, 0);
+    const auto inbox = Endpoint::process().find({self.comm, 0, 0});
+    bool rung = false;
+    {
+      const Receiving receiving(runner);
+      CHECK(comes([&] { return one->asked == 1; }));
+      std::this_thread::sleep_for(std::chrono::milliseconds(time % 3));
+      const std::uint32_t before = inbox->doorbell().value();
+      tell(self, runner);
+      rung = inbox->doorbell().value() != before;
+      CHECK(comes([&] { return runner.membership().epoch == 2; }));
+      CHECK(!receiving.is_done);
+    }
+    one->leave();
+    if (rung) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-TEST(a_new_rank_pins_its_step_up_on_the_page_of_its_host) {
-  const auto page = page_of_a_host();
-  Place place([&](JoinVisit& call) { agree(call, {.epoch = 1}, page->fd()); });
-  CHECK_EQ(place.take(), ncclSuccess);
-  CHECK_EQ(page->epoch(), 1u);
-  CHECK(same_step(page->steps_after(0).at(0), step_to(1, 2)));
-  CHECK(page->is_read_by(2));
+TEST(a_rank_that_is_told_interrupts_its_operation) {
+  CHECK(wakes([](const Membership& self, OperationRunner&) { tell_of(self, {step_to(2, 2)}); }));
 }
 
-TEST(without_a_page_both_neighbours_have_to_hear_of_it) {
-  std::atomic<int> heard = 0;
-  Place place([&](JoinVisit& call) {
-    agree(call, {.epoch = 1}, -1);
-    ++heard;
-  });
-  CHECK_EQ(place.take(), ncclSuccess);
-  CHECK(comes([&] { return heard == 2; }));
+// And does not wait until the operation is over.
+TEST(a_change_interrupts_the_operation) {
+  CHECK(wakes([](const Membership&, OperationRunner& runner) {
+    const Changing changing(runner, step_to(2, 2));
+    CHECK(comes([&] { return changing.is_done.load(); }));
+    if (!changing.is_done) runner.abort();
+  }));
 }
 
-TEST(a_new_rank_has_no_place_where_something_else_was_decided) {
-  std::string sentence;
-  Place refused(
-      [](JoinVisit& call) { call.answer({.availability = Availability::kGone, .epoch = 7}, -1); });
-  CHECK_EQ(refused.take(&sentence), ncclInvalidUsage);
-  CHECK(sentence.find("knows another step of epoch [7]") != std::string::npos);
-  const auto page = page_of_a_host();
-  CHECK(page->publish(std::vector{step_to(1, 3)}));
-  Place late([&](JoinVisit& call) { agree(call, {.epoch = 1}, page->fd()); });
-  CHECK_EQ(late.take(&sentence), ncclInvalidUsage);
-  CHECK(sentence.find("something else was decided meanwhile") != std::string::npos);
+// Others that sleep in the operation, and see what is decided on the page of their host, are woken.
+TEST(a_rank_that_takes_a_step_rings_its_peers) {
+  for (const bool changes : {true, false}) {
+    const Membership self = membership(0, 3, {step_to(1, 2)});
+    const auto one = Neighbour::at(self, 1);
+    {
+      OperationRunner runner(self, 0);
+      {
+        const Sending sending(runner);
+        CHECK(comes([&] { return sending.is_done.load(); }));
+      }
+      const std::uint32_t before = one->inbox().doorbell().value();
+      changes ? runner.change({step_to(2, 2)}) : tell_of(self, {step_to(2, 2)});
+      CHECK(one->inbox().doorbell().value() != before);
+    }
+    one->leave();
+  }
 }
 
 CHECK_MAIN
