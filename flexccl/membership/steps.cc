@@ -125,9 +125,9 @@ Steps::Vote Steps::wait_for_vote(const Change& step, Deadline limit) const {
   return vote;
 }
 
-bool Steps::wait_for_voter(const Change& step, Deadline limit) const {
+bool Steps::wait_for_voter(const Change& step, std::chrono::microseconds longest) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, limit, [&] { return voter_ && same_step(*voter_, step); });
+  return changed_.wait_for(lock, longest, [&] { return voter_ && same_step(*voter_, step); });
 }
 
 void Steps::note_voter(const Change& step) {

@@ -46,7 +46,7 @@ class Steps {
   // Waits for a change of the vote, at most until `limit`.
   Vote wait_for_vote(const Change& step, Deadline limit) const;
   // Waits until a rank asks for the vote of that step.
-  bool wait_for_voter(const Change& step, Deadline limit) const;
+  bool wait_for_voter(const Change& step, std::chrono::microseconds longest) const;
   void note_voter(const Change& step);
 
  private:

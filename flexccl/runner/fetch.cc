@@ -3,6 +3,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/waiting.h"
 #include "runner/operation_runner.h"
 
 namespace flexccl {
@@ -98,7 +99,7 @@ Answer OperationRunner::ask_patiently(int slot) {
       return answer;
     } catch (const Error& error) {
       if (has_left(slot) && error.code == ncclRemoteError) never_comes(slot, error);
-      const bool over = std::chrono::steady_clock::now() > deadline;
+      const bool over = has_passed(deadline);
       set_paused(over ? std::nullopt : std::optional<int>(slot));
       if (over) asked_ = slot;
       if (over || error.code != ncclRemoteError) throw;
@@ -115,7 +116,7 @@ Answer OperationRunner::ask_about(int slot) {
     if (answer.availability == Availability::kHere) return answers_[slot] = answer;
     if (answer.epoch < membership_->epoch) inform(slot);
     if (answer.epoch > membership_->epoch) hear_of(slot, answer.epoch);
-    if (std::chrono::steady_clock::now() > deadline)
+    if (has_passed(deadline))
       fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "]: rank [", slot,
            "] is still in epoch [", answer.epoch, "], not in [", membership_->epoch, "]");
     std::this_thread::sleep_for(kAskAgain);
@@ -177,7 +178,7 @@ void OperationRunner::fetch(Question question, int slot, std::span<std::byte> to
     if (answer.availability == Availability::kGone)
       fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "] needs operation [",
            question.sequence, "] of rank [", slot, "], which does not keep it any more");
-    if (std::chrono::steady_clock::now() > deadline)
+    if (has_passed(deadline))
       fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "]: rank [", slot,
            "] does not come to operation [", question.sequence, "]");
     std::this_thread::sleep_for(kAskAgain);

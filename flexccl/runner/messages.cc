@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/waiting.h"
 #include "runner/operation_runner.h"
 #include "runner/reclaimer.h"
 #include "runner/replay.h"
@@ -36,8 +37,7 @@ void OperationRunner::meet_pairs(const std::vector<PointToPoint>& calls) {
 
 void OperationRunner::run(const std::vector<PointToPoint>& calls) {
   const std::scoped_lock turn(turn_);
-  apply();
-  wait_for_decision();
+  catch_up();
   const LogPosition before = retention_->position_now();
   enter(before.operation + 1, before.sequence);
   if (records_.replaying()) return replay(calls);
@@ -147,7 +147,7 @@ void OperationRunner::say_goodbye() {
   const Deadline deadline = in_ms(std::min(self.timeout_ms, kGoodbyeMs));
   for (const int member : self.members) {
     if (member == self.slot || !retention_->must_tell(member)) continue;
-    if (std::chrono::steady_clock::now() > deadline) return;
+    if (has_passed(deadline)) return;
     try {
       exchange_membership(self, member);
     } catch (const Error&) {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/waiting.h"
 #include "runner/reclaimer.h"
 #include "runner/replay.h"
 
 namespace flexccl {
 namespace {
-constexpr std::chrono::milliseconds kLook(10);
-constexpr int kLooksPerQuestion = 5;
+constexpr std::chrono::milliseconds kLook(10), kQuestion(50);
 }  // namespace
 
 OperationRunner::OperationRunner(const Membership& membership, std::uint64_t position)
@@ -112,14 +112,14 @@ void OperationRunner::quiesce(Lock& lock, const Error& error, Deadline limit,
   const int slot = suspect();
   paused_ = slot;
   // In slices: no doorbell announces what appears in the membership log.
-  for (int looks = 1; !over() && std::chrono::steady_clock::now() < limit; ++looks) {
+  for (Every question(kQuestion); !over() && !has_passed(limit);) {
     if (left_.contains(slot)) {
       paused_.reset();
       throw NeverComes(error.code, std::string(error.what()) + "; rank [" + std::to_string(slot) +
                                        "] has ended, and no rank takes its place");
     }
     changed_.wait_for(lock, kLook);
-    if (looks % kLooksPerQuestion || !keeps_) continue;
+    if (!keeps_ || !question.is_due()) continue;
     lock.unlock();
     ask_for_news();
     lock.lock();
@@ -175,8 +175,7 @@ void OperationRunner::settle(const std::function<bool()>& attempt) {
 
 void OperationRunner::run(const Make& make) {
   const std::scoped_lock turn(turn_);
-  apply();
-  wait_for_decision();
+  catch_up();
   const Ring first = membership_->ring();
   Operation operation = make(*membership_);
   const std::uint64_t sequence = retention_->next_sequence();

@@ -117,12 +117,17 @@ class OperationRunner {
     bool done = false;
   };
   void learn(const std::vector<Change>& steps);
+  // Takes what is decided, unless an operation runs: false.
+  bool take_if_idle();
+  void interrupt(const Lock& lock);  // of mutex_; the operation that runs, if it has to
   void greet(const Membership& self, const Change& step);
   std::vector<JoinCall> call_both_sides(const Membership& self, Deadline deadline);
   // Preconditions of all these: the calling thread has the turn.
   // `waking`: others may sleep in an operation that this step interrupts.
   void apply(bool waking = false);
-  void wait_for_decision();
+  // What an operation begins with: there is no step left to be taken, nor in doubt.
+  void catch_up();
+  void wait_for_decision();                     // in doubt
   void hear_of(int slot, std::uint32_t epoch);  // that is ahead
   void inform(int slot);                        // which is behind
   bool has_taken(int slot);

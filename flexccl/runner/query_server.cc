@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/waiting.h"
 #include "runner/operation_runner.h"
 #include "transport/join.h"
 
@@ -129,7 +130,7 @@ void QueryServer::join(JoinVisit& visit) {
   const Change& step = told.front();
   steps_->note_voter(step);
   const Deadline deadline = in_ms(self->timeout_ms + self->repair_ms);
-  const auto over = [&] { return std::chrono::steady_clock::now() > deadline || !membership(); };
+  const auto over = [&] { return has_passed(deadline) || !membership(); };
   Steps::Vote vote;
   while ((vote = steps_->wait_for_vote(step, std::chrono::steady_clock::now() + kLook)) ==
          Steps::Vote::kOpen)

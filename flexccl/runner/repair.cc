@@ -2,6 +2,7 @@
 // and passing them on to ranks that are behind.
 #include <algorithm>
 
+#include "base/waiting.h"
 #include "runner/operation_runner.h"
 #include "transport/join.h"
 
@@ -10,8 +11,7 @@ namespace {
 
 // A new rank mostly calls at once; if it does not, it is asked whether it is there.
 constexpr std::chrono::microseconds kCallsWithin(300);
-constexpr std::chrono::milliseconds kLook(2), kDoubt(1);
-constexpr int kLooksPerQuestion = 20;
+constexpr std::chrono::milliseconds kLook(2), kDoubt(1), kQuestion(20);
 constexpr std::uint64_t kAnswerMs = 3000;
 
 Asked asked_at(const Membership& self, int slot, Deadline deadline) {
@@ -31,6 +31,16 @@ std::vector<int> others(const Membership& self, bool up) {
     slots.push_back(self.slot_at(ring.wrap(ring.rank + (up ? step : -step))));
   return slots;
 }
+
+// A new rank's way to its neighbour on one side.
+struct Side {
+  std::vector<int> slots;  // that may be it, the nearest first
+  std::optional<JoinCall> call = {};
+
+  bool talks_with_next_of(const Side& other) const {
+    return call && call->slot() == other.slots.front();
+  }
+};
 
 }  // namespace
 
@@ -59,12 +69,10 @@ void OperationRunner::change(const std::vector<Change>& steps) {
   const std::scoped_lock control(control_);
   learn(steps);
   steps_->agree(steps.back());
-  look();
-  Lock lock(mutex_);
-  while (published_->epoch < steps.back().epoch) {
-    lock.unlock();
-    if (const Lock turn(turn_, std::try_to_lock); turn) return apply(true);
-    lock.lock();
+  while (!take_if_idle()) {
+    Lock lock(mutex_);
+    if (published_->epoch >= steps.back().epoch) return;
+    interrupt(lock);
     changed_.wait_for(lock, kLook);
   }
 }
@@ -83,7 +91,7 @@ void OperationRunner::agree(const std::vector<Change>& steps) {
 
 // It must be there before any rank waits for its decision.
 void OperationRunner::greet(const Membership& self, const Change& step) {
-  if (steps_->wait_for_voter(step, std::chrono::steady_clock::now() + kCallsWithin)) return;
+  if (steps_->wait_for_voter(step, kCallsWithin)) return;
   try {
     const Answer there = status_of(step.slot, step.address);
     if (there.epoch != step.epoch)
@@ -95,38 +103,47 @@ void OperationRunner::greet(const Membership& self, const Change& step) {
 }
 
 void OperationRunner::look() {
-  if (!steps_->any_ready(view()->epoch)) return;
-  if (const Lock turn(turn_, std::try_to_lock); turn) {
-    try {
-      apply(true);
-    } catch (const Error&) {
-      // It has lost its place: the next operation says so.
-    }
-    return;
+  try {
+    if (steps_->any_ready(view()->epoch) && !take_if_idle()) interrupt(Lock(mutex_));
+  } catch (const Error&) {
+    // It has lost its place: the next operation says so.
   }
-  // Under the lock: an interruption after its repair would have no end.
-  const std::scoped_lock lock(mutex_);
+}
+
+bool OperationRunner::take_if_idle() {
+  const Lock turn(turn_, std::try_to_lock);
+  if (turn) apply(true);
+  return turn.owns_lock();
+}
+
+// Under the lock: an interruption after its repair would have no end.
+void OperationRunner::interrupt(const Lock&) {
   if (keeps_ && steps_->any_ready(published_->epoch)) engine_.interrupt();
   changed_.notify_all();
 }
 
 // Precondition of what follows: the calling thread has the turn.
+void OperationRunner::catch_up() {
+  apply();
+  if (steps_->in_doubt(membership_->epoch)) wait_for_decision();
+}
+
 void OperationRunner::wait_for_decision() {
-  if (!steps_->in_doubt(membership_->epoch)) return;
-  const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
-  for (int looks = 0; steps_->in_doubt(membership_->epoch) && !aborted_;) {
-    Lock lock(mutex_);
-    changed_.wait_for(lock, kDoubt);
-    lock.unlock();
-    if (++looks % kLooksPerQuestion == 0) {
+  const std::uint64_t longest_ms = membership_->timeout_ms + membership_->repair_ms;
+  const Deadline deadline = in_ms(longest_ms);
+  for (Every question(kQuestion); steps_->in_doubt(membership_->epoch) && !aborted_;) {
+    {
+      Lock lock(mutex_);
+      changed_.wait_for(lock, kDoubt);
+    }
+    if (question.is_due()) {
       ask_for_news();
       // The rank that was to decide has ended before: there was no such step.
       const std::vector<Change> doubtful = steps_->expected(membership_->epoch);
       if (!doubtful.empty() && has_left(doubtful.back().slot)) break;
     }
-    if (std::chrono::steady_clock::now() > deadline)
-      fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "] waited [",
-           membership_->timeout_ms + membership_->repair_ms,
+    if (has_passed(deadline))
+      fail(ncclRemoteError, "flexccl: rank [", membership_->slot, "] waited [", longest_ms,
            "] ms for the new rank to which it had agreed in epoch [", membership_->epoch, "]");
   }
   apply();
@@ -134,26 +151,23 @@ void OperationRunner::wait_for_decision() {
 
 void OperationRunner::hear_of(int slot, std::uint32_t epoch) {
   if (steps_->newest() >= epoch) return;
-  std::vector<Change> steps(Info::kMaxChanges);
-  const std::span<Change> all(steps);
-  ask_slot(slot, {.verb = Verb::kSteps}, std::as_writable_bytes(all));
-  std::erase_if(steps, [](const Change& step) { return step.epoch == 0; });
-  learn(steps);
+  std::byte told[Info::kMaxChanges * sizeof(Change)] = {};
+  ask_slot(slot, {.verb = Verb::kSteps}, told);
+  learn(steps_in(told));
 }
 
 void OperationRunner::ask_for_news() {
   for (const int slot : others(*membership_, true)) {
-    if (steps_->newest() > membership_->epoch) return;
     try {
       hear_of(slot, membership_->epoch + 1);
     } catch (const Error&) {
-      // That one is gone, or knows no more.
+      // That one is gone, or knows something else.
     }
   }
 }
 
 void OperationRunner::inform(int slot) {
-  if (membership_->changes.empty() || !informed_.insert(slot).second) return;
+  if (!informed_.insert(slot).second) return;
   try {
     tell(*membership_, slot, locate(slot));
   } catch (const Error&) {
@@ -162,47 +176,46 @@ void OperationRunner::inform(int slot) {
 }
 
 bool OperationRunner::has_taken(int slot) {
-  const Answer answer = ask_slot(slot, {}, {});
-  if (answer.epoch < membership_->epoch) inform(slot);
-  return answer.epoch >= membership_->epoch;
+  const bool has = ask_slot(slot, {}, {}).epoch >= membership_->epoch;
+  if (!has) inform(slot);
+  return has;
 }
 
 // One conversation with the nearest rank on each side that can be reached; those that are gone are
 // passed over, another repair will be theirs. Step by step with both, so that they wake together.
+// Where one rank is nearest on both sides, one of them talks with it.
 std::vector<JoinCall> OperationRunner::call_both_sides(const Membership& self, Deadline deadline) {
   const auto step = std::as_bytes(std::span(&self.changes.back(), 1));
-  std::vector<int> left[] = {others(self, true), others(self, false)};
-  std::optional<JoinCall> calls[2];
-  const std::function<void(JoinCall&)> talk[] = {[](JoinCall&) {},
-                                                 [&](JoinCall& call) { call.speak(step); },
-                                                 [](JoinCall& call) { call.wait_for_welcome(); }};
-  // Comes as far with one side as with the other.
-  const auto advance = [&](std::vector<int>& slots, std::optional<JoinCall>& call, int stage) {
-    for (int next = call ? stage : 0; !slots.empty();) {
+  const auto own = static_cast<std::uint32_t>(self.slot);
+  const std::function<void(Side&)> talk[] = {
+      [&](Side& side) {
+        side.call.emplace(asked_at(self, side.slots.front(), deadline), own, self.epoch);
+      },
+      [&](Side& side) { side.call->speak(step); },
+      [](Side& side) { side.call->wait_for_welcome(); }};
+  const auto advance = [&](Side& side, const Side& other, int stage) {
+    while (!side.slots.empty() && !other.talks_with_next_of(side)) {
       try {
-        if (!call)
-          call.emplace(asked_at(self, slots.front(), deadline),
-                       static_cast<std::uint32_t>(self.slot), self.epoch);
-        for (; next <= stage; ++next) talk[next](*call);
+        for (int next = side.call ? stage : 0; next <= stage; ++next) talk[next](side);
         return;
       } catch (const Error& error) {
-        if (error.code != ncclRemoteError || std::chrono::steady_clock::now() > deadline) throw;
-        call.reset();
-        slots.erase(slots.begin());
-        next = 0;
+        if (error.code != ncclRemoteError || has_passed(deadline)) throw;
+        side.call.reset();
+        side.slots.erase(side.slots.begin());
       }
     }
   };
-  for (int stage = 0; stage < 3; ++stage)
-    for (const int side : {0, 1})
-      if (side == 0 || left[0].empty() || left[0].front() != left[1].front())
-        advance(left[side], calls[side], stage);
-  if (!calls[0])
+  Side up{others(self, true)}, down{others(self, false)};
+  for (int stage = 0; stage < static_cast<int>(std::size(talk)); ++stage) {
+    advance(up, down, stage);
+    advance(down, up, stage);
+  }
+  std::vector<JoinCall> calls;
+  for (Side* side : {&up, &down})
+    if (side->call) calls.push_back(std::move(*side->call));
+  if (calls.empty())
     fail(ncclRemoteError, "flexccl: the new rank [", self.slot, "] reaches none of the others");
-  std::vector<JoinCall> both;
-  for (auto& call : calls)
-    if (call && (both.empty() || both[0].slot() != call->slot())) both.push_back(std::move(*call));
-  return both;
+  return calls;
 }
 
 void OperationRunner::take_place() {
@@ -217,7 +230,7 @@ void OperationRunner::take_place() {
       fail(ncclInvalidUsage, "flexccl: the new rank [", self->slot, "] was to come with epoch [",
            self->epoch, "], rank [", call.slot(), "] knows another step of epoch [", answer.epoch,
            "]: begin again from a rank with the highest epoch");
-    if (!log && there) log = MembershipLog::adopt(std::move(there), *self);
+    if (!log) log = MembershipLog::adopt(std::move(there), *self);
   }
   if (log && !log->publish(self->changes))
     fail(ncclInvalidUsage, "flexccl: the new rank [", self->slot, "] was to come with epoch [",

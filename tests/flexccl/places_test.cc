@@ -109,7 +109,12 @@ TEST(a_new_rank_calls_the_nearest_that_are_there) {
   for (const auto transport : {flexcclLoopback, flexcclShm, flexcclTcp})
     for (const auto& [there, called] :
          std::initializer_list<std::pair<std::vector<int>, std::vector<int>>>{
-             {{0, 1, 3, 4}, {1, 3}}, {{0, 4}, {0, 4}}, {{3, 4}, {3, 4}}, {{0, 1}, {0, 1}}}) {
+             {{0, 1, 3, 4}, {1, 3}},
+             {{0, 4}, {0, 4}},
+             {{3, 4}, {3, 4}},
+             {{0, 1}, {0, 1}},
+             {{0}, {0}},
+             {{3}, {3}}}) {
       std::atomic<int> heard = 0;
       Place place(
           [&](JoinVisit& call) {

@@ -238,12 +238,12 @@ TEST(a_new_rank_hears_of_what_another_thread_has_seen) {
 
 TEST(a_rank_waits_for_the_new_one_to_call) {
   Steps steps(0, nullptr);
-  CHECK(!steps.wait_for_voter(step_to(1), in_ms(0)));
+  CHECK(!steps.wait_for_voter(step_to(1), std::chrono::milliseconds(0)));
   steps.note_voter(step_to(1, Repair::kReplace, 2));
-  CHECK(!steps.wait_for_voter(step_to(1), in_ms(0)));
-  CHECK(waited([&] { return steps.wait_for_voter(step_to(1), in_ms(kFar)); },
+  CHECK(!steps.wait_for_voter(step_to(1), std::chrono::milliseconds(0)));
+  CHECK(waited([&] { return steps.wait_for_voter(step_to(1), std::chrono::milliseconds(kFar)); },
                [&] { steps.note_voter(step_to(1)); }));
-  CHECK(steps.wait_for_voter(step_to(1), in_ms(kFar)));
+  CHECK(steps.wait_for_voter(step_to(1), std::chrono::milliseconds(kFar)));
 }
 
 CHECK_MAIN
