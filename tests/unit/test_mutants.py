@@ -67,6 +67,19 @@ def test_survivors_are_found(sample: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "sample_of_mutants" not in sys.modules, "each has its own process"
 
 
+@pytest.mark.parametrize("slower", [True, False])
+def test_who_is_late_since_the_machine_is_slow_is_not_killed(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, slower: bool
+) -> None:
+    """No tests end so soon. Later they are found to have more time, or not."""
+    clocks = iter([0.001, 60.0 if slower else 0.001])
+    monkeypatch.setattr(mutants, "measured", lambda *_: (1.0, next(clocks)))
+    monkeypatch.setattr(mutants, "ROOT", sample.parent)
+    module = mutants.Module("sample_of_mutants", ["test_sample_of_mutants.py"], {})
+    lives = [one for one in mutants_of(sample) if one.text == "below: a < LIMIT -> a <= LIMIT"]
+    assert mutants.judge(module, lives, str(sample), 1) == (lives if slower else [])
+
+
 def test_modules_of_the_product_are_changed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

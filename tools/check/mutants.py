@@ -19,6 +19,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -36,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("mutants.toml")
 LEAST_KILLED = 0.95
 LONGEST = 600.0  # seconds of the clock, for a mutant that waits; nothing here takes long by itself
+TIMES = 10  # or as many times as long as the tests take without a mutant
 MEMORY = 8 << 30  # a mutant that grows without an end is killed as well
 # --assert=plain: else pytest imports modules of pyft by its own finder, as they belong to a plugin
 PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", "--assert=plain")
@@ -88,10 +90,10 @@ class _Finder:
         return self._spec if name == self._name else None
 
 
-def start(module: Module, path: str, code: CodeType, seconds: float) -> int:
+def start(module: Module, path: str, code: CodeType, seconds: float, clock: float = 0.0) -> int:
     """Run the tests on this code in a new process, which has so much processor time; return its pid.
 
-    The clock says little: on a busy machine anything takes long.
+    The clock says little, as on a busy machine anything takes long. 0: it may take as long as it does.
     """
     pid = os.fork()
     if pid:
@@ -107,7 +109,7 @@ def start(module: Module, path: str, code: CodeType, seconds: float) -> int:
             (resource.RLIMIT_CORE, 0),
         ):
             resource.setrlimit(what, (most, most))
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)
+        signal.setitimer(signal.ITIMER_REAL, clock)
         sys.meta_path.insert(0, _Finder(module.name, path, code))
         sys.dont_write_bytecode = True
         status = int(pytest.main(module.arguments()))
@@ -124,24 +126,41 @@ def survived(status: int, what: str) -> bool:
     return code == 0
 
 
-def judge(module: Module, found: list[Mutant], path: str, jobs: int) -> list[Mutant]:
-    """Return those that no test notices."""
+def measured(module: Module, path: str) -> tuple[float, float]:
+    """Run the tests without a mutant; return their processor time, and how long one that waits has."""
     whole = compile(Path(path).read_text(), path, "exec")
+    began = time.monotonic()
     _, status, used = os.wait4(start(module, path, whole, LONGEST), 0)
     if not survived(status, module.name):
         raise SystemExit(f"mutants: the tests of [{module.name}] fail without a mutant")
-    limit = 20 + 20 * (used.ru_utime + used.ru_stime)
+    return used.ru_utime + used.ru_stime, max(LONGEST, TIMES * (time.monotonic() - began))
+
+
+def judge(module: Module, found: list[Mutant], path: str, jobs: int) -> list[Mutant]:
+    """Return those that no test notices.
+
+    One that is late waits for something, or the machine has become slower: then it is tried again.
+    """
+    processor, clock = measured(module, path)
     running: dict[int, Mutant] = {}
     alive = []
-    for mutant in [*found, *[None] * jobs]:
-        while running and (mutant is None or len(running) >= jobs):
-            pid, status = os.wait()
-            ended = running.pop(pid)
-            if survived(status, module.name):
-                alive.append(ended)
-                print(f"  line {ended.line}: {ended.text}", flush=True)
-        if mutant:
-            running[start(module, path, mutant.code, limit)] = mutant
+    todo = found[::-1]
+    while todo or running:
+        while todo and len(running) < jobs:
+            mutant = todo.pop()
+            pid = start(module, path, mutant.code, 20 + 20 * processor, clock)
+            running[pid] = mutant
+        pid, status = os.wait()
+        ended = running.pop(pid)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+            _, now = measured(module, path)
+            if now > clock:
+                clock = now
+                todo.append(ended)
+                continue
+        if survived(status, module.name):
+            alive.append(ended)
+            print(f"  line {ended.line}: {ended.text}", flush=True)
     return alive
 
 
