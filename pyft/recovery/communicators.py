@@ -60,7 +60,7 @@ class Repair:
     number: int
     new: Server
     rank: int
-    lost: bool = False  # it has never had a place
+    lost: bool  # it has never had a place
     # wait: for those that are making it; export, fresh, replace; join, alone: until it says MADE
     stage: str = "export"
     exporter: Server = (-1, 0)
@@ -224,7 +224,6 @@ class Communicators:
         left = [server for server in living if server not in repair.refused] or living
         if left:
             repair.exporter = left[0]
-            repair.refused = [server for server in repair.refused if server != left[0]]
             actions.append(Send(*left[0], wire.DoExport(key, repair.rank, repair.number)))
             repair.stage = "export"
             actions.append(Timer(("repair", key, repair.number, "export")))

@@ -281,7 +281,6 @@ class RollbackSets:
 
     def _forget(self, key: int, id: int) -> None:
         group = self.groups[key]
-        group.ended.discard(id)
         group.members = {rank: one for rank, one in group.members.items() if one != id}
         if not group.members:
             del self.groups[key]

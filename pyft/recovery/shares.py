@@ -71,7 +71,7 @@ class SharingRank:
 
     def forget(self) -> None:
         """No cut waits any more."""
-        self.step, self.entry, self.compared, self.whole = 0, 0, False, False
+        self.step, self.compared, self.whole = 0, False, False
         self.own, self.needs = {}, {}
 
 
@@ -126,7 +126,7 @@ class Shares:
 
     def _join(self, ids: set[int]) -> None:
         group = set().union(*(self._of(id).group for id in ids))
-        if any(self._of(id).group != group for id in ids):
+        if self._of(next(iter(ids))).group != group:  # then that of no other one is
             for id in group:
                 self._of(id).group = group
 

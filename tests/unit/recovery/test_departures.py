@@ -113,6 +113,37 @@ def test_one_whose_communicator_has_failed_takes_no_part_any_more() -> None:
     assert say(plan, 1, wire.Broken) == [(0, 1), (2, 1)]
 
 
+def test_a_server_that_takes_a_place_hears_whose_communicator_has_failed() -> None:
+    plan = made(3)
+    say(plan, 1, wire.Broken)
+    plan.handle(ev.Exited(2, plan.ranks[2].epoch, KILLED))
+    assert say(plan, 2, wire.Made) == [(2, 1)]
+
+
+def test_one_that_has_ended_its_communicator_waits_for_nobody_there() -> None:
+    plan = made(3)
+    assert say(plan, 0, wire.Ended) == []
+    assert leave(plan, 1) == [(2, 1)]
+
+
+def test_what_a_server_says_of_its_cuts_is_about_no_departure() -> None:
+    plan = made(2)
+    assert plan.handle(ev.Received(0, plan.ranks[0].epoch, wire.DecisionRequest(3))) == []
+
+
+def test_as_long_as_one_rank_lives_it_can_hear_who_has_left() -> None:
+    """However many clients have come and gone since."""
+    departures = Departures()
+    for id in (0, 1):
+        departures.heard(ev.Received(id, 1, wire.Made(KEY, id)))
+    departures.leave(1)
+    for id in range(2, 2 * LEFT_KEPT):
+        departures.heard(ev.Received(id, 1, wire.Made(1000 + id, 0)))
+        departures.leave(id)
+        departures.tidy({0})
+    assert departures.heard(ev.Received(0, 2, wire.Made(KEY, 0))) == [(0, KEY, 1)]
+
+
 def test_who_makes_it_is_told_when_nobody_is_left_who_has_it() -> None:
     plan = started(3)
     for id in (0, 1, 2):
@@ -152,6 +183,16 @@ def test_the_next_agent_knows_it() -> None:
     again, actions = next_agent(plan)  # its server has ended meanwhile
     assert told(actions) == []
     assert told(again.handle(ev.Left(1))) == [(0, 1)]
+
+
+def test_the_next_agent_knows_that_nobody_is_left_who_has_it() -> None:
+    plan = started(3)
+    say(plan, 0, wire.Making)
+    for id in (1, 2):
+        say(plan, id, wire.Made)
+    leave(plan, 1)
+    again, _ = next_agent(plan)
+    assert leave(again, 2) == [(0, 1), (0, 2)]
 
 
 @pytest.mark.parametrize(("leavers", "ranks", "faults"), [(1, 2, 2), (1, 3, 1), (2, 3, 1)])

@@ -48,7 +48,7 @@ def test_a_mismatch_is_of_two_entries_that_were_dispatched(entries: tuple[int, i
     with pytest.raises(ValueError, match="no two entries"):
         Disputes().add(wire.Mismatch(*entries, DIGESTS))
     disputes = Disputes()
-    disputes.add(wire.Mismatch(20, 10, 25, DIGESTS))  # streams may execute them so
+    disputes.add(wire.Mismatch(20, 10, 20, DIGESTS))  # streams may execute them so
     assert disputes.has(20, 10)
     assert not disputes.has(10, 20)
 
@@ -63,6 +63,14 @@ def test_what_others_were_told_ends_where_they_were_ended() -> None:
     disputes.came_to(40)
     disputes.came_to(50)  # of a server that has replayed
     assert disputes.environment() == {"PYFT_DMR_TOLD": "40"}
+
+
+@pytest.mark.parametrize(("reached", "told"), [(0, {}), (1, {"PYFT_DMR_TOLD": "1"})])
+def test_who_had_no_entry_was_told_nothing(reached: int, told: dict[str, str]) -> None:
+    disputes = Disputes()
+    disputes.of_other()
+    disputes.came_to(reached)
+    assert disputes.environment() == told
 
 
 def test_who_is_ended_in_a_replay_was_further_before() -> None:
@@ -132,7 +140,9 @@ def test_what_no_server_says_is_told_to_nobody(capfd: pytest.CaptureFixture[str]
     assert "a vote about entries [10] and [20], which have not differed, from" in errors
 
 
-def test_a_vote_is_of_the_mismatch_that_was_found_last() -> None:
+def test_a_vote_is_of_the_mismatch_that_was_found_last(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     job = Job()
     found = [
         Incident(0, 0, name, "", 0, 0, seq=seq)
@@ -143,6 +153,7 @@ def test_a_vote_is_of_the_mismatch_that_was_found_last() -> None:
         job.hear(0, said)
     job.hear(0, wire.Vote(10, 20, wire.Culprit.SECOND))
     assert [one.culprit for one in found] == ["", "second", "", ""]
+    assert "which had differed: the second execution was wrong" in capfd.readouterr().err
 
 
 def test_strikes_count_for_a_while() -> None:

@@ -207,6 +207,7 @@ def test_the_next_agent_knows_all_of_it() -> None:
     sets = pair()
     sets.told(0, 7, Line(0, 4, {1: 3}, {1: 2}))
     sets.came_to(0, 1, 200)
+    sets.told(1, 7, Line(1, 5))
     sets.want_id(1, 8, 0, "")
     again = RollbackSets()
     again.restore(json.loads(json.dumps(sets.note())))

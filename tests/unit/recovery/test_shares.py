@@ -140,6 +140,7 @@ def test_points_of_a_group_move_together() -> None:
     assert shares.prepared(1, 5) == []
     assert shares.compared(1, 5) == [Commit(0, 5), Commit(1, 5)]
     assert (shares.entry(0), shares.entry(1)) == (50, 50)
+    assert hold(shares, 0, 6) == [], "what is decided is decided once"
 
 
 def test_a_cut_that_somebody_passes_over_is_nobodys() -> None:
@@ -195,6 +196,47 @@ def test_a_rank_that_has_ended_is_not_waited_for() -> None:
     assert shares.named() == set(), "its store can go"
 
 
+def test_what_a_rank_had_not_copied_when_it_ended_never_comes() -> None:
+    shares = shared(0, 1)
+    shares.staged(1, 5, 50, TABLE, shares.rows[1])
+    shares.compared(1, 5)
+    assert shares.ended(1) == []
+    assert hold(shares, 0, 5) == [Abort(0, 5)]
+
+
+def test_what_a_rank_has_kept_of_another_cut_is_of_no_use() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 1, 5) == []
+    assert shares.ended(1) == []
+    assert hold(shares, 0, 6) == [Abort(0, 6)], "although its contents are the same"
+
+
+def test_when_all_of_a_group_have_ended_it_is_forgotten() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 2, 1) == [Commit(2, 1)]
+    for id in (0, 1):
+        assert shares.ranks.keys() == {0, 1, 2}
+        shares.ended(id)
+    assert shares.ranks.keys() == {2}
+
+
+def test_a_rank_that_is_restarted_comes_to_the_same_cut_again() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 0, 5) == []
+    assert shares.restarted(0) == []
+    assert hold(shares, 1, 5) == [], "the copies of before are not there any more"
+    assert hold(shares, 0, 5) == [Commit(0, 5), Commit(1, 5)]
+
+
+def test_a_later_cut_has_to_be_copied_as_the_one_before() -> None:
+    shares = shared(0, 1)
+    assert hold(shares, 0, 5) == []
+    assert shares.staged(0, 6, 60, TABLE, shares.rows[0]) == []
+    assert hold(shares, 1, 6) == []
+    assert shares.compared(0, 6) == []
+    assert shares.prepared(0, 6) == [Commit(0, 6), Commit(1, 6)]
+
+
 def test_alone_nothing_waits_for_the_copies() -> None:
     shares = Shares()
     assert shares.staged(0, 1, 10, TABLE) == []
@@ -214,6 +256,35 @@ def test_the_next_agent_repeats_what_is_decided_and_drops_the_rest() -> None:
     assert after.compared(0, 7) == [Abort(0, 7)]
     assert hold(after, 0, 8) == []
     assert hold(after, 1, 8) == [Commit(0, 8), Commit(1, 8)]
+
+
+def test_the_next_agent_decides_as_the_one_before_what_it_hears_once_more() -> None:
+    shares = shared(0, 1)
+    hold(shares, 0, 5), hold(shares, 1, 5)
+    after = Shares()
+    after.restore(json.loads(json.dumps(shares.note())))
+    assert after.prepared(1, 5) == [Commit(1, 5)]
+    assert after.compared(2, 3) == [Commit(2, 3)], "it shares with nobody"
+
+
+def test_the_next_agent_tells_nobody_of_a_cut_that_has_none_or_has_ended() -> None:
+    shares = shared(0, 1)
+    after = Shares()
+    assert after.restore(json.loads(json.dumps(shares.note()))) == []
+    hold(shares, 0, 5), hold(shares, 1, 5)
+    shares.ended(1)
+    after = Shares()
+    assert after.restore(json.loads(json.dumps(shares.note()))) == [Commit(0, 5)]
+
+
+def test_the_next_agent_tells_all_that_share_what_they_go_by() -> None:
+    """It does not know what they were told last."""
+    shares = shared(0, 1)
+    hold(shares, 2, 1)
+    shares.apart = {A}
+    after = Shares()
+    after.restore(json.loads(json.dumps(shares.note())))
+    assert after.plan([(A, {0, 1})]) == {0: {}, 1: {}}, "and what is not the same is not shared"
 
 
 def test_with_copies_in_gpus_each_names_the_next() -> None:
