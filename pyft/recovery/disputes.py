@@ -52,9 +52,8 @@ class Dispute:
     def words(self) -> str:
         """Return it as PYFT_DMR_DISPUTES has it: digests as two numbers of 64 bits."""
         raw = bytes.fromhex(self.digests)
-        numbers = [int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw), 8)]
-        pairs = zip(numbers[::2], numbers[1::2], strict=True)
-        digests = ",".join(f"{low:016x}{high:016x}" for low, high in pairs)
+        each = [raw[at : at + DIGEST_BYTES] for at in range(0, len(raw), DIGEST_BYTES)]
+        digests = ",".join((one[:8][::-1] + one[8:][::-1]).hex() for one in each)
         return f"{self.first},{self.second},{self.last},{digests}"
 
 

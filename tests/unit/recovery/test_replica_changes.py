@@ -1,0 +1,124 @@
+"""What ranks have in common changes, and what the next agent knows of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_replicas import BAD, GOOD, OWN, SAME, cuts, table  # noqa: E402
+
+from pyft.recovery.replicas import (  # noqa: E402
+    STREAK,
+    UNDECIDED,
+    Agreed,
+    Disagree,
+    Judged,
+    Replicas,
+)
+
+
+def disputed() -> Replicas:
+    """Return two ranks that disagree about cut 3, and have not replayed."""
+    replicas = Replicas()
+    cuts(replicas, 2, STREAK)
+    replicas.staged(0, 3, table(0, 3, BAD))
+    assert replicas.staged(1, 3, table(1, 3)) == [Disagree(3, SAME, (0, 1))]
+    return replicas
+
+
+def next_agent(replicas: Replicas) -> Replicas:
+    after = Replicas()
+    after.restore(json.loads(json.dumps(replicas.note())))
+    return after
+
+
+def test_a_new_plan_is_due_when_something_has_changed() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, STREAK - 1)
+    assert replicas.version == 0
+    cuts(replicas, 2, STREAK)
+    found = replicas.version
+    assert found > 0
+    cuts(replicas, 2, STREAK + 3)
+    assert replicas.version == found, "they still have the same"
+    replicas.gone(1)
+    assert replicas.version > found
+    assert replicas.common() == []
+    assert replicas.partners(0) == []
+
+
+def test_a_new_plan_is_due_when_the_program_makes_them_differ() -> None:
+    replicas = disputed()
+    before = replicas.version
+    for rank in (0, 1):
+        replicas.restarted(rank)
+        replicas.staged(rank, 3, table(rank, 3, bytes([rank])))
+    assert replicas.own == {SAME}
+    assert replicas.version > before
+    assert replicas.common() == []
+
+
+def test_what_differs_again_after_it_was_decided_is_the_programs() -> None:
+    replicas = disputed()
+    replicas.restarted(0)
+    replicas.restarted(1)
+    replicas.staged(0, 3, table(0, 3, BAD))
+    before = replicas.version
+    found = replicas.staged(1, 3, table(1, 3, b"other"))
+    assert found == [Judged(3, SAME, (1,), (0, 1)), Agreed(0, 3), Agreed(1, 3)]
+    assert replicas.own == {SAME}
+    assert replicas.version > before
+
+
+def test_partners_with_more_bytes_come_first() -> None:
+    replicas = Replicas()
+    large, small = (0, 4096), (8192, 1024)
+    for cut in range(1, STREAK + 1):
+        for rank, keys in ((0, (large, small)), (1, (small,)), (2, (large, small)), (3, (small,))):
+            replicas.staged(rank, cut, {key: GOOD for key in keys})
+    assert replicas.partners(0) == [2, 1, 3]
+    assert replicas.partners(9) == [], "nobody has heard of that one"
+
+
+def test_the_next_agent_has_the_same_case_decided() -> None:
+    replicas = disputed()
+    assert replicas.unheeded() == (0, 1)
+    replicas.restarted(0)
+    assert replicas.unheeded() == (1,)
+    after = next_agent(replicas)
+    assert after.unheeded() == (1,)
+    assert (after.arbitrates(0), after.arbitrates(1)) == (3, 3)
+    assert after.restarted(1) == []
+    assert after.staged(0, 3, table(0, 3)) == []
+    judged = Judged(3, SAME, (0,), (0, 1))
+    assert after.staged(1, 3, table(1, 3)) == [judged, Agreed(1, 3), Agreed(0, 3)]
+
+
+def test_the_next_agent_has_no_suspect_agreed_before_it_has_replayed() -> None:
+    after = next_agent(disputed())
+    assert after.staged(0, 3, table(0, 3, BAD)) == [], "of the server before"
+    assert after.staged(0, 4, None) == []
+
+
+def test_the_next_agent_knows_what_was_found() -> None:
+    replicas = disputed()
+    for rank in (0, 1):
+        replicas.restarted(rank)
+    for rank in (0, 1):
+        replicas.staged(rank, 3, None)
+    assert replicas.undecided == 1
+    replicas.own = {OWN}
+    after = next_agent(replicas)
+    assert (after.own, after.judged, after.undecided) == ({OWN}, {3}, 1)
+    assert after.case is None
+
+
+def test_what_was_decided_in_time_does_not_count_as_undecided() -> None:
+    replicas = disputed()
+    for rank in (0, 1):
+        replicas.restarted(rank)
+        replicas.staged(rank, 3, table(rank, 3))
+    assert replicas.undecided == 0 < UNDECIDED
+    assert SAME not in replicas.own
