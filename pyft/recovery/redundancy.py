@@ -61,8 +61,8 @@ def audit_sentence(found: dict[str, int]) -> str:
     reasons = REASONS | {"unaudited_end": "since the last snapshot"}
     of = found["entries"] + sum(found[name] for name in reasons)
     others = [f"{found[name]} entries ({why})" for name, why in reasons.items() if found[name]]
-    fresh = f", {found['fresh']} fresh blocks" if found["fresh"] else ""
-    left = f"; not covered: {', '.join(others)}{fresh}" if others or fresh else ""
+    others += [f"{found['fresh']} fresh blocks"] if found["fresh"] else []
+    left = f"; not covered: {', '.join(others)}" if others else ""
     return (
         f"{found['entries']} of {of} entries audited ({100 * found['entries'] / max(of, 1):.0f} %) "
         f"in {found['intervals']} intervals; wrong: this rank {found['ranks']} times, its auditor "

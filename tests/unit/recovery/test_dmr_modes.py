@@ -42,6 +42,33 @@ def test_what_is_not_covered_is_told() -> None:
     )
 
 
+def test_where_all_is_in_pairs_nothing_is_left() -> None:
+    found = counters(dmr_products=6, dmr_pairs=3, dmr_flops=400, dmr_pair_flops=400)
+    assert found["single"] == 0
+    assert redundancy.sentence(found).startswith("6 of 6 products in pairs (100 % of their")
+    found = counters(dmr_products=3, dmr_pairs=2)  # the last product is still to be counted
+    assert found["single"] == 0
+    assert "(0 % of their operations)" in redundancy.sentence(found)
+
+
+def audits(written: int, **values: int) -> dict[str, int]:
+    return redundancy.audit_figures(lambda name: values.get(name, 0), written)
+
+
+def test_where_all_is_audited_nothing_is_left() -> None:
+    found = audits(600, audits=3, audit_entries=600)
+    assert redundancy.audit_sentence(found) == (
+        "600 of 600 entries audited (100 %) in 3 intervals; wrong: this rank 0 times, its auditor "
+        "0 times"
+    )
+    assert audits(500, audit_entries=600)["unaudited_end"] == 0, "they are counted later"
+    fresh = audits(0, audit_fresh=2, audit_ranks=1)
+    assert redundancy.audit_sentence(fresh) == (
+        "0 of 0 entries audited (0 %) in 0 intervals; wrong: this rank 1 times, its auditor "
+        "0 times; not covered: 2 fresh blocks"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
