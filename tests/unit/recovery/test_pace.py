@@ -42,3 +42,17 @@ def test_who_goes_back_begins_again() -> None:
         pace.saw(float(now), 10 + now)
     pace.saw(100.0, 3)
     assert pace.step_s(100.0) == 0.0
+
+
+def test_the_first_step_counts() -> None:
+    pace = Pace()
+    for now in range(3):
+        pace.saw(3.0 * now, now)
+    assert pace.step_s(6.0) == 3.0
+
+
+def test_what_was_long_ago_does_not_count() -> None:
+    pace = Pace()
+    for steps, now in enumerate((0.0, 10.0, 20.0, 30.0, 31.0, 32.0, 33.0)):
+        pace.saw(now, steps)
+    assert pace.step_s(33.0) == 1.0
