@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_replicas import BAD, GOOD, OWN, SAME, cuts, table  # noqa: E402
 
 from pyft.recovery.replicas import (  # noqa: E402
+    RECENT,
     STREAK,
     UNDECIDED,
     Agreed,
@@ -122,3 +123,84 @@ def test_what_was_decided_in_time_does_not_count_as_undecided() -> None:
         replicas.staged(rank, 3, table(rank, 3))
     assert replicas.undecided == 0 < UNDECIDED
     assert SAME not in replicas.own
+
+
+# ---- what is compared ----------------------------------------------------------------------------
+
+
+def first_to_come(replicas: Replicas, rank: int, cuts: tuple[bytes, ...]) -> None:
+    """Let the messages of one rank be read before those of others: it waits for nobody."""
+    for cut, same in enumerate(cuts, start=1):
+        assert replicas.staged(rank, cut, table(rank, cut, same)) == [Agreed(rank, cut)]
+
+
+def test_all_that_have_the_same_are_one_set() -> None:
+    replicas = Replicas()
+    for cut in range(1, STREAK + 1):
+        for rank, same in enumerate((GOOD, GOOD, BAD, BAD, GOOD)):
+            replicas.staged(rank, cut, table(rank, cut, same))
+    assert replicas.common() == [(SAME, {0, 1, 4}), (SAME, {2, 3})]
+
+
+def test_a_block_that_one_has_freed_is_not_compared() -> None:
+    for freed in (0, 1):
+        replicas = Replicas()
+        cuts(replicas, 2, STREAK)
+        tables = {rank: table(rank, 3, bytes([rank])) for rank in (0, 1)}
+        del tables[freed][SAME]
+        assert replicas.staged(0, 3, tables[0]) == []
+        assert replicas.staged(1, 3, tables[1]) == [Agreed(0, 3), Agreed(1, 3)]
+
+
+def test_a_cut_that_was_agreed_is_not_compared_once_more() -> None:
+    """Its server has died before it heard of that; the snapshots of others go with it."""
+    replicas = Replicas()
+    cuts(replicas, 2, STREAK)
+    assert replicas.restarted(1) == []
+    assert replicas.staged(1, STREAK, table(1, STREAK, BAD)) == [Agreed(1, STREAK)]
+
+
+def test_who_had_its_cut_agreed_before_cannot_replay_it() -> None:
+    replicas = Replicas()
+    first_to_come(replicas, 0, (GOOD, GOOD, BAD))
+    first_to_come(replicas, 1, (GOOD, GOOD))
+    assert replicas.staged(1, 3, table(1, 3)) == [Disagree(3, SAME, (1,))]
+    assert (replicas.arbitrates(0), replicas.arbitrates(1)) == (0, 3)
+    assert replicas.unheeded() == (1,)
+    replicas.restarted(1)
+    judged = Judged(3, SAME, (), (0, 1), told=False)
+    assert replicas.staged(1, 3, table(1, 3)) == [judged, Agreed(1, 3)]
+
+
+def test_where_no_suspect_can_replay_it_cannot_be_told() -> None:
+    replicas = Replicas()
+    first_to_come(replicas, 0, (GOOD, GOOD, BAD))
+    first_to_come(replicas, 1, (GOOD, GOOD))
+    first_to_come(replicas, 2, (GOOD, GOOD))
+    assert replicas.staged(1, 3, table(1, 3)) == [], "rank 2 has not come there"
+    found = replicas.staged(2, 3, table(2, 3))
+    assert Judged(3, SAME, (), (0,), told=False) in found
+    assert {one.id for one in found if isinstance(one, Agreed)} <= {1, 2}
+
+
+# ---- what is kept --------------------------------------------------------------------------------
+
+
+def test_nobody_decides_before_ranks_disagree() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, STREAK)
+    assert (replicas.arbitrates(0), replicas.unheeded()) == (0, ())
+
+
+def test_of_a_rank_that_has_ended_nothing_is_kept() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, STREAK)
+    replicas.gone(1)
+    (rank,) = replicas.ranks.values()
+    assert rank.compared == rank.equal == rank.replicas == {}
+
+
+def test_a_few_cuts_are_remembered() -> None:
+    replicas = Replicas()
+    cuts(replicas, 2, 3 * RECENT)
+    assert list(replicas.ranks[0].recent) == list(range(2 * RECENT + 1, 3 * RECENT + 1))
