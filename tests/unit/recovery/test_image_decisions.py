@@ -124,6 +124,13 @@ def test_the_next_agent_does_not_begin_at_once() -> None:
     assert after.look(NOW + images.LEAST_S, running()) == [Hold(7)]
 
 
+def test_the_next_agent_of_a_job_without_an_image_begins_with_the_first() -> None:
+    after = ImagePlan()
+    assert after.adopt(NOW, ImagePlan().note()) == [Release()]
+    assert after.lost() == (0, "there is no image yet")
+    assert made(after, now=NOW + 10).current == 1
+
+
 # ---- what comes at another time ------------------------------------------------------------------
 
 
@@ -142,7 +149,7 @@ def test_what_has_begun_is_removed_when_something_happens(phase: Phase) -> None:
     begun = [Drop(1)] if phase is not Phase.HOLD else []
     plan = in_phase(phase)
     assert plan.interrupted(NOW, "why") == [Release("why"), *begun]
-    assert (plan.phase, plan.passed) == (Phase.NONE, 1)
+    assert (plan.phase, plan.step, plan.passed) == (Phase.NONE, 0, 1)
     assert plan.lost() == (0, "there is no image yet")
 
 
