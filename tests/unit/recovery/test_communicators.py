@@ -266,11 +266,18 @@ def test_who_is_lost_gets_its_place_from_the_first_that_has_it() -> None:
     assert job.failed == []
 
 
+@pytest.mark.parametrize(("lost", "member"), [(2, 1), (0, 1), (1, 2)])
+def test_any_member_lets_one_in_that_is_lost(lost: int, member: int) -> None:
+    job = meeting(lost)
+    assert job.say(member, wire.Made(KEY, member)) == [(member, wire.DoExport(KEY, lost, 1))]
+
+
 def test_who_is_lost_and_finds_no_member_asks_anew() -> None:
     job = meeting(1)
     job.say(0, wire.Made(KEY, 0))
     assert job.die(0) == []
     assert job.late("export") == []
+    assert job.timers == [("repair", KEY, 1, "export")], "nobody is waited for"
     job.start(0)
     assert job.say(2, wire.Made(KEY, 2)) == [(2, wire.DoExport(KEY, 1, 2))]
 
@@ -351,6 +358,16 @@ def test_who_has_met_others_that_are_not_there_any_more_begins_again(repaired: b
     assert job.failed == [
         (1, "it has met others of communicator [0x7] that are not there any more")
     ]
+
+
+def test_who_is_lost_and_meets_them_anew_while_one_waits_is_no_failure() -> None:
+    job = meeting()
+    job.die(2)
+    job.start(2)
+    assert job.want(2) == []
+    assert job.want(0, LOST) == []
+    assert job.say(0, wire.Made(KEY, 0)) == [(0, wire.DoExport(KEY, 2, 1))]
+    assert job.failed == []
 
 
 def test_who_has_got_its_place_has_met_nobody_else() -> None:

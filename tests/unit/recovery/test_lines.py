@@ -80,6 +80,12 @@ def test_a_communicator_that_all_have_ended_is_forgotten_at_the_line() -> None:
     assert sets.groups == {}
 
 
+def test_who_has_not_made_a_communicator_is_behind_one_that_has() -> None:
+    sets = pair()
+    assert told(sets, 0, 1, c7=0) == []
+    assert sets.came_to(1, 1, 200) == [Abort(1, 1)]
+
+
 @pytest.mark.parametrize("again", ["made", "wanted"])
 def test_who_makes_a_communicator_again_has_not_ended_it(again: str) -> None:
     sets = pair()
