@@ -11,7 +11,7 @@ export PYFT_MESON_OPTIONS := -Dtests=true $(PYFT_MESON_OPTIONS)
 NATIVE := $(BIN)/python tools/build/native_build.py
 
 UNIT_TESTS := tests/unit tests/gen tests/hostile
-SOURCES := $(shell find pyft pyft_lab proxy shim softgpu flexccl tools -type f \
+SOURCES := $(shell find pyft pyft_lab profiling proxy shim softgpu flexccl tools -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
 .PHONY: demo races test test-long bench bench-ccl bench-recovery bench-hosts ccl-matrix dmr-campaign kill-sweep soak demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings test-programs test-image build programs docs lint format clean

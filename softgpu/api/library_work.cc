@@ -9,6 +9,7 @@ namespace softgpu::api {
 
 cudaError_t enqueue_library(const char* library, int index, cudaStream_t stream,
                             std::function<Fault()> run) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
   const bool legacy = reinterpret_cast<uintptr_t>(stream) <= 1;
   const auto target = legacy ? device(index).legacy_stream() : find_stream(stream);
   if (!target) return cudaErrorInvalidResourceHandle;
@@ -17,7 +18,8 @@ cudaError_t enqueue_library(const char* library, int index, cudaStream_t stream,
   LibraryOperation call{library,
                         [library, run = std::move(run), &d, ticket = LaunchTicket()]() mutable {
                           return run_launch(d.index(), library, {}, &ticket, run);
-                        }};
+                        },
+                        true};
   return perform(target, std::move(call));
 }
 

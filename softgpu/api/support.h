@@ -10,6 +10,7 @@
 
 #include "device/device.h"
 #include "module/module.h"
+#include "profiling/activities.h"
 #include "work/handles.h"
 
 // Marks an exported vendor symbol. tools/gen/gen_softgpu_stubs.py finds the implemented functions

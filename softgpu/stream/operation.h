@@ -67,6 +67,7 @@ struct HostOperation {
 struct LibraryOperation {
   std::string name;
   std::function<Fault()> run;
+  bool computes = false;  // a kernel to the program, which profilers show
 };
 
 // A word in memory that the stream waits for.

@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "graph/capture.h"
 #include "graph/graph_memory.h"
+#include "work/activity.h"
 #include "work/perform.h"
 
 namespace softgpu {
@@ -133,7 +134,10 @@ cudaError_t GraphExec::launch(const std::shared_ptr<Stream>& stream) {
     planned_ = true;
     if (const cudaError_t bad = claim_memory(); bad != cudaSuccess) return bad;
     works.reserve(plan_.size());
-    for (const auto& operation : plan_) works.push_back(make_work(operation, stream->device));
+    for (const auto& operation : plan_) {
+      works.push_back(make_work(operation, stream->device));
+      record_activity(*operation, *stream, &works.back());
+    }
   }
   device(stream->device).scheduler().submit_all(stream, std::move(works));
   return cudaSuccess;

@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 #include "graph/capture.h"
+#include "work/activity.h"
 #include "work/handles.h"
 #include "work/launch.h"
 #include "work/transfer.h"
@@ -61,7 +62,9 @@ Work make_work(const std::shared_ptr<const Operation>& operation, int device) {
 cudaError_t perform(const std::shared_ptr<Stream>& stream, Operation operation) {
   if (const auto captured = capture_operation(stream, operation, nullptr)) return *captured;
   const auto shared = std::make_shared<const Operation>(std::move(operation));
-  device(stream->device).scheduler().submit(stream, make_work(shared, stream->device));
+  Work work = make_work(shared, stream->device);
+  record_activity(*shared, *stream, &work);
+  device(stream->device).scheduler().submit(stream, std::move(work));
   return cudaSuccess;
 }
 

@@ -8,6 +8,7 @@
 #include "graph/capture.h"
 #include "memory/pointers.h"
 #include "stream/operation.h"
+#include "work/activity.h"
 #include "work/perform.h"
 
 namespace softgpu {
@@ -132,10 +133,14 @@ cudaError_t copy(const std::shared_ptr<Stream>& stream, uint64_t dst, uint64_t s
   }
   Scheduler& scheduler = device(stream->device).scheduler();
   const bool by_return = wait || !c.src_known;  // has read the source, which is the caller's again
-  if (!by_return || !scheduler.run_if_idle(*stream, [&c] { return run_copy(c); })) {
-    scheduler.submit(stream, c.src_known || wait
-                                 ? copy_work(std::make_shared<const CopyOperation>(c))
-                                 : snapshot_work(c));
+  Work at_once;
+  at_once.run = [&c] { return run_copy(c); };
+  record_activity(c, *stream, &at_once);
+  if (!by_return || !scheduler.run_if_idle(*stream, at_once.run)) {
+    Work later = c.src_known || wait ? copy_work(std::make_shared<const CopyOperation>(c))
+                                     : snapshot_work(c);
+    record_activity(c, *stream, &later);
+    scheduler.submit(stream, std::move(later));
   }
   if (!wait) return cudaSuccess;
   scheduler.wait_stream(*stream);  // remembers that the host has, too

@@ -16,15 +16,15 @@ import sys
 from importlib import util as importlib_util
 from pathlib import Path
 
-# One of each package that the build needs: runtime, crt, cccl, cublas.
-HEADERS = ("cuda.h", "crt/host_defines.h", "nv/target", "cublas_api.h")
+# One of each package that the build needs: runtime, crt, cccl, cublas, cupti.
+HEADERS = ("cuda.h", "crt/host_defines.h", "nv/target", "cublas_api.h", "cupti_activity.h")
 
 
 TOOLKIT_VERSION = "13000"  # CUDA_VERSION of cuda.h
 
 
 def cuda_include() -> str:
-    """Return the folders of cuda.h, cuda_runtime_api.h and cublas_api.h, those of packages first."""
+    """Return the folders of cuda.h, cublas_api.h and the others, those of packages first."""
     folders = _packaged_headers()
     for folder in folders:
         if all((folder / name).exists() for name in HEADERS):
@@ -39,7 +39,8 @@ def cuda_include() -> str:
         return ":".join(dict.fromkeys(str(found[name]) for name in HEADERS))
     raise SystemExit(
         f"find_deps: no CUDA headers {missing}: "
-        "install nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-cccl (13.0) and nvidia-cublas, "
+        "install nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-cccl, nvidia-cuda-cupti (13.0) "
+        "and nvidia-cublas, "
         "or the CUDA toolkit 13.0"
     )
 
@@ -65,7 +66,7 @@ def _toolkit_headers() -> list[Path]:
         text = header.read_text(errors="replace") if header.exists() else ""
         version = re.search(r"#define CUDA_VERSION (\d+)", text)
         if version and version.group(1) == TOOLKIT_VERSION:
-            return [include, include / "cccl"]
+            return [include, include / "cccl", include.parent / "extras" / "CUPTI" / "include"]
     return []
 
 

@@ -1,6 +1,6 @@
 """Which folder includes which: the graph that `layering.py` judges and `house.py` measures.
 
-A node is a folder below softgpu/, flexccl/, proxy/, shim/, pyft/ or pyft_lab/. An include is resolved as the
+A node is a folder below softgpu/, flexccl/, profiling/, proxy/, shim/, pyft/ or pyft_lab/. An include is resolved as the
 compiler does it: beside the file, then in the include roots of its part. Generated and system headers
 have no file in the tree and so no edge. A Python import counts as an include, also one for types only.
 """
@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FACE = "pyft/__init__.py"
-PARTS = ("softgpu", "flexccl", "proxy", "shim")
+PARTS = ("softgpu", "flexccl", "profiling", "proxy", "shim")
 PYTHON_PARTS = ("pyft", "pyft_lab")
 ROOTS: Mapping[str, tuple[str, ...]] = {
-    "softgpu": ("softgpu", "softgpu/include"),
+    "softgpu": ("softgpu", "softgpu/include", "profiling/include"),
     "flexccl": ("flexccl", "flexccl/include"),
+    "profiling": ("profiling/include",),
     "proxy": ("proxy", "proxy/include", "flexccl/include", "softgpu/include"),
     "shim": ("proxy", "proxy/include", "shim"),
 }

@@ -1,7 +1,7 @@
 """Refuse includes and imports that go against the layering (`layering.py [root]`).
 
 shim -> client -> ring <- checkpoint <- server -> backend; softgpu and flexccl include nothing of
-ours but themselves; client and server never include each other; only pyft/torch_support imports torch;
+ours but themselves, softgpu profiling too; client and server never include each other; only pyft/torch_support imports torch;
 Python reaches native code only through pyft._native. Folders include each other without cycles, and
 so do those of Python, where an import for types counts.
 pyft and pyft_lab import nothing of each other; of pyft_lab, only what runs in the ranks imports torch:
@@ -27,7 +27,8 @@ from include_graph import (
 
 # part -> folders whose headers it may include, besides its own and generated ones
 MAY_INCLUDE: dict[str, set[str]] = {
-    "softgpu": set(),
+    "softgpu": {"profiling/include"},
+    "profiling": set(),
     "flexccl": set(),
     "proxy/ring": {"proxy/include"},
     "proxy/api": {"proxy/include", "proxy/ring"},

@@ -29,6 +29,7 @@ FOLDERS = [
     "docs",
     "examples",
     "flexccl",
+    "profiling",
     "proxy",
     "pyft",
     "pyft_lab",

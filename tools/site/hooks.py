@@ -17,7 +17,18 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 TREE = "tree/"
 DOCS = "docs/"
-PARTS = ["bench", "examples", "flexccl", "proxy", "pyft", "shim", "softgpu", "tests", "tools"]
+PARTS = [
+    "bench",
+    "examples",
+    "flexccl",
+    "profiling",
+    "proxy",
+    "pyft",
+    "shim",
+    "softgpu",
+    "tests",
+    "tools",
+]
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 FENCED = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 

@@ -120,18 +120,21 @@ using softgpu::Kernel;
 SOFTGPU_API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
                                     unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                     CUstream stream, void** arguments, void** extra) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
   return api::launch(function, {gx, gy, gz}, {bx, by, bz}, shared, stream, arguments, extra, false);
 }
 
 SOFTGPU_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy,
                                                unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                                unsigned shared, CUstream stream, void** arguments) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel);
   return api::launch(function, {gx, gy, gz}, {bx, by, bz}, shared, stream, arguments, nullptr,
                      true);
 }
 
 SOFTGPU_API CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction function,
                                       void** arguments, void** extra) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
   if (!c) return CUDA_ERROR_INVALID_VALUE;
   bool cooperative = false;
   for (unsigned i = 0; i < c->numAttrs; ++i) {

@@ -115,6 +115,7 @@ SOFTGPU_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 }
 
 SOFTGPU_API cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000);
   return api::record(api::with_stream(stream, [&](const std::shared_ptr<softgpu::Stream>& s) {
     std::shared_ptr<GraphExec> exec;
     {

@@ -22,6 +22,8 @@ cudaError_t fill_on(cudaStream_t stream, uint64_t dst, const softgpu::FillShape&
 
 CUresult driver_copy(CUstream stream, uint64_t dst, uint64_t src, size_t bytes, cudaMemcpyKind kind,
                      bool synchronous) {
+  const profiling::DriverCall traced(synchronous ? CUPTI_DRIVER_TRACE_CBID_cuMemcpy
+                                                 : CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync);
   return api::driver_result(api::with_stream(stream, [&](const StreamPointer& s) {
     return softgpu::copy(s, dst, src, {bytes, 1, bytes, bytes}, kind, synchronous);
   }));
@@ -29,10 +31,12 @@ CUresult driver_copy(CUstream stream, uint64_t dst, uint64_t src, size_t bytes, 
 
 CUresult driver_fill(CUstream stream, uint64_t dst, size_t pitch, uint32_t value, uint32_t element,
                      size_t width, size_t height) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async);
   return api::driver_result(fill_on(stream, dst, {width, height, pitch, value, element}));
 }
 
 CUresult driver_copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool synchronous) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DAsync_v2);
   const auto place = [](CUmemorytype type, const void* host, CUdeviceptr device, size_t pitch,
                         size_t x, size_t y) {
     const uint64_t base = type == CU_MEMORYTYPE_HOST ? api::number(host) : device;
@@ -55,52 +59,62 @@ CUresult driver_copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool synchronou
 }  // namespace
 
 SOFTGPU_API cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_v3020);
   return copy_on(nullptr, dst, src, {bytes, 1, bytes, bytes}, kind, true);
 }
 
 SOFTGPU_API cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes,
                                         cudaMemcpyKind kind, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020);
   return copy_on(stream, dst, src, {bytes, 1, bytes, bytes}, kind, false);
 }
 
 SOFTGPU_API cudaError_t cudaMemcpyPeer(void* dst, int, const void* src, int, size_t bytes) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeer_v4000);
   return copy_on(nullptr, dst, src, {bytes, 1, bytes, bytes}, cudaMemcpyDefault, true);
 }
 
 SOFTGPU_API cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t bytes,
                                             cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeerAsync_v4000);
   return copy_on(stream, dst, src, {bytes, 1, bytes, bytes}, cudaMemcpyDefault, false);
 }
 
 SOFTGPU_API cudaError_t cudaMemcpy2D(void* dst, size_t dst_pitch, const void* src, size_t src_pitch,
                                      size_t width, size_t height, cudaMemcpyKind kind) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy2D_v3020);
   return copy_on(nullptr, dst, src, {width, height, dst_pitch, src_pitch}, kind, true);
 }
 
 SOFTGPU_API cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src,
                                           size_t src_pitch, size_t width, size_t height,
                                           cudaMemcpyKind kind, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy2DAsync_v3020);
   return copy_on(stream, dst, src, {width, height, dst_pitch, src_pitch}, kind, false);
 }
 
 SOFTGPU_API cudaError_t cudaMemset(void* dst, int value, size_t bytes) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemset_v3020);
   return api::record(
       fill_on(nullptr, api::number(dst), {bytes, 1, 0, static_cast<uint32_t>(value) & 255, 1}));
 }
 
 SOFTGPU_API cudaError_t cudaMemsetAsync(void* dst, int value, size_t bytes, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020);
   return api::record(
       fill_on(stream, api::number(dst), {bytes, 1, 0, static_cast<uint32_t>(value) & 255, 1}));
 }
 
 SOFTGPU_API cudaError_t cudaMemset2D(void* dst, size_t pitch, int value, size_t width,
                                      size_t height) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemset2D_v3020);
   return api::record(fill_on(nullptr, api::number(dst),
                              {width, height, pitch, static_cast<uint32_t>(value) & 255, 1}));
 }
 
 SOFTGPU_API cudaError_t cudaMemset2DAsync(void* dst, size_t pitch, int value, size_t width,
                                           size_t height, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMemset2DAsync_v3020);
   return api::record(fill_on(stream, api::number(dst),
                              {width, height, pitch, static_cast<uint32_t>(value) & 255, 1}));
 }

@@ -53,6 +53,7 @@ SOFTGPU_API cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
 }
 
 SOFTGPU_API cudaError_t cudaDeviceSynchronize() {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020);
   return api::record(api::with_device([](Device& d) {
     const cudaError_t bad = softgpu::check_device_wait(d.index());
     if (bad != cudaSuccess) return bad;

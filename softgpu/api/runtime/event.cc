@@ -102,6 +102,7 @@ SOFTGPU_API cudaError_t cudaEventDestroy(cudaEvent_t e) {
 }
 
 SOFTGPU_API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020);
   return api::record(record_on(e, s, 0));
 }
 
@@ -114,6 +115,7 @@ SOFTGPU_API cudaError_t cudaEventQuery(cudaEvent_t e) {
 }
 
 SOFTGPU_API cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaEventSynchronize_v3020);
   return api::record(synchronize_event(e));
 }
 

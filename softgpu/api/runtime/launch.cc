@@ -99,12 +99,14 @@ SOFTGPU_API cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void
 
 SOFTGPU_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,
                                            void** arguments, size_t shared, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
   return api::record(api::launch(reinterpret_cast<softgpu::Function*>(kernel),
                                  {grid, block, shared, stream}, arguments, false));
 }
 
 SOFTGPU_API cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block,
                                          void** arguments, size_t shared, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
   return api::record(api::launch(api::registered_function(function), {grid, block, shared, stream},
                                  arguments, false));
 }
@@ -112,6 +114,7 @@ SOFTGPU_API cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 b
 SOFTGPU_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
                                                     void** arguments, size_t shared,
                                                     cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_v9000);
   return api::record(api::launch(api::registered_function(function), {grid, block, shared, stream},
                                  arguments, true));
 }
@@ -120,6 +123,7 @@ SOFTGPU_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 g
 // do not exist on this device.
 SOFTGPU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                             void** arguments) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060);
   if (!config) return api::record(cudaErrorInvalidValue);
   bool cooperative = false;
   for (unsigned i = 0; i < config->numAttrs; ++i) {

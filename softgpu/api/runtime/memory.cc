@@ -58,6 +58,7 @@ cudaError_t free_pinned(uint64_t address) {
 }  // namespace softgpu::api
 
 SOFTGPU_API cudaError_t cudaMalloc(void** out, size_t bytes) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020);
   return api::record(api::with_device([&](Device& d) {
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;
@@ -77,6 +78,7 @@ SOFTGPU_API cudaError_t cudaMallocPitch(void** out, size_t* pitch, size_t width,
 }
 
 SOFTGPU_API cudaError_t cudaFree(void* address) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020);
   return api::record(api::with_device(
       [&](Device&) { return address ? api::free_device(api::number(address)) : cudaSuccess; }));
 }
@@ -89,6 +91,7 @@ SOFTGPU_API cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) 
 }
 
 SOFTGPU_API cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned flags) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020);
   return api::record(api::with_device([&](Device& d) {
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;

@@ -150,6 +150,7 @@ cudaError_t pool_for(int device, bool current, void** out) {
 }  // namespace
 
 SOFTGPU_API cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020);
   return api::record(allocate_on(stream, bytes, out));
 }
 
@@ -159,6 +160,7 @@ SOFTGPU_API cudaError_t cudaMallocFromPoolAsync(void** out, size_t bytes, cudaMe
 }
 
 SOFTGPU_API cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020);
   return api::record(free_on(stream, api::number(address)));
 }
 

@@ -98,6 +98,7 @@ SOFTGPU_API cudaError_t cudaStreamDestroy(cudaStream_t s) {
 }
 
 SOFTGPU_API cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020);
   return api::record(synchronize_stream(s));
 }
 
@@ -106,6 +107,7 @@ SOFTGPU_API cudaError_t cudaStreamQuery(cudaStream_t s) {
 }
 
 SOFTGPU_API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t event, unsigned flags) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020);
   return api::record(wait_event_on(s, event, flags));
 }
 

@@ -1,0 +1,124 @@
+"""torch.profiler shows what the device does: as rows that belong to the calls that asked for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job import PYFT
+
+PROGRAM = Path(__file__).with_name("programs") / "profiled.py"
+MODES = {"direct": ("--direct", "--gpus", "soft:1")}
+# Of the runtime, what a row of the device may come from.
+LAUNCHES = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"}
+ROUNDING_US = 0.01  # of times in the trace
+
+
+@dataclass
+class Run:
+    """What a run of the program has printed, and what its profiler has seen."""
+
+    bits: list[str]
+    errors: str
+    seen: dict[str, Any]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return sorted(self.seen["rows"], key=lambda row: row["args"]["correlation"])
+
+
+def run(options: tuple[str, ...], *arguments: str) -> tuple[list[str], str]:
+    """Run the program, and return its losses and weights, and what it has said on stderr."""
+    done = subprocess.run(
+        [PYFT, "run", *options, "--", sys.executable, str(PROGRAM), *arguments],
+        env=os.environ | {"PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    bits = [line for line in done.stdout.splitlines() if line.startswith(("loss", "weights"))]
+    assert len(bits) == 7
+    return bits, done.stderr
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Each mode under the profiler."""
+    made = {}
+    for mode, options in MODES.items():
+        rows = tmp_path_factory.mktemp(mode) / "rows.json"
+        bits, errors = run(options, "--rows", str(rows))
+        made[mode] = Run(bits, errors, json.loads(rows.read_text()))
+    return made
+
+
+@pytest.fixture(params=list(MODES))
+def profiled(request: pytest.FixtureRequest, runs: dict[str, Run]) -> Run:
+    """The run of one mode."""
+    return runs[request.param]
+
+
+def test_each_launch_has_one_row(profiled: Run) -> None:
+    launches = [call for call in profiled.seen["calls"] if call["name"] in LAUNCHES]
+    assert len(launches) > 60
+    by_launch = Counter(row["args"]["correlation"] for row in profiled.rows)
+    assert by_launch == Counter(call["args"]["correlation"] for call in launches)
+
+
+def test_rows_have_time_between_their_launch_and_the_end(profiled: Run) -> None:
+    began = {call["args"]["correlation"]: call["ts"] for call in profiled.seen["calls"]}
+    waits = [c for c in profiled.seen["calls"] if c["name"] == "cudaStreamSynchronize"]
+    assert len(waits) >= 3
+    for row in profiled.rows:
+        launched = began[row["args"]["correlation"]]
+        next_end = min((w["ts"] + w["dur"] for w in waits if w["ts"] > launched), default=None)
+        assert row["dur"] > 0, row
+        assert row["ts"] >= launched - ROUNDING_US, row
+        if next_end is not None:
+            assert row["ts"] + row["dur"] <= next_end + ROUNDING_US, row
+
+
+def test_rows_name_kernels_and_copies(profiled: Run) -> None:
+    names = {row["name"] for row in profiled.rows}
+    assert {"cublas", "Memcpy HtoD (Pageable -> Device)"} <= names
+    assert any("vectorized_elementwise_kernel" in name for name in names)
+    assert any("multi_tensor_apply_kernel" in name for name in names)
+    of_torch = [row for row in profiled.rows if "vectorized_elementwise_kernel" in row["name"]]
+    assert all(row["args"]["block"] == [128, 1, 1] for row in of_torch)
+    assert all(row["args"]["registers per thread"] > 0 for row in of_torch)
+    # One batch a step: sixteen rows of 24 floats.
+    to_device = [row for row in profiled.rows if "HtoD" in row["name"]]
+    assert [row["args"]["bytes"] for row in to_device] == [16 * 24 * 4] * 3
+
+
+def test_operators_have_the_time_of_their_kernels(profiled: Run) -> None:
+    averages = profiled.seen["averages"]
+    for operator in ("aten::mm", "aten::addmm", "aten::relu", "aten::copy_"):
+        assert averages[operator] > 0, operator
+
+
+def test_the_trace_leads_from_launches_to_rows(profiled: Run) -> None:
+    starts = {flow["id"] for flow in profiled.seen["flows"] if flow["ph"] == "s"}
+    ends = {flow["id"] for flow in profiled.seen["flows"] if flow["ph"] == "f"}
+    rows = {row["args"]["correlation"] for row in profiled.rows}
+    assert rows <= starts & ends
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_bits_are_those_without_a_profiler(mode: str, runs: dict[str, Run]) -> None:
+    bits, _ = run(MODES[mode])
+    assert runs[mode].bits == bits
+
+
+def test_nothing_is_said(profiled: Run) -> None:
+    assert not [line for line in profiled.errors.splitlines() if "cupti" in line.lower()]
+    assert "is not supported" not in profiled.errors
+    assert "WARNING" not in profiled.errors
