@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "profiling/clock.h"
+
 namespace profiling {
 
 std::atomic<uint32_t> wanted_kinds{0};
@@ -104,6 +106,7 @@ Buffers& buffers() {
 CUptiResult enable(CUpti_ActivityKind kind) {
   const uint32_t bit = bit_of(kind);
   if (!bit) return never_happens(kind) ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_KIND;
+  if (!wanted_kinds.load()) remember_first_moment();
   wanted_kinds.fetch_or(bit);
   return CUPTI_SUCCESS;
 }

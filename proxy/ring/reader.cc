@@ -10,7 +10,8 @@ namespace pyft::ring {
 
 namespace {
 
-constexpr uint16_t kKnownFlags = kWantsReply | kHasPayload | kCreates | kDestroys | kStreamCaptured;
+constexpr uint16_t kKnownFlags =
+    kWantsReply | kHasPayload | kCreates | kDestroys | kStreamCaptured | kProfiled;
 
 std::string number(const char* name, uint64_t value) {
   return std::string(name) + " [" + std::to_string(value) + "]";

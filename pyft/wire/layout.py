@@ -120,6 +120,7 @@ class EntryFlags(enum.IntFlag):
     DESTROYS = 8
     FOLDED_DEAD = 16
     STREAM_CAPTURED = 32
+    PROFILED = 64
 
 
 ATTACH_REQUEST = View(

@@ -58,7 +58,7 @@ def test_absent_libraries_are_named() -> None:
     for function, why in NAMED.items():
         sentence = f"pyft: [{function}] is not supported: {why}"
         assert done.stderr.count(sentence) == 1, done.stderr
-    assert "pyft: [cuptiSubscribe] is not supported" in done.stderr
+    assert "[cupti" not in done.stderr  # which PyTorch asks at its start
     assert done.stderr.count("pyft: cuDNN stays off: a soft GPU has none") == 1
 
 

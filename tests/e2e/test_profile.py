@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -14,8 +15,11 @@ from typing import Any
 import pytest
 from job import PYFT
 
-PROGRAM = Path(__file__).with_name("programs") / "profiled.py"
-MODES = {"direct": ("--direct", "--gpus", "soft:1")}
+PROGRAMS = Path(__file__).with_name("programs")
+MODES = {
+    "direct": ("--direct", "--gpus", "soft:1"),
+    "proxied": ("--gpus", "soft:1"),
+}
 # Of the runtime, what a row of the device may come from.
 LAUNCHES = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"}
 ROUNDING_US = 0.01  # of times in the trace
@@ -34,16 +38,23 @@ class Run:
         return sorted(self.seen["rows"], key=lambda row: row["args"]["correlation"])
 
 
-def run(options: tuple[str, ...], *arguments: str) -> tuple[list[str], str]:
-    """Run the program, and return its losses and weights, and what it has said on stderr."""
+def output(options: tuple[str, ...], *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the folder."""
+    program = str(PROGRAMS / command[0])
     done = subprocess.run(
-        [PYFT, "run", *options, "--", sys.executable, str(PROGRAM), *arguments],
+        [PYFT, "run", *options, "--", sys.executable, program, *command[1:]],
         env=os.environ | {"PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def run(options: tuple[str, ...], *arguments: str) -> tuple[list[str], str]:
+    """Train, and return losses and weights, and what was said on stderr."""
+    done = output(options, "profiled.py", *arguments)
     bits = [line for line in done.stdout.splitlines() if line.startswith(("loss", "weights"))]
     assert len(bits) == 7
     return bits, done.stderr
@@ -66,11 +77,15 @@ def profiled(request: pytest.FixtureRequest, runs: dict[str, Run]) -> Run:
     return runs[request.param]
 
 
+def launches(seen: dict[str, Any]) -> list[int]:
+    """Return the ids of the calls that a row of the device may come from."""
+    return [call["args"]["correlation"] for call in seen["calls"] if call["name"] in LAUNCHES]
+
+
 def test_each_launch_has_one_row(profiled: Run) -> None:
-    launches = [call for call in profiled.seen["calls"] if call["name"] in LAUNCHES]
-    assert len(launches) > 60
-    by_launch = Counter(row["args"]["correlation"] for row in profiled.rows)
-    assert by_launch == Counter(call["args"]["correlation"] for call in launches)
+    assert len(launches(profiled.seen)) > 60
+    rows = Counter(row["args"]["correlation"] for row in profiled.rows)
+    assert rows == Counter(launches(profiled.seen))
 
 
 def test_rows_have_time_between_their_launch_and_the_end(profiled: Run) -> None:
@@ -118,7 +133,45 @@ def test_bits_are_those_without_a_profiler(mode: str, runs: dict[str, Run]) -> N
     assert runs[mode].bits == bits
 
 
+def test_servers_show_what_is_there_without_them(runs: dict[str, Run]) -> None:
+    def work(mode: str) -> list[tuple[Any, ...]]:
+        shown = ("grid", "block", "registers per thread", "shared memory", "bytes")
+        return [(row["name"], *map(row["args"].get, shown)) for row in runs[mode].rows]
+
+    assert work("proxied") == work("direct")
+
+
+def test_a_server_that_dies_takes_its_rows_with_it(tmp_path: Path, runs: dict[str, Run]) -> None:
+    rows = tmp_path / "rows.json"
+    fault = ("--inject", "server-kill,rank=0,step=3,call=20")
+    bits, errors = run((*MODES["proxied"], *fault), "--rows", str(rows))
+    assert bits == runs["proxied"].bits
+    seen = json.loads(rows.read_text())
+    shown = Counter(row["args"]["correlation"] for row in seen["rows"])
+    assert set(shown.values()) == {1}
+    assert len(launches(seen)) == len(launches(runs["proxied"].seen))
+    told = re.search(r"the profile lacks what device \[0\] has done for \[(\d+)\] calls", errors)
+    assert told, errors
+    # One step of three and more is done by the server that follows.
+    assert 0 < int(told[1]) < len(launches(seen)) * 2 / 3
+    assert int(told[1]) == len(launches(seen)) - len(shown)
+
+
+@pytest.mark.parametrize("how", [("--direct",), ()], ids=["direct", "proxied"])
+def test_rows_lie_on_their_device_and_graphs_have_their_kernels(how: tuple[str, ...]) -> None:
+    done = output(("--gpus", "soft:2", *how), "profiled_devices.py")
+    rows = [line for line in done.stdout.splitlines() if line.startswith("row")]
+    kernel = "void at::native::vectorized_elementwise_kernel"
+    assert "sums 4096.0 192.0" in done.stdout
+    assert Counter(rows) == {
+        f"row 0 {kernel} cudaGraphLaunch": 4,  # two, launched twice
+        f"row 1 {kernel} cudaLaunchKernel": 1,
+        "row 0 Memset (Device) cudaMemsetAsync": 1,
+        "row 1 Memcpy DtoH (Device -> Pageable) cudaMemcpyAsync": 1,
+    }
+
+
 def test_nothing_is_said(profiled: Run) -> None:
-    assert not [line for line in profiled.errors.splitlines() if "cupti" in line.lower()]
+    assert not re.search("CUPTI|cupti[A-Z]", profiled.errors)
     assert "is not supported" not in profiled.errors
     assert "WARNING" not in profiled.errors

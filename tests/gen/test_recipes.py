@@ -23,7 +23,7 @@ import wire_messages  # noqa: E402
 from vendor_exports import package_roots  # noqa: E402
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
-INCLUDES = ("proxy", "proxy/include", "flexccl/include")
+INCLUDES = ("proxy", "proxy/include", "flexccl/include", "profiling/include")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -21,7 +21,10 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
     "softgpu": ("softgpu", "softgpu/include", "profiling/include"),
     "flexccl": ("flexccl", "flexccl/include"),
     "profiling": ("profiling/include",),
-    "proxy": ("proxy", "proxy/include", "flexccl/include", "softgpu/include"),
+    "proxy": (
+        *("proxy", "proxy/include", "flexccl/include", "softgpu/include"),
+        "profiling/include",
+    ),
     "shim": ("proxy", "proxy/include", "shim"),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

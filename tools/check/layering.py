@@ -35,7 +35,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "proxy/include": set(),
     "proxy/native": {"proxy/include", "proxy/ring", "proxy/api", "proxy/checkpoint"},
     "proxy/backend": {"proxy/include", "flexccl/include", "softgpu/include"},
-    "proxy/client": {"proxy/ring", "proxy/api", "proxy/include"},
+    "proxy/client": {"proxy/ring", "proxy/api", "proxy/include", "profiling/include"},
     "proxy/checkpoint": {"proxy/ring", "proxy/include"},
     "proxy/server": {
         "proxy/ring",

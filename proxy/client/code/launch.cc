@@ -189,6 +189,7 @@ using namespace pyft::client;  // NOLINT: exported functions live outside namesp
 
 PYFT_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
                                         void** args, size_t sharedMem, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
   enter(Api::__cudaLaunchKernel);
   if (const cudaError_t error = usable(); error != cudaSuccess) return done(error);
   auto* known = reinterpret_cast<Kernel*>(kernel);  // from __cudaGetKernel, no look-up needed
@@ -205,6 +206,7 @@ PYFT_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, 
 
 PYFT_API cudaError_t cudaLaunchKernel(const void* func, dim3 gridDim, dim3 blockDim, void** args,
                                       size_t sharedMem, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
   enter(Api::cudaLaunchKernel);
   return done(launch_function(func, {gridDim, blockDim, sharedMem, stream}, args));
 }
@@ -212,6 +214,7 @@ PYFT_API cudaError_t cudaLaunchKernel(const void* func, dim3 gridDim, dim3 block
 PYFT_API cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3 gridDim, dim3 blockDim,
                                                  void** args, size_t sharedMem,
                                                  cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_v9000);
   enter(Api::cudaLaunchCooperativeKernel);
   Launch l{gridDim, blockDim, sharedMem, stream};
   l.flags = kLaunchCooperative;
@@ -220,6 +223,7 @@ PYFT_API cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3 gridDim,
 
 PYFT_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* func,
                                          void** args) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060);
   enter(Api::cudaLaunchKernelExC);
   if (!config) return done(cudaErrorInvalidValue);
   Launch l{config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream};
@@ -252,6 +256,7 @@ PYFT_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned i
                                  unsigned int blockDimY, unsigned int blockDimZ,
                                  unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
                                  void** extra) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
   enter(Api::cuLaunchKernel);
   const Launch l{
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream};
@@ -263,6 +268,7 @@ PYFT_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
                                             unsigned int blockDimX, unsigned int blockDimY,
                                             unsigned int blockDimZ, unsigned int sharedMemBytes,
                                             CUstream hStream, void** kernelParams) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel);
   enter(Api::cuLaunchCooperativeKernel);
   Launch l{
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream};
@@ -272,6 +278,7 @@ PYFT_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
 
 PYFT_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                                    void** extra) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
   enter(Api::cuLaunchKernelEx);
   if (!config) return CUDA_ERROR_INVALID_VALUE;
   Launch l{{config->gridDimX, config->gridDimY, config->gridDimZ},

@@ -80,11 +80,13 @@ cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload, P
     const cudaError_t error = this->call(call, body, &reply, tail, payload);
     return error != cudaSuccess ? error : static_cast<cudaError_t>(reply.code);
   }
+  const uint16_t flags = entry_flags(static_cast<Call>(call));
+  ProfiledEntry profile(profiled, static_cast<Call>(call), flags);
   auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
-                             entry_flags(static_cast<Call>(call)), payload.size());
+                             flags | profile.flags(), payload.size());
   if (!entry.ok()) return fail(entry.status());
   fill_entry(entry, body, tail, payload, how);
-  writer_.publish(std::move(entry));
+  profile.appended(writer_.publish(std::move(entry)), channel().control());
   sent_.fetch_add(1, std::memory_order_relaxed);
   return cudaSuccess;
 }
@@ -96,12 +98,14 @@ cudaError_t Device::call(uint16_t call, Bytes body, Reply* reply, Bytes tail, By
   uint16_t flags = entry_flags(static_cast<Call>(call));
   if (belongs_to_capture(*this, static_cast<Call>(call), body)) [[unlikely]]
     flags |= ring::kStreamCaptured;
+  ProfiledEntry profile(profiled, static_cast<Call>(call), flags);
   auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
-                             flags | ring::kWantsReply, payload.size());
+                             flags | ring::kWantsReply | profile.flags(), payload.size());
   if (!entry.ok()) return fail(entry.status());
   fill_entry(entry, body, tail, payload, PayloadCopy::kCached);
   entry.set_reply_slot(ticket.slot());
   const uint64_t seq = writer_.publish(std::move(entry));
+  profile.appended(seq, channel().control());
   sent_.fetch_add(1, std::memory_order_relaxed);
   const ring::WaitStatus status = ring::wait_reply(channel(), ticket.slot(), seq, liveness_);
   if (status != ring::WaitStatus::kOk) {

@@ -15,6 +15,7 @@
 
 #include "api/call_ids.h"
 #include "api/wire_types.h"
+#include "client/device/profiled.h"
 #include "client/device/window.h"
 #include "client/process/process.h"
 #include "client/process/usage.h"
@@ -115,6 +116,7 @@ class Device {
   void remove_global(uint64_t address);
   bool has_global(uint64_t address);
 
+  ProfiledEntries profiled;      // while a profiler looks on
   std::atomic<int> captures{0};  // under way on streams of this device
   std::mutex memory_mutex;       // guards the two windows
   Window memory;

@@ -159,6 +159,7 @@ PYFT_API cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 PYFT_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020);
   enter(Api::cudaEventRecord);
   return done(record_event(event, stream));
 }
@@ -175,6 +176,7 @@ PYFT_API cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 PYFT_API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaEventSynchronize_v3020);
   enter(Api::cudaEventSynchronize);
   return done(synchronize_event(event));
 }

@@ -191,6 +191,7 @@ PYFT_API cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 PYFT_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020);
   enter(Api::cudaStreamSynchronize);
   return done(synchronize(stream));
 }
@@ -202,6 +203,7 @@ PYFT_API cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 PYFT_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                          unsigned int flags) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020);
   enter(Api::cudaStreamWaitEvent);
   return done(wait_event(stream, event, flags));
 }
@@ -239,6 +241,7 @@ PYFT_API cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* s
 }
 
 PYFT_API cudaError_t cudaDeviceSynchronize() {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020);
   enter(Api::cudaDeviceSynchronize);
   cudaError_t error;
   Device* device = attached(&error);

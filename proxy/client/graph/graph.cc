@@ -139,11 +139,13 @@ PYFT_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph 
 }
 
 PYFT_API cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000);
   enter(Api::cudaGraphLaunch);
   return done(launch(graphExec, stream));
 }
 
 PYFT_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
+  const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
   enter(Api::cuGraphLaunch);
   return static_cast<CUresult>(launch(hGraphExec, hStream));
 }

@@ -68,8 +68,6 @@ using namespace pyft::client;  // NOLINT: exported functions live outside namesp
 
 namespace {
 
-const char* const kCuptiText = "CUPTI is not supported by pyft";
-
 // A version is asked for before anything else, also in programs that fork later: only a real GPU is
 // worth attaching to for it.
 size_t cudnn_version(Api api, Call call) {
@@ -135,16 +133,4 @@ PYFT_API const char* cusparseGetErrorString(int status) {
       "zero pivot",       "operation not supported",  "insufficient resources"};
   const auto index = static_cast<size_t>(status);
   return index < std::size(names) ? names[index] : "unknown error";
-}
-
-PYFT_API int cuptiGetResultString(int result, const char** str) {
-  enter(Api::cuptiGetResultString);
-  if (str) *str = kCuptiText;
-  return 0;
-}
-
-PYFT_API int cuptiGetVersion(uint32_t* version) {
-  enter(Api::cuptiGetVersion);
-  if (version) *version = 130000;
-  return 0;
 }

@@ -116,17 +116,20 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API cudaError_t cudaMalloc(void** devPtr, size_t size) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020);
   enter(Api::cudaMalloc);
   if (!devPtr) return done(cudaErrorInvalidValue);
   return done(allocate(size, reinterpret_cast<uint64_t*>(devPtr)));
 }
 
 PYFT_API cudaError_t cudaFree(void* devPtr) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020);
   enter(Api::cudaFree);
   return done(release(reinterpret_cast<uint64_t>(devPtr)));
 }
 
 PYFT_API cudaError_t cudaMallocAsync(void** devPtr, size_t size, cudaStream_t hStream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020);
   enter(Api::cudaMallocAsync);
   if (!devPtr) return done(cudaErrorInvalidValue);
   auto* const address = reinterpret_cast<uint64_t*>(devPtr);
@@ -139,11 +142,13 @@ PYFT_API cudaError_t cudaMallocAsync(void** devPtr, size_t size, cudaStream_t hS
 }
 
 PYFT_API cudaError_t cudaFreeAsync(void* devPtr, cudaStream_t hStream) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020);
   enter(Api::cudaFreeAsync);
   return done(release(reinterpret_cast<uint64_t>(devPtr)));
 }
 
 PYFT_API cudaError_t cudaHostAlloc(void** pHost, size_t size, unsigned int flags) {
+  const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020);
   enter(Api::cudaHostAlloc);
   return done(allocate_pinned(size, flags, pHost));
 }

@@ -4,6 +4,7 @@
 #include "pyft/log.h"
 #include "ring/object_log.h"
 #include "server/handlers/handlers.h"
+#include "server/profile/profile.h"
 
 namespace pyft::server {
 namespace {
@@ -114,6 +115,7 @@ Status finish(Session& session, const EntryHeader& header, const char* name, Dom
 }
 
 Status perform(Session& session, const EntryHeader& header, Body body, Body payload) {
+  const ProfiledEntry profiled(session, header);
   Status status = dispatch(session, header, body, payload);
   const int failure = status.names_nothing ? session.device_failure() : 0;
   if (!failure) return status;
