@@ -7,6 +7,7 @@
 #include "api/support.h"
 #include "graph/capture.h"
 #include "stream/operation.h"
+#include "work/activity.h"
 #include "work/perform.h"
 
 namespace api = softgpu::api;
@@ -58,6 +59,7 @@ SOFTGPU_API int softgpu_suspend(void* stream, void (*function)(void*), void* dat
           return {};
         };
         rest.after = resumed;
+        softgpu::record_pause("nccl", *s, &reached, &rest);
         softgpu::Scheduler& scheduler = softgpu::device(s->device).scheduler();
         scheduler.submit(s, std::move(reached));
         scheduler.submit(s, std::move(rest));

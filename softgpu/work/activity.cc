@@ -1,6 +1,8 @@
 #include "work/activity.h"
 
 #include <algorithm>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "memory/pointers.h"
@@ -43,11 +45,15 @@ CUpti_ActivityKernel10 record_of(const KernelOperation& operation) {
 }
 
 // A library's work has no grid: it is one block of one thread.
-CUpti_ActivityKernel10 record_of(const LibraryOperation& operation) {
-  CUpti_ActivityKernel10 record = profiling::kernel_record(operation.name);
+CUpti_ActivityKernel10 library_record(std::string_view name) {
+  CUpti_ActivityKernel10 record = profiling::kernel_record(name);
   record.gridX = record.gridY = record.gridZ = 1;
   record.blockX = record.blockY = record.blockZ = 1;
   return record;
+}
+
+CUpti_ActivityKernel10 record_of(const LibraryOperation& operation) {
+  return library_record(operation.name);
 }
 
 CUpti_ActivityMemcpy6 record_of(const CopyOperation& copy) {
@@ -105,6 +111,23 @@ struct Recorder {
 };
 
 }  // namespace
+
+void record_pause(const char* name, const Stream& stream, Work* begin, Work* end) {
+  if (!profiling::wanted(profiling::kKernels)) return;
+  const profiling::RuntimeCall own(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
+  auto record = std::make_shared<CUpti_ActivityKernel10>(library_record(name));
+  profiling::place(record.get(), static_cast<uint32_t>(stream.device), stream.id,
+                   profiling::current_call());
+  begin->run = [record, run = std::move(begin->run)]() mutable {
+    record->start = profiling::now();
+    return run();
+  };
+  end->run = [record]() -> Fault {
+    record->end = std::max(profiling::now(), record->start + 1);
+    profiling::buffers().put(*record);
+    return {};
+  };
+}
 
 Run recorded(const Operation& operation, const Stream& stream, Run run) {
   return std::visit(Recorder{stream, std::move(run)}, operation);

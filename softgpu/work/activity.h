@@ -16,7 +16,11 @@ using Run = std::function<Fault()>;
 // record belongs to the call that this thread is in; to one of its own, if it is in none.
 Run recorded(const Operation& operation, const Stream& stream, Run run);
 
-// The same for a work. While nothing is wanted this is one relaxed load.
+// Two works between which the stream stands still for a library: both together are one kernel of
+// that name.
+void record_pause(const char* name, const Stream& stream, Work* begin, Work* end);
+
+// recorded() for a work. While nothing is wanted this is one relaxed load.
 inline void record_activity(const Operation& operation, const Stream& stream, Work* work) {
   if (!profiling::wanted(profiling::kDeviceWork)) [[likely]]
     return;

@@ -171,6 +171,17 @@ def test_rows_lie_on_their_device_and_graphs_have_their_kernels(how: tuple[str, 
     }
 
 
+@pytest.mark.parametrize("how", [("--direct",), ()], ids=["direct", "proxied"])
+def test_a_collective_is_one_row_of_each_rank(how: tuple[str, ...]) -> None:
+    starter = Path(__file__).parents[1] / "ranks.py"
+    program = str(PROGRAMS / "profiled_ranks.py")
+    done = output(("--gpus", "soft:2", *how), str(starter), "2", program)
+    for rank in (0, 1):
+        assert f"rank {rank} sum 6000.0" in done.stdout
+        assert f"rank {rank} rows 3 on {{{rank}: 3}}" in done.stdout
+        assert f"rank {rank} in time True" in done.stdout
+
+
 def test_nothing_is_said(profiled: Run) -> None:
     assert not re.search("CUPTI|cupti[A-Z]", profiled.errors)
     assert "is not supported" not in profiled.errors

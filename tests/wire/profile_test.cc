@@ -141,6 +141,7 @@ TEST(entries_are_found_in_whatever_order_threads_append_them) {
 TEST(what_a_dead_server_has_not_told_is_counted) {
   ProfiledEntries entries;
   for (uint64_t seq = 1; seq <= 4; ++seq) entries.note(seq, 10, kFirstServer);
+  entries.note(5, 10, kFirstServer, false);
   entries.see(2);
   CHECK_EQ(entries.end(kNextServer), 3u);
   CHECK_EQ(entries.end(kNextServer), 0u);
@@ -156,6 +157,8 @@ TEST(only_work_that_is_wanted_is_marked) {
   CHECK(marked(Call::cuLaunchKernel));
   CHECK(marked(Call::cublasSgemm_v2));
   CHECK(marked(Call::cudaGraphLaunch));
+  CHECK(marked(Call::ncclAllReduce) && marked(Call::ncclGroupEnd));
+  CHECK(!marked(Call::ncclGroupStart) && !marked(Call::ncclCommSplit));
   CHECK(!marked(Call::cudaMalloc));
   CHECK(!marked(Call::cudaMemcpyAsync));
   CHECK(!marked(Call::cuLaunchKernel, ring::kStreamCaptured));

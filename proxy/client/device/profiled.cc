@@ -8,9 +8,10 @@ namespace {
 
 // A library's call that makes the device work, as far as its name says.
 bool is_library_work(std::string_view name) {
-  constexpr std::string_view kLibraries[] = {"cublas", "cudnn",    "cufft",
-                                             "curand", "cusolver", "cusparse"};
-  constexpr std::string_view kOthers[] = {"Create", "Destroy", "Set", "Get", "Init", "Plan"};
+  constexpr std::string_view kLibraries[] = {"cublas",   "cudnn",    "cufft", "curand",
+                                             "cusolver", "cusparse", "nccl"};
+  constexpr std::string_view kOthers[] = {"Create", "Destroy", "Set",  "Get",
+                                          "Init",   "Plan",    "Comm", "Start"};
   const auto begins = [&](std::string_view library) { return name.starts_with(library); };
   const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
   return std::ranges::any_of(kLibraries, begins) && !std::ranges::any_of(kOthers, has);
@@ -40,12 +41,12 @@ uint32_t work_of(Call call) {
 
 }  // namespace
 
-void ProfiledEntries::note(uint64_t seq, uint32_t call, uint32_t incarnation) {
+void ProfiledEntries::note(uint64_t seq, uint32_t call, uint32_t incarnation, bool certain) {
   const std::lock_guard lock(mutex_);
   if (entries_.empty()) incarnation_ = incarnation;
   if (!entries_.empty() && entries_.back().seq > seq) sorted_ = false;  // of another thread
   const auto kinds = static_cast<uint16_t>(profiling::wanted_kinds.load());
-  entries_.push_back({seq, call, kinds, false});
+  entries_.push_back({seq, call, kinds, !certain});
 }
 
 bool ProfiledEntries::any() {
@@ -75,6 +76,8 @@ uint64_t ProfiledEntries::end(uint32_t incarnation) {
 void ProfiledEntry::begin(ProfiledEntries& entries, Call call, uint16_t flags) {
   if (flags & ring::kStreamCaptured || !profiling::wanted(work_of(call))) return;
   entries_ = &entries;
+  // Collectives of a group are executed by the entry that ends it.
+  certain_ = !std::string_view(call_name(static_cast<uint16_t>(call))).starts_with("nccl");
   if (!profiling::current_call()) launch_.emplace(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
 }
 

@@ -20,11 +20,12 @@ class ProfiledEntries {
     uint64_t seq;
     uint32_t call;   // correlation id
     uint16_t kinds;  // that were wanted then
-    bool seen;       // the server has told of work for it
+    bool seen;       // the server has told of work for it, or need not
   };
 
-  // `incarnation`: of the server that the entry is for, as far as is known.
-  void note(uint64_t seq, uint32_t call, uint32_t incarnation);
+  // `incarnation`: of the server that the entry is for, as far as is known. Not `certain`: the
+  // device may do nothing for it.
+  void note(uint64_t seq, uint32_t call, uint32_t incarnation, bool certain = true);
   bool any();
   // The entry of a record, which is seen now; nothing if no profiler has wanted it.
   std::optional<Entry> see(uint64_t seq);
@@ -50,13 +51,14 @@ class ProfiledEntry {
   uint16_t flags() const { return entries_ ? ring::kProfiled : 0; }
   void appended(uint64_t seq, const ring::ControlPage& page) {
     if (entries_) [[unlikely]]
-      entries_->note(seq, profiling::current_call(), page.epoch);
+      entries_->note(seq, profiling::current_call(), page.epoch, certain_);
   }
 
  private:
   void begin(ProfiledEntries& entries, Call call, uint16_t flags);
 
   ProfiledEntries* entries_ = nullptr;
+  bool certain_ = true;
   std::optional<profiling::RuntimeCall> launch_;
 };
 

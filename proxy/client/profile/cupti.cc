@@ -53,7 +53,9 @@ PYFT_API CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle s
 
 PYFT_API CUptiResult cuptiFinalize() {
   enter(Api::cuptiFinalize);
-  return profiling::finalize();
+  const CUptiResult result = profiling::finalize();
+  read_profiles();  // servers hear that nothing is wanted any more
+  return result;
 }
 
 PYFT_API CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
