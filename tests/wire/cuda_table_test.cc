@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "backend/cuda_libraries.h"
+#include "backend/cupti.h"
 #include "check.h"
 
 using namespace pyft::backend;  // NOLINT: a test
@@ -39,6 +40,12 @@ TEST(collectives) {
 TEST(libraries_of_objects) {
   for (int i = static_cast<int>(Library::nccl) + 1; i < kLibraryCount; ++i)
     check_library(static_cast<Library>(i));
+}
+
+TEST(profiles) {
+  Cupti cupti;
+  CHECK_EQ(load_cupti("cuda", &cupti), "");
+  CHECK(cupti.next_record != nullptr);
 }
 
 TEST(a_missing_library_is_named) {

@@ -70,6 +70,18 @@ static void fill_entry(ring::Entry& entry, Bytes body, Bytes tail, Bytes payload
     std::memcpy(entry.payload().data(), payload.data(), payload.size());
 }
 
+inline cudaError_t Device::append(uint16_t call, uint16_t flags, Bytes body, Bytes tail,
+                                  Bytes payload, PayloadCopy how, uint64_t* seq) {
+  auto entry =
+      writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()), flags, payload.size());
+  if (!entry.ok()) return fail(entry.status());
+  fill_entry(entry, body, tail, payload, how);
+  const uint64_t appended = writer_.publish(std::move(entry));
+  if (seq) *seq = appended;
+  sent_.fetch_add(1, std::memory_order_relaxed);
+  return cudaSuccess;
+}
+
 cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload, PayloadCopy how) {
   if (const cudaError_t error = health(); error != cudaSuccess) [[unlikely]]
     return error;
@@ -81,14 +93,13 @@ cudaError_t Device::send(uint16_t call, Bytes body, Bytes tail, Bytes payload, P
     return error != cudaSuccess ? error : static_cast<cudaError_t>(reply.code);
   }
   const uint16_t flags = entry_flags(static_cast<Call>(call));
+  if (!profiling::wanted(profiling::kDeviceWork)) [[likely]]
+    return append(call, flags, body, tail, payload, how, nullptr);
   ProfiledEntry profile(profiled, static_cast<Call>(call), flags);
-  auto entry = writer_.begin(call, static_cast<uint32_t>(body.size() + tail.size()),
-                             flags | profile.flags(), payload.size());
-  if (!entry.ok()) return fail(entry.status());
-  fill_entry(entry, body, tail, payload, how);
-  profile.appended(writer_.publish(std::move(entry)), channel().control());
-  sent_.fetch_add(1, std::memory_order_relaxed);
-  return cudaSuccess;
+  uint64_t seq = 0;
+  const cudaError_t error = append(call, flags | profile.flags(), body, tail, payload, how, &seq);
+  if (error == cudaSuccess) profile.appended(seq, channel().control());
+  return error;
 }
 
 cudaError_t Device::call(uint16_t call, Bytes body, Reply* reply, Bytes tail, Bytes payload) {

@@ -130,6 +130,8 @@ class Device {
   std::mutex bounce_mutex;    // one pageable device-to-host copy at a time
 
  private:
+  cudaError_t append(uint16_t call, uint16_t flags, Bytes body, Bytes tail, Bytes payload,
+                     PayloadCopy how, uint64_t* seq);
   void wake_agent() const;
   uint64_t work_of(const Stream& stream) const;
   Usage pinned_usage_;
