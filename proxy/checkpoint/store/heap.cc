@@ -19,6 +19,11 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+// What is taken for so many bytes: no two contents lie in one place, not even empty ones.
+uint64_t room_for(uint64_t bytes) {
+  return Heap::rounded(std::max<uint64_t>(bytes, 1));
+}
+
 }  // namespace
 
 Heap::Heap(int fd, uint64_t file_offset, uint64_t bytes)
@@ -38,30 +43,27 @@ void Heap::drop_free(std::map<uint64_t, uint64_t>::iterator part) {
 
 uint64_t Heap::take(uint64_t bytes) {
   errno = 0;
-  const uint64_t wanted = rounded(std::max<uint64_t>(bytes, 1));
+  const uint64_t wanted = room_for(bytes);
   if (wanted < bytes) return kNone;
   const auto fit = fit_.lower_bound({wanted, 0});
   if (fit == fit_.end()) return kNone;
   const auto [size, offset] = *fit;
-  if (const int failed = back(offset + wanted)) {
-    errno = failed;
-    return kNone;
-  }
+  if (!back(offset + wanted)) return kNone;
   drop_free(free_.find(offset));
   if (size > wanted) add_free(offset + wanted, size - wanted);
   used_ += wanted;
-  touch(offset + wanted, wanted);
+  touch(offset + wanted);
   return offset;
 }
 
-// Up to its end all parts have been taken at some time.
-void Heap::touch(uint64_t end, uint64_t bytes) {
-  if (end > touched_) throttle_new(std::min(end - touched_, bytes));
+// Up to touched_ all parts have been taken at some time, and the last free part begins before it.
+void Heap::touch(uint64_t end) {
+  throttle_new(end - std::min(end, touched_));
   touched_ = std::max(touched_, end);
 }
 
 void Heap::take_at(uint64_t offset, uint64_t bytes) {
-  const uint64_t wanted = rounded(std::max<uint64_t>(bytes, 1));
+  const uint64_t wanted = room_for(bytes);
   const auto part = std::prev(free_.upper_bound(offset));
   const auto [begin, size] = *part;
   drop_free(part);
@@ -74,7 +76,7 @@ void Heap::take_at(uint64_t offset, uint64_t bytes) {
 }
 
 void Heap::give(uint64_t offset, uint64_t bytes) {
-  uint64_t size = rounded(std::max<uint64_t>(bytes, 1));
+  uint64_t size = room_for(bytes);
   used_ -= size;
   auto next = free_.lower_bound(offset);
   if (next != free_.begin()) {
@@ -92,18 +94,15 @@ void Heap::give(uint64_t offset, uint64_t bytes) {
   add_free(offset, size);
 }
 
-int Heap::back(uint64_t end) {
-  if (end <= backed_) return 0;
+// False: `errno` says why.
+bool Heap::back(uint64_t end) {
+  if (end <= backed_) return true;
   const uint64_t to = std::min(bytes_, round_up(end, kBackingStep));
-  int failed = 0;
-  do {
-    failed = fallocate(fd_, 0, static_cast<off_t>(file_offset_ + backed_),
-                       static_cast<off_t>(to - backed_))
-                 ? errno
-                 : 0;
-  } while (failed == EINTR);
-  if (!failed) backed_ = to;
-  return failed;
+  while (fallocate(fd_, 0, static_cast<off_t>(file_offset_ + backed_),
+                   static_cast<off_t>(to - backed_)) != 0)
+    if (errno != EINTR) return false;
+  backed_ = to;
+  return true;
 }
 
 uint64_t Heap::end_of_used() const {
@@ -118,14 +117,15 @@ void Heap::note_extent() {
 
 void Heap::trim() {
   const uint64_t used_to = end_of_used();
-  if (used_to >= backed_ || backed_ - used_to < kKeepFree) return;
+  if (backed_ < used_to + kKeepFree) return;
   const uint64_t needed = std::max(used_to + used_, *std::ranges::max_element(extents_));
   const uint64_t begin = round_up(needed, kBackingStep);
-  if (begin >= backed_) return;
+  if (begin >= backed_ ||
+      fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(file_offset_ + begin), static_cast<off_t>(backed_ - begin)) != 0)
+    return;
+  backed_ = begin;
   touched_ = std::min(touched_, begin);
-  if (fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                static_cast<off_t>(file_offset_ + begin), static_cast<off_t>(backed_ - begin)) == 0)
-    backed_ = begin;
 }
 
 }  // namespace pyft::checkpoint

@@ -40,8 +40,8 @@ class Heap {
  private:
   void add_free(uint64_t offset, uint64_t bytes);
   void drop_free(std::map<uint64_t, uint64_t>::iterator part);
-  int back(uint64_t end);
-  void touch(uint64_t end, uint64_t bytes);
+  bool back(uint64_t end);
+  void touch(uint64_t end);
   uint64_t end_of_used() const;
 
   int fd_;

@@ -12,7 +12,8 @@ void SharePlan::update(const std::byte* store, const ring::StoreHeader& header) 
   const uint64_t count =
       std::min(header.shares_rows.load(), header.shares_bytes / sizeof(ring::SharedBlock));
   std::vector<ring::SharedBlock> rows(count);
-  if (count) std::memcpy(rows.data(), store + header.shares_offset, count * sizeof rows[0]);
+  if (count)
+    std::memcpy(rows.data(), store + header.shares_offset, count * sizeof(ring::SharedBlock));
   std::atomic_thread_fence(std::memory_order_acquire);
   if (header.shares_version.load(std::memory_order_relaxed) != version) return;
   version_ = version;

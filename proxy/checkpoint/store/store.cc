@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "checkpoint/digest/digest.h"
 #include "pyft/fault.h"
@@ -48,7 +49,6 @@ std::unique_ptr<Store> Store::open(std::byte* base, uint64_t bytes, int fd, cons
 }
 
 std::unique_ptr<Store> Store::look_at(std::byte* base, uint64_t bytes, int fd, std::string* error) {
-  error->clear();
   if (base && bytes >= ring::kPageBytes) return read(base, bytes, fd, error);
   *error = numbered("the store is too small: bytes", bytes);
   return nullptr;
@@ -210,9 +210,8 @@ void Store::date(std::span<const DatedRange> dated) {
 bool Store::write(ring::Manifest manifest, std::vector<ring::ManifestPlace> places) {
   StoredSnapshot next;
   next.manifest = manifest;
-  next.blocks = std::move(open_);
+  next.blocks = std::exchange(open_, {});
   next.places = std::move(places);
-  open_.clear();
   std::ranges::sort(next.blocks, {}, &ring::ManifestBlock::address);
   next.manifest.blocks = next.blocks.size();
   next.manifest.places = next.places.size();

@@ -62,7 +62,6 @@ std::string format_store(std::byte* base, uint64_t bytes, int fd, const StoreSha
   header->version = ring::kStoreVersion;
   if (!header->seed && getrandom(&header->seed, sizeof header->seed, 0) != sizeof header->seed)
     return "the kernel gives no random number for the store's digests";
-  std::atomic_thread_fence(std::memory_order_release);
   std::atomic_ref(header->magic).store(ring::kStoreMagic, std::memory_order_release);
   return {};
 }
@@ -74,10 +73,10 @@ std::string check_store(const ring::StoreHeader& header, uint64_t bytes) {
     return numbered("the store has layout version", header.version);
   if (header.bytes != bytes) return numbered("the store says that its size is", header.bytes);
   const uint64_t first = header.manifest_offset[0], second = header.manifest_offset[1];
-  if (second <= first || !fits(first, 2 * (second - first), bytes) ||
-      second - first < sizeof(ring::Manifest))
+  const uint64_t room = manifest_room(header);  // more than there is, if the second one lies before
+  if (room == 0 || !fits(first, room, bytes) || !fits(second, room, bytes))
     return numbered("the store's second table does not fit: offset", second);
-  if (!fits(header.lent_offset, second - first, bytes))
+  if (!fits(header.lent_offset, room, bytes))
     return numbered("the store's third table does not fit: offset", header.lent_offset);
   if (!fits(header.shares_offset, header.shares_bytes, bytes))
     return numbered("the store's shares do not fit: offset", header.shares_offset);
