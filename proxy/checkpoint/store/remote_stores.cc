@@ -27,6 +27,7 @@ RemoteStores::Other& RemoteStores::open(const Which& which) {
     other.problem = "the agent has no such store";
     return other;
   }
+  other.exists = true;
   map(fd, &other);
   if (other.problem.empty()) find_places(fd, &other);
   close(fd);
@@ -77,7 +78,7 @@ const std::byte* RemoteStores::content(const ring::ManifestBlock& block, std::st
     std::string why;
     if (const std::byte* const found = look(other, block, &why)) return found;
     if (problem->empty()) *problem = why;  // of the one that should have it
-    if (!other.problem.empty()) break;
+    if (!other.exists) break;
   }
   return nullptr;
 }

@@ -39,6 +39,7 @@ class RemoteStores {
     size_t operator()(const ring::Digest& digest) const { return digest.low ^ digest.high; }
   };
   struct Other {
+    bool exists = false;
     std::byte* base = nullptr;
     uint64_t bytes = 0, heap_offset = 0, heap_bytes = 0;
     std::string problem;
