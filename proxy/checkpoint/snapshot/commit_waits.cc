@@ -40,12 +40,17 @@ bool CommitWaits::is_undecided() const {
          !coordination_.is_coordinated() && !log_.recovery.replaying();
 }
 
+// Another thread may need this core, and the device this one.
+void CommitWaits::pass() {
+  pass_turn();
+  if (!device_.work()) usleep(50);
+}
+
 bool CommitWaits::await_until(uint64_t deadline, bool replays, std::unique_lock<std::mutex>* busy) {
   for (poll(); participant_.waits() && ring::now_ns() < deadline; poll()) {
     if (is_alone() || (!replays && log_.recovery.replaying())) return false;
     busy->unlock();
-    pass_turn();
-    if (!device_.work()) usleep(50);
+    pass();
     busy->lock();
   }
   return true;
@@ -99,8 +104,7 @@ bool CommitWaits::force_decision(bool for_room) {
                            "the agent does not say what becomes of the one before it");
       return false;
     }
-    pass_turn();
-    if (!device_.work()) usleep(50);
+    pass();
   }
 }
 
@@ -114,12 +118,12 @@ bool CommitWaits::admit(const ring::CutMark& cut) {
     case CutStates::Admission::kAskFirst:
       return force_decision();
     case CutStates::Admission::kPromoteFirst:
-      if (!states.is_committed(coordination_.decisions()))
-        store_.header().unchecked_cuts.fetch_add(1, std::memory_order_relaxed);
-      participant_.perform(states.promote());
-      return true;
+      break;
   }
-  return false;
+  if (!states.is_committed(coordination_.decisions()))
+    store_.header().unchecked_cuts.fetch_add(1, std::memory_order_relaxed);
+  participant_.perform(states.promote());
+  return true;
 }
 
 bool CommitWaits::may_hold_output() const {
@@ -138,8 +142,7 @@ bool CommitWaits::commit_output() {
   const auto is_agreed = [this] { return coordination_.is_agreed(participant_.states().asked()); };
   while (!is_agreed() && may_hold_output()) {
     if (is_alone()) return false;
-    pass_turn();
-    if (!device_.work()) usleep(50);
+    pass();
   }
   participant_.release_output();
   hold_.waited(!is_agreed());

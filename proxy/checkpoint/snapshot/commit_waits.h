@@ -47,6 +47,7 @@ class CommitWaits {
   void await_others(uint64_t most_ns, std::unique_lock<std::mutex>* busy);
   // False: the client or the agent is gone, or a replay has begun.
   bool await_until(uint64_t deadline, bool replays, std::unique_lock<std::mutex>* busy);
+  void pass();
   bool may_hold_output() const;
   bool is_alone() const { return log_.liveness.check() != ring::WaitStatus::kOk; }
 

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "ring/wait.h"
 
@@ -13,7 +14,8 @@ namespace {
 uint64_t thread_ns() {
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+  const auto all = std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  return static_cast<uint64_t>(all.count());
 }
 
 // The device stands still now. What the client did while the server was as far behind with its work

@@ -1,5 +1,6 @@
 #include "checkpoint/snapshot/participant.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "pyft/fault.h"
@@ -163,7 +164,7 @@ void Participant::expect_pre_images() {
 void Participant::decided(uint64_t cut, bool snapshotted) {
   ring::ControlPage& page = log_.channel.control();
   if (snapshotted) page.snapshot_cut.store(cut, std::memory_order_seq_cst);
-  if (page.decided_cut.load() < cut) page.decided_cut.store(cut, std::memory_order_seq_cst);
+  page.decided_cut.store(std::max(page.decided_cut.load(), cut), std::memory_order_seq_cst);
   if (!page.decided_waiters.load(std::memory_order_seq_cst)) return;
   page.decided_futex.fetch_add(1, std::memory_order_seq_cst);
   ring::futex_wake(page.decided_futex);

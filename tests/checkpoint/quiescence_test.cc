@@ -1,0 +1,155 @@
+// Which devices come to rest, which are waited for, and what is said of the others.
+#include "checkpoint/snapshot/quiescence.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+using namespace pyft;  // NOLINT: a test
+using checkpoint::Quiescence;
+
+// A device that works until it has been looked at so often.
+struct Device : checkpoint::DeviceState {
+  explicit Device(uint64_t ends_at = ~uint64_t{0}) : ends_at(ends_at) {}
+  int idle() override { return ++looks < ends_at ? checkpoint::kNotReady : code; }
+  bool work() override { return ++asked_for_work, on_work && on_work(); }
+  uint64_t progress() override { return on_progress ? on_progress() : 0; }
+  bool waits() override { return may_wait; }
+  bool capturing() override { return captures; }
+  void mapped(std::vector<checkpoint::MemoryRange>*) override {}
+  void variables(std::vector<ring::ManifestPlace>*) override {}
+  uint64_t ends_at, looks = 0, asked_for_work = 0;
+  int code = 0;
+  bool may_wait = true, captures = false;
+  std::function<bool()> on_work;
+  std::function<uint64_t()> on_progress;
+};
+
+// One that gets on is looked at for much longer than one that stands still is waited for.
+constexpr uint64_t kStillNs = 1'000'000, kMoreNs = 2'000'000, kLimitNs = 20'000'000'000;
+constexpr uint64_t kLooks = 60;
+
+checkpoint::SnapshotOptions options(uint64_t limit_ns = kLimitNs) {
+  checkpoint::SnapshotOptions made;
+  made.drain_timeout_ns = kStillNs;
+  made.drain_limit_ns = limit_ns;
+  return made;
+}
+
+void comes_to_rest(Device& device) {
+  const auto given = options();
+  const Quiescence::Drained drained = Quiescence(device, given).drain(0);
+  CHECK_EQ(drained.problem, "");
+  CHECK(!drained.stood_still);
+  CHECK_EQ(device.looks, device.ends_at);
+}
+
+TEST(a_device_at_rest_is_looked_at_once) {
+  Device device(1);
+  comes_to_rest(device);
+  CHECK_EQ(device.asked_for_work, 1u);
+}
+
+TEST(a_device_that_makes_progress_is_waited_for) {
+  Device device(kLooks);
+  device.on_progress = [&] { return device.looks; };
+  comes_to_rest(device);
+}
+
+TEST(a_device_whose_work_this_thread_does_is_waited_for) {
+  Device device(kLooks);
+  bool done = false;
+  device.on_work = [&] { return done = !done; };  // a piece at each look
+  comes_to_rest(device);
+}
+
+TEST(a_device_that_waits_for_nobody_is_waited_for) {
+  Device device(kLooks);
+  device.may_wait = false;
+  comes_to_rest(device);
+}
+
+TEST(a_device_that_stands_still_is_not_waited_for) {
+  const auto given = options();
+  for (const uint64_t more : {uint64_t{0}, kMoreNs}) {
+    Device device;
+    const Quiescence::Drained drained = Quiescence(device, given).drain(more);
+    const char* const ms = more ? "[3]" : "[1]";
+    CHECK_EQ(drained.problem,
+             "for " + std::string(ms) + " ms a stream has stood still before its end");
+    CHECK(drained.stood_still);
+  }
+}
+
+TEST(progress_counts_once) {
+  const auto given = options(2'000'000'000);
+  Device device;
+  device.on_progress = [&] { return device.looks ? 5 : 4; };
+  CHECK(Quiescence(device, given).drain(0).stood_still);
+}
+
+TEST(a_device_that_never_ends_is_left_after_the_limit) {
+  const auto given = options(20'000'000);
+  for (const bool by_work : {false, true}) {
+    Device device;
+    if (by_work) device.on_work = [] { return true; };
+    device.on_progress = [&] { return device.looks; };
+    const Quiescence::Drained drained = Quiescence(device, given).drain(0);
+    CHECK_EQ(drained.problem, "after [0] s the device still works on what it was given before");
+    CHECK(!drained.stood_still);
+  }
+}
+
+TEST(a_device_that_fails_is_not_waited_for) {
+  const auto given = options();
+  Device device(3);
+  device.code = 719;
+  const Quiescence::Drained drained = Quiescence(device, given).drain(0);
+  CHECK_EQ(drained.problem, "the device fails with code [719] before the cut");
+  CHECK(!drained.stood_still);
+  CHECK_EQ(device.looks, 3u);
+}
+
+// From 10 us on the pauses become longer, up to 200 us.
+TEST(a_device_that_takes_long_is_looked_at_seldom) {
+  auto given = options();
+  given.drain_timeout_ns = 50'000'000;
+  Device device;
+  Quiescence(device, given).drain(0);
+  CHECK(device.looks <= 5 + 50'000 / 200 + 1);
+}
+
+TEST(a_stream_that_captures_is_not_looked_at) {
+  const auto given = options();
+  Device device(1);
+  Quiescence quiescence(device, given);
+  device.captures = true;
+  CHECK(!quiescence.rests_at_gate());
+  CHECK_EQ(device.looks, 0u);
+  device.captures = false;
+  CHECK(quiescence.rests_at_gate());
+}
+
+TEST(gates_at_which_it_does_not_rest_are_looked_at_more_and_more_seldom) {
+  const auto given = options();
+  Device device;
+  Quiescence quiescence(device, given);
+  for (const int left_out : {2, 4, 8}) {
+    const uint64_t before = device.looks;
+    CHECK(!quiescence.rests_at_gate());
+    const uint64_t looked = device.looks;
+    CHECK(looked > before);
+    for (int gate = 0; gate < left_out; ++gate) CHECK(!quiescence.rests_at_gate());
+    CHECK_EQ(device.looks, looked);
+  }
+  device.ends_at = 0;
+  for (int gate = 0; gate < 3; ++gate) CHECK(quiescence.rests_at_gate());
+}
+
+}  // namespace
+
+CHECK_MAIN
