@@ -164,7 +164,7 @@ TEST(an_agent_that_does_not_answer_is_not_waited_for) {
   CHECK(!rank.waits.force_decision());
   CHECK(rank.participant.waits());
   CHECK_EQ(rank.figures().cancelled.load(), 1u);
-  CHECK_EQ(rank.page().decided_cut.load(), 0u);  // nobody waits for this one
+  CHECK_EQ(rank.page().decided_cut.load(), 0u);  // no rank waits for this one
 }
 
 TEST(what_comes_while_a_cut_waits_is_left_out_unless_the_client_needs_it) {

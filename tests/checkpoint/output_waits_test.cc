@@ -1,4 +1,4 @@
-// What goes to other ranks waits for the comparison of the last cut: how long, and who not.
+// What goes to other ranks waits for the comparison of the last cut: how long, and what does not.
 #include "check.h"
 #include "checkpoint/waiting.h"
 

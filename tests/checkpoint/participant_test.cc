@@ -1,4 +1,5 @@
-// What a rank does in the two-phase commit of cuts: who is told, who is woken, what is counted.
+// What a rank does in the two-phase commit of cuts: which are told, which threads are woken, what
+// is counted.
 #include "checkpoint/snapshot/participant.h"
 
 #include <sys/mman.h>
@@ -86,7 +87,7 @@ TEST(a_client_without_room_wants_its_cut_once_the_time_is_over) {
   at_once.wait(1, true);
   CHECK(at_once.participant.is_wanted());
   CHECK(!at_once.participant.is_wanted());  // which is said once
-  other.wait(1);                            // for which nobody waits
+  other.wait(1);                            // for which none waits
   CHECK(!other.participant.is_wanted());
   at_once.do_one({Do::kDrop, 1});
   at_once.wait(2, true);
@@ -141,7 +142,7 @@ TEST(who_waits_for_a_decision_is_woken) {
   Rank rank;
   ring::ControlPage& page = rank.page();
   rank.do_one({Do::kDecide, 4});
-  CHECK_EQ(page.decided_futex.load(), 0u);  // nobody does
+  CHECK_EQ(page.decided_futex.load(), 0u);  // none does
   page.decided_waiters = 1;
   CHECK(wakes(page.decided_futex, [&] { rank.do_one({Do::kDecide, 5, true}); }));
   CHECK_EQ(page.decided_futex.load(), 1u);

@@ -10,8 +10,8 @@
 
 #include "check.h"
 
-// In front of those of the C library, for all of this process: time passes as it is looked at and in
-// sleeps, and on a busy machine as on any other.
+// In front of those of the C library, for all of this process: time passes as it is looked at and
+// in sleeps, and on a busy machine as on any other.
 namespace {
 uint64_t time_ns = 1'000'000'000;
 }  // namespace
@@ -61,7 +61,7 @@ checkpoint::SnapshotOptions options(uint64_t limit_ns = kLimitNs) {
   return made;
 }
 
-void comes_to_rest(Device& device) {
+void quiesces(Device& device) {
   const auto given = options();
   const Quiescence::Drained drained = Quiescence(device, given).drain(0);
   CHECK_EQ(drained.problem, "");
@@ -71,27 +71,27 @@ void comes_to_rest(Device& device) {
 
 TEST(a_device_at_rest_is_looked_at_once) {
   Device device(1);
-  comes_to_rest(device);
+  quiesces(device);
   CHECK_EQ(device.asked_for_work, 1u);
 }
 
 TEST(a_device_that_makes_progress_is_waited_for) {
   Device device(kLooks);
   device.on_progress = [&] { return device.looks; };
-  comes_to_rest(device);
+  quiesces(device);
 }
 
 TEST(a_device_whose_work_this_thread_does_is_waited_for) {
   Device device(kLooks);
   bool done = false;
   device.on_work = [&] { return done = !done; };  // a piece at each look
-  comes_to_rest(device);
+  quiesces(device);
 }
 
 TEST(a_device_that_waits_for_nobody_is_waited_for) {
   Device device(kLooks);
   device.may_wait = false;
-  comes_to_rest(device);
+  quiesces(device);
 }
 
 TEST(a_device_that_stands_still_is_not_waited_for) {

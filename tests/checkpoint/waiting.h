@@ -26,7 +26,7 @@ struct Waiting : Rank {
     figures().compares = 1;
     fake.calls.work = [this] {
       ++turns;
-      // Whoever needs what is guarded gets it meanwhile.
+      // Another thread that needs what is guarded gets it meanwhile.
       if (is_guarded) CHECK(mutex.try_lock()), mutex.unlock();
       if (turns == happens_at) happens();
       return false;
