@@ -200,6 +200,25 @@ def test_whoever_a_repair_has_waited_for_is_silent() -> None:
     assert list(job.communicators.due(("repair", 99, 1, "export"))) == [], "all have ended it"
 
 
+def test_a_new_server_joins_at_once_where_no_member_lives_any_more() -> None:
+    job = Job(0, 1)
+    job.die(1)
+    job.start(1)
+    job.want(1)
+    job.say(0, wire.Exported(KEY, 1, 0, 1))
+    job.die(0)
+    assert job.say(1, wire.Fresh(KEY, 1)) == [(1, wire.Join(KEY, 1))]
+
+
+def test_answers_behind_the_end_of_a_repair_count_for_nothing() -> None:
+    job = failing(2)
+    job.want(2)
+    job.die(2)
+    for said in (wire.Exported(KEY, 2, 0, 1), wire.Replaced(KEY, 2, 0, 1)):
+        assert job.say(0, said) == []
+    assert job.failed == []
+
+
 # ---- no member lives -----------------------------------------------------------------------------
 
 
@@ -324,6 +343,7 @@ def test_one_with_records_goes_on_when_the_one_it_waits_for_is_through(ends: boo
         assert job.die(0) == [(2, wire.Export(KEY, 2, ExportAnswer.OTHERS_ENDED))]
     else:
         assert job.say(0, wire.Made(KEY, 0)) == [(0, wire.DoExport(KEY, 2, 1))]
+        assert job.late("export") == [0]
 
 
 def test_one_that_makes_it_takes_a_new_server_in_as_well() -> None:
@@ -394,9 +414,10 @@ def test_who_was_not_lost_has_met_those_that_are_there() -> None:
 
 def test_of_a_server_that_has_died_nothing_is_kept() -> None:
     job = meeting(0, 1)
-    for id in (0, 1):
-        job.die(id)
+    job.die(0)
     group = job.communicators.groups[KEY]
+    assert group.lost == {(1, job.epochs[1])}
+    job.die(1)
     assert (group.queue, group.lost) == ([], set())
     assert group.making == {2: (2, job.epochs[2])}
 
