@@ -94,6 +94,7 @@ def test_what_an_auditor_says_is_checked() -> None:
     said = wire.Audited(50, 2, 1, 100, bytes(16) + b"\xff words")
     found = Finding.of(said, 3)
     assert (found.differing, found.fresh, found.bytes, found.text) == (2, 1, 100, "\ufffd words")
+    assert Finding.of(wire.Audited(50, 0, 0, 100, bytes(16)), 3).text == "", "nothing differs"
     with pytest.raises(ValueError, match=r"\[15\] bytes of evidence"):
         Finding.of(wire.Audited(50, 2, 1, 100, bytes(15)), 3)
 

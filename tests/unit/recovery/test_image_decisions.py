@@ -117,6 +117,11 @@ def test_the_next_agent_counts_steps_from_the_image_that_counts() -> None:
     assert after.look(NOW, running(28)) == [Hold(30)]
 
 
+def test_before_the_first_image_the_next_agent_hears_of_none() -> None:
+    none = {"number": 0, "current": 0, "current_step": 0, "restores": 0}
+    assert ImagePlan().note() == none
+
+
 def test_the_next_agent_does_not_begin_at_once() -> None:
     after = ImagePlan()
     after.adopt(NOW, made(ImagePlan()).note())

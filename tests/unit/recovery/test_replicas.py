@@ -177,6 +177,19 @@ def test_another_tensor_at_one_rank_is_enough() -> None:
             assert found == [Agreed(rank, 4)]
 
 
+def test_what_one_rank_gets_anew_may_be_what_the_other_has() -> None:
+    for moved in (0, 1):
+        replicas = Replicas()
+        for rank in (0, 1):
+            replicas.staged(rank, 1, table(rank, 1, bytes([rank])), 10)
+        for cut in range(2, STREAK + 2):
+            assert replicas.common() == []
+            for rank in (0, 1):
+                since = {SAME: 20} if rank == moved else {}
+                replicas.staged(rank, cut, table(rank, cut), 10 * cut, since)
+        assert replicas.common() == [(SAME, {0, 1})]
+
+
 def test_of_three_those_that_still_have_it_are_compared() -> None:
     replicas = Replicas()
     cuts(replicas, 3, 2)
