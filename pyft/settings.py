@@ -121,7 +121,16 @@ SETTINGS = (
         "ranks that all wait in collectives for longer, and replay together, go back (0: never)",
     ),
     Setting(
-        "PYFT_KEEP_JOBS", 8, "finished jobs whose traces are kept in the state folder", least=1
+        "PYFT_KEEP_JOBS",
+        32,
+        "finished jobs of each kind that are kept in the state folder: with faults, without, without a GPU",
+        least=1,
+    ),
+    Setting(
+        "PYFT_KEEP_GB",
+        4,
+        "size in GB of all finished jobs that are kept; the last one is in any case",
+        least=1,
     ),
     Setting("PYFT_NATIVE_DIR", "", "folder of the native files, instead of the installed one"),
     Setting(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pyft.agent.job import job_folder
+from pyft.agent.job import job_folder, kept_jobs
 from pyft.errors import UsageError
 from pyft.recovery.report import not_injected, table
 from pyft.report import history, lanes, page, perfetto
@@ -37,7 +37,7 @@ def report(
     if jobs:
         if target or html or trace:
             raise UsageError("--list lists all jobs: leave the job and the other options away")
-        print("\n".join(history.table(job_folder.jobs())))
+        print("\n".join([*history.table(job_folder.jobs()), kept_jobs.rule()]))
         return
     job = lanes.read(history.find(target))
     print("\n".join(summary(job)))

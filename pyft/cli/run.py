@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from pyft import _native, config
-from pyft.agent.job import job_folder
+from pyft.agent.job import job_folder, kept_jobs
 from pyft.agent.job.gpus import choose
 from pyft.agent.job.options import JobOptions, check_protection
 from pyft.agent.process import messages
@@ -113,8 +113,11 @@ def _finish(launcher: Launcher, report: Path | None, spans: bool) -> None:
     if report:
         _check_report(report)
     started = time.monotonic()
-    with process.following(log_dir) if spans else contextlib.nullcontext():
-        code = leaving.run(launcher)
+    try:
+        with process.following(log_dir) if spans else contextlib.nullcontext():
+            code = leaving.run(launcher)
+    finally:
+        kept_jobs.remove_old(log_dir)
     if report:
         summary = job_folder.read_meta(log_dir)
         summary |= {"log_dir": str(log_dir), "seconds": time.monotonic() - started}

@@ -56,7 +56,7 @@ def number(value: object) -> float:
 
 def rows(folders: list[Path]) -> list[tuple[str, ...]]:
     """Return a line for each job, the latest first, with a head."""
-    found = [("job", "began", "took", "GPUs", "faults", "ended with", "command")]
+    found = [("job", "began", "took", "GPUs + spares", "faults", "ended with", "command")]
     for folder in reversed(folders):
         meta = job_folder.read_meta(folder)
         recovery = meta.get("recovery") or {}
@@ -67,13 +67,18 @@ def rows(folders: list[Path]) -> list[tuple[str, ...]]:
                 folder.name,
                 began if meta else "?",
                 f"{seconds_of(meta):.0f} s",
-                str(meta.get("gpus", "?")),
+                _gpus(meta),
                 f"{recovery.get('recovered', 0)} of {faults} recovered" if faults else "none",
                 state_of(meta),
                 " ".join(map(str, meta.get("command", [])))[:WIDTH],
             )
         )
     return found
+
+
+def _gpus(meta: Mapping[str, Any]) -> str:
+    spares = int(number(meta.get("spares")))
+    return f"{meta.get('gpus', '?')}{f' + {spares}' if spares else ''}"
 
 
 def table(folders: list[Path]) -> list[str]:

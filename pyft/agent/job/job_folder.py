@@ -1,16 +1,14 @@
-"""Folders of jobs: where traces and meta.json lie, and which of them are kept."""
+"""Folders of jobs: where traces and meta.json lie."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-from pyft import config
 from pyft.agent.job.meta_shape import damage
 from pyft.errors import TraceError, UsageError
 
@@ -33,7 +31,7 @@ def new_job_name(place: int | None = None) -> str:
 
 
 def create(folder: Path) -> Path:
-    """Create a job folder for this user only and remove the oldest finished ones beside it."""
+    """Create a job folder for this user only."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         reason = "" if os.access(folder, os.W_OK | os.X_OK) else "it is not writable"
@@ -43,8 +41,6 @@ def create(folder: Path) -> Path:
         raise UsageError(
             f"the folder of the job [{folder}] cannot be used ({reason}): name another by --log-dir"
         )
-    if folder.parent == state_folder():
-        _remove_old(folder.parent, keep=config.get_int("PYFT_KEEP_JOBS"))
     return folder
 
 
@@ -54,12 +50,6 @@ def jobs(state: Path | None = None) -> list[Path]:
     if not state.is_dir():
         return []
     return sorted(p for p in state.iterdir() if _NAME.fullmatch(p.name) and p.is_dir())
-
-
-def _remove_old(state: Path, keep: int) -> None:
-    for folder in jobs(state)[:-keep]:
-        if not is_live(read_meta(folder)):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_meta(folder: Path, meta: dict[str, Any], channels: str | None = None) -> None:

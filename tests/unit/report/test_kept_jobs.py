@@ -1,0 +1,98 @@
+"""Which finished jobs are kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample
+from typer.testing import CliRunner
+
+from pyft.agent.job import job_folder, kept_jobs
+from pyft.agent.job.kept_jobs import Kind
+from pyft.cli.main import app
+
+CLIENT = {"name": "rank0-pid5-dev0", "pid": 5}
+PLAIN: dict[str, Any] = {"state": "ended", "channels": [CLIENT]}
+FAULT = sample.as_fields(sample.fault())
+FAULTY: dict[str, Any] = PLAIN | {"recovery": {"faults": [FAULT]}}
+MISTYPED: dict[str, Any] = {"state": "not started", "channels": []}
+MOST = 1 << 30
+
+
+def job(number: int, meta: dict[str, Any]) -> Path:
+    folder = job_folder.state_folder() / f"20260101-{number:06}-{number}"
+    folder.mkdir(parents=True)
+    job_folder.write_meta(folder, meta)
+    return folder
+
+
+def gone(folders: list[Path], keep: int, most: int = MOST, size: int = 1) -> list[Path]:
+    return kept_jobs.superfluous(dict.fromkeys(folders, size), folders[-1], keep, most)
+
+
+def test_the_kinds_of_jobs() -> None:
+    kind = kept_jobs.kind_of
+    assert kind(FAULTY) == kind(PLAIN | {"recovery": {"earlier": [{"count": 2}]}}) == Kind.FAULTY
+    assert kind(PLAIN) == kind({"state": "the agent was killed", "live": [CLIENT]}) == Kind.PLAIN
+    assert kind({"direct": True, "state": "ended"}) == Kind.PLAIN
+    assert kind({"direct": True, "state": "not started"}) == Kind.UNUSED
+    assert kind(MISTYPED) == kind({}) == Kind.UNUSED
+
+
+def test_typing_errors_push_nothing_out() -> None:
+    fault, plain = job(0, FAULTY), job(1, PLAIN)
+    errors = [job(2 + number, MISTYPED) for number in range(5)]
+    assert gone([fault, plain, *errors], keep=2) == errors[:3]
+
+
+def test_a_job_with_faults_outlives_those_without() -> None:
+    fault = job(0, FAULTY)
+    later = [job(1 + number, PLAIN) for number in range(5)]
+    assert gone([fault, *later], keep=3) == later[:2]
+
+
+def test_large_jobs_go_before_they_are_many_and_the_own_one_stays() -> None:
+    fault = job(0, FAULTY)
+    later = [job(1 + number, PLAIN) for number in range(3)]
+    error, own = job(4, MISTYPED), job(5, PLAIN)
+    all_of_them = [fault, *later, error, own]
+    assert gone(all_of_them, keep=9, most=60, size=10) == []
+    assert gone(all_of_them, keep=9, most=45, size=10) == [error, later[0]]
+    assert gone(all_of_them, keep=9, most=5, size=10) == [error, *later, fault]
+
+
+def test_a_job_that_runs_or_begins_is_left_alone() -> None:
+    begins = job_folder.state_folder() / "20260101-000000-7"
+    begins.mkdir(parents=True)
+    stale = job_folder.state_folder() / "20260101-000001-8"
+    stale.mkdir()
+    os.utime(stale, (1.0, 1.0))
+    own, other = job(3, PLAIN), job(4, MISTYPED)
+    found = kept_jobs.superfluous(dict.fromkeys([begins, stale, own, other], 10), own, 1, 1)
+    assert found == [stale, other]
+
+
+def test_a_damaged_job_is_kept_as_one_that_used_a_gpu() -> None:
+    damaged, error = job(0, PLAIN), job(1, MISTYPED)
+    (damaged / job_folder.META).write_text("{")
+    errors = [job(2 + number, MISTYPED) for number in range(2)]
+    assert gone([damaged, error, *errors], keep=2) == [error]
+
+
+def test_old_folders_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYFT_KEEP_JOBS", "2")
+    folders = [job(number, PLAIN) for number in range(4)]
+    kept_jobs.remove_old(folders[-1])
+    assert job_folder.jobs() == folders[2:]
+    kept_jobs.remove_old(Path("elsewhere"))
+
+
+def test_the_list_says_what_is_kept_and_has_spares() -> None:
+    job(1, PLAIN | {"gpus": "soft:2", "spares": 1})
+    said = CliRunner().invoke(app, ["report", "--list"]).output
+    assert "soft:2 + 1" in said
+    assert "the last 32 jobs are kept of each kind: with faults, without" in said
+    assert "4 GB at most" in said
