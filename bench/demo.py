@@ -1,7 +1,7 @@
 """`make demo`: lose a GPU in the middle of a training, and show that the script did not notice.
 
 The same script trains a small GPT four times on two ranks: through rings and servers, the same
-while one of the two software GPUs is lost, with the GPUs inside the processes (--direct), and on
+while one of the two soft GPUs is lost, with the GPUs inside the processes (--direct), and on
 the CPU. The first three have to agree in every bit, and so have the ranks.
 """
 

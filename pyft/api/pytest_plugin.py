@@ -26,7 +26,7 @@ INSIDE = "PYFT_JOB"  # set in all processes of a job
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add our options."""
     group = parser.getgroup("pyft", "pyft: GPUs for tests")
-    text = "run all tests on these GPUs of pyft: soft:N for N software GPUs, or as `pyft run` takes"
+    text = "run all tests on these GPUs of pyft: soft:N for N soft GPUs, or as `pyft run` takes"
     group.addoption("--pyft-gpus", metavar="GPUS", help=text)
     text = "further GPUs that the tests do not see, for replacements"
     group.addoption("--pyft-spares", metavar="N", type=int, default=0, help=text)

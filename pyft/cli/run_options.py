@@ -92,13 +92,11 @@ Command = Annotated[
 Gpus = Annotated[
     str | None,
     typer.Option(
-        help="soft:N: N software GPUs; auto: all GPUs of the driver; 0,1: those of nvidia-smi. "
+        help="soft:N: N soft GPUs; auto: all GPUs of the driver; 0,1: those of nvidia-smi. "
         "Default: the variable PYFT_GPUS."
     ),
 ]
-Direct = Annotated[
-    bool, typer.Option("--direct", help="Software GPUs inside the command: no servers.")
-]
+Direct = Annotated[bool, typer.Option("--direct", help="Soft GPUs inside the command: no servers.")]
 Spares = Annotated[
     int, typer.Option(min=0, help="Further GPUs the command does not see, for replacements.")
 ]
@@ -116,7 +114,7 @@ Movable = Annotated[
     typer.Option(
         "--movable",
         help="Dump the command's processes every now and then, so that a killed one is restored "
-        "and the job goes on. Needs CRIU and root (tools/get/criu).",
+        "and the job goes on. Needs CRIU and root (pyft doctor says more).",
     ),
 ]
 Flush = Annotated[
@@ -190,7 +188,7 @@ DivergenceOption = Annotated[
     Divergence | None,
     typer.Option(
         help="A replay differs from what the program was told: its calls return an error "
-        "(strict, for software GPUs), or it is reported (for GPUs)."
+        "(strict, for soft GPUs), or it is reported (for GPUs)."
     ),
 ]
 DmrOption = Annotated[
@@ -198,7 +196,7 @@ DmrOption = Annotated[
     typer.Option(
         help="Dual modular redundancy. checkpoint: activation checkpointing executes products of "
         "the forward pass twice; both results are compared. audit: a spare GPU replays what each "
-        "rank has done, before its snapshot counts (both: software GPUs)."
+        "rank has done, before its snapshot counts (both: soft GPUs)."
     ),
 ]
 DmrWhereOption = Annotated[

@@ -89,7 +89,7 @@ def test_without_a_driver_the_error_says_what_to_do(text: str) -> None:
         choose(text, 0, none)
 
 
-def test_only_jobs_on_software_gpus_need_the_soft_gpu(tmp_path: Path) -> None:
+def test_only_jobs_on_soft_gpus_need_the_soft_gpu(tmp_path: Path) -> None:
     """It is not built where there is no BLAS for it, as on machines with a GPU."""
     for name in (*PROXY_LIBRARIES, *SERVER_FILES):
         (tmp_path / name).touch()

@@ -49,7 +49,7 @@ def checks_of(gpu: bool) -> list[Check]:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="check.sh", description=__doc__.splitlines()[0])
-    parser.add_argument("--soft", action="store_true", help="software GPUs, even if there is one")
+    parser.add_argument("--soft", action="store_true", help="soft GPUs, even if there is one")
     parser.add_argument("--only", default="", help="names of checks, or parts of names: a,b")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--markdown", type=Path, help="write the table for docs/gpu-results.md")

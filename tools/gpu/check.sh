@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds pyft and checks it on this machine's GPU, in under 9 minutes and without a network: one
-# line per check, exit code 1 if any fails. Without a GPU, or with --soft, software GPUs take its
+# line per check, exit code 1 if any fails. Without a GPU, or with --soft, soft GPUs take its
 # place and what only a real one can show is skipped with the reason.
 #
 #     tools/gpu/check.sh [--soft] [--only NAME,...] [--list] [--markdown FILE] [--artifacts DIR]

@@ -117,7 +117,7 @@ class Machine:
     def sentence(self) -> str:
         if self.gpu:
             return f"check.sh: [{self.name}], {self.versions()}"
-        return f"check.sh: {self.why_soft}: software GPUs in its place ({self.versions()})"
+        return f"check.sh: {self.why_soft}: soft GPUs in its place ({self.versions()})"
 
     def versions(self) -> str:
         """Return what figures depend on."""

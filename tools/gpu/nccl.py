@@ -60,7 +60,7 @@ def version(path: str) -> tuple[int, int, int]:
 
 def need_nccl(machine: Machine) -> str:
     """Return NCCL's version, or skip."""
-    machine.need_gpu("NCCL does not run on software GPUs")
+    machine.need_gpu("NCCL does not run on soft GPUs")
     found = version(library())
     text = ".".join(map(str, found))
     if found < LEAST:

@@ -23,7 +23,7 @@ class Choice:
     """How many GPUs the program sees, and which real ones: UUIDs, those of the spares last."""
 
     count: int
-    real: tuple[str, ...] = ()  # none: software GPUs
+    real: tuple[str, ...] = ()  # none: soft GPUs
 
 
 def choose(
@@ -34,14 +34,14 @@ def choose(
     """Return what `text` means on this machine; anything impossible is an error that names it."""
     if text is None:
         raise UsageError(
-            "no GPU is chosen: say --gpus soft:N for N software GPUs, as in soft:1, or set PYFT_GPUS"
+            "no GPU is chosen: say --gpus soft:N for N soft GPUs, as in soft:1, or set PYFT_GPUS"
         )
     if match := re.fullmatch(r"soft:(\d{1,2})", text):
         return Choice(_soft(text, int(match.group(1)), spares))
     if text != "auto" and not re.fullmatch(r"\d{1,3}(,\d{1,3})*", text):
         raise UsageError(
             f"--gpus [{text}] cannot be used: say auto, or numbers of GPUs as in 0,1, or soft:N "
-            "for N software GPUs"
+            "for N soft GPUs"
         )
     try:
         found = (driver or driver_gpus)()

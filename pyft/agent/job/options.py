@@ -44,13 +44,13 @@ class JobOptions:
     strict: bool = False  # an unsupported call stops the process
     protect: str = DEFAULT_PROTECT  # this, and the next four: words of pyft/cli/run_options.py
     on_no_spare: str = "wait"
-    divergence: str = ""  # nothing: strict on software GPUs
+    divergence: str = ""  # nothing: strict on soft GPUs
     dmr: str = "off"
     dmr_where: str = ""  # where the second execution runs; nothing: as the mode is
     inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
     metrics_port: int = 0  # of /metrics; 0: off
     standby: str = "spares"  # GPUs for which a server stands by: StandBy of run_options.py
-    real_gpus: tuple[str, ...] = ()  # UUIDs, those of the spares last; none: software GPUs
+    real_gpus: tuple[str, ...] = ()  # UUIDs, those of the spares last; none: soft GPUs
     head: str = ""  # HOST:PORT of what decides for several hosts
     place: int = 0  # this one's number among them
     life: int = 0  # which owner of the place this one is
