@@ -8,6 +8,7 @@ import sys
 
 from pyft._native import nvml
 
+_NVML, _CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 _ASK_S = 60.0  # a driver that is in no use first starts the GPU, which takes seconds
 # In a process that ends: the driver leaves threads and reserved addresses behind. The numbers are
 # to be those of nvidia-smi.
@@ -41,8 +42,16 @@ def gpus() -> list[str]:
         why_nvml = str(error)
     found, why_cuda = _ask_cuda()
     if not found:
-        raise DriverError(f"{why_nvml}; {why_cuda}")
+        raise DriverError(_why(why_nvml, why_cuda))
     return found
+
+
+def _why(nvml: str, cuda: str) -> str:
+    """Return what the two say, shorter where neither is there."""
+    absent = "{}: cannot open shared object file: No such file"
+    if nvml.startswith(absent.format(_NVML)) and cuda.startswith(absent.format(_CUDA)):
+        return f"neither [{_NVML}] nor [{_CUDA}] is installed"
+    return f"{nvml}; {cuda}"
 
 
 def _ask_cuda() -> tuple[list[str], str]:

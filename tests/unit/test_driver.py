@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft._native import linux, native_dir
+from pyft._native import driver, linux, native_dir
 
 NVML = """
 int nvmlInitWithFlags(unsigned flags) { return 0; }
@@ -79,6 +79,24 @@ def test_a_driver_without_gpus_is_named(tmp_path: Path) -> None:
     found, end = asked(tmp_path, "libcuda.so.1", CUDA.replace("CODE", "100"))
     assert (found, end.endswith("; [cuInit] fails with code [100]")) == ("", True), end
     assert "libnvidia-ml.so.1" in end
+
+
+def test_a_machine_without_a_driver_is_a_short_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_nvml() -> None:
+        raise OSError(
+            "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"
+        )
+
+    absent = "libcuda.so.1: cannot open shared object file: No such file or directory"
+    monkeypatch.setattr(driver.nvml, "Library", no_nvml)
+    monkeypatch.setattr(driver, "_ask_cuda", lambda: ([], absent))
+    with pytest.raises(driver.DriverError) as error:
+        driver.gpus()
+    assert str(error.value) == "neither [libnvidia-ml.so.1] nor [libcuda.so.1] is installed"
+    broken = absent.replace("libcuda.so.1", "libother.so")
+    monkeypatch.setattr(driver, "_ask_cuda", lambda: ([], broken))
+    with pytest.raises(driver.DriverError, match=r"libnvidia-ml.*; libother\.so: cannot"):
+        driver.gpus()
 
 
 def test_an_old_driver_is_named(tmp_path: Path) -> None:
