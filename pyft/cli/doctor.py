@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -26,6 +26,11 @@ from pyft.wire import layout
 
 TORCH_VERSION = "2.11.0"
 TRIED_VERSIONS = ("2.6.0", "2.8.0", "2.10.0", "2.14.1")  # tests/wheels/run.py
+INSTALL_TORCH = f"pip install torch=={TORCH_VERSION}"
+OTHERS = f"{', '.join(TRIED_VERSIONS[:-1])} and {TRIED_VERSIONS[-1]}"
+TESTED = f"PyTorch {TORCH_VERSION} is tested; {OTHERS} train as well"  # documents say so, too
+NOT_INSTALLED = "not installed"
+OF_REAL_GPUS = ("driver's version",)  # a need of theirs only
 MIN_MEMORY_GB = 4
 DEVICES = 8  # as many as a job can have
 
@@ -68,16 +73,16 @@ def check_torch() -> Finding:
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        return warn("torch", "not installed", f"pip install torch=={TORCH_VERSION}")
+        return warn("torch", NOT_INSTALLED, f"{INSTALL_TORCH}; {TESTED}")
     spec = find_spec("torch")
     library = Path(spec.origin or "").parent / "lib" / "libtorch_cuda.so" if spec else None
     if library is None or not library.exists():
         return fail("torch", f"{version} without CUDA", "install the CUDA wheel of torch")
     plain = version.split("+")[0]
     if plain in TRIED_VERSIONS:
-        return ok("torch", f"{version} with CUDA; it trains, the other tests run {TORCH_VERSION}")
+        return ok("torch", f"{version} with CUDA; {TESTED}")
     if plain != TORCH_VERSION:
-        return warn("torch", version, f"tested with {TORCH_VERSION} only: pip install that one")
+        return warn("torch", f"{version} with CUDA, not tried", f"{INSTALL_TORCH}; {TESTED}")
     return ok("torch", f"{version} with CUDA")
 
 
@@ -91,7 +96,7 @@ def check_native_files() -> Finding:
 
 
 def has_soft_gpu() -> bool:
-    """Say whether pyft was built with the software GPU, which jobs on real ones do without."""
+    """Say whether pyft was built with the soft GPU, which jobs on real ones do without."""
     return (_native.native_dir() / SOFT_GPU).is_file()
 
 
@@ -169,7 +174,7 @@ def check_torch_imports() -> Finding:
     )
     if result.returncode:
         cause = (result.stderr.strip().splitlines() or ["no message"])[-1]
-        return fail("torch's CUDA imports", cause, f"use torch {TORCH_VERSION}, report this")
+        return fail("torch's CUDA imports", cause, f"{INSTALL_TORCH}, and report this")
     return ok("torch's CUDA imports", "torch imports with the shim loaded, all symbols bound")
 
 
@@ -222,7 +227,7 @@ def check_nvidia_driver() -> Finding:
     try:
         found = driver_gpus()
     except DriverError as error:
-        remedy = "say --gpus soft:N: a software GPU needs no driver"
+        remedy = "say --gpus soft:N: a soft GPU needs no driver"
         if Path("/proc/driver/nvidia/version").exists():
             remedy = "see what nvidia-smi says; --gpus soft:N needs no driver"
         return warn("NVIDIA driver", str(error), remedy)
@@ -237,7 +242,7 @@ def check_nvidia_driver() -> Finding:
 def check_images() -> Finding:
     why = criu.lacks(criu.find())
     if why:
-        remedy = "tools/get/criu, as root; only --movable, --flush and --head need it"
+        remedy = "only --movable, --flush and --head need it; they need root as well"
         return warn("images of processes", why, remedy)
     return ok("images of processes", "CRIU can make them")
 
@@ -286,6 +291,20 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
 )
 
 
+def verdict(findings: Sequence[Finding]) -> str:
+    """Return whether a training on soft GPUs can start, or what it lacks."""
+    lacks = [
+        one.need
+        for one in findings
+        if (one.status == "fail" and one.need not in OF_REAL_GPUS)
+        # Jobs of other programs, or on real GPUs, go on without.
+        or (one.status == "warn" and (one.need == "soft GPU" or one.text == NOT_INSTALLED))
+    ]
+    if lacks:
+        return f"not ready for soft GPUs: see {', '.join(lacks)} above"
+    return "ready for soft GPUs: pyft run --gpus soft:1 -- python train.py"
+
+
 def audit(target: str, *, as_json: bool) -> None:
     """Say how pyft serves what shared objects need of CUDA."""
     from pyft.cli import imports  # reads ELF, which nothing else here does
@@ -323,5 +342,6 @@ def doctor(
         for finding in findings:
             remedy = f"  -> {finding.remedy}" if finding.remedy else ""
             print(f"{finding.status:4}  {finding.need}: {finding.text}{remedy}")
+        print(f"\n{verdict(findings)}")
     if any(finding.status == "fail" for finding in findings):
         raise typer.Exit(1)

@@ -12,6 +12,9 @@ from pathlib import Path
 from pyft import config
 
 LEAST = (4, 2, 1)  # older ones cannot dump sockets on Linux 6.16 and newer
+INSTALL = (
+    f"install CRIU {'.'.join(map(str, LEAST))} or newer, or run tools/get/criu of pyft's sources"
+)
 _CHECK_S = 10.0
 _SYS_ADMIN, _CHECKPOINT_RESTORE = 21, 40  # capabilities
 _DUMP, _RESTORE = "dump.log", "restore.log"
@@ -31,7 +34,7 @@ def find() -> Path | None:
 def lacks(program: Path | None) -> str:
     """Return why no image can be made, nothing if all is there."""
     if program is None:
-        return "CRIU is missing: run tools/get/criu, or set PYFT_CRIU"
+        return f"CRIU is missing: {INSTALL}, or set PYFT_CRIU"
     if not _is_privileged():
         return "CRIU needs root, or the capability CAP_CHECKPOINT_RESTORE"
     try:

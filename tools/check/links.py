@@ -9,7 +9,7 @@ so is every such number in docs/concepts. A definition is a heading or the begin
 In what READABLE names: lines of prose have at most 100 columns, sentences at most 25 words, in tables
 as well. A page of docs/concepts has at most 150 lines and the sections of SECTIONS; a picture is a
 fenced block. Processes are no persons: words for people are refused. README.md has fewer than
-120 lines.
+130 lines.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ OF_PEOPLE = ("docs/operate/security.md",)
 # A member of a class of C++, and where our classes lie.
 MEMBER = re.compile(r"([A-Z]\w*)::(\w+)(?:\(\))?$")
 CPP = re.compile(r"(proxy|softgpu|flexccl)/.*\.(h|cc)$")
-README, README_LINES = "README.md", 120
+README, README_LINES = "README.md", 130
 CONCEPTS = "docs/concepts/"
 SPEC = "docs/spec/"
 MOST_COLUMNS, MOST_LINES = 100, 150
