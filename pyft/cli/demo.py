@@ -11,17 +11,20 @@ from typing import Annotated
 import typer
 
 import pyft
+from pyft.cli import doctor
 from pyft.errors import PyftError, UsageError
 
 SCRIPT = Path(pyft.__file__).parent / "torch_support" / "demo_train.py"
-BARS = " ▁▂▃▄▅▆▇█"
+BARS = "▁▂▃▄▅▆▇█"
+MOST_BARS = 60
+PAGE = "demo.html"
 _LOSS = re.compile(r"^step=\d+ loss=(\S+)$", re.MULTILINE)
 
 
 def demo(
     steps: Annotated[int, typer.Option(min=4, max=1000, help="Steps of the training.")] = 24,
     html: Annotated[
-        Path | None, typer.Option(help="Write the page there; default: pyft-demo.html.")
+        Path | None, typer.Option(help="Write the page there; default: into the job's folder.")
     ] = None,
 ) -> None:
     """Train a small network twice, lose a GPU in the second run, and compare every bit.
@@ -29,8 +32,7 @@ def demo(
     It needs PyTorch, and neither a GPU nor data. It takes less than a minute.
     """
     if importlib.util.find_spec("torch") is None:
-        raise UsageError("pyft demo needs PyTorch: pip install torch")
-    page = html or Path("pyft-demo.html")
+        raise UsageError(f"pyft demo needs PyTorch: {doctor.INSTALL_TORCH}")
     print(f"1  a training of {steps} steps on one soft GPU", flush=True)
     plain = _train(steps)
     print(f"   {curve(plain.stdout)}")
@@ -45,6 +47,7 @@ def demo(
             f"{one.gpu_to}: {one.outcome}, replay {one.verdict}"
         )
     print("\n".join(compare(plain, lost)))
+    page = html or lost.folder / PAGE
     try:
         page.write_text(lost.html(), encoding="utf-8")
     except OSError as error:
@@ -64,12 +67,14 @@ def compare(plain: pyft.Result, lost: pyft.Result) -> list[str]:
 
 
 def curve(output: str) -> str:
-    """Return the losses as bars, with the first and the last in numbers."""
+    """Return the losses as bars, from the least to the largest, with the ends in numbers."""
     losses = [float(one) for one in _LOSS.findall(output)]
     if not losses:
         return "no losses"
-    top = max(losses) or 1.0
-    bars = "".join(BARS[round(one / top * (len(BARS) - 1))] for one in losses[:60])
+    count = min(len(losses), MOST_BARS)
+    shown = [losses[number * len(losses) // count] for number in range(count)]
+    least, span = min(shown), (max(shown) - min(shown)) or 1.0
+    bars = "".join(BARS[round((one - least) / span * (len(BARS) - 1))] for one in shown)
     return f"loss {losses[0]:.4f} {bars} {losses[-1]:.4f}"
 
 

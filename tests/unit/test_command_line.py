@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import pyft
 from pyft.api.run import program
-from pyft.cli import demo, env, run, run_options
+from pyft.cli import demo, doctor, env, run, run_options
 from pyft.cli.help import EXAMPLES, SECTIONS
 from pyft.cli.main import app
 from pyft.errors import CommandError, PyftError
@@ -123,12 +123,23 @@ def test_the_demo_compares() -> None:
     for faults in ([], [fields | lost[0]]):
         with pytest.raises(PyftError, match="was not replaced"):
             demo.compare(result(text, []), result(text, faults))
-    assert demo.curve(text) == "loss 0.5000 █▄ 0.2500"
+    assert demo.curve(text) == "loss 0.5000 █▁ 0.2500"
+
+
+def test_the_curve_of_a_run_goes_from_its_least_to_its_largest_loss() -> None:
+    losses = [0.52, 0.49, 0.47, 0.47, 0.45]
+    text = "".join(f"step={number} loss={loss!r}\n" for number, loss in enumerate(losses, 1))
+    assert demo.curve(text) == "loss 0.5200 █▅▃▃▁ 0.4500"
+    assert demo.curve("step=1 loss=0.5\n") == "loss 0.5000 ▁ 0.5000"
+    long = "".join(f"step={number} loss={1000 - number}.0\n" for number in range(1000))
+    first, bars, last = demo.curve(long).removeprefix("loss ").split(" ")
+    assert (first, bars[0], bars[-1], len(bars), last) == ("1000.0000", "█", "▁", 60, "1.0000")
 
 
 def test_the_demo_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo.importlib.util, "find_spec", lambda _: None)
-    assert "pip install torch" in str(CliRunner().invoke(app, ["demo"]).exception)
+    said = str(CliRunner().invoke(app, ["demo"]).exception)
+    assert said == f"pyft demo needs PyTorch: pip install torch=={doctor.TORCH_VERSION}"
 
 
 def test_usage_errors_are_one_sentence() -> None:
