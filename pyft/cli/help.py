@@ -1,14 +1,18 @@
-"""How `pyft --help` is laid out: commands in groups, whole sentences, examples."""
+"""How `pyft --help` is laid out: commands in groups, whole sentences, examples; and typing errors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
-from typer.core import TyperGroup
+import typer
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:  # newer typers have a click of their own, and install none
     import click
 
+_REFUSED: Any = typer.BadParameter.__bases__[0]  # UsageError, of whichever click typer has
+WORDS = "pyft.words"  # in a context: the arguments as they were typed
 LONGEST = 200  # a sentence that is longer is cut off
 SECTIONS = {
     "Run and look": ("demo", "run", "status", "top", "report", "plan"),
@@ -53,6 +57,27 @@ def examples(command: str) -> str | None:
     lines = EXAMPLES.get(command)
     # The mark in front has the lines kept as they are.
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)]) if lines else None
+
+
+def nearest_first(error: Any) -> None:
+    """Have an error about an unknown option name those that are meant, by nearness, not by name."""
+    name, known = getattr(error, "option_name", ""), getattr(error, "possibilities", None)
+    if known:
+        error.message += f": did you mean {' or '.join(get_close_matches(name, known))}?"
+        error.possibilities = None
+
+
+class Command(TyperCommand):
+    """A command that says which option was meant, and remembers what was typed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        ctx.meta[WORDS] = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except _REFUSED as error:
+            nearest_first(error)
+            raise
 
 
 class Grouped(TyperGroup):

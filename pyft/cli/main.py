@@ -25,7 +25,7 @@ from pyft.cli import (
     top,
     trace,
 )
-from pyft.cli.help import Grouped, examples
+from pyft.cli.help import Command, Grouped, examples
 from pyft.errors import PyftError
 
 app = typer.Typer(
@@ -58,8 +58,8 @@ COMMANDS = {
 # Everything behind the first word that is not an option belongs to the user's command.
 SETTINGS = {"run": {"allow_interspersed_args": False}, "lab": lab.SETTINGS}
 for _name, _function in COMMANDS.items():
-    _settings = SETTINGS.get(_name)
-    app.command(name=_name, context_settings=_settings, epilog=examples(_name))(_function)
+    _about = {"context_settings": SETTINGS.get(_name), "epilog": examples(_name)}
+    app.command(name=_name, cls=Command, **_about)(_function)
 
 
 def _show_version(wanted: bool) -> None:

@@ -142,6 +142,13 @@ def test_the_demo_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == f"pyft demo needs PyTorch: pip install torch=={doctor.TORCH_VERSION}"
 
 
+def test_the_option_that_was_meant_is_named_first() -> None:
+    said = CliRunner().invoke(app, ["run", "--spare", "1", "--", "true"])
+    assert said.exit_code == 2
+    assert "No such option: --spare: did you mean --spares or " in said.output
+    assert "--" not in CliRunner().invoke(app, ["run", "--xyzzy", "true"]).output.split("xyzzy")[1]
+
+
 def test_usage_errors_are_one_sentence() -> None:
     done = subprocess.run(
         [*program(), "run", "--gpus", "soft:0", "--", sys.executable],
