@@ -74,6 +74,9 @@ def run(
     own = several.place_of(head, place, host, address) if head else {}
     job = job_folder.new_job_name(own.get("place"))
     chosen = choose(gpus or _usual_gpus(), spares)
+    if not head:
+        for sentence in requests.beyond(injections, chosen.count):
+            messages.say(sentence)
     options = JobOptions(
         job=job,
         log_dir=(log_dir or job_folder.state_folder() / job).resolve(),

@@ -35,6 +35,7 @@ class Request:
     told: list[tuple[int, int]] = field(default_factory=list)  # member and epoch of servers
     done: bool = False
     noted: bool = False  # by the process that let it happen
+    warned: bool = False  # that its rank is none of the job's
 
     def tell(self, member: int, epoch: int) -> None:
         """Note a server that is told of it."""
@@ -49,7 +50,7 @@ class Request:
         """Return what an agent before has written down."""
         told = [(member, epoch) for member, epoch in note["told"]]
         known = (note["number"], note["by_agent"], told, note["done"], note["noted"])
-        return cls(parse(note["injection"]), *known)
+        return cls(parse(note["injection"]), *known, note.get("warned", False))
 
 
 @dataclass
@@ -129,6 +130,19 @@ class Requests:
         mine = [(id, seen) for id, seen in self.seen.items() if seen.rank == rank]
         return max(mine, key=lambda item: (item[1].servers, item[1].cuts), default=None)
 
+    def without_rank(self, ranks: int) -> list[str]:
+        """Return what is to be said, once, of faults whose rank is not among so many."""
+        mine = [one for one in self.all if not one.done and one.injection.rank >= ranks]
+        found = [
+            f"the fault [{one.injection}] waits for a rank [{one.injection.rank}]: "
+            f"there are [{ranks}] ranks, from 0 to {ranks - 1}"
+            for one in mine
+            if not one.warned
+        ]
+        for one in mine:
+            one.warned = True
+        return found
+
     def happened(self) -> list[int]:
         """Return the numbers, in their order, of those that have happened."""
         return [number for number, one in enumerate(self.all) if one.done]
@@ -207,6 +221,16 @@ _HINT = " (a cut follows each step of an optimizer of torch.optim)"
 
 def _made(cuts: int) -> str:
     return f"made [{cuts}] {'cut' if cuts == 1 else 'cuts'}"
+
+
+def beyond(injections: Iterable[Injection], gpus: int) -> list[str]:
+    """Return what is to be said at the start: a rank mostly has a GPU for itself."""
+    return [
+        f"the fault [{one}] is for rank [{one.rank}], and --gpus has [{gpus}]: ranks count from 0, "
+        "so there is one only if ranks share a GPU"
+        for one in injections
+        if one.rank >= gpus
+    ]
 
 
 def check(injections: Iterable[Injection], protect: str) -> None:

@@ -27,6 +27,7 @@ from pyft.agent.lifecycle.watch import Watch
 from pyft.agent.members import ranks
 from pyft.agent.members.member import Member
 from pyft.agent.members.server import Server
+from pyft.agent.process import messages
 from pyft.agent.process.loop import Loop
 from pyft.agent.replicas.comparison import Comparison
 from pyft.agent.replicas.peers import Peers
@@ -148,6 +149,10 @@ class Servers:
         present = [m for m in self.members.values() if not m.client_gone and not m.saved]
         claims = [member.claim() for member in present]
         found, places = ranks.numbers(claims, self.options.devices), ranks.places(claims)
+        if (world := ranks.how_many(claims)) and (said := self.requests.without_rank(world)):
+            self.keep()
+            for sentence in said:
+                messages.say(sentence)
         held = {member.id: places.get(member.id, (0, 0)) for member in present}
         if any(member.held != held[member.id] for member in present):
             for member in present:

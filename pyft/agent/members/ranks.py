@@ -64,6 +64,12 @@ def numbers(claims: Sequence[Claim], devices: int) -> dict[int, int]:
     return found
 
 
+def how_many(claims: Sequence[Claim]) -> int:
+    """Return how many ranks there are, 0 as long as neither launcher nor communicator says so."""
+    said = [number_in(c.environment, "WORLD_SIZE") or 0 for c in claims if c.rank is not None]
+    return max([*said, *(c.place[1] for c in claims)], default=0)
+
+
 def leads(claim: Claim, claims: Sequence[Claim]) -> bool:
     """Say whether its process works on this device: it may look at others as well."""
     others = [c for c in claims if c.pid == claim.pid and c.place[1]]

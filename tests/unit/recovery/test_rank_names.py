@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyft.agent.members.ranks import Claim, leads, numbers, place_of, places
+from pyft.agent.members.ranks import Claim, how_many, leads, numbers, place_of, places
 
 
 def claim(id: int, pid: int, device: int, place: tuple[int, int] = (0, 0), **more: object) -> Claim:
@@ -32,6 +32,16 @@ def test_without_communicators_it_is_local_rank_or_the_device_or_a_free_number()
     assert numbers(shared, 2) == {0: 0, 1: 2, 2: 1}
     shared[1].guessed = 2
     assert numbers(shared[1:], 2) == {1: 2, 2: 1}, "it keeps the number when the other has ended"
+
+
+def test_how_many_there_are_is_said_by_a_launcher_or_a_communicator() -> None:
+    assert how_many([claim(0, 10, 0), claim(1, 11, 1)]) == 0
+    assert how_many([claim(0, 10, 0, (1, 2)), claim(1, 11, 1, (0, 4))]) == 4
+    launched = [claim(0, 10, 0, RANK=0), claim(1, 11, 0, RANK=1)]
+    assert how_many(launched) == 0
+    launched = [Claim(0, 10, 0, {"RANK": "1", "WORLD_SIZE": "2"})]
+    assert how_many(launched) == 2
+    assert how_many([Claim(0, 10, 0, {"WORLD_SIZE": "2"})]) == 0
 
 
 def test_the_place_in_the_largest_communicator_counts() -> None:

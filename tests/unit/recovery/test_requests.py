@@ -20,6 +20,7 @@ from pyft.recovery.requests import (
     NUMBERS,
     Requests,
     Seen,
+    beyond,
     check,
 )
 
@@ -219,6 +220,23 @@ def test_a_server_has_as_many_silent_faults_as_asked_for(kind: str) -> None:
     check([parse(text) for text in texts], "snapshot")
 
 
+def test_faults_of_ranks_that_there_are_not_are_told_of_once() -> None:
+    requests = account("server-kill,rank=1,step=1", "ecc,rank=2", "hang,rank=7")
+    said = requests.without_rank(2)
+    assert said == [
+        "the fault [ecc,rank=2] waits for a rank [2]: there are [2] ranks, from 0 to 1",
+        "the fault [hang,rank=7] waits for a rank [7]: there are [2] ranks, from 0 to 1",
+    ]
+    after = Requests()
+    after.restore(requests.note())
+    assert after.without_rank(2) == []
+    assert len(after.without_rank(1)) == 1
+    assert [text.split(",")[0] for text in beyond([one.injection for one in requests.all], 2)] == [
+        "the fault [ecc",
+        "the fault [hang",
+    ]
+
+
 # ---- jobs -------------------------------------------------------------------------------------
 
 
@@ -236,6 +254,18 @@ def test_a_job_without_its_fault_does_not_succeed(start: Start, tmp_path: Path) 
     said = "pyft: the fault [server-kill,rank=5,step=1] did not happen: rank [5] never had a server"
     assert said in job.errors()
     assert job.meta()["exit_code"] == NOT_INJECTED
+
+
+def test_a_rank_that_there_is_not_is_told_of_at_the_start(start: Start) -> None:
+    words = ("--inject", "server-kill,rank=5,step=1", "--inject", "hang,rank=1,step=3")
+    job = start(1, *words, RANK="0", WORLD_SIZE="2")
+    assert job.wait(30) == NOT_INJECTED, job.errors()
+    said = job.errors()
+    begun = "pyft: the fault [server-kill,rank=5,step=1] is for rank [5], and --gpus has [1]"
+    known = "pyft: the fault [server-kill,rank=5,step=1] waits for a rank [5]: there are [2] ranks"
+    missed = "pyft: the fault [server-kill,rank=5,step=1] did not happen"
+    assert 0 <= said.find(begun) < said.find(known) < said.find(missed)
+    assert said.count("waits for a rank") == 1
 
 
 def test_a_job_with_its_faults_ends_as_its_command(start: Start, tmp_path: Path) -> None:
