@@ -17,7 +17,7 @@ from pyft.agent.job.gpus import choose
 from pyft.agent.job.options import JobOptions, check_protection
 from pyft.agent.process import messages
 from pyft.agent.supervisor.launcher import Launcher
-from pyft.cli import flushed, run_options, several
+from pyft.cli import flushed, run_options, several, swallowed
 from pyft.cli.run_options import Dmr, OnNoSpare, Protect, StandBy, Unsupported
 from pyft.errors import CommandError, UsageError
 from pyft.hosts.spare import leaving
@@ -70,6 +70,7 @@ def run(
         _finish(flushed.resume(resume, flush_every, log_dir, metrics_port), report, spans)
     if not command:
         raise UsageError("there is no command: say `pyft run ... -- COMMAND`")
+    swallowed.check(context, command, given=gpus or _usual_gpus())
     _check_command(command)
     own = several.place_of(head, place, host, address) if head else {}
     job = job_folder.new_job_name(own.get("place"))

@@ -89,6 +89,45 @@ def test_a_script_that_is_no_command(tmp_path: Path) -> None:
     run._check_command(["true", "x.py"])
 
 
+SCRIPT = "no_such_script.py"
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        (f"{SCRIPT} --gpus soft:1", f"--gpus soft:1 -- python {SCRIPT}"),
+        (
+            f"--spares 1 {SCRIPT} --steps 3 --gpus=soft:2 --movable x",
+            f"--spares 1 --gpus=soft:2 --movable -- python {SCRIPT} --steps 3 x",
+        ),
+        (f"true {SCRIPT} --gpus soft:1", f"--gpus soft:1 -- true {SCRIPT}"),
+        (f"--gpus soft:2 {SCRIPT} --spares 1", f"--gpus soft:2 --spares 1 -- python {SCRIPT}"),
+    ],
+)
+def test_options_behind_the_command_are_put_in_front(
+    typed: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYFT_GPUS", raising=False)
+    said = str(CliRunner().invoke(app, ["run", *typed.split()]).exception)
+    assert said == f"options of pyft come before the command: say `pyft run {line}`"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (f"--gpus soft:1 -- {SCRIPT} --spares 1", "there is no script"),
+        (f"true {SCRIPT} --spares 1", "no GPU is chosen"),
+        (f"true {SCRIPT} --report x", "no GPU is chosen"),
+        (f"--gpus soft:1 {SCRIPT} --report x", "there is no script"),
+    ],
+)
+def test_options_that_may_be_the_commands_own_are_left_alone(
+    typed: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYFT_GPUS", raising=False)
+    assert said in str(CliRunner().invoke(app, ["run", *typed.split()]).exception)
+
+
 def test_the_usual_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYFT_JOB", raising=False)
     monkeypatch.delenv("PYFT_GPUS", raising=False)
