@@ -1,11 +1,14 @@
 // What programs ask about devices, by CUDA's names: most of it is answered from facts that cannot
 // change (properties.h).
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "api/commands.h"
 #include "client/device/stream.h"
 #include "client/queries/properties.h"
+#include "pyft/settings.h"
 
 using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
@@ -22,6 +25,20 @@ cudaError_t bus_id(char* text, int length, int ordinal) {
     std::snprintf(text, static_cast<size_t>(length), "%04x:%02x:%02x.0", prop->pciDomainID,
                   prop->pciBusID, prop->pciDeviceID);
   return error;
+}
+
+// Mostly a launcher starts more ranks than the job has GPUs: the error's words name neither number.
+void say_how_many(int wanted) {
+  static std::atomic<bool> said{false};
+  const size_t count = process().devices.size();
+  if (wanted < 0 || said.exchange(true)) return;
+  std::string text = "the job has [" + std::to_string(count) + (count == 1 ? "] GPU" : "] GPUs");
+  if (count < settings::devices()) text += " that CUDA_VISIBLE_DEVICES leaves";
+  text += ", device [" + std::to_string(wanted) + "] was asked for";
+  const char* gpus = settings::gpus();
+  if (count == settings::devices() && gpus && !std::strncmp(gpus, "soft:", 5))
+    text += ": --gpus soft:" + std::to_string(wanted + 1);
+  say(text);
 }
 
 cudaError_t device_count(int* count) {
@@ -64,8 +81,10 @@ PYFT_API cudaError_t cudaGetDevice(int* device) {
 PYFT_API cudaError_t cudaSetDevice(int device) {
   enter(Api::cudaSetDevice);
   if (const cudaError_t error = usable(); error != cudaSuccess) return done(error);
-  if (device < 0 || device >= static_cast<int>(process().devices.size()))
+  if (device < 0 || device >= static_cast<int>(process().devices.size())) {
+    say_how_many(device);
     return done(cudaErrorInvalidDevice);
+  }
   set_current_device(device);
   return cudaSuccess;
 }
