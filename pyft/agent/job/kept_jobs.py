@@ -47,10 +47,13 @@ def rule() -> str:
 
 def remove_old(own: Path) -> None:
     """Remove what is too much beside this job, which has ended and stays."""
-    state = own.parent
-    if state != job_folder.state_folder():
-        return
-    sizes = {folder: _size(folder) for folder in job_folder.jobs(state)}
+    with suppress(OSError):  # the command has run: its exit code counts
+        if own.parent == job_folder.state_folder().resolve():
+            _remove_beside(own)
+
+
+def _remove_beside(own: Path) -> None:
+    sizes = {folder: _size(folder) for folder in job_folder.jobs(own.parent)}
     keep, most = config.get_int("PYFT_KEEP_JOBS"), config.get_int("PYFT_KEEP_GB") << 30
     if len(sizes) <= keep and sum(sizes.values()) <= most:
         return

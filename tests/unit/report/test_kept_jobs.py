@@ -90,6 +90,29 @@ def test_old_folders_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     kept_jobs.remove_old(Path("elsewhere"))
 
 
+def test_old_folders_are_removed_behind_a_link(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As where a home is a link to another disk: the folder of a job is named without it."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "link"))
+    monkeypatch.setenv("PYFT_KEEP_JOBS", "1")
+    folders = [job(number, PLAIN) for number in range(2)]
+    kept_jobs.remove_old(folders[-1].resolve())
+    assert job_folder.jobs() == folders[1:]
+
+
+def test_what_cannot_be_removed_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = job(1, PLAIN)
+
+    def refuse(_: Path) -> list[Path]:
+        raise PermissionError
+
+    monkeypatch.setattr(job_folder, "jobs", refuse)
+    kept_jobs.remove_old(own)
+
+
 def test_the_list_says_what_is_kept_and_has_spares() -> None:
     job(1, PLAIN | {"gpus": "soft:2", "spares": 1})
     said = CliRunner().invoke(app, ["report", "--list"]).output
