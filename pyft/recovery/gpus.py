@@ -112,7 +112,7 @@ class Gpus:
     def why_not(self, gpu: int, in_use: set[int]) -> str:
         """Return why a GPU cannot take over a device; nothing if it can."""
         if gpu not in self.known:
-            return f"GPU [{gpu}] does not exist: there are [{len(self.known)}]"
+            return f"GPU [{gpu}] does not exist: there are {sorted(self.known)}"
         if gpu in self.lost:
             return f"GPU [{gpu}] is lost: {self.lost[gpu]}"
         if gpu in self.drained:

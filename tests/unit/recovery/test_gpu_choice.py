@@ -22,9 +22,11 @@ def test_a_gpu_can_take_over_a_device_unless_something_speaks_against_it() -> No
         "",
         "GPU [2] is lost: it fell off",
         "GPU [3] is drained",
-        "GPU [4] does not exist: there are [4]",
+        "GPU [4] does not exist: there are [0, 1, 2, 3]",
     ]
     assert gpus.why_not(1, in_use={1}) == "GPU [1] is in use"
+    gpus.add(7)
+    assert gpus.why_not(9, in_use=set()).endswith("there are [0, 1, 2, 3, 7]")
 
 
 def test_the_operator_brings_back_what_was_lost_or_drained() -> None:
