@@ -165,8 +165,8 @@ def say_recovered(incidents: Incidents, member: Member) -> None:
         messages.say(
             f"rank [{done.rank}] goes on after [{report.span(total)}] on GPU [{done.gpu_to}]: "
             f"[{report.span(notice)}] to notice, [{report.span(repair)}] to repair "
-            f"(fault [{done.fault}], incarnation [{done.epoch_to}], "
-            f"[{done.replayed_entries}] entries replayed, {report.in_words(done)})"
+            f"(fault [{done.fault}], [{done.replayed_entries}] entries replayed, "
+            f"{report.in_words(done)})"
         )
         if page.read_one(member.channel.control_fd, "shared") & page.Shared.EXPORTS:
             messages.say(
