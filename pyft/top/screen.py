@@ -14,6 +14,7 @@ from pyft.top.look import Row, View
 from pyft.top.rates import spread
 
 MOST_FAULTS = 8
+TAKEN = {0: "-", 1: "every cut"}  # by the cuts from snapshot to snapshot
 SILENT_S = 5.0  # a heartbeat older than this is shown in red
 HELP = "r replace a rank   d drain a GPU   s add a spare   i inject a fault   q quit"
 
@@ -55,7 +56,7 @@ def _head(view: View) -> RenderableType:
 
 def _ranks(view: View) -> RenderableType:
     table = Table(expand=True, box=None, header_style="dim")
-    for name in ("rank", "GPU", "pid", "state", "steps", "steps/s", "snapshot of", "each", "lag"):
+    for name in ("rank", "GPU", "pid", "state", "steps", "steps/s", "snapshot of", "taken", "lag"):
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
     table.add_column("protection", ratio=1, overflow="fold")
     for row in view.rows:
@@ -69,12 +70,12 @@ def _ranks(view: View) -> RenderableType:
 def _rank(row: Row) -> tuple[RenderableType, ...]:
     well = row.status == "serving" and row.heartbeat_age < SILENT_S
     gpu = row.pace.gpu if row.pace.gpu >= 0 else row.device
-    each = f"{row.pace.interval}. cut" if row.pace.interval else "-"
+    taken = TAKEN.get(row.pace.interval, f"every {row.pace.interval} cuts")
     cut = f"cut {row.pace.snapshot}" if row.pace.snapshot else "-"
     return (
         *(str(row.rank), str(gpu), str(row.pid)),
         Text(row.status, style="green" if well else "bold red"),
-        *(str(row.pace.steps), f"{row.pace.rate:.2f}", cut, each, f"{row.lag} B"),
+        *(str(row.pace.steps), f"{row.pace.rate:.2f}", cut, taken, f"{row.lag} B"),
         Text(row.protection, style="" if row.protected else "bold red"),
     )
 

@@ -77,6 +77,14 @@ def test_snapshots_are_so_many_cuts_apart() -> None:
     assert rates.spread([1.0, 2.0]) == "1.00 to 2.00"
 
 
+@pytest.mark.parametrize(
+    ("interval", "words"), [(0, " - "), (1, " every cut "), (5, " every 5 cuts ")]
+)
+def test_how_many_cuts_are_snapshotted(interval: int, words: str) -> None:
+    pace = rates.Pace(steps=12, rate=2.5, snapshot=11, interval=interval, gpu=2)
+    assert words in shown(row(pace=pace))
+
+
 def dialog_after(keys: str, refusal: str = "") -> tuple[Dialog, list[tuple[str, dict[str, Any]]]]:
     given: list[tuple[str, dict[str, Any]]] = []
 
