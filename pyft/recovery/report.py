@@ -139,9 +139,16 @@ def lost_seconds(incidents: list[Incident], now: float, since: float = 0.0) -> f
 
 
 def shares(lost: float, seconds: float) -> dict[str, float]:
-    """Return that time, and the share of a job's time in which all ranks worked."""
+    """Return that time, the job's, and the share of it in which all ranks worked."""
     goodput = round(1 - lost / seconds, 6) if seconds > 0 else 1.0
-    return {"lost_seconds": round(lost, 6), "goodput": goodput}
+    return {"lost_seconds": round(lost, 6), "goodput": goodput, "seconds": round(seconds, 6)}
+
+
+def later(found: Mapping[str, Any], since: float) -> dict[str, Any]:
+    """Return what was found `since` seconds ago as it is now, if nothing has happened since then."""
+    stands_still = any(not fault["ended"] for fault in found["faults"])
+    lost = found["lost_seconds"] + (since if stands_still else 0.0)
+    return {**found, **shares(lost, found["seconds"] + since)}
 
 
 def outcomes(incidents: list[Incident]) -> tuple[int, int, int]:

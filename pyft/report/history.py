@@ -47,6 +47,16 @@ def seconds_of(meta: Mapping[str, Any]) -> float:
     return max(0.0, end - start)
 
 
+def until_now(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return meta.json of a job as it is now: the file of one that runs is as old as its last event."""
+    found, written = meta.get("recovery") or {}, number(meta.get("written"))
+    whole = {"faults", "lost_seconds", "seconds"} <= found.keys()  # older versions had less
+    if not (whole and written and job_folder.is_live(dict(meta))):
+        return dict(meta)
+    since = max(0.0, time.time() - written)
+    return {**meta, "recovery": report.later(found, since)}
+
+
 def number(value: object) -> float:
     """Return a number that a file of a job has, 0 for what is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -17,7 +17,7 @@ from pyft.agent.job import job_folder
 from pyft.agent.operators.timeline import FILE
 from pyft.errors import PyftError
 from pyft.recovery.report import PHASES, number_of_earlier
-from pyft.report.history import number, seconds_of, state_of
+from pyft.report.history import number, seconds_of, state_of, until_now
 from pyft.trace import targets
 from pyft.trace.reader import TraceReader
 from pyft.wire.layout import Mark
@@ -99,7 +99,7 @@ class Seen:
 
 def read(folder: Path) -> Job:
     """Return what is known of a job, which may still run."""
-    meta = job_folder.load_meta(folder)
+    meta = until_now(job_folder.load_meta(folder))
     start_ns, seen = timeline(folder / FILE)
     rings = _rings(folder, start_ns)
     lanes: dict[int, Lane] = {}

@@ -12,7 +12,7 @@ from pyft.agent.job import job_folder
 from pyft.agent.operators.timeline import FILE
 from pyft.errors import TraceError
 from pyft.report import lanes
-from pyft.report.history import number, state_of
+from pyft.report.history import number, state_of, until_now
 from pyft.top.rates import Pace, pace
 from pyft.trace import live
 
@@ -53,7 +53,7 @@ class View:
 
 def look(folder: Path) -> View:
     """Look at a job once; it may have ended."""
-    meta = job_folder.read_meta(folder)
+    meta = until_now(job_folder.read_meta(folder))
     start_ns, seen = lanes.timeline(folder / FILE)
     now = (time.monotonic_ns() - start_ns) / 1e9 if start_ns else 0.0
     rows = []

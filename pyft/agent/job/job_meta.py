@@ -51,7 +51,7 @@ class JobMeta:
         """Write it down now; what cannot be written is told."""
         self._due, began = False, time.monotonic()
         try:
-            meta = self.values | self._live()
+            meta = self.values | self._live() | {"written": time.time()}
             job_folder.write_meta(self._folder, meta, channels=self.ended.text())
         except OSError as error:
             messages.say(f"[{self._folder}] cannot be written: {error.strerror}")

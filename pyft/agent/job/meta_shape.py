@@ -58,6 +58,7 @@ _TOP: dict[str, Check] = {
     "state": _is_text, "started": _is_time, "ended": _or_nothing(_is_time),
     "supervisor_pid": _is_integer, "agent_pid": _is_integer,
     "channels": _is_list, "live": _is_list, "recovery": _or_nothing(_is_object),
+    "written": _is_time,
 }  # fmt: skip
 _SAVED = {
     **{"id": _is_integer, "file": _or_nothing(_is_text)},
@@ -65,7 +66,7 @@ _SAVED = {
 }
 _RECOVERY: dict[str, Check] = {
     "faults": _is_list, "earlier": _is_list, "recovered": _is_integer, "agent_restarts": _is_integer,
-    "goodput": _is_number, "lost_seconds": _is_number, "verdict": _is_text,
+    "goodput": _is_number, "lost_seconds": _is_number, "seconds": _is_time, "verdict": _is_text,
     "own_errors": _is_integer, "not_injected": _is_list, "corruptions": _is_list, "strikes": _is_list,
 }  # fmt: skip
 _FAULT: dict[str, Check] = {

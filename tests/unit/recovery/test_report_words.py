@@ -78,6 +78,7 @@ def test_sums_of_a_job() -> None:
         "given_up": 1,
         "lost_seconds": 3.333333,
         "goodput": 0.666667,
+        "seconds": 10.0,
         "verdict": "",
         "agent_restarts": 2,
     }

@@ -66,6 +66,9 @@ def test_a_hang_counts_from_its_beginning(job: Job, monkeypatch: pytest.MonkeyPa
     assert fault["total_ms"] == pytest.approx(60_619)
     assert fault["phases_ms"]["detect"] == pytest.approx(60_500)
     assert found["lost_seconds"] == pytest.approx(60.619)
+    assert (found["seconds"], found["goodput"]) == (70.619, pytest.approx(10 / 70.619, abs=1e-6))
+    job.now += 100  # as /metrics tells it, which has no file between
+    assert job.incidents.summary()["goodput"] == pytest.approx(110 / 170.619, abs=1e-6)
     head, row, _ = report.table(found)
     assert (
         row.split()[head.replace("at s", "at").replace("total ms", "total").split().index("total")]

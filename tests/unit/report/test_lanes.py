@@ -12,8 +12,11 @@ import sample
 
 from pyft.agent.job import job_folder
 from pyft.agent.operators.timeline import FILE, Timeline
+from pyft.cli import report as report_command
 from pyft.errors import TraceError
+from pyft.recovery import report
 from pyft.report import history, lanes
+from pyft.top.look import look
 
 
 def test_lanes_of_a_job(tmp_path: Path) -> None:
@@ -62,6 +65,37 @@ def test_a_rank_that_went_back_has_its_steps_once(tmp_path: Path) -> None:
                 + "\n"
             )
     assert len(lanes.read(folder).lanes[0].steps) == 5
+
+
+@pytest.mark.parametrize(("ended", "lost"), [(3.5, 0.5), (0.0, 0.5 + 38)])
+def test_goodput_of_a_job_that_runs_counts_up_to_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: float, lost: float
+) -> None:
+    """The file of such a job is as old as its last event, here 38 s."""
+    now = 50_000.0
+    monkeypatch.setattr(history.time, "time", lambda: now)
+    fault = sample.fault()
+    fault.ended = ended
+    recovery = report.summary([fault], 12.0) | {"lost_seconds": 0.5}
+    recovery |= {"corruptions": [], "not_injected": []}
+    more = {"state": "running", "ended": None, "written": now - 38, "recovery": recovery}
+    folder = sample.write(tmp_path / "job", **more)
+    before = lanes.read(folder).recovery
+    assert before["goodput"] == recovery["goodput"], "it does not run any more"
+    monkeypatch.setattr(job_folder, "is_live", lambda meta: True)
+    wanted = pytest.approx(1 - lost / 50, abs=1e-6)
+    for found in (lanes.read(folder).recovery, look(folder).recovery):
+        assert (found["goodput"], found["lost_seconds"], found["seconds"]) == (wanted, lost, 50)
+    assert f"goodput {1 - lost / 50:.4f}" in report_command.summary(lanes.read(folder))[-1]
+
+
+def test_what_an_older_version_has_written_is_shown_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recovery = {"faults": [], "goodput": 0.9, "lost_seconds": 1.0}
+    folder = sample.write(tmp_path / "job", state="running", recovery=recovery)
+    monkeypatch.setattr(job_folder, "is_live", lambda meta: True)
+    assert lanes.read(folder).recovery["goodput"] == 0.9
 
 
 def test_the_list_of_jobs(tmp_path: Path) -> None:
