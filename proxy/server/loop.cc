@@ -77,7 +77,7 @@ void Loop::replayed() {
   checkpoint::Recovery& recovery = session_.recovery();
   if (recovery.mode() == ring::ReplayMode::kSerial) {
     finish_entry();
-    session_.check_device(session_.device_status(), "the device");
+    session_.check_device(session_.device_status(), "the GPU");
   }
   if (!recovery.replayed(reader_.position())) return;
   // A copy that the dead server had finished needs no more than the entries before it: so the

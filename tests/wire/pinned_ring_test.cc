@@ -345,7 +345,7 @@ TEST(a_device_that_fails_meanwhile_is_a_failed_device) {
   const ring::ControlPage& page = own.channel->control();
   CHECK_EQ(page.fault_kind.load(), static_cast<uint32_t>(ring::FaultKind::kDevice));
   CHECK_EQ(page.fault_code, 700);
-  CHECK_EQ(std::string(page.fault_text), "[a copy behind a cut] reports error [700]");
+  CHECK_EQ(std::string(page.fault_text), "a copy behind a cut reports error [700]");
 }
 
 CHECK_MAIN

@@ -430,6 +430,23 @@ static std::unique_ptr<ring::Channel> with_store() {
   return channel;
 }
 
+TEST(a_failure_that_no_call_has_returned_is_the_gpus) {
+  const auto channel = with_store();
+  std::cout.flush();  // or the child says it as well
+  const pid_t child = fork();
+  if (child == 0) {
+    channel->control().protect = static_cast<uint32_t>(ring::Protect::kSnapshot);
+    FakeDevice calls;
+    server::Session session(*channel, &table(), wire().alive, calls);
+    session.set_sticky(999);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK_EQ(WEXITSTATUS(status), ring::kFaultExit);
+  CHECK_EQ(std::string(channel->control().fault_text), "the GPU reports error [999]");
+}
+
 // A server whose work is repaired ends, and leaves word; the client never hears of it.
 TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
   const auto channel = with_store();
@@ -456,6 +473,7 @@ TEST(a_collective_that_fails_with_its_device_is_the_devices_failure) {
   waitpid(child, &status, 0);
   CHECK_EQ(WEXITSTATUS(status), ring::kFaultExit);
   CHECK_EQ(channel->control().fault_code, 700);
+  CHECK_EQ(std::string(channel->control().fault_text), "[ncclGroupEnd] reports error [700]");
   // The agent is told by the socket, since the client can write into the page.
   server::AgentMessage words{};
   CHECK(server::receive_message(ends[0], &words));

@@ -35,6 +35,11 @@ constexpr int kDeviceFaults[] = {
     999,  // unknown: fell off the bus
 };
 
+// The name of a call stands in brackets, as all values do; words do not.
+std::string subject(const std::string& what) {
+  return what.find(' ') == std::string::npos ? "[" + what + "]" : what;
+}
+
 }  // namespace
 
 bool is_device_fault(int code) {
@@ -169,10 +174,10 @@ void Recovery::fail(ring::FaultKind kind, int code, const std::string& text, uin
   }
 }
 
-void Recovery::check_device(int code, const char* call) {
+void Recovery::check_device(int code, const char* what) {
   if (!is_device_fault(code) || !repairs() || mode() == ring::ReplayMode::kDeliver) return;
   fail(ring::FaultKind::kDevice, code,
-       std::string("[") + call + "] reports error [" + std::to_string(code) + "]");
+       subject(what) + " reports error [" + std::to_string(code) + "]");
 }
 
 void Recovery::agreed() {

@@ -107,8 +107,9 @@ class Recovery {
   [[noreturn]] void fail(ring::FaultKind kind, int code, const std::string& text, uint64_t seq = 0);
 
   [[noreturn]] void no_place(const std::string& text);  // likewise, with ring::kNoPlaceExit
-  // Likewise if this code of a call says that the device has failed and that is repaired.
-  void check_device(int code, const char* call);
+  // Likewise if this code says that the device has failed and that is repaired. `what` has returned
+  // it: the name of a call, or words.
+  void check_device(int code, const char* what);
 
   // A value handed out earlier has been computed again and is equal, or not. One that is not ends
   // the process, so that the next one replays entry by entry; what becomes of one that is not equal

@@ -44,7 +44,7 @@ int Session::on_stream(void* stream, std::function<void()> function) {
 }
 
 void Session::set_sticky(int32_t code, bool of_device) {
-  if (code && of_device) check_device(code, "a command");
+  if (code && of_device) check_device(code, "the GPU");
   int32_t none = 0;
   if (code && sticky_.compare_exchange_strong(none, code)) channel_.control().sticky_error = code;
   if (code) publish_outstanding();

@@ -143,7 +143,7 @@ class Session {
   void shares_communicator() { shares_communicator_ = true; }
   bool has_shared_communicator() const { return shares_communicator_.load(); }
   // Ends the server if this code of a call says that the device has failed and that is repaired.
-  void check_device(int32_t code, const char* call) { recovery_.check_device(code, call); }
+  void check_device(int32_t code, const char* what) { recovery_.check_device(code, what); }
   void publish(uint32_t word, uint64_t value);
   // Publishes when the stream reaches this point (a host function in the stream). With a sticky
   // error it publishes at once: the device would never come to it.
