@@ -8,7 +8,7 @@ from typing import Any
 
 DELIVERED = "error delivered"  # an outcome: the program got its own error
 MOVED = "moved"  # an outcome: the place goes on at another host, where it is not known
-PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
+PHASES = ("detect", "fence", "wait", "spawn", "restore", "communicator", "replay", "join")
 
 
 @dataclass
@@ -33,6 +33,7 @@ class Incident:
     ended: float = 0.0
     total_ms: float = 0.0  # what the user has waited: from `began` to `ended`
     phases_ms: dict[str, float] = field(default_factory=dict)
+    waits_since: float = 0.0  # for a GPU; 0: it does not
     restored_bytes: int = 0
     restored_blocks: int = 0
     peer_bytes: int = 0  # of restored_bytes: copied from other ranks' GPUs
@@ -59,15 +60,22 @@ _OF_SERVER = {1: "spawn", 2: "restore", 3: "restore", 4: "communicator", 5: "rep
 
 
 def phases_of(
-    began: float, noticed: float, fenced: float, live: float, phase_ns: tuple[int, ...]
+    began: float,
+    noticed: float,
+    fenced: float,
+    live: float,
+    phase_ns: tuple[int, ...],
+    waited: float = 0.0,
 ) -> dict[str, float]:
     """Return the length of each phase in ms. Times are in seconds, as those of the server in ns.
 
     The server's phases come in any order; one that it has left out takes no time.
+    `waited`: for a GPU, before the server was started.
     """
+    started = min(fenced + waited, live)
     entered = [(phase_ns[n] / 1e9, name) for n, name in _OF_SERVER.items() if phase_ns[n]]
-    marks = [(began, "detect"), (noticed, "fence"), (fenced, "spawn")]
-    marks += [(min(max(at, fenced), live), name) for at, name in sorted(entered)]
+    marks = [(began, "detect"), (noticed, "fence"), (fenced, "wait"), (started, "spawn")]
+    marks += [(min(max(at, started), live), name) for at, name in sorted(entered)]
     lengths = dict.fromkeys(PHASES, 0.0)
     for (start, name), (end, _) in zip(marks, [*marks[1:], (live, "")], strict=True):
         lengths[name] += (end - start) * 1e3
@@ -182,27 +190,23 @@ def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dic
 
 def table(found: dict[str, Any]) -> list[str]:
     """Return the lines shown at the end of a job that had faults."""
-    head = (
-        "at s",
-        "rank",
-        "fault",
-        "gpu",
-        "incarnation",
-        "total ms",
-        *PHASES,
-        "MB",
-        "entries",
-        "outcome",
-    )
-    rows = [head, *(_row(fault) for fault in found["faults"])]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
+    head = ("at s", "rank", "fault", "gpu", "incarnation", "total", "MB", "entries", "outcome")
+    lines = _aligned([head, *(_row(fault) for fault in found["faults"])])
     if earlier := number_of_earlier(found):
         lines.insert(1, f"[{earlier}] faults before these are only counted")
+    if any(fault["phases_ms"] for fault in found["faults"]):
+        phases = [_phases_row(fault) for fault in found["faults"]]
+        lines += ["their phases in ms:", *_aligned([("at s", "rank", *PHASES), *phases])]
     goodput = f"goodput {found['goodput']:.4f}, {found['lost_seconds']:.3f} s lost"
     restarts = found["agent_restarts"]
     agent = f", agent restarted [{restarts}] times" if restarts else ""
     return [*lines, f"{counts(found)}, {goodput}{agent}"]
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return a line for each row, whose cells stand below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
 
 
 def number_of_earlier(found: Mapping[str, Any]) -> int:
@@ -242,7 +246,6 @@ def not_injected(found: dict[str, Any]) -> list[str]:
 def _row(fault: dict[str, Any]) -> tuple[str, ...]:
     moved = "" if fault["gpu_to"] in (-1, fault["gpu_from"]) else f">{fault['gpu_to']}"
     epochs = f"{fault['epoch_from']}>{fault['epoch_to']}" if fault["epoch_to"] else ""
-    phases = [fault["phases_ms"].get(name) for name in PHASES]
     outcome = fault["outcome"].partition(":")[0]
     if fault.get("own_error") and outcome == "recovered":
         outcome = "came again"
@@ -252,9 +255,14 @@ def _row(fault: dict[str, Any]) -> tuple[str, ...]:
         fault["fault"],
         f"{fault['gpu_from']}{moved}",
         epochs,
-        f"{fault['total_ms']:.0f}" if fault["ended"] else "-",
-        *("-" if ms is None else f"{ms:.1f}" for ms in phases),
+        span(fault["total_ms"] / 1e3) if fault["ended"] else "-",
         f"{fault['restored_bytes'] / 1e6:.1f}",
         str(fault["replayed_entries"]),
         f"{outcome}, {fault['verdict']}" if fault["verdict"] else outcome,
     )
+
+
+def _phases_row(fault: dict[str, Any]) -> tuple[str, ...]:
+    phases = [fault["phases_ms"].get(name) for name in PHASES]
+    cells = ("-" if ms is None else f"{ms:.1f}" for ms in phases)
+    return (f"{fault['noticed']:.2f}", str(fault["rank"]), *cells)

@@ -18,6 +18,7 @@ TICKS = 8
 PHASES = {
     "detect": "from the last sign of life until the agent knew",
     "fence": "until the old server was dead for certain",
+    "wait": "for a GPU, while none was left",
     "spawn": "until a new server had its device",
     "restore": "objects and memory of the last snapshot",
     "communicator": "until it had its place in the communicators",

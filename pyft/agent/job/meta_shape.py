@@ -58,7 +58,7 @@ _TOP: dict[str, Check] = {
     "state": _is_text, "started": _is_time, "ended": _or_nothing(_is_time),
     "supervisor_pid": _is_integer, "agent_pid": _is_integer,
     "channels": _is_list, "live": _is_list, "recovery": _or_nothing(_is_object),
-    "written": _is_time,
+    "written": _is_time, "spares_left": _is_integer,
 }  # fmt: skip
 _SAVED = {
     **{"id": _is_integer, "file": _or_nothing(_is_text)},
@@ -79,7 +79,9 @@ _FAULT: dict[str, Check] = {
 _EARLIER: dict[str, Check] = {
     "fault": _is_text, "rank": _is_integer, "count": _is_integer, "own_errors": _is_integer,
 }  # fmt: skip
-_FAULT_SINCE: dict[str, Check] = {"own_error": lambda value: value in (0, 1)}
+_FAULT_SINCE: dict[str, Check] = {
+    "own_error": lambda value: value in (0, 1), "waits_since": _is_time, "device": _is_integer,
+}  # fmt: skip
 _STRIKE: dict[str, Check] = {"gpu": _is_integer, "steps": _is_list, "left": lambda v: v in (0, 1)}
 _NOT_INJECTED = {"fault": _is_text, "why": _is_text}
 

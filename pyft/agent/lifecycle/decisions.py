@@ -115,6 +115,8 @@ class Decisions:
         member.channel.set_status(ChannelStatus.RECOVERING, action.text)
         if self._servers.plan.ranks[action.id].state is State.WAITING:
             messages.say(action.text)  # an operator has to do something
+            self._servers.incidents.waits(member)
+            self._servers.changed()
 
     def _give_up(self, member: Member, action: events.GiveUp) -> None:
         member.given_up = why = action.text
@@ -126,6 +128,7 @@ class Decisions:
         member.channel.set_status(ChannelStatus.SERVER_DEAD, sentence)
         self._servers.incidents.given_up(member, why)
         messages.say(sentence)
+        self._servers.changed()
 
     def _live(self, member: Member, action: events.Live) -> None:
         self._servers.incidents.live(member)

@@ -57,12 +57,20 @@ class Incidents:
     def started(self, member: Member, rank: Rank, together: int = 1) -> None:
         """Note that a new server is started; `together`: how many ranks go back."""
         if incident := self._open.get(member.id):
+            self._waits_no_more(incident)
             incident.gpu_to, incident.epoch_to = rank.gpu, rank.epoch
             incident.mode = rank.mode.name.lower()
             where = "the same" if rank.gpu == incident.gpu_from else "another"
             incident.action = f"new server on {where} GPU, {incident.mode} replay"
             if together > 1:
                 incident.action += f", all [{together}] ranks replay"
+            self._keep()
+
+    def waits(self, member: Member) -> None:
+        """Note that no GPU is left for the next server."""
+        if incident := self._open.get(member.id):
+            incident.waits_since = incident.waits_since or self.now()
+            incident.action = "waits for a GPU"
             self._keep()
 
     def live(self, member: Member) -> None:
@@ -75,7 +83,8 @@ class Incidents:
         state = page.read(member.channel.control_fd)
         self._measure(incident, state)
         marks = (self.start + t for t in (incident.began, incident.noticed, fenced, now))
-        incident.phases_ms = report.phases_of(*marks, state.phase_ns)
+        waited = incident.phases_ms.get("wait", 0.0) / 1e3
+        incident.phases_ms = report.phases_of(*marks, state.phase_ns, waited)
         incident.verdict = report.verdict(state.differed, state.corrected, state.shared)
         delivered = incident.mode == "deliver"
         incident.finish(report.DELIVERED if delivered else "recovered", now)
@@ -108,6 +117,7 @@ class Incidents:
         if incident := self._open.pop(member.id, None):
             self._fenced.pop(member.id, None)
             self._measure(incident, page.read(member.channel.control_fd))
+            self._waits_no_more(incident)
             incident.action = incident.action or "error to the client"
             incident.verdict = "diverged" if incident.fault == "diverged" else ""
             incident.finish(f"given up: {why}", self.now())
@@ -117,12 +127,14 @@ class Incidents:
         """Close what is open: nothing waits for it."""
         if incident := self._open.pop(id, None):
             self._fenced.pop(id, None)
+            self._waits_no_more(incident)
             incident.finish("client ended", self.now())
             self._keep()
 
     def left(self) -> None:
         """Close all that is open: the place goes on at another host."""
         for incident in self._open.values():
+            self._waits_no_more(incident)
             incident.action = "its place goes to another host"
             incident.finish(report.MOVED, self.now())
         self._open, self._fenced = {}, {}
@@ -241,6 +253,12 @@ class Incidents:
             if self._last.get(owner) is gone:
                 del self._last[owner]
             self.earlier.add(gone)
+
+    def _waits_no_more(self, incident: Incident) -> None:
+        if incident.waits_since:
+            waited_ms = (self.now() - incident.waits_since) * 1e3
+            incident.phases_ms = {"wait": round(waited_ms, 3)}
+            incident.waits_since, incident.action = 0.0, ""
 
     def _measure(self, incident: Incident, state: page.ControlState) -> None:
         if incident.fault == "ring-broken":

@@ -60,7 +60,10 @@ def test_phases_add_up() -> None:
     ns = 1_000_000_000
     phase_ns = (7 * ns, 3 * ns, 4 * ns, 6 * ns, 5 * ns, 6 * ns + ns // 2, 0, 0)
     phases = report.phases_of(1.0, 2.0, 2.5, 7.25, phase_ns)
-    assert list(phases.values()) == [1000, 500, 1500, 1500, 1000, 500, 250]
+    assert list(phases.values()) == [1000, 500, 0, 1500, 1500, 1000, 500, 250]
+    waited = report.phases_of(1.0, 2.0, 2.5, 7.25, phase_ns, waited=1.25)
+    assert (waited["wait"], waited["spawn"]) == (1250, 250), "a spawn is no wait for a GPU"
+    assert sum(waited.values()) == sum(phases.values())
     nothing = report.phases_of(1.0, 2.0, 2.5, 7.0, (0,) * 8)
     assert sum(nothing.values()) == 6000
     assert nothing["spawn"] == 4500, "a server that reports nothing has one phase"

@@ -46,6 +46,7 @@ def test_a_phase_that_began_before_its_time_takes_none() -> None:
     assert phases == {
         "detect": 1000,
         "fence": 1000,
+        "wait": 0,
         "spawn": 1000,
         "restore": 1000,
         "communicator": 0,
@@ -167,17 +168,21 @@ def test_a_row_tells_what_was_done() -> None:
         verdict="exact",
     )
     assert rows(moved)[0] == [
-        *("1.00", "3", "gpu-lost", "1>2", "3>4", "250"),
-        *["2.0"] * len(report.PHASES),
+        *("1.00", "3", "gpu-lost", "1>2", "3>4", "250", "ms"),
         *("1.5", "7", "recovered,", "exact"),
     ]
+    title, head, phases = rows(moved)[1:-1]
+    assert title == ["their", "phases", "in", "ms:"]
+    assert head == ["at", "s", "rank", *report.PHASES]
+    assert phases == ["1.00", "3", *["2.0"] * len(report.PHASES)]
 
 
 def test_a_row_leaves_out_what_is_not_known() -> None:
     for gpu_to in (-1, 0):
         (row, _) = rows(fault(2.0, gpu_to=gpu_to))
-        nothing = ["-"] * (1 + len(report.PHASES))
-        assert row == ["2.00", "3", "gpu-lost", "0", *nothing, "0.0", "0", "under", "way"]
+        assert row == ["2.00", "3", "gpu-lost", "0", "-", "0.0", "0", "under", "way"]
+    (*_, phases, _) = rows(fault(2.0), recovered(3.0, 4.0, phases_ms={"wait": 500.0}))
+    assert phases == ["3.00", "3", "-", "-", "500.0", *["-"] * 5]
     (row, _) = rows(fault(2.0, gpu_from=0, gpu_to=1, outcome="given up: no GPU is left"))
     assert (row[3], row[-2:]) == ("0>1", ["given", "up"])
 
@@ -189,6 +194,16 @@ def test_an_error_of_the_program_that_came_again_was_not_recovered() -> None:
     assert first[-2:] == ["came", "again"]
     assert second[-2:] == ["error", "delivered"]
     assert last[0].startswith("1 of 1 recovered, errors of the program itself: 1, goodput 0.7000")
+
+
+def test_a_terminal_has_room_for_the_table() -> None:
+    long = {"fault": "memory-contained", "epoch_from": 1234, "epoch_to": 1235}
+    long |= {"gpu_to": 1, "restored_bytes": 10**11, "replayed_entries": 10**7}
+    phases = dict.fromkeys(report.PHASES, 21_112.7)
+    slow = recovered(90_000.5, 90_999.5, verdict="equivalent", phases_ms=phases, **long)
+    table = report.table(report.summary([slow], 99_999.0))
+    assert len(table) == 6
+    assert max(map(len, table)) <= 120
 
 
 def test_the_columns_stand_below_each_other() -> None:

@@ -69,11 +69,9 @@ def test_a_hang_counts_from_its_beginning(job: Job, monkeypatch: pytest.MonkeyPa
     assert (found["seconds"], found["goodput"]) == (70.619, pytest.approx(10 / 70.619, abs=1e-6))
     job.now += 100  # as /metrics tells it, which has no file between
     assert job.incidents.summary()["goodput"] == pytest.approx(110 / 170.619, abs=1e-6)
-    head, row, _ = report.table(found)
-    assert (
-        row.split()[head.replace("at s", "at").replace("total ms", "total").split().index("total")]
-        == "60619"
-    )
+    head, row, *_ = report.table(found)
+    total = head.replace("at s", "at").split().index("total")
+    assert row.split()[total : total + 2] == ["60.6", "s"]
 
 
 def test_attempts_that_failed_count(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +83,45 @@ def test_attempts_that_failed_count(job: Job, monkeypatch: pytest.MonkeyPatch) -
     words = "rank [0] goes on after [123.0 s] on GPU [0]: [60.0 s] to notice, [63.0 s] to repair"
     assert job.sentence(monkeypatch).startswith(words)
     assert [fault["total_ms"] for fault in job.incidents.summary()["faults"]] == [121_000, 2_000]
+
+
+def test_a_wait_for_a_gpu_is_a_phase_of_its_own(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Incidents, "started", lambda *_: None)
+        job.hang(1.0)
+    job.incidents.waits(job.member)
+    (fault,) = job.incidents.summary()["faults"]
+    assert (fault["waits_since"], fault["action"]) == (job.incidents.now(), "waits for a GPU")
+    job.now += 21
+    job.incidents.waits(job.member)  # and still does
+    job.incidents.started(job.member, job.rank)
+    job.now += 0.5
+    job.incidents.live(job.member)
+    (fault,) = job.incidents.summary()["faults"]
+    assert fault["waits_since"] == 0
+    assert fault["action"].startswith("new server on ")
+    assert (fault["phases_ms"]["wait"], fault["phases_ms"]["spawn"]) == (21_000, 500)
+    assert sum(fault["phases_ms"].values()) == fault["total_ms"]
+
+
+@pytest.mark.parametrize("end", ["given_up", "client_gone", "left"])
+def test_a_wait_that_ends_without_a_gpu_is_over(
+    job: Job, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Incidents, "started", lambda *_: None)
+        job.hang(1.0)
+    job.incidents.waits(job.member)
+    job.now += 3
+    ends = {
+        "given_up": lambda: job.incidents.given_up(job.member, "why"),
+        "client_gone": lambda: job.incidents.client_gone(7),
+        "left": job.incidents.left,
+    }
+    ends[end]()
+    (fault,) = job.incidents.all
+    assert (fault.waits_since, fault.phases_ms) == (0, {"wait": 3000})
+    assert fault.action != "waits for a GPU"
 
 
 def test_an_injected_hang_counts_from_where_work_stood_still(job: Job) -> None:
