@@ -221,7 +221,8 @@ class Agent:
     def _live(self) -> dict[str, Any]:
         """Return what changes all the time, for meta.json."""
         live = [m.describe() for m in self._members() if not m.saved]
-        return {"live": live, "recovery": self._servers.report()}
+        left = len(self._servers.spares_left())
+        return {"live": live, "recovery": self._servers.report(), "spares_left": left}
 
     # ---- processes ----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from pyft.agent.operators import orders
 from pyft.api import jobs
 from pyft.errors import TraceError, UsageError
 from pyft.recovery.inject import parse
+from pyft.report.history import until_now
 from pyft.trace import live
 from pyft.trace.live import ChannelState
 
@@ -99,7 +100,7 @@ def inject(fault: str, *, rank: int | None = None, job: str | Path | None = None
 
 
 def _status(folder: Path, meta: Mapping[str, Any]) -> JobStatus:
-    channels = []
+    meta, channels = until_now(meta), []
     for entry in meta.get("live", []):
         try:
             channels.append(live.look(dict(meta), entry))

@@ -13,6 +13,8 @@ import typer
 from pyft.api.jobs import live_jobs
 from pyft.cli import hosts
 from pyft.errors import TraceError
+from pyft.recovery.report import number_of_faults
+from pyft.report.history import until_now
 from pyft.trace import live
 
 
@@ -47,6 +49,8 @@ def status(
 
 def describe(folder: Path, meta: dict[str, Any]) -> dict[str, Any]:
     """Return all that is shown of a job."""
+    meta = until_now(meta)
+    recovery = meta.get("recovery") or {}
     channels: list[dict[str, Any]] = []
     for entry in meta.get("live", []):
         try:
@@ -60,7 +64,11 @@ def describe(folder: Path, meta: dict[str, Any]) -> dict[str, Any]:
         "seconds": time.time() - float(meta.get("started", time.time())),
         "gpus": meta.get("gpus", "?"),
         "spares": meta.get("spares", 0),
-        "strikes": (meta.get("recovery") or {}).get("strikes", []),
+        "spares_left": meta.get("spares_left", meta.get("spares", 0)),
+        "faults": number_of_faults(recovery),
+        "recovered": recovery.get("recovered", 0),
+        "goodput": recovery.get("goodput", 1.0),
+        "strikes": recovery.get("strikes", []),
         "direct": bool(meta.get("direct")),
         "command": meta.get("command", []),
         "channels": channels,
@@ -69,11 +77,13 @@ def describe(folder: Path, meta: dict[str, Any]) -> dict[str, Any]:
 
 def lines(job: dict[str, Any]) -> list[str]:
     """Return the text of one job."""
-    spares = f", {job['spares']} spare" if job["spares"] else ""
+    left = job["spares_left"]
     text = [
-        f"job {job['job']}: {job['gpus']}{spares}, running {job['seconds']:.0f} s, "
-        f"agent pid {job['agent_pid']}",
+        f"job {job['job']}: {job['gpus']}, {left} spare{'s' * (left != 1)} left, "
+        f"running {job['seconds']:.0f} s, agent pid {job['agent_pid']}",
         f"  {' '.join(job['command'])}",
+        f"  faults so far: {job['faults']}, recovered {job['recovered']}; "
+        f"at work {job['goodput']:.2%} of the time",
     ]
     if job["direct"]:
         text.append("  --direct: no servers and no ring")
@@ -89,14 +99,22 @@ def channel_lines(one: dict[str, Any]) -> list[str]:
     """Return the text of one channel and its waits."""
     if "error" in one:
         return [f"  {one['name']}: {one['error']}"]
+    place = f"  rank {one['rank']} pid {one['pid']} device {one['device']}: "
+    steps = f"    {one['steps']} steps, protection: {one['protection']}"
+    if wait := one["waits_for_gpu"]:
+        return [
+            f"{place}{one['status']} for {wait['seconds']:.1f} s, in place of GPU {wait['gpu']} "
+            f"({wait['fault']}: {wait['evidence']})",
+            "    `pyft spare --gpu G` gives the job one",
+            steps,
+        ]
     beat = f"{one['heartbeat_age']:.1f} s ago" if one["heartbeat_age"] >= 0 else "none yet"
     sticky = f", sticky error {one['sticky_error']}" if one["sticky_error"] else ""
     text = [
-        f"  rank {one['rank']} pid {one['pid']} device {one['device']}: server pid "
-        f"{one['server_pid']} {one['status']}, heartbeat {beat}{sticky}",
+        f"{place}server pid {one['server_pid']} {one['status']}, heartbeat {beat}{sticky}",
         f"    ring position {one['position']}, lag {one['lag']} bytes, log {one['log_bytes']} bytes",
     ]
-    text.append(f"    protection: {one['protection']}")
+    text.append(steps)
     if one["redundancy"]:
         text.append(f"    redundancy: {one['redundancy']}")
     if one["working_on"]:

@@ -29,6 +29,7 @@ class Row:
     protection: str
     heartbeat_age: float
     lag: int
+    lacks: str = ""  # what it needs before it can go on
 
     @property
     def protected(self) -> bool:
@@ -63,7 +64,11 @@ def look(folder: Path) -> View:
             state = live.look(dict(meta), entry, waits=False)
         except TraceError:  # it has just ended
             continue
-        about = (state.status, state.protection, state.heartbeat_age, state.lag)
+        lacks = ""
+        if wait := state.waits_for_gpu:
+            since = f"for {wait.seconds:.0f} s, in place of GPU {wait.gpu} ({wait.fault})"
+            lacks = f"{since}: `pyft spare --gpu G`"
+        about = (state.status, state.protection, state.heartbeat_age, state.lag, lacks)
         rows.append(Row(state.rank, state.pid, state.device, found, *about))
     rows.sort(key=lambda row: (row.rank, row.device))
     seconds = max(0.0, time.time() - number(meta.get("started")))

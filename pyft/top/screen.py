@@ -29,12 +29,13 @@ def page(view: View, dialog: Dialog) -> RenderableType:
 def _head(view: View) -> RenderableType:
     found = view.recovery
     spares = int(view.meta.get("spares") or 0)
+    left = int(view.meta.get("spares_left", spares))
     protected = sum(row.protected for row in view.rows)
     rates = spread(row.pace.rate for row in view.rows if row.pace.steps)
     first = Text.assemble(
         (f"job {view.meta.get('job', '?')}", "bold"),
         f"  {view.state} {clock(round(view.seconds))}  {view.meta.get('gpus', '?')}",
-        f" and {spares} spare{'s' if spares != 1 else ''}" if spares else "",
+        f" and {spares} spare{'s' * (spares != 1)}, {left} left" if spares or left else "",
     )
     share = f"{protected} of {len(view.rows)}"
     second = Text.assemble(
@@ -76,7 +77,9 @@ def _rank(row: Row) -> tuple[RenderableType, ...]:
         *(str(row.rank), str(gpu), str(row.pid)),
         Text(row.status, style="green" if well else "bold red"),
         *(str(row.pace.steps), f"{row.pace.rate:.2f}", cut, taken, f"{row.lag} B"),
-        Text(row.protection, style="" if row.protected else "bold red"),
+        Text(
+            row.lacks or row.protection, style="bold red" if row.lacks or not row.protected else ""
+        ),
     )
 
 

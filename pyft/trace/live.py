@@ -35,6 +35,7 @@ _WORD = re.compile(r"\bword=(\d+)")
 
 _STATUS = {int(one): one.name.lower().replace("_", " ") for one in ChannelStatus}
 
+WAITS = "waiting for a GPU"  # status of a rank without a server
 LOOK_BACK = 20_000  # entries searched for what a thread waits for
 MOST_WAITS = 256  # shown of a client
 
@@ -46,6 +47,16 @@ class Wait:
     thread: int
     seconds: float
     what: str
+
+
+@dataclass(frozen=True)
+class GpuWait:
+    """What a rank without a server waits for: a GPU in place of one. Numbers are those of a fault."""
+
+    seconds: float
+    gpu: int
+    fault: str  # its class
+    evidence: str
 
 
 @dataclass(frozen=True)
@@ -67,11 +78,14 @@ class ChannelState:
     protection: str  # what a fault would find
     redundancy: str  # what --dmr has covered; nothing without it
     waits: list[Wait]
+    steps: int = 0
+    waits_for_gpu: GpuWait | None = None  # there is no server then
 
 
 def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> ChannelState:
     """Return the state of one channel of a live job; TraceError when it has just ended.
 
+    `meta`: as it is now, see pyft.report.history.until_now.
     `waits`: with what is worked on and waited for, which takes a look at many entries.
     """
     log = live_descriptor(meta, entry, "log")
@@ -92,13 +106,14 @@ def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> Cha
     entries = recent_entries(log) if waits else []
     now = time.monotonic_ns()  # the client goes on meanwhile: not before its last entry is read
     pending = [e for e in entries if e.position >= consumed]
+    gpu_wait = gpu_wait_of(meta, entry)
     return ChannelState(
         name=entry["name"],
         rank=entry["rank"],
         pid=entry["pid"],
         device=entry["device"],
         server_pid=entry["server_pid"],
-        status=_STATUS.get(status, f"[{status}], which does not exist"),
+        status=WAITS if gpu_wait else _STATUS.get(status, f"[{status}], which does not exist"),
         position=header["appended"],
         lag=max(0, header["appended"] - consumed),
         log_bytes=max(0, header["appended"] - header["oldest"]),
@@ -106,9 +121,22 @@ def look(meta: dict[str, Any], entry: dict[str, Any], waits: bool = True) -> Cha
         sticky_error=CONTROL_PAGE["sticky_error"].read(control),
         protection=protection(control, header, position),
         redundancy=redundancy_of(control, header["next_seq"] - 1),
-        working_on=f"[{pending[0].seq}] {pending[0].text}" if pending else "",
+        working_on=f"[{pending[0].seq}] {pending[0].text}" if pending and not gpu_wait else "",
         waits=[*reply_waits(pending, now), *word_waits(waiters, entries, now)] if waits else [],
+        steps=CONTROL_PAGE["steps"].read(control),
+        waits_for_gpu=gpu_wait,
     )
+
+
+def gpu_wait_of(meta: dict[str, Any], entry: dict[str, Any]) -> GpuWait | None:
+    """Return since when the rank of a channel waits for a GPU, and what has become of its last one."""
+    recovery = meta.get("recovery") or {}
+    where = (entry["rank"], entry["device"])
+    for fault in reversed(recovery.get("faults", [])):
+        if (fault["rank"], fault.get("device")) == where and (since := fault.get("waits_since")):
+            seconds = max(0.0, recovery.get("seconds", since) - since)
+            return GpuWait(seconds, fault["gpu_from"], fault["fault"], fault["evidence"])
+    return None
 
 
 def _snapshot_position(meta: dict[str, Any], entry: dict[str, Any]) -> int:

@@ -92,6 +92,9 @@ class Agent:
                 packet.pack(action.message)
         return [action.text for action in actions if isinstance(action, events.Refuse)]
 
+    def changed(self) -> None:
+        """It has no meta.json."""
+
     def cannot_add(self, gpu: int) -> str:
         return "" if 0 <= gpu < 8 else "no such GPU"
 

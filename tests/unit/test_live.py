@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyft.agent.channel import page
+from pyft.cli import status
 from pyft.trace import live
 from pyft.trace.live import Wait, word_wait
 from pyft.trace.reader import Entry, EntryFlags
@@ -74,6 +76,44 @@ def test_nobody_has_waited_for_less_than_nothing(monkeypatch: pytest.MonkeyPatch
         os.close(fd)
     assert len(state.waits) == 2
     assert all(wait.seconds >= 0 for wait in state.waits), state.waits
+    assert (state.waits_for_gpu, state.steps) == (None, 0)
+
+
+def test_a_rank_that_waits_for_a_gpu_has_no_server_that_works() -> None:
+    fds = {part: os.memfd_create(f"pyft-{part}-rank1") for part in ("log", "control")}
+    os.ftruncate(fds["log"], 4096)
+    size = COMPLETION_WORDS * COMPLETION_WORD.size
+    os.ftruncate(fds["control"], COMPLETION_WORDS_OFFSET + size)
+    CONTROL_PAGE["steps"].put(fds["control"], 8)
+    entry = {"name": "rank1", "rank": 1, "pid": 3514, "device": 1, "server_pid": 1034}
+    entry |= {"store_fd": -1, **{f"{part}_fd": fd for part, fd in fds.items()}}
+    fault = {"rank": 1, "device": 1, "gpu_from": 7, "fault": "gpu-lost", "evidence": "error [999]"}
+    before = fault | {"gpu_from": 1, "waits_since": 0.0}
+    recovery = {"faults": [before, fault | {"waits_since": 20.0}], "seconds": 36.5}
+    recovery |= {"recovered": 1, "goodput": 0.5, "lost_seconds": 18.25}
+    meta = {"agent_pid": os.getpid(), "job": "j", "gpus": "0,1,7", "spares": 2, "spares_left": 0}
+    meta |= {"live": [entry], "recovery": recovery, "started": time.time() - 40}
+    state = live.look(meta, entry)
+    assert (state.status, state.working_on, state.steps) == ("waiting for a GPU", "", 8)
+    assert state.waits_for_gpu == live.GpuWait(16.5, 7, "gpu-lost", "error [999]")
+    shown = status.describe(Path("j"), meta)
+    json.dumps(shown)
+    text = "\n".join(status.lines(shown))
+    for words in (
+        "0,1,7, 0 spares left, running 40 s",
+        "faults so far: 2, recovered 1; at work 50.00% of the time",
+        "rank 1 pid 3514 device 1: waiting for a GPU for 16.5 s, in place of GPU 7 "
+        "(gpu-lost: error [999])",
+        "`pyft spare --gpu G` gives the job one",
+        "8 steps, protection: ",
+    ):
+        assert words in text, text
+    assert "1034" not in text
+    assert "works on" not in text
+    meta["recovery"]["faults"][-1]["waits_since"] = 0.0
+    assert live.look(meta, entry).waits_for_gpu is None
+    for fd in fds.values():
+        os.close(fd)
 
 
 def test_protection_is_shown_as_it_is() -> None:

@@ -31,6 +31,7 @@ class Servers:
     def __init__(self) -> None:
         self.plan = Plan(Gpus(2, 1))
         self.members = {}
+        self.written = False
         self.injector = SimpleNamespace(inject=lambda _: "")
         for id in range(2):
             self.plan.handle(events.Attached(id, id, id))
@@ -40,6 +41,9 @@ class Servers:
     def event(self, event: events.Event) -> list[str]:
         actions = self.plan.handle(event)
         return [action.text for action in actions if isinstance(action, events.Refuse)]
+
+    def changed(self) -> None:
+        self.written = True
 
     def cannot_add(self, gpu: int) -> str:
         return "" if 0 <= gpu < 8 else "no such GPU"
@@ -54,6 +58,14 @@ def answer_to(taker: Orders, data: bytes, fds: tuple[int, ...] = ()) -> dict[str
         got = messages.receive(theirs)
     assert got is not None
     return got[0]
+
+
+def test_meta_json_is_told_of_another_number_of_spares() -> None:
+    servers = Servers()
+    taker = Orders(servers)  # type: ignore[arg-type]
+    for gpu, written in ((9, False), (2, True)):
+        answer_to(taker, json.dumps({"kind": "drain", "gpu": gpu}).encode())
+        assert servers.written == written, gpu
 
 
 def an_order(dice: random.Random) -> bytes:

@@ -274,6 +274,10 @@ class Servers:
             return f"GPU [{gpu}] does not exist: the job can have [{installed}]"
         return f"GPU [{gpu}] is in use already" if self.gpus.usable(gpu) else ""
 
+    def spares_left(self) -> list[int]:
+        """Return the GPUs that could take over a device now."""
+        return self.gpus.free(self.plan.starting.in_use())
+
     def report(self) -> dict[str, Any]:
         """Return the faults so far."""
         share = round(self.protected.share(), 6) if self.plan.protect else 0.0

@@ -64,13 +64,20 @@ class Orders:
         return refusals[0] if refusals else ""
 
     def _drain(self, order: dict[str, Any]) -> str:
-        return next(iter(self._servers.event(events.Drain(_number(order, "gpu")))), "")
+        return self._decided(events.Drain(_number(order, "gpu")))
 
     def _spare(self, order: dict[str, Any]) -> str:
         gpu = _number(order, "gpu")
         if why := self._servers.cannot_add(gpu):
             return why
-        return next(iter(self._servers.event(events.AddSpare(gpu))), "")
+        return self._decided(events.AddSpare(gpu))
+
+    def _decided(self, event: events.Event) -> str:
+        """Let it be decided; return why it is refused. If not, there is another number of spares."""
+        if refusals := self._servers.event(event):
+            return refusals[0]
+        self._servers.changed()
+        return ""
 
     def _inject(self, order: dict[str, Any]) -> str:
         fault = order.get("fault")

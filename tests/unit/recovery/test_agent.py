@@ -54,6 +54,11 @@ def test_a_lost_gpu_is_left_and_the_next_one_waits_for_a_spare(
     wait_for(lambda: "waiting for" in job.output(), 20, "no spare is left")
     assert "is lost: API code [999]" in job.errors()
     assert job.errors().count("waiting for `pyft spare --gpu G`") == 1
+    shown = job.order("status")
+    assert "0 spares left" in shown
+    assert "rank 0 pid " in shown
+    assert ": waiting for a GPU for " in shown
+    assert ", in place of GPU 1 (gpu-lost: API code [999]" in shown
     assert job.ask("replace", "--rank", "0", "--gpu", "1").stderr.count("is lost: API code")
     assert job.ask("spare", "--gpu", "8").returncode == 1
     assert job.ask("spare", "--gpu", "5").returncode == 0

@@ -43,7 +43,7 @@ def shown(*rows: Row, faults: list[dict[str, Any]] | None = None, keys: str = ""
 def test_a_job_with_a_fault() -> None:
     text = shown(row(), row(rank=0, protection="NONE at present: why"), faults=[FAULT])
     for words in (
-        "job j1  running 65 s  soft:2 and 1 spare",
+        "job j1  running 65 s  soft:2 and 1 spare, 1 left",
         "protected 1 of 2 ranks   steps/s 2.50   recovered 1 of 1 faults   at work 97.00%",
         "NONE at present: why",
         "1 > 2",
@@ -151,6 +151,14 @@ def test_quitting() -> None:
 def test_without_a_terminal() -> None:
     done = CliRunner().invoke(app, ["top"])
     assert "pyft status --json" in str(done.exception)
+
+
+def test_a_rank_that_waits_for_a_gpu() -> None:
+    waits = row(status="waiting for a GPU", lacks="`pyft spare --gpu G`")
+    text = shown(waits)
+    assert "waiting for a GPU" in text
+    assert "`pyft spare --gpu G`" in " ".join(text.split())
+    assert "last snapshot" not in text
 
 
 def test_other_commands_do_not_wait_for_it() -> None:
