@@ -111,9 +111,10 @@ def read(folder: Path) -> Job:
             _add(lanes.setdefault(rank, Lane(rank)), entry, one, exact)
     recovery = meta.get("recovery") or {}
     before = number_of_earlier(recovery)
+    now = number(recovery.get("seconds")) if state_of(meta) == "running" else 0.0
     for index, fields in enumerate(recovery.get("faults", []), before + 1):
         rank = int(number(fields.get("rank")))
-        lanes.setdefault(rank, Lane(rank)).faults.append(fault_span(index, fields))
+        lanes.setdefault(rank, Lane(rank)).faults.append(fault_span(index, fields, now))
     ends = [s for lane in lanes.values() for s in lane.steps[-1:]]
     ends += [fault.end for lane in lanes.values() for fault in lane.faults]
     seconds = max([seconds_of(meta), *ends])
@@ -148,10 +149,10 @@ def _steps(seen: list[tuple[float, int]], exact: list[float]) -> tuple[list[floa
     return [*spread[:missing], *exact], False
 
 
-def fault_span(index: int, fields: Mapping[str, Any]) -> FaultSpan:
-    """Return a fault of meta.json; `index` counts from 1."""
+def fault_span(index: int, fields: Mapping[str, Any], now: float = 0.0) -> FaultSpan:
+    """Return a fault of meta.json; `index` counts from 1. `now`: of a job that runs."""
     start = number(fields.get("began"))
-    end = number(fields.get("ended")) or number(fields.get("noticed"))
+    end = number(fields.get("ended")) or max(number(fields.get("noticed")), now)
     phases, at = [], start
     for name in PHASES:
         length = number((fields.get("phases_ms") or {}).get(name)) / 1e3

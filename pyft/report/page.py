@@ -17,7 +17,8 @@ from pyft.report.lanes import FaultSpan, Job, Lane
 
 TEMPLATE = Path(__file__).with_name("page.html")
 MOST_CLOSE_UPS = 12
-AROUND_S = 1.0  # shown before and after a fault, at least
+AROUND = 0.1  # of what a close-up shows: before it, and after it
+BEFORE_REPAIR = ("detect", "fence", "wait")
 
 
 def html(job: Job) -> str:
@@ -144,14 +145,24 @@ def _fault_row(fault: FaultSpan) -> tuple[str, ...]:
 
 def _close_ups(job: Job) -> Iterator[str]:
     for fault in job.faults[:MOST_CLOSE_UPS]:
-        around = max(AROUND_S, fault.end - fault.start)
-        start, end = max(0.0, fault.start - around), fault.end + around
+        start, end = close_up(fault)
         label = f"fault {fault.number}: {fault.name} of rank {fault.fields.get('rank')}"
         yield f"<h2>Close-up of {escape(label)}</h2>"
-        yield f'<p class="faint">{escape(_story(fault))}</p>'
+        left_out = " What was before the repair is left out here." if start > fault.start else ""
+        yield f'<p class="faint">{escape(_story(fault))}{left_out}</p>'
         yield f'<div class="wide">{chart.svg(job.lanes, start, end, label)}</div>'
     if len(job.faults) > MOST_CLOSE_UPS:
         yield f'<p class="faint">The first {MOST_CLOSE_UPS} faults have a close-up.</p>'
+
+
+def close_up(fault: FaultSpan) -> tuple[float, float]:
+    """Return the time that is shown of a fault: all of it, or its repair if that is a small part."""
+    start, end = fault.start, fault.end
+    repair = max([start, *(one.end for one in fault.phases if one.name in BEFORE_REPAIR)])
+    if start + end < 2 * repair < 2 * end:
+        start = repair
+    around = AROUND * (end - start)
+    return max(0.0, start - around), end + around
 
 
 def _story(fault: FaultSpan) -> str:

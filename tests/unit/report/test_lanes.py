@@ -86,6 +86,7 @@ def test_goodput_of_a_job_that_runs_counts_up_to_now(
     wanted = pytest.approx(1 - lost / 50, abs=1e-6)
     for found in (lanes.read(folder).recovery, look(folder).recovery):
         assert (found["goodput"], found["lost_seconds"], found["seconds"]) == (wanted, lost, 50)
+    assert lanes.read(folder).faults[0].end == (ended or 50), "it goes on"
     assert f"goodput {1 - lost / 50:.4f}" in report_command.summary(lanes.read(folder))[-1]
 
 

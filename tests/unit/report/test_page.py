@@ -110,6 +110,38 @@ def test_boxes_lie_in_the_picture(tmp_path: Path) -> None:
         assert left + width <= chart.WIDTH - chart.RIGHT + chart.SMALLEST
 
 
+def test_a_close_up_shows_the_phases_of_a_repair(tmp_path: Path) -> None:
+    """Those of a repair of half a second, after a wait of 21 s."""
+    fault = sample.fault()
+    fault.phases_ms = {"detect": 100.0, "fence": 0.0, "wait": 21_000.0, "spawn": 300.0}
+    fault.phases_ms |= {"restore": 100.0, "communicator": 50.0, "join": 25.0}
+    fault.ended = 3.0 + 21.575
+    text = page.html(job(tmp_path, fault))
+    whole, close = (
+        ElementTree.fromstring(one)
+        for one in re.findall("(?s)<svg viewBox=.0 0 1060.*?</svg>", text)
+    )
+    assert widths(whole)["join"] < 2
+    shown = widths(close)
+    assert min(shown[name] for name in ("spawn", "restore", "communicator", "join")) > 35
+    assert "What was before the repair is left out here." in text
+
+
+def test_a_close_up_shows_a_fault_and_a_little_around_it(tmp_path: Path) -> None:
+    (fault,) = job(tmp_path, sample.fault()).faults
+    assert page.close_up(fault) == pytest.approx((2.95, 3.55))
+    nothing = lanes.FaultSpan(1, {}, 0.0, 0.0, ())
+    assert page.close_up(nothing) == (0, 0)
+    hang = {"began": 1.0, "noticed": 61.0, "ended": 61.0, "phases_ms": {"detect": 60_000.0}}
+    assert page.close_up(lanes.fault_span(1, hang)) == (0, 67), "it was not repaired"
+
+
+def widths(picture: ElementTree.Element) -> dict[str, float]:
+    """Return how wide the box of each phase is."""
+    boxes = {str(one.get("class")): float(one.get("width", "0")) for one in picture.iter("rect")}
+    return {name[6:]: width for name, width in boxes.items() if name.startswith("phase ")}
+
+
 def test_ticks_are_round() -> None:
     assert chart.ticks(0.0, 8.0) == [0, 1, 2, 3, 4, 5, 6, 7, 8]
     assert chart.ticks(0.95, 1.06) == pytest.approx([0.96, 0.98, 1.0, 1.02, 1.04, 1.06])
