@@ -19,7 +19,7 @@ COLD_S, WARM_S = 3.0, 1.5  # from fault to going on, GPT-2 on one GPU
 GPT2 = ("--layers", "12", "--heads", "12", "--channels", "768", "--block", "256", "--batch", "8")
 STEPS = 6
 WARM_STEPS = 90  # seconds: a server stands by some time after the first one has begun to work
-PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
+PHASES = ("detect", "fence", "wait", "spawn", "restore", "communicator", "replay", "join")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
 # Not the host's name, which nothing may resolve.
 LOCAL = ("--local-addr", "127.0.0.1")
