@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pyft.recovery.assignment import Assignment
-from pyft.recovery.case import Case
+from pyft.recovery.case import Case, Contents
 from pyft.recovery.line import Line, lines_of, note_of
 from pyft.recovery.rank import Rank, State
 
@@ -22,6 +22,10 @@ def case(**contents: str) -> Case:
         for name, text in contents.items()
     }
     return Case.of(5, differing)
+
+
+def test_of_a_rank_that_came_to_no_cut_nothing_is_known() -> None:
+    assert Contents() == Contents(table={}, entry=0, since={})
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_plan import die, killed, met, said, started  # noqa: E402
+from test_plan import die, killed, met, one, said, started  # noqa: E402
 
+from pyft.recovery import events as ev  # noqa: E402
 from pyft.recovery import facts  # noqa: E402
 from pyft.recovery.gpus import Gpus  # noqa: E402
 from pyft.recovery.plan import Plan  # noqa: E402
@@ -19,6 +20,14 @@ def next_plan(plan: Plan) -> Plan:
     after = Plan(Gpus(1, 0))
     facts.restore(after, json.loads(json.dumps(facts.of_plan(plan))))
     return after
+
+
+def test_servers_go_on_counting() -> None:
+    plan = started()
+    die(plan, killed())
+    plan.handle(ev.ClientGone(0))
+    start = one(ev.Start, next_plan(plan).handle(ev.Attached(4, 0, 0)))
+    assert start.epoch == 3, "what the one before has said of epoch 2 is not about this server"
 
 
 def test_repairs_go_on_counting() -> None:

@@ -12,7 +12,14 @@ from test_requests import account, noted, why  # noqa: E402
 
 from pyft.errors import UsageError  # noqa: E402
 from pyft.recovery.inject import parse  # noqa: E402
-from pyft.recovery.requests import NUMBERS, Requests, Seen, check  # noqa: E402
+from pyft.recovery.requests import (  # noqa: E402
+    MOST_SEEN,
+    MOST_TOLD,
+    NUMBERS,
+    Requests,
+    Seen,
+    check,
+)
 
 HINT = " (a cut follows each step of an optimizer of torch.optim)"
 
@@ -90,6 +97,25 @@ def test_a_rank_came_as_far_as_its_last_server() -> None:
     assert why(requests) == [f"rank [1] made [5] cuts{HINT}"]
 
 
+def test_who_came_furthest_is_known_however_many_follow() -> None:
+    requests = account("hang,rank=1,step=60")
+    requests.saw(7, Seen(1, 1, 40))
+    for member in range(8, 8 + MOST_SEEN):
+        requests.saw(member, Seen(1, 1, 3))
+    assert why(requests) == [f"rank [1] made [40] cuts{HINT}"]
+
+
+def test_faults_that_have_happened_keep_nobody_known() -> None:
+    requests = account("hang,rank=1,step=60", *["slow,rank=0"] * -(-MOST_SEEN // MOST_TOLD))
+    requests.saw(7, Seen(1, 1, 40))
+    for number in range(MOST_SEEN):
+        one = requests.all[1 + number // MOST_TOLD]
+        one.tell(8 + number, 1)
+        one.done = True
+        requests.saw(8 + number, Seen(0, 1, 3))
+    assert why(requests) == [f"rank [1] made [40] cuts{HINT}"]
+
+
 def test_what_waits_for_its_place_is_bounded() -> None:
     requests = account(*["hang,rank=0"] * NUMBERS)
     with pytest.raises(UsageError, match=r"\[256\] faults that were asked for have not happened"):
@@ -132,7 +158,7 @@ def test_as_many_faults_may_be_asked_for_as_have_a_number() -> None:
     check([parse("slow,rank=0")] * NUMBERS, "snapshot")
 
 
-def test_without_protection_a_fault_may_come_at_the_start() -> None:
+def test_without_protection_a_fault_may_come_before_any_cut() -> None:
     check([parse("sticky,rank=0,step=0"), parse("sticky,rank=1,call=3")], "none")
     with pytest.raises(UsageError, match="only server-kill has a step"):
         check([parse("sticky,rank=0,step=1")], "none")

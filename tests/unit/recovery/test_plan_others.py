@@ -35,6 +35,11 @@ def test_what_no_rank_of_the_job_has_said_counts_for_nothing() -> None:
     assert plan.handle(ev.Disputed(0, 1, 2)) == []
 
 
+def test_the_first_server_of_a_rank_launches_as_it_is_told() -> None:
+    plan = Plan(Gpus(1, 0))
+    assert one(ev.Start, plan.handle(ev.Attached(4, 0, 0))) == ev.Start(4, 1, 0, ev.Mode.NORMAL)
+
+
 def test_a_server_is_ended_once() -> None:
     plan = started()
     assert kills(suspect(plan, 0)) == [(0, 1)]
@@ -152,6 +157,12 @@ def test_the_next_agent_ends_those_that_go_back_with_one_that_is_being_ended() -
     assert kills(adopted(State.FENCING, State.RUNNING, State.RECOVERING)) == [(1, 2), (2, 3)]
     for state in (State.RUNNING, State.WAITING, State.GIVEN_UP, State.GONE):
         assert kills(adopted(state, State.RUNNING)) == []
+
+
+def test_who_waits_goes_on_where_it_was_if_it_can() -> None:
+    plan = Plan(Gpus(1, 1))
+    plan.adopt(Rank(0, 0, 0, 0, 1, State.WAITING))
+    assert one(ev.Start, plan.handle(ev.AddSpare(7))).gpu == 0
 
 
 def test_the_next_agent_ends_who_was_getting_its_place() -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from test_replicas import BAD, GOOD, OWN, SAME, cuts, table  # noqa: E402
 
+from pyft.recovery.case import Contents  # noqa: E402
 from pyft.recovery.replicas import (  # noqa: E402
     RECENT,
     STREAK,
     UNDECIDED,
     Agreed,
+    ComparedRank,
     Disagree,
     Judged,
     Replicas,
@@ -142,6 +144,14 @@ def test_all_that_have_the_same_are_one_set() -> None:
     assert replicas.common() == [(SAME, {0, 1, 4}), (SAME, {2, 3})]
 
 
+def test_a_rank_may_be_four_cuts_ahead_when_another_one_is_read() -> None:
+    for ahead, common in ((4, [(SAME, {0, 1})]), (5, [])):
+        replicas = Replicas()
+        first_to_come(replicas, 0, (GOOD,) * ahead)
+        first_to_come(replicas, 1, (GOOD, GOOD))
+        assert replicas.common() == common, ahead
+
+
 def test_a_block_that_one_has_freed_is_not_compared() -> None:
     for freed in (0, 1):
         replicas = Replicas()
@@ -184,6 +194,17 @@ def test_where_no_suspect_can_replay_it_cannot_be_told() -> None:
 
 
 # ---- what is kept --------------------------------------------------------------------------------
+
+
+def test_of_a_new_rank_nothing_is_known() -> None:
+    assert ComparedRank() == ComparedRank(cut=0, recent={}, passed=0, prepared=0)
+    assert ComparedRank().prepared_contents == Contents({}, 0, {})
+
+
+def test_without_an_entry_a_block_holds_what_it_always_did() -> None:
+    replicas = Replicas()
+    replicas.staged(0, 1, table(0, 1))
+    assert replicas.ranks[0].at(1) == Contents(table(0, 1), entry=0, since={})
 
 
 def test_nobody_decides_before_ranks_disagree() -> None:
