@@ -8,7 +8,7 @@ import pytest
 
 from pyft.recovery.assignment import Assignment
 from pyft.recovery.case import Case, Contents
-from pyft.recovery.line import Line, lines_of, note_of
+from pyft.recovery.line import ENDED, NOT_MADE, Line, lines_of, note_of
 from pyft.recovery.rank import Rank, State
 
 ONE, TWO = (0, 64), (64, 64)
@@ -153,6 +153,11 @@ def test_lines_are_noted_whole() -> None:
     lines = {7: Line(0, 4, {1: 3}, {1: 2}), 8: Line(2, 5)}
     assert lines_of(json.loads(json.dumps(note_of(lines)))) == lines
     assert lines_of(note_of(None)) is None
+
+
+def test_what_stands_for_a_number_of_collectives_fits_into_64_bits() -> None:
+    lines = {7: Line(0, NOT_MADE), 8: Line(0, ENDED)}
+    assert note_of(lines) == [[7, 0, -1, [], []], [8, 0, 2**62, [], []]]
 
 
 # ---- ranks ---------------------------------------------------------------------------------------

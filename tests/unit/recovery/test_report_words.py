@@ -54,6 +54,8 @@ def test_a_phase_that_began_before_its_time_takes_none() -> None:
         "join": 0,
     }
     assert report.phases_of(1.0, 1.0123456, 2.0, 2.0, (0,) * 8)["detect"] == 12.346
+    late = report.phases_of(1.0, 1.0, 1.0, 9.0, (0, 5 * ns, 2 * ns, 0, 0, 0, 0, 0))
+    assert (late["spawn"], late["restore"]) == (5000, 3000), "it starts after it has restored"
 
 
 def test_what_is_lost_is_the_time_in_which_one_at_least_did_not_work() -> None:
@@ -85,6 +87,7 @@ def test_sums_of_a_job() -> None:
     }
     assert [one["rank"] for one in found["faults"]] == [3] * 4
     assert report.summary([], 0.0)["goodput"] == 1.0, "it has not begun"
+    assert report.summary([], 0.0)["agent_restarts"] == 0
     assert report.summary([], 0.5)["goodput"] == 1.0
     assert report.summary([recovered(0, 0.25)], 0.5)["goodput"] == 0.5
 
