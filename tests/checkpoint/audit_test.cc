@@ -103,6 +103,13 @@ TEST(values_that_were_told_are_evidence_in_any_order) {
   third.differs(a), third.differs({9, 70, "[3] against [5]"});
   CHECK_EQ(one.differing(), 2u);
   CHECK(one.evidence() == other.evidence());
+  ring::Digest sum{};
+  for (const std::string text :
+       {"entry [5] gives [1] against [2]", "entry [9] gives [3] against [4]"}) {
+    const ring::Digest digest = checkpoint::digest(text.data(), text.size(), kKey);
+    sum.low += digest.low, sum.high += digest.high;
+  }
+  CHECK(one.evidence() == sum);
   CHECK(!(one.evidence() == third.evidence()));
   CHECK(one.first().find("entry [5] gives [1]") != std::string::npos);
 }

@@ -89,6 +89,16 @@ TEST(snapshots_come_more_often_only_when_that_is_clear) {
   CHECK_EQ(program.every(), 1u);
 }
 
+TEST(seven_tenths_of_fewer_cuts_are_clear) {
+  Program program;
+  program.snapshot(52);
+  program.snapshot(8);   // 41 on average
+  program.snapshot(17);  // 35: seven tenths of what one of each cut may cost
+  CHECK_EQ(program.every(), 2u);
+  program.snapshot(31);  // 34
+  CHECK_EQ(program.every(), 1u);
+}
+
 TEST(a_fixed_interval_is_kept) {
   Program program(3);
   program.snapshot(100'000);

@@ -13,17 +13,20 @@
 // In front of those of the C library, for all of this process: time passes as it is looked at and
 // in sleeps, and on a busy machine as on any other.
 namespace {
+constexpr uint64_t kLookNs = 100;  // so long does it take to look at the clock
 uint64_t time_ns = 1'000'000'000;
+std::vector<useconds_t> pauses;
 }  // namespace
 
 extern "C" int clock_gettime(clockid_t, timespec* now) noexcept {
-  time_ns += 100;
+  time_ns += kLookNs;
   now->tv_sec = static_cast<time_t>(time_ns / 1'000'000'000);
   now->tv_nsec = static_cast<long>(time_ns % 1'000'000'000);
   return 0;
 }
 
 extern "C" int usleep(useconds_t microseconds) {
+  pauses.push_back(microseconds);
   time_ns += uint64_t{microseconds} * 1000;
   return 0;
 }
@@ -135,13 +138,37 @@ TEST(a_device_that_fails_is_not_waited_for) {
   CHECK_EQ(device.looks, 3u);
 }
 
-// From 10 us on the pauses become longer, up to 200 us.
-TEST(a_device_that_takes_long_is_looked_at_seldom) {
-  auto given = options();
-  given.drain_timeout_ns = 50'000'000;
+TEST(a_device_that_takes_long_is_looked_at_more_and_more_seldom) {
+  pauses.clear();
+  Device device(9);
+  quiesces(device);
+  const std::vector<useconds_t> longer = {10, 20, 40, 80, 160, 200, 200, 200};
+  CHECK(pauses == longer);
+}
+
+// Of two looks at the clock each is later than the one before.
+TEST(at_the_limit_itself_it_is_looked_at_once_more) {
+  const auto given = options(3 * kLookNs + 10'000 + 20'000 + kLookNs);
   Device device;
+  device.on_progress = [&] { return device.looks; };
   Quiescence(device, given).drain(0);
-  CHECK(device.looks <= 5 + 50'000 / 200 + 1);
+  CHECK_EQ(device.looks, 4u);
+}
+
+TEST(this_thread_works_for_the_device_no_longer_than_the_limit) {
+  const auto given = options(10 * kLookNs);
+  Device device;
+  device.on_work = [] { return true; };
+  Quiescence(device, given).drain(0);
+  CHECK_EQ(device.asked_for_work, 9u);  // the time since when it stands still was looked at as well
+}
+
+TEST(a_gate_waits_for_a_device_that_stands_still_as_long_as_a_cut_and_no_longer) {
+  auto given = options();
+  given.drain_timeout_ns = 2 * kLookNs + 10'000 - 1;
+  Device device;
+  CHECK(!Quiescence(device, given).rests_at_gate());
+  CHECK_EQ(device.looks, 2u);
 }
 
 TEST(a_stream_that_captures_is_not_looked_at) {

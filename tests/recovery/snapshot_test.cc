@@ -482,6 +482,10 @@ TEST(full_records_are_a_reason_to_snapshot_more_often) {
   CHECK(!server.cut(7));
   CHECK(server.cut(8));
   CHECK_EQ(every.load(), 2u);
+  log_pressure = true;
+  CHECK(!server.cut(9));
+  CHECK_EQ(every.load(), 1u);
+  CHECK(server.cut(11));
 }
 
 // A cut at which the log has grown to `position`, and its payloads to `arena`.

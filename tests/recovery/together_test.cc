@@ -130,6 +130,17 @@ TEST(no_cut_is_made_in_the_middle_of_a_step_that_fits_the_log) {
   server.line_at(5, 3 * kStep + 3000);
 }
 
+TEST(before_the_first_step_three_quarters_of_the_log_are_enough) {
+  constexpr uint64_t kEnough = 3 * (64 << 10) / 4;
+  Bench bench;
+  bench.memory.allocate(10'000, 1);
+  TogetherServer server(bench);
+  server.take_at(1, kEnough, ring::kHalfFull);
+  CHECK(server.told.empty());
+  server.take_at(2, kEnough + 1, ring::kHalfFull);
+  CHECK_EQ(server.told.size(), 1u);
+}
+
 TEST(a_cut_is_made_in_the_middle_of_a_step_that_does_not_fit) {
   Bench bench;
   bench.memory.allocate(10'000, 1);

@@ -72,7 +72,7 @@ uint64_t CutSchedule::cuts_that_fit(const LogUse& now) const {
                 part(since_->journal, now.journal, room.journal)});
   const auto cuts = static_cast<double>(now.step - std::min(since_->step, now.step));
   if (cuts < 1) return kMostCuts;
-  return used * kMostCuts > kShare * cuts ? static_cast<uint64_t>(kShare * cuts / used) : kMostCuts;
+  return static_cast<uint64_t>(std::min<double>(kMostCuts, kShare * cuts / used));  // or infinity
 }
 
 // K is bounded by what has to be kept, here and where other ranks have to hold the same cut.
