@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <latch>
 #include <map>
 #include <memory>
 #include <thread>
@@ -43,7 +44,7 @@ struct JitServer : SharingServer {
     checkpoint::SnapshotOptions options;
     options.drain_timeout_ns = 50'000'000;
     options.every = 1;
-    options.late = checkpoint::Late::kNever;
+    options.late = late;
     options.hold_ns = 1'000'000;
     options.answer_ns = 20'000'000;
     options.jit = true;
@@ -54,6 +55,7 @@ struct JitServer : SharingServer {
     store->header().shares = 1;
   }
   uint64_t room, number = 0;
+  checkpoint::Late late = checkpoint::Late::kNever;
   std::map<uint64_t, std::vector<std::byte>> lent;
   std::map<uint64_t, uint64_t> of_address;
 };
@@ -86,9 +88,10 @@ struct Rank : Bench {
     }
     CHECK_EQ(server.store->header().elsewhere_bytes.load(), server.room < kBlock ? 0 : kBlock);
   }
-  void plan(JitServer& server) {
+  // The first blocks are another rank's as well.
+  void plan(JitServer& server, size_t shared = 2) {
     std::vector<ring::SharedBlock> rows;
-    for (const auto& block : memory.blocks)
+    for (const auto& block : std::span(memory.blocks).first(shared))
       rows.push_back({reinterpret_cast<uint64_t>(block.data()), block.size(), 1});
     server.leave(rows);
   }
@@ -241,6 +244,7 @@ TEST(by_way_of_the_device_no_memory_is_read_that_is_being_unmapped) {
   rank.step(server, 8);
   CHECK_EQ(server.store->header().lost_blocks.load(), 0u);
   CHECK_EQ(server.snapshotter->spill(7), 0u);
+  CHECK_EQ(server.snapshotter->spill(8), 0u);  // of the cut before: this one may be read again
 }
 
 TEST(a_gate_waits_for_the_decision_about_the_cut_before) {
@@ -259,6 +263,46 @@ TEST(a_gate_waits_for_the_decision_about_the_cut_before) {
     CHECK_EQ(server.snapshotter->spill(commits ? 7 : kLearned), 0u);
     CHECK_EQ(rank.read_by_other(commits ? then : before, 7), "");
   }
+}
+
+// The store is the copier's meanwhile.
+TEST(what_is_spilled_of_a_cut_is_that_of_one_whose_copies_are_made) {
+  Rank rank;
+  for (const int value : {3, 4}) rank.memory.allocate(kBlock, value);  // which no other rank has
+  JitServer server(rank);
+  server.late = checkpoint::Late::kAlways;
+  std::atomic<bool> holds{false};
+  std::latch begun(1), helped(1);
+  const auto program = std::this_thread::get_id();
+  const auto shared = reinterpret_cast<uint64_t>(rank.memory.blocks[0].data());
+  server.calls.peek = [&, look = server.calls.peek](uint64_t address, std::byte* to,
+                                                    uint64_t bytes) {
+    if (holds && std::this_thread::get_id() != program)
+      begun.count_down(), helped.wait();
+    else if (address != shared && holds.exchange(false))
+      helped.count_down();
+    return look(address, to, bytes);
+  };
+  server.restart();
+  rank.plan(server, 2);
+  const auto step = [&](uint64_t cut) {
+    if (cut > 1) server.snapshotter->gate();
+    for (const int block : {0, 2, 3}) rank.memory.blocks[block][7] = static_cast<std::byte>(cut);
+    server.take(cut);
+  };
+  for (uint64_t cut = 1; cut <= kLearned; ++cut) {
+    step(cut);
+    server.snapshotter->gate();
+    server.commit(cut);
+  }
+  holds = true;
+  step(kLearned + 1);
+  begun.wait();
+  CHECK_EQ(server.snapshotter->spill(kLearned + 1), 0u);
+  const bool waited = !holds.exchange(false);
+  CHECK(waited);  // and took part in the copying
+  if (!waited) helped.count_down();
+  CHECK_EQ(rank.read_by_other(rank.memory.blocks, kLearned + 1), "");
 }
 
 // Other ranks' snapshots still name what it had.

@@ -132,6 +132,25 @@ TEST(after_a_loss_each_step_comes_nearer_to_a_snapshot) {
   CHECK_EQ(bench.channel->control().journal_lost.load(), 0u);
 }
 
+TEST(what_lies_before_a_snapshot_is_not_kept) {
+  WithStore bench;
+  bench.memory.allocate(10'000, 1);
+  Server server(*bench.server_side, bench.object, bench.memory, true);
+  Journal& journal = server.recovery.journal();
+  CHECK(server.cut(1));
+  CHECK(add(journal, 15, kArea / 64));
+  server.snapshotter->gate();
+  CHECK(journal.used() > 0);  // since the cut
+  bench.memory.capturing = true;
+  CHECK(!server.cut(2));
+  bench.memory.capturing = false;
+  server.snapshotter->gate();
+  CHECK(journal.used() > 0);
+  CHECK(server.cut(3));
+  server.snapshotter->gate();
+  CHECK_EQ(journal.used(), 0u);
+}
+
 struct NoObjects : checkpoint::ObjectMaker {
   std::string execute(const ring::EntryHeader&, std::span<const std::byte>,
                       std::span<const std::byte>) override {
