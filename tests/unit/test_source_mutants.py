@@ -23,6 +23,7 @@ bool below(int a, Box&& box) {
   box.fill(a, 'x', "a == b");
   const bool found = a < limit();
   int ends[5];
+  std::atomic_thread_fence(std::memory_order_acquire);
   if (a > 2 && found) throw Error("no == here");
   return found;
 }
@@ -48,6 +49,7 @@ def test_changes(tmp_path: Path) -> None:
     assert texts >= EXPECTED, EXPECTED - texts
     assert not [text for text in texts if "#include" in text or "// if" in text], "left alone"
     assert not [text for text in texts if "constexpr" in text or "[5]" in text], "no behaviour"
+    assert not [text for text in texts if "fence" in text], "no test sees it"
     assert all(mutant.source != SOURCE for mutant in found)
     assert all('"no == here"' in mutant.source or "nothing" in mutant.text for mutant in found)
     assert all("Box&& box" in mutant.source for mutant in found)
@@ -66,7 +68,7 @@ def test_a_seed_draws_the_same_sample_again(tmp_path: Path) -> None:
 def test_each_file_of_the_table_is_there_and_has_mutants() -> None:
     for source in source_mutants.table():
         found = {mutant.text for mutant in mutants(source_mutants.ROOT / source.file)}
-        assert len(found) > 10
+        assert len(found) >= 10
         assert source.survivors.keys() <= found, source.survivors.keys() - found
 
 

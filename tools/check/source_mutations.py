@@ -44,7 +44,10 @@ _STATEMENT = re.compile(
     r" [-+|]?= [^\n;{}]+|\+\+)|\+\+[\w.\->]+|throw [^\n;{}]+|return(?: [^\n;{}]+)?|continue|break));$",
     re.MULTILINE,
 )
-_DECLARES = re.compile(r"^(?:const |auto |static |using |return [^;]*\{)")
+# What leaves no statement behind, and fences: what a processor may reorder is up to the processor.
+_DECLARES = re.compile(
+    r"^(?:const |auto |static |using |return [^;]*\{|std::atomic_thread_fence\()"
+)
 _CONDITION = re.compile(r"\bif \((?!!\()(?=[^\n]*\))")
 LONGEST = 90
 
