@@ -209,7 +209,11 @@ TEST(nothing_is_looked_at_beyond_the_heap) {
     CHECK_EQ(look({member.object.fd}, page), none);
   }
   // The table says that it is shorter than what is wanted.
-  member.forge({{1, 5, digest_of(page), heap - 8}});
+  const uint64_t shorter = heap - page.size();
+  std::memcpy(member.store->at(shorter - 8), page.data(), page.size());
+  member.forge({{1, 5, digest_of(page), shorter - 8}});
+  CHECK_EQ(look({member.object.fd}, page), page);
+  member.store->header().heap_bytes = shorter;  // and its end lies beyond the heap
   CHECK_EQ(look({member.object.fd}, page), "it has been overwritten");
 }
 
