@@ -1,7 +1,6 @@
 #include "profiling/activities.h"
 
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -36,12 +35,6 @@ State& state() {
 
 thread_local uint32_t open_call = 0;
 thread_local std::array<std::vector<uint64_t>, CUPTI_EXTERNAL_CORRELATION_KIND_SIZE> external_ids;
-
-uint64_t real_time() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 uint32_t bit_of(CUpti_ActivityKind kind) {
   switch (kind) {

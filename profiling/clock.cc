@@ -11,13 +11,13 @@ namespace {
 
 std::atomic<uint64_t> first_real_time{0}, first_time{0};
 
+}  // namespace
+
 uint64_t real_time() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
-
-}  // namespace
 
 // The closest of a few looks: a thread may lose its core between the two clocks.
 Moment moment() {

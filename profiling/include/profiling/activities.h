@@ -1,7 +1,7 @@
 // What CUPTI's activity API knows of a process: which kinds of records are wanted, the calls of its
 // threads, what devices have done, external ids. The soft GPU and the proxy's client have one each.
 //
-// While nothing is wanted, a call costs one relaxed load. Threads: any.
+// While nothing is wanted, each look at that is one relaxed load. Threads: any.
 #ifndef PROFILING_ACTIVITIES_H_
 #define PROFILING_ACTIVITIES_H_
 

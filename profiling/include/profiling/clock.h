@@ -6,6 +6,9 @@
 
 namespace profiling {
 
+// The host's real time, in nanoseconds.
+uint64_t real_time();
+
 // One moment on both clocks: the host's real time, and that of records (now() in activities.h).
 struct Moment {
   uint64_t real_time = 0, time = 0;
