@@ -155,7 +155,8 @@ class Plan:
         verdict = Verdict(rank.mode) if interrupted else rank.history.judge(fault, rank.mode)
         if why := verdict.give_up or self.together.lacking(rank):
             return [*died, *others, *self._give_up(rank, why)]
-        return [*died, *others, *self._restart(rank, verdict)]
+        # Another rank may wait for the GPU that this one has left.
+        return [*died, *others, *self._restart(rank, verdict), *self.starting.waiting()]
 
     def _died(self, rank: Rank) -> list[Action]:
         """Let the others know that a server is dead or soon will be."""

@@ -169,3 +169,11 @@ def test_the_next_agent_ends_who_was_getting_its_place() -> None:
     assert kills(adopted(State.RUNNING, interrupted=((0, 1),))) == [(0, 1)]
     # It has been replaced since, or its client has ended.
     assert adopted(State.RUNNING, interrupted=((0, 5), (9, 1))) == []
+
+
+def test_who_waits_gets_the_gpu_that_another_rank_has_left() -> None:
+    plan = started(devices=2, spares=1)
+    plan.handle(ev.Replace(1, 2))
+    assert "waiting for `pyft spare" in one(ev.Wait, die(plan, device(46))).text
+    starts = [(one.id, one.gpu) for one in die(plan, killed(), 1) if isinstance(one, ev.Start)]
+    assert starts == [(1, 2), (0, 1)]
