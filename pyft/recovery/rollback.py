@@ -15,7 +15,7 @@ next start, and has what it needs in its store. Without input or output.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -232,12 +232,21 @@ class RollbackSets:
 
     def _untold(self, id: int, told: Lines) -> Lines:
         """Return the lines of communicators of which a rank has told nothing."""
-        lines = {}
+        untold = ((key, rank) for key, rank in self._member_of(id) if key not in told)
+        ended = {key for key, group in self.groups.items() if id in group.ended}
+        return {key: Line(rank, ENDED if key in ended else NOT_MADE) for key, rank in untold}
+
+    def _with_new(self, id: int, lines: Lines | None) -> Lines:
+        """Return the lines of a cut, with those of communicators that were made since."""
+        if lines is None:
+            return {}
+        new = {key: Line(rank, NOT_MADE) for key, rank in self._member_of(id)}
+        return new | lines
+
+    def _member_of(self, id: int) -> Iterator[tuple[int, int]]:
+        """Return the communicators of a rank, and its rank in each."""
         for key, group in self.groups.items():
-            ranks = [rank for rank, member in group.members.items() if member == id]
-            if ranks and key not in told:
-                lines[key] = Line(ranks[0], ENDED if id in group.ended else NOT_MADE)
-        return lines
+            yield from ((key, rank) for rank, member in group.members.items() if member == id)
 
     def _judge(self, id: int) -> list[Order]:
         """Decide, as far as that is possible, about the cuts of a set."""
@@ -259,13 +268,14 @@ class RollbackSets:
         rank = self.ranks.get(id)
         if rank is None or not rank.prepared:
             return False
+        own = self._with_new(id, rank.at)
         for one in ids - {id}:
             other = self.ranks.get(one, RollbackRank())
-            lines = other.at if other.prepared else other.last or {}
-            shared = rank.at.keys() & lines.keys()
-            if any(rank.at[key].is_behind(lines[key]) for key in shared):
+            lines = self._with_new(one, other.at if other.prepared else other.last)
+            shared = own.keys() & lines.keys()
+            if any(own[key].is_behind(lines[key]) for key in shared):
                 return True
-            waits = any(lines[key].is_behind(rank.at[key]) for key in shared)
+            waits = any(lines[key].is_behind(own[key]) for key in shared)
             if shared and not other.prepared and not waits:
                 return True  # it has passed over this very place
         return False

@@ -86,6 +86,34 @@ def test_who_has_not_made_a_communicator_is_behind_one_that_has() -> None:
     assert sets.came_to(1, 1, 200) == [Abort(1, 1)]
 
 
+@pytest.mark.parametrize("ends", [False, True], ids=["goes on", "has ended"])
+def test_a_cut_before_a_communicator_was_made_fits_none_after_it(ends: bool) -> None:
+    sets = pair()
+    assert told(sets, 0, 1, c7=10) == []
+    for id in (0, 1):
+        sets.made(id, 8, id)
+    if ends:
+        sets.ended(1, 8)
+        assert told(sets, 1, 1, c7=10) == [Abort(0, 1)]
+    else:
+        assert told(sets, 1, 1, c7=10, c8=0) == [Abort(0, 1)]
+
+
+def test_cuts_before_a_communicator_was_made_fit_each_other() -> None:
+    sets = pair()
+    assert told(sets, 0, 1, c7=10) == []
+    sets.want_id(0, 8, 0, "")
+    assert told(sets, 1, 1, c7=10) == [Commit(0, 1), Commit(1, 1)]
+
+
+def test_who_has_come_to_no_cut_says_nothing_about_a_new_communicator() -> None:
+    sets = sets_of(0, 1)
+    assert hold(sets, 0, 2, 20) == []
+    sets.made(0, 8, 0)
+    sets.made(1, 8, 1)
+    assert sets.audit_ended(0, 2) == []
+
+
 @pytest.mark.parametrize("again", ["made", "wanted"])
 def test_who_makes_a_communicator_again_has_not_ended_it(again: str) -> None:
     sets = pair()
