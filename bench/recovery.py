@@ -24,6 +24,7 @@ from result_file import write
 from training import BIN, train
 
 from pyft.agent.job import job_folder
+from pyft.recovery.report import PHASES
 from pyft_lab.command.report import lost_of
 from pyft_lab.matrix import runner
 from pyft_lab.matrix.spec import Cell, Fault
@@ -33,7 +34,6 @@ RESTARTS = int(os.environ.get("BENCH_RESTARTS", "3"))
 RANKS = int(os.environ.get("BENCH_RANKS", "4"))
 GAP = 3  # steps between two faults
 FIRST = 3  # steps before the first one
-PHASES = ("detect", "fence", "spawn", "restore", "communicator", "replay", "join")
 HOLD = "import torch; x = torch.ones(9, device='cuda'); print(x.sum().item(), flush=True); input()"
 
 

@@ -168,7 +168,9 @@ class Images:
         self._servers.ending = True
         number = record["number"]
         if known := record.get("comparison"):  # what was found since then is not unsaid
-            known["found"] = self._servers.comparison.found or known["found"]
+            comparison = self._servers.comparison
+            if comparison.found:
+                known |= {"found": comparison.found, "earlier": comparison.earlier}
         own = (self._program, record, self._memory[number])
         gone = lambda: self._tell_valves("back", number)  # noqa: E731
         return Restoring(self._servers.supervisor, *own, reaped, gone)

@@ -43,7 +43,7 @@ def test_all_phases() -> None:
 
 
 def test_all_fields_of_recovery() -> None:
-    more = {"corruptions", "not_injected", "protected_share", "strikes"}
+    more = {"corruptions", "corruptions_earlier", "not_injected", "protected_share", "strikes"}
     found = set(Earlier().summary([], 1.0)) | more
     assert first_cells(section("report.md", "## `recovery`")) == found
 

@@ -281,7 +281,9 @@ class Servers:
     def report(self) -> dict[str, Any]:
         """Return the faults so far."""
         share = round(self.protected.share(), 6) if self.plan.protect else 0.0
-        more = {"corruptions": self.comparison.found, "not_injected": self.missed}
+        found = {"corruptions": self.comparison.found}
+        found["corruptions_earlier"] = self.comparison.earlier
+        more = found | {"not_injected": self.missed}
         more["strikes"] = [
             {"gpu": gpu, "steps": steps, "left": gpu in self.gpus.lost}
             for gpu, steps in sorted(self.gpus.strikes.of.items())

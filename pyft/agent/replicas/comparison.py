@@ -13,6 +13,7 @@ from pyft.agent.replicas.sharing import Sharing
 from pyft.recovery import events
 from pyft.recovery.assignment import Rows
 from pyft.recovery.classify import of_agent
+from pyft.recovery.earlier import MOST
 from pyft.recovery.replicas import Agreed, Disagree, Finding, Judged, Key, Replicas, Table
 from pyft.wire import layout
 from pyft.wire import messages as wire
@@ -84,7 +85,8 @@ class Comparison:
         self._suspects: dict[int, tuple[int, int]] = {}
         self._said = False
         self._kinds: dict[int, int] = {}  # of digests, by member
-        self.found: list[dict[str, Any]] = []  # for the report
+        self.found: list[dict[str, Any]] = []  # the last MOST, for the report
+        self.earlier = 0  # how many there were before these
 
     def joined(self, member: Member) -> None:
         """Compare the snapshots of a member from now on, if there are others."""
@@ -122,7 +124,7 @@ class Comparison:
         if note:
             self._replicas.restore(note["replicas"])
             self._suspects = {id: (gpu, rank) for id, gpu, rank in note["suspects"]}
-            self._said, self.found = note["said"], note["found"]
+            self._said, self.found, self.earlier = note["said"], note["found"], note["earlier"]
         case = self._replicas.case
         living = [member for member in members if not member.given_up]
         # All at once: a server that comes to a cut while there seems to be one rank only would take
@@ -142,7 +144,7 @@ class Comparison:
         """Return what is known of differences, in plain values."""
         suspects = [[id, *where] for id, where in sorted(self._suspects.items())]
         note = {"replicas": self._replicas.note(), "suspects": suspects, "said": self._said}
-        return note | {"found": [*self.found]}
+        return note | {"found": [*self.found], "earlier": self.earlier}
 
     def _note(self) -> None:
         self._keep("comparison", self.note())
@@ -261,7 +263,7 @@ class Comparison:
             )
             offset, size = finding.key
             where = {"offset": offset, "bytes": size, "cut": finding.cut}
-            self.found.append({"rank": rank, "gpu": gpu, **where})
+            self._keep_corruption({"rank": rank, "gpu": gpu, **where})
         if not finding.told:
             messages.say(
                 f"{self._ranks(finding.suspects)}: which had other contents in {block} cannot "
@@ -275,6 +277,10 @@ class Comparison:
                 "any more"
             )
         self._note()
+
+    def _keep_corruption(self, corruption: dict[str, Any]) -> None:
+        self.earlier += len(self.found) >= MOST
+        self.found = [*self.found, corruption][-MOST:]
 
     def _rank_of(self, id: int) -> int:
         if id in self._members:

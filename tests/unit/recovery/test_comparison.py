@@ -16,6 +16,7 @@ from pyft.agent.replicas.comparison import Comparison
 from pyft.agent.replicas.sharing import Sharing
 from pyft.agent.replicas.spilling import Spilling
 from pyft.recovery import events as ev
+from pyft.recovery.replicas import Judged
 from pyft.wire import messages as wire
 from pyft.wire.layout import MANIFEST, MANIFEST_BLOCK, STORE_HEADER
 
@@ -293,7 +294,25 @@ def test_servers_are_told_suspected_and_named(
     snapshotted(compared, members[1], 3, b"same")
     assert "rank [11] on GPU [1] had something else in" in said[-1]
     assert compared.found == [{"rank": 11, "gpu": 1, "offset": 512, "bytes": 100, "cut": 3}]
+    assert compared.earlier == 0
     compared.gone(members[1])
     snapshotted(compared, members[0], 3, b"same")
     assert members[0].server.told[-1] == (wire.Commit, 3), "nobody is left to wait for"
     assert os.pread(fd, 1, offset) == b"\0"
+
+
+def test_of_old_corruptions_only_the_number_is_kept(
+    members: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "MOST", 2)
+    monkeypatch.setattr(comparison.messages, "say", lambda text: None)
+    notes: list[dict] = []
+    compared = agent(members, [], notes)
+    for one in members.values():
+        compared.joined(one)
+    for cut in range(1, 4):
+        compared._judge(Judged(cut, (512, 100), (1,), (0, 1)))
+    assert [one["cut"] for one in compared.found] == [2, 3]
+    compared = agent(members, [], [])
+    compared.adopt(notes[-1], (None, ()), [])
+    assert ([one["cut"] for one in compared.found], compared.earlier) == ([2, 3], 1)
