@@ -50,7 +50,7 @@ class Request:
         """Return what an agent before has written down."""
         told = [(member, epoch) for member, epoch in note["told"]]
         known = (note["number"], note["by_agent"], told, note["done"], note["noted"])
-        return cls(parse(note["injection"]), *known, note.get("warned", False))
+        return cls(parse(note["injection"]), *known, note["warned"])
 
 
 @dataclass

@@ -92,6 +92,42 @@ def test_sums_of_a_job() -> None:
     assert report.summary([recovered(0, 0.25)], 0.5)["goodput"] == 0.5
 
 
+def test_shares_are_rounded_to_microseconds() -> None:
+    assert report.shares(1 / 3, 2 / 3) == {
+        "lost_seconds": 0.333333,
+        "goodput": 0.5,
+        "seconds": 0.666667,
+    }
+
+
+@pytest.mark.parametrize(
+    ("ends", "lost"), [([2.0, 4.0], 2.0), ([2.0, 0.0], 7.0)], ids=["all work", "one waits"]
+)
+def test_what_was_found_is_brought_up_to_now(ends: list[float], lost: float) -> None:
+    faults = [recovered(1, 2), fault(3)]
+    for one, end in zip(faults, ends, strict=True):
+        one.ended = end
+    found = report.summary(faults, 4.0)
+    assert found["lost_seconds"] == 2.0
+    now = report.later(found, 5.0)
+    assert (now["lost_seconds"], now["seconds"]) == (lost, 9.0)
+    assert now["goodput"] == round(1 - lost / 9, 6)
+    assert now["faults"] == found["faults"]
+
+
+def test_faults_before_those_that_are_listed_are_counted() -> None:
+    earlier = [
+        {"fault": "gpu-lost", "rank": 0, "count": 5, "own_errors": 2},
+        {"fault": "server-killed", "rank": 1, "count": 4, "own_errors": 0},
+    ]
+    found = report.summary([recovered(1, 2)], 10.0) | {"earlier": earlier}
+    assert report.number_of_faults(found) == 5 + 4 - 2 + 1
+    head, note, row, *_ = report.table(found)
+    assert head.split()[:3] == ["at", "s", "rank"]
+    assert note == "[9] faults before these are only counted"
+    assert row.split()[:3] == ["1.00", "3", "gpu-lost"]
+
+
 @pytest.mark.parametrize(
     ("verdicts", "worst"),
     [
