@@ -38,6 +38,13 @@ def in_a_hold() -> ImagePlan:
     return plan
 
 
+def test_a_hold_in_which_nothing_moves_ends_at_its_limit() -> None:
+    plan = in_a_hold()
+    assert plan.look(0.0, [held(0, 0.0), waits(1, 0.0)]) == []
+    (release,) = plan.look(STILL_S, [held(0, STILL_S), waits(1, STILL_S)])
+    assert isinstance(release, Release)
+
+
 def test_a_rank_that_waits_for_a_held_one_ends_the_hold() -> None:
     plan = in_a_hold()
     assert plan.look(1.0, [held(0, 1.0), waits(1, 1.0)]) == []
