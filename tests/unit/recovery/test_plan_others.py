@@ -177,3 +177,13 @@ def test_who_waits_gets_the_gpu_that_another_rank_has_left() -> None:
     assert "waiting for `pyft spare" in one(ev.Wait, die(plan, device(46))).text
     starts = [(one.id, one.gpu) for one in die(plan, killed(), 1) if isinstance(one, ev.Start)]
     assert starts == [(1, 2), (0, 1)]
+
+
+def test_only_ranks_that_have_ended_and_are_done_with_are_forgotten() -> None:
+    plan = started(devices=3)
+    for id in (1, 2):
+        plan.handle(ev.ClientGone(id))
+    plan.tidy({2})
+    assert set(plan.ranks) == {0, 2}
+    plan.tidy(set())
+    assert set(plan.ranks) == {0}
