@@ -36,18 +36,16 @@ class Flexccl final : public Repair {
       *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(dlsym(library, name));
       return *function != nullptr;
     };
-    return get(&set_repair_, "flexcclSetRepair") && get(&get_state_, "flexcclGetState") &&
-           get(&ask_around_, "flexcclAskAround") && get(&set_records_, "flexcclSetRecords") &&
-           get(&committed_, "flexcclCommitted") && get(&forget_, "flexcclForget") &&
-           get(&find_, "flexcclFind") && get(&export_, "ncclCommExportInfo") &&
-           get(&replace_, "flexcclReplaceLater") && get(&init_new_, "ncclInitNewNode") &&
-           get(&replay_, "flexcclReplay") && get(&adopt_, "flexcclAdopt") &&
-           get(&setup_, "ncclCommSetupNewRank") && get(&last_error_, "ncclGetLastError") &&
-           get(&set_diverged_, "flexcclSetDiverged") && get(&set_making_, "flexcclSetMaking") &&
-           get(&left_, "flexcclRankLeft") && get(&number_of_, "flexcclNumberOf");
+    return get(&get_state_, "flexcclGetState") && get(&ask_around_, "flexcclAskAround") &&
+           get(&set_records_, "flexcclSetRecords") && get(&committed_, "flexcclCommitted") &&
+           get(&forget_, "flexcclForget") && get(&find_, "flexcclFind") &&
+           get(&export_, "ncclCommExportInfo") && get(&replace_, "flexcclReplaceLater") &&
+           get(&init_new_, "ncclInitNewNode") && get(&replay_, "flexcclReplay") &&
+           get(&adopt_, "flexcclAdopt") && get(&setup_, "ncclCommSetupNewRank") &&
+           get(&last_error_, "ncclGetLastError") && get(&set_diverged_, "flexcclSetDiverged") &&
+           get(&set_making_, "flexcclSetMaking") && get(&left_, "flexcclRankLeft") &&
+           get(&number_of_, "flexcclNumberOf");
   }
-
-  int set_patience(uint64_t ms) override { return set_repair_(ms); }
 
   bool state(void* comm, CommunicatorState* out) override {
     flexcclState_t state{};
@@ -135,7 +133,6 @@ class Flexccl final : public Repair {
   void set_making(int (*making)(uint64_t, int, int, int)) override { set_making_(making); }
 
  private:
-  decltype(&flexcclSetRepair) set_repair_ = nullptr;
   decltype(&flexcclGetState) get_state_ = nullptr;
   decltype(&flexcclAskAround) ask_around_ = nullptr;
   decltype(&flexcclSetRecords) set_records_ = nullptr;

@@ -43,8 +43,6 @@ class Repair {
   static std::unique_ptr<Repair> load();
   virtual ~Repair() = default;
 
-  // An operation whose peer is gone waits so long for a new one.
-  virtual int set_patience(uint64_t ms) = 0;
   virtual bool state(void* comm, CommunicatorState* out) = 0;
   // The other ranks are asked soon what they have completed. Never waits.
   virtual int ask_around(void* comm) = 0;

@@ -37,6 +37,9 @@ uint64_t spin_budget_of_this_machine() {
   return cores <= 2 ? 20'000 : 50'000;
 }
 
+// For an agent to end a silent server (10 s), and to have started another one.
+constexpr uint64_t kAgentsTimeNs = 20'000'000'000;
+
 uint64_t heartbeat_timeout_ns() {
   return static_cast<uint64_t>(settings::heartbeat_timeout_s() * 1e9);
 }
@@ -160,12 +163,14 @@ void ClientLiveness::hurry() const {
   wake_server(channel_.control(), ServerSleep::kNapping);
 }
 
+// The agent looks at the same heartbeat. It ends the server and starts another one, for which it
+// has some time more.
 bool ClientLiveness::beat_is_old() const {
   // No beat yet: the server is still starting, so count from our own start.
   const uint64_t beat = channel_.control().heartbeat_ns.load(std::memory_order_relaxed);
   const uint64_t recovered = recovered_ns_.load(std::memory_order_relaxed), now = now_ns();
   const uint64_t last = std::max(beat ? beat : created_ns_, recovered);
-  return now > last && now - last > heartbeat_timeout_ns_;
+  return now > last && now - last > heartbeat_timeout_ns_ + kAgentsTimeNs;
 }
 
 std::string ClientLiveness::sentence(WaitStatus status) const {

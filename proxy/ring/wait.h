@@ -15,7 +15,7 @@ enum class WaitStatus : uint8_t {
   kOk = 0,
   kServerDead,      // the agent says so (ControlPage.status)
   kAgentGone,       // the agent's connection ended, or it is ending
-  kHeartbeatStale,  // the server has not moved for PYFT_HEARTBEAT_TIMEOUT_S
+  kHeartbeatStale,  // for PYFT_HEARTBEAT_TIMEOUT_S and 20 s more: the agent has not acted
   kForked,          // this process is a fork of the client: the channel is not its own
   kTooLarge,        // the entry can never fit the ring or the arena
   kEnding,          // server: the client or agent is gone; client: it has said goodbye

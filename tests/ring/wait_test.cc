@@ -190,7 +190,12 @@ TEST(waits_end_with_the_server) {
   setenv("PYFT_HEARTBEAT_TIMEOUT_S", "0.2", 1);
   ring::ClientLiveness stale(*channel, -1);
   unsetenv("PYFT_HEARTBEAT_TIMEOUT_S");
+  constexpr uint64_t kSecond = 1'000'000'000;
+  channel->control().heartbeat_ns = ring::now_ns() - 3 * kSecond;
+  CHECK(stale.check() == WaitStatus::kOk);  // the agent has time to replace it
+  channel->control().heartbeat_ns = ring::now_ns() - 21 * kSecond;
   CHECK(ring::wait_word(*channel, 40, 1, stale) == WaitStatus::kHeartbeatStale);
+  channel->control().heartbeat_ns = 0;
   ring::ClientLiveness liveness(*channel, -1);
   channel->control().status = static_cast<uint32_t>(ring::ChannelStatus::kAgentEnding);
   CHECK(ring::wait_word(*channel, 40, 1, liveness) == WaitStatus::kAgentGone);

@@ -14,8 +14,6 @@ namespace pyft::server {
 
 namespace {
 
-// Longer than any recovery: the agent's deadlines end a rank's wait, not flexccl's.
-constexpr uint64_t kPatienceMs = 3'600'000;
 constexpr uint64_t kLetGoNs = 5'000'000'000;  // docs/deadlines.md
 // What one interval fills a third with fits twice behind a commit that comes one interval late.
 constexpr uint64_t kCrowdedPart = 3;
@@ -50,7 +48,6 @@ RepairedCommunicators::RepairedCommunicators(ring::Channel& channel, checkpoint:
 void RepairedCommunicators::start(AgentLink* link) {
   link_ = link;
   if (!active()) return;
-  repair_->set_patience(kPatienceMs);
   reports_to = &recovery_;
   repair_->set_diverged(report_divergence);
   tell_when_making();

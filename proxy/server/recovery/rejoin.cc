@@ -67,7 +67,8 @@ std::string RepairedCommunicators::rejoin_one(ring::StoredCommunicator& entry, u
   link_->send(msg::WantExport{
       .key = entry.key, .rank = entry.rank, .reason = msg::ExportReason::kFromRecords});
   const auto exported = link_->wait<msg::Export>(entry.key, kAgentAnswersMs);
-  if (!exported) return "the agent does not say which other rank has " + named(entry.key);
+  if (!exported)
+    recovery_.no_place("the agent does not say which other rank has " + named(entry.key));
   // Otherwise all others have ended it, or are dead as well and will ask here.
   const bool have_it = exported->answer == msg::ExportAnswer::kHaveIt;
   PYFT_LOG(kRecovery, kDebug, "%s: joins as rank [%d], %s", named(entry.key).c_str(),

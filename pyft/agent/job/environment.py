@@ -123,8 +123,8 @@ def server_environment(
         if gpu != device:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(g) for g in order)
     if options.protect != "none":
-        # Longer than any recovery, and than an operator takes to bring a GPU.
-        environment.setdefault("FLEXCCL_REPAIR_MS", "86400000")
+        # The longest there is, 24 days: an operator may take his time to bring a GPU.
+        environment.setdefault("FLEXCCL_REPAIR_MS", "2147483647")
         if replays_all(options):
             environment["PYFT_REPLAY"] = "all"
             environment.setdefault("FLEXCCL_ABORT", "partial")  # nothing needs what is kept
