@@ -59,8 +59,9 @@ class DeviceState {
   virtual MemoryRange kernel_heap() { return {}; }
   // 0, or 600 while it works, else its error.
   virtual int status() { return 0; }
-  // A snapshot has what is live: what the server keeps on the device beside it may go.
-  virtual void saved() {}
+  // A snapshot has what is live: what the server keeps on the device beside it may go. It begins
+  // behind this entry.
+  virtual void saved(uint64_t) {}
   // It reads this memory of the process from now on, by itself. False: it cannot.
   virtual bool reads_host(std::byte*, uint64_t) { return true; }
 };

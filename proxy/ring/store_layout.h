@@ -153,6 +153,7 @@ enum class JournalKind : uint16_t {
   kSource = 1,      // bytes that a copy read from pinned memory
   kResult = 2,      // digest and sample of the bytes that a copy put into client memory
   kCollective = 3,  // what a collective left here, and the digest of what this rank put in
+  kRuns = 4,        // of a cut: how often a host function in a graph has run, in `word`
 };
 
 // Precedes every journal record; the next one follows at + size (a multiple of 64). A record with

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from job import PYFT
+from job import PYFT, Job
 from test_programs import PROGRAMS, run
 
 DEVICE_ASSERT = 710
@@ -54,3 +56,18 @@ def test_each_thread_has_a_default_stream_of_its_own() -> None:
         "looked up True True",
         "no end True True",
     ]
+
+
+def test_a_captured_function_runs_once_per_launch_whatever_happens(tmp_path: Path) -> None:
+    """A new server captures the graph again, and does not launch it for the steps before."""
+    report = tmp_path / "report.json"
+    fault = ("--inject", "server-kill,rank=0,step=5,call=2", "--report", str(report))
+    program = [sys.executable, str(PROGRAMS / "graph_callbacks.py")]
+    job = Job(tmp_path, program, options=("--gpus", "soft:1", *fault))
+    try:
+        assert job.wait(120) == 0, job.errors()
+        assert job.output() == "True 24 [-13.0, -13.0, -13.0, -13.0]\n", job.errors()
+        recovery = json.loads(report.read_text())["recovery"]
+        assert (recovery["recovered"], recovery["verdict"]) == (1, "exact")
+    finally:
+        job.kill_everything()

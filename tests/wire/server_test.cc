@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include "check.h"
 #include "own_server.h"
 #include "ring/writer.h"
+#include "server/handlers/host_copies.h"
 
 namespace {
 
@@ -164,6 +166,40 @@ TEST(a_server_that_replaces_another_answers_only_into_slots_without_an_answer) {
   CHECK_EQ(slot.done_seq.load(), 10u);
   CHECK_EQ(slot.code, 7);
   CHECK_EQ(differences.count, 1u);
+}
+
+// Whether a process that repeats an entry with a result ends, as one that cannot do that.
+bool is_refused(server::Session& session, uint64_t seq, uint64_t target) {
+  const pid_t child = fork();
+  if (child == 0) {
+    ring::EntryHeader header{};
+    header.seq = seq;
+    const server::JournaledResult result(session, header, 0, target, 64);
+    _exit(result.address() == target ? 0 : 1);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == ring::kUnrecoverableExit) return true;
+  CHECK_EQ(status, 0);
+  return false;
+}
+
+TEST(a_result_that_was_not_kept_is_not_written_again) {
+  Job job;
+  std::string error;
+  CHECK(job.serve(&error) != nullptr);  // makes the store
+  job.start();
+  job.page().consumed = 64;
+  ring::Channel& channel = *job.attachment.channel;
+  server::Session session(channel, &soft().table, job.alive);
+  session.recovery().set_replaying(true);
+  const auto target = reinterpret_cast<uint64_t>(channel.bounce());
+  CHECK(!is_refused(session, 7, target));
+  reinterpret_cast<ring::StoreHeader*>(channel.store())->journal_lost = 5;
+  CHECK(!is_refused(session, 4, target));
+  CHECK(is_refused(session, 5, target));
+  session.recovery().set_replaying(false);
+  CHECK(!is_refused(session, 5, target));
 }
 
 }  // namespace

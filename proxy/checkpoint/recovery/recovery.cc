@@ -63,6 +63,7 @@ uint64_t Recovery::restore(const Parts& parts) {
   if (journal_.exists() && !state.reads_host(journal_.area(), journal_.area_bytes()))
     require("the backend does not register the journal", state);
   if (replaces()) set_replaying(true);
+  if (replaces() && store.has_committed()) restored_seq_ = store.committed().manifest.seq;
 
   enter(ring::Phase::kCommunicators);
   if (communicators && replaces()) require(communicators->rejoin(), state);

@@ -96,6 +96,8 @@ class Recovery {
 
   // Ring position up to which an earlier server has dispatched.
   uint64_t until() const { return until_; }
+  // The entry of the cut from which the device was restored, or 0.
+  uint64_t restored_seq() const { return restored_seq_; }
   bool replaying() const { return replaying_.load(std::memory_order_relaxed); }
   void set_replaying(bool replaying) { replaying_ = replaying; }
   void enter(ring::Phase phase);
@@ -160,7 +162,7 @@ class Recovery {
 
   ring::Channel& channel_;
   Journal journal_;
-  uint64_t until_;
+  uint64_t until_, restored_seq_ = 0;
   RecoveryReports* reports_ = nullptr;
   Snapshots* snapshots_ = nullptr;
   Differences* differences_ = nullptr;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kAlign = 64;
 constexpr uint64_t kBackingStep = uint64_t{4} << 20;
-constexpr uint64_t kMaxKind = 4;
+constexpr uint64_t kMaxKind = 5;
 constexpr uint64_t kAgainNs = 1'000'000'000;
 
 uint64_t align_up(uint64_t value) {

@@ -206,7 +206,7 @@ std::string Snapshotter::fill(const ring::CutMark& cut, std::span<const std::byt
   if (shared && cut.forced && !store_.lend()) return store_.problem();
   if (pre_images_ && cut.forced) pre_images_->give_to_store();  // a next server has no copies
   compare_again(cut, open_->manifest.seq);
-  device_.state.saved();
+  device_.state.saved(open_->manifest.seq);
   communicators_.at_cut(cut.number);
   if (!store_.write(open_->manifest, std::move(open_->places))) return store_.problem();
   open_->live.note(!store_.has_committed(), &store_.header());

@@ -2,6 +2,7 @@
 
 #include "ring/completion.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/host_copies.h"
 
 namespace pyft::server {
 
@@ -31,7 +32,7 @@ void Callbacks::end() {
 
 Callbacks::Callback* Callbacks::add(Session& session, uint64_t id, bool in_graph) {
   const std::lock_guard lock(mutex_);
-  callbacks_.push_back({this, &session, id, in_graph, 0, {}});
+  callbacks_.push_back({this, &session, id, in_graph, in_graph ? runs_before(session, id) : 0, {}});
   callbacks_.back().self = std::prev(callbacks_.end());
   return &callbacks_.back();
 }
@@ -39,6 +40,25 @@ Callbacks::Callback* Callbacks::add(Session& session, uint64_t id, bool in_graph
 void Callbacks::drop(Callback* callback) {
   const std::lock_guard lock(mutex_);
   callbacks_.erase(callback->self);
+}
+
+// Of what was captured before the cut from which this server was restored.
+uint64_t Callbacks::runs_before(Session& session, uint64_t id) {
+  const checkpoint::Recovery& recovery = session.recovery();
+  const ring::JournalRecord* const kept =
+      session.recovery().journal().find(recovery.restored_seq(), id, ring::JournalKind::kRuns);
+  if (!kept) require_kept(session, recovery.restored_seq(), "counted of host functions in graphs");
+  return kept ? kept->word : 0;
+}
+
+void Callbacks::keep_runs(checkpoint::Journal& journal, uint64_t seq) {
+  const std::lock_guard lock(mutex_);
+  for (const Callback& callback : callbacks_) {
+    if (!callback.in_graph || !callback.runs) continue;
+    ring::JournalRecord* const record =
+        journal.add(seq, callback.id, ring::JournalKind::kRuns, 0, 0);
+    if (record) record->word = callback.runs;
+  }
 }
 
 void Callbacks::run(void* data) {

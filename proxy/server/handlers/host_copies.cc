@@ -36,6 +36,13 @@ void compare_told(checkpoint::Recovery& recovery, uint64_t seq, uint16_t call,
 
 }  // namespace
 
+void require_kept(Session& session, uint64_t seq, const char* what) {
+  if (!session.recovery().replaying() || !session.recovery().journal().lost(seq)) return;
+  session.recovery().fail(
+      ring::FaultKind::kUnrecoverable, 0,
+      "what entry [" + std::to_string(seq) + "] " + what + " was not kept: the journal was full");
+}
+
 bool in_client_memory(Session& session, uint64_t address, uint64_t bytes) {
   const ring::Channel& channel = session.channel();
   const auto bounce = reinterpret_cast<uint64_t>(channel.bounce());
@@ -50,11 +57,7 @@ uint64_t journaled_source(Session& session, const EntryHeader& header, uint64_t 
   JournalRecord* record = journal.find(header.seq, index, JournalKind::kSource);
   if (record && record->bytes == bytes && record->filled.load())
     return reinterpret_cast<uint64_t>(checkpoint::Journal::data(record));
-  if (session.recovery().replaying() && !record && journal.lost(header.seq)) {
-    session.recovery().fail(ring::FaultKind::kUnrecoverable, 0,
-                            "what entry [" + std::to_string(header.seq) +
-                                "] read from pinned memory was not kept: the journal was full");
-  }
+  if (!record) require_kept(session, header.seq, "read from pinned memory");
   if (!record) record = journal.add(header.seq, index, JournalKind::kSource, bytes, bytes);
   if (!record) return source;
   session.on_stream(stream, [record, source, bytes] {
@@ -78,6 +81,7 @@ JournaledResult::JournaledResult(Session& session, const EntryHeader& header, ui
                                   "] bytes with what the program was given");
     address_ = reinterpret_cast<uint64_t>(scratch_);
   } else if (!record_) {
+    require_kept(session, seq_, "gave to the program");
     record_ = journal.add_result(seq_, index, bytes);
   }
 }

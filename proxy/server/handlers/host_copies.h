@@ -11,6 +11,10 @@ namespace pyft::server {
 // One side of a copy that lies in client memory (the pinned window or the bounce area).
 bool in_client_memory(Session& session, uint64_t address, uint64_t bytes);
 
+// Ends a replay of an entry for which the journal had no room. It would read other bytes, or write
+// over what the client has in that memory now.
+void require_kept(Session& session, uint64_t seq, const char* what);
+
 // Address to read `bytes` from instead of `source`. Call before the copy is given to the stream.
 uint64_t journaled_source(Session& session, const EntryHeader& header, uint64_t index,
                           uint64_t source, uint64_t bytes, CUstream stream);

@@ -10,6 +10,7 @@
 #include "server/handlers/live_objects.h"
 #include "server/handlers/moved_variables.h"
 #include "server/handlers/scratch.h"
+#include "server/session/callbacks.h"
 
 namespace pyft::server {
 
@@ -191,7 +192,8 @@ checkpoint::MemoryRange SessionState::kernel_heap() {
   return known ? checkpoint::MemoryRange{address, bytes} : checkpoint::MemoryRange{};
 }
 
-void SessionState::saved() {
+void SessionState::saved(uint64_t seq) {
+  session_.state<Callbacks::Handle>().all->keep_runs(session_.recovery().journal(), seq);
   session_.state<ScratchMemory>().release(session_.backend());
 }
 

@@ -71,7 +71,7 @@ class SessionState : public checkpoint::DeviceState {
   checkpoint::MemoryRange kernel_heap() override;
   int status() override { return session_.device_status(); }
   // Scratch memory of libraries: all streams have come to their ends.
-  void saved() override;
+  void saved(uint64_t seq) override;
   // A stream reads it when it reaches a copy, not when it is asked to copy.
   bool reads_host(std::byte* at, uint64_t bytes) override;
 

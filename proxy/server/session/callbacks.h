@@ -4,7 +4,8 @@
 //
 // There is no deadline on the function, which may take minutes: the wait ends with the answer or
 // with the agent's connection. The server counts the runs of each function, so that a question
-// asked again by a new server is recognised: functions run once.
+// asked again by a new server is recognised: functions run once. A snapshot has these numbers for
+// those in graphs, whose earlier launches are not repeated.
 #ifndef PYFT_SERVER_SESSION_CALLBACKS_H_
 #define PYFT_SERVER_SESSION_CALLBACKS_H_
 
@@ -39,11 +40,14 @@ class Callbacks {
 
   Callback* add(Session& session, uint64_t id, bool in_graph);
   void drop(Callback* callback);
+  // All streams have come to their ends, at the cut of this entry.
+  void keep_runs(checkpoint::Journal& journal, uint64_t seq);
   // What the backend calls when the stream is there; `callback` is a Callback.
   static void run(void* callback);
 
  private:
   void end();
+  static uint64_t runs_before(Session& session, uint64_t id);
   void ask(Session& session, uint64_t id, uint64_t run);
   std::mutex mutex_, question_mutex_;
   std::list<Callback> callbacks_;
