@@ -96,6 +96,7 @@ TEST(what_was_published_before_the_cut_holds) {
   CHECK(words.holds(kWord, 7));
   words.sent(kWord, 8);
   words.sent(kWord, 9);
+  CHECK(words.holds(kWord, 7));  // without anything that stands behind the mark
   CHECK(!words.holds(kWord, 8));
   words.reached(kWord, 8);
   CHECK(words.holds(kWord, 8) && !words.holds(kWord, 9));
