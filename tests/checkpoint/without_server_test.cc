@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "alive.h"
@@ -37,11 +39,13 @@ class Device : public checkpoint::DeviceMemory,
                public checkpoint::ObjectMaker {
  public:
   std::map<uint64_t, std::vector<std::byte>> blocks;
+  std::function<void()> meanwhile;  // once, what the client does
 
   std::string execute(const ring::EntryHeader& header, std::span<const std::byte> body,
                       std::span<const std::byte>) override {
     Command command{};
     std::memcpy(&command, body.data(), sizeof command);
+    if (const auto act = std::exchange(meanwhile, nullptr)) act();
     if (header.call == kMake) blocks[command.address].resize(command.bytes);
     if (header.call == kEnd) blocks.erase(command.address);
     if (header.call == kAdd)
@@ -113,7 +117,9 @@ struct Job {
 class Life {
  public:
   // Empty, or why it cannot take over.
-  explicit Life(Job& job) : job_(job), recovery_(*job.channel) {
+  explicit Life(Job& job, std::function<void()> meanwhile = nullptr)
+      : job_(job), recovery_(*job.channel) {
+    device.meanwhile = std::move(meanwhile);
     const checkpoint::Store::Shape shape{1 << 16, 1 << 16, 1 << 16, 1 << 12};
     store_ = checkpoint::Store::open(job.store, Job::kStoreBytes, job.store_fd, shape, &problem);
     if (!problem.empty()) return;
@@ -194,6 +200,35 @@ TEST(the_next_device_goes_on_with_the_same_memory) {
     CHECK_EQ(life->position, before);
     CHECK(life->device.blocks == reference.device.blocks);
   }
+}
+
+// The snapshot is in the store, the client finds that when it writes next: then it frees the log
+// before it, and writes over that.
+TEST(what_the_client_frees_while_objects_are_made_has_been_read) {
+  constexpr uint64_t kFirst = 0x100000, kBlocks = 100;
+  const auto begin = [](Job& job) {
+    for (uint64_t i = 0; i < kBlocks; ++i) job.make(kFirst + i * 0x10000, 100 + i);
+    job.cut();
+  };
+  const auto go_round = [](Job& job) {
+    const uint64_t end = job.channel->ring_bytes() + 2048;
+    while (job.channel->log().appended.load() < end) job.add(kFirst, 3);
+  };
+  Job job, undisturbed;
+  Life reference(undisturbed);
+  std::optional<Life> life(std::in_place, job);
+  begin(job);
+  begin(undisturbed);
+  life->work();
+  reference.work();
+  CHECK_EQ(job.channel->log().committed.load(), 0u);
+  life.emplace(job, [&] { go_round(job); });
+  CHECK_EQ(life->problem, "");
+  CHECK(job.channel->log().committed.load() > 0);
+  go_round(undisturbed);
+  life->work();
+  reference.work();
+  CHECK(life->device.blocks == reference.device.blocks);
 }
 
 TEST(a_device_that_dies_before_any_snapshot_is_replayed_from_the_start) {

@@ -26,26 +26,56 @@ std::string entry_text(const ring::EntryHeader& header) {
   return "entry [" + std::to_string(header.seq) + "] of call [" + std::to_string(header.call) + "]";
 }
 
-// The client may be folding entries while this reads: a copy counts when nothing has moved.
-std::string read_objects(const ring::LogView& log, std::vector<Object>* objects,
-                         uint64_t* committed) {
+// What there is to make, in copies: the client goes on, and frees what it has committed.
+struct Objects {
+  std::vector<Object> logged;  // of the object log
+  std::vector<Object>
+      in_ring;  // what was made and ended between the last committed cut and `until`
+  uint64_t committed = 0;
+};
+
+Object copy_of(const ring::EntryHeader& entry, std::span<const std::byte> body,
+               std::span<const std::byte> payload) {
+  return {entry, {body.begin(), body.end()}, {payload.begin(), payload.end()}};
+}
+
+std::string read_ring(const ring::LogView& log, const ring::Manifest& until, Objects* objects) {
+  constexpr uint16_t kOfObjects = ring::kCreates | ring::kDestroys | ring::kStreamCaptured;
+  objects->in_ring.clear();
+  if (objects->committed > until.position)
+    return "the log before position [" + std::to_string(objects->committed) +
+           "] is gone and the last snapshot is of position [" + std::to_string(until.position) +
+           "]";
+  ring::Reader reader(log, ring::Reader::Mode::kServer, objects->committed);
+  ring::EntryView entry;
+  while (reader.position() < until.position) {
+    if (reader.next(&entry) != ring::Reader::Next::kEntry)
+      return "the log ends before the snapshotted position: " + reader.error();
+    if (entry.header.flags & kOfObjects && entry.header.seq <= until.seq)
+      objects->in_ring.push_back(copy_of(entry.header, entry.body, entry.payload));
+  }
+  return {};
+}
+
+// The client may be folding or freeing entries while this reads: it counts when nothing has moved.
+std::string read_objects(const ring::LogView& log, const ring::Manifest& until, Objects* objects) {
   const ring::LogHeader& header = *log.header;
-  std::string error;
   for (int attempt = 0; attempt < kReadTries; ++attempt) {
-    objects->clear();
-    error.clear();
-    *committed = header.committed.load(std::memory_order_seq_cst);
+    std::string error;
+    objects->logged.clear();
+    objects->committed = header.committed.load(std::memory_order_seq_cst);
     const uint64_t begin = header.object_log_begin.load(std::memory_order_seq_cst);
     const uint64_t used = header.object_log_used.load(std::memory_order_seq_cst);
     ring::for_each_object(
         log,
         [&](const ring::EntryHeader& entry, std::span<const std::byte> body,
             std::span<const std::byte> payload) {
-          objects->push_back({entry, {body.begin(), body.end()}, {payload.begin(), payload.end()}});
+          objects->logged.push_back(copy_of(entry, body, payload));
         },
         &error);
+    if (error.empty()) error = read_ring(log, until, objects);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (header.committed.load() == *committed && header.object_log_begin.load() == begin &&
+    if (header.committed.load() == objects->committed && header.object_log_begin.load() == begin &&
         header.object_log_used.load() == used)
       return error;
   }
@@ -65,27 +95,22 @@ class ObjectRestorer {
         variables_(places_, state, placement) {}
 
   std::string run() {
-    std::vector<Object> objects;
-    uint64_t committed = 0;
-    std::string error = read_objects(channel_.log_view(), &objects, &committed);
-    if (error.empty() && committed > until_.position)
-      error = "the log before position [" + std::to_string(committed) +
-              "] is gone and the last snapshot is of position [" + std::to_string(until_.position) +
-              "]";
+    Objects objects;
+    std::string error = read_objects(channel_.log_view(), until_, &objects);
     const uint64_t missing = channel_.log_view().header->objects_missing.load();
     if (error.empty() && missing)
       error = "the object log lacks [" + std::to_string(missing) +
               "] objects, for which it had no room: set PYFT_OBJECT_LOG_MB higher";
     if (!error.empty()) return error;
-    std::erase_if(objects, [&](const Object& object) {
+    std::erase_if(objects.logged, [&](const Object& object) {
       return object.header.seq > until_.seq || !seen_.insert(object.header.seq).second;
     });
-    choose_modules(objects);
-    for (Object& object : objects) {
+    choose_modules(objects.logged);
+    for (Object& object : objects.logged) {
       if (!error.empty()) return error;
       error = make(object);
     }
-    if (error.empty()) error = from_ring(committed);
+    if (error.empty()) error = make_of_ring(objects.in_ring);
     if (error.empty()) error = restore_kernel_heap(places_, state_, placement_);
     if (error.empty()) error = variables_.check();
     return error;
@@ -127,39 +152,26 @@ class ObjectRestorer {
     return problem.empty() ? problem : entry_text(header) + ": " + problem;
   }
 
-  // What was made and ended between the last committed cut and the snapshotted one. The client may
-  // have begun to fold just this, so that some of it may be gone from the object log already: an
-  // object that is ended here without having been made is one of those, and not missed.
-  std::string from_ring(uint64_t committed) {
-    constexpr uint16_t kOfObjects = ring::kCreates | ring::kDestroys | ring::kStreamCaptured;
-    const auto each = [&](auto&& body) -> std::string {
-      ring::Reader reader(channel_.log_view(), ring::Reader::Mode::kServer, committed);
-      ring::EntryView entry;
-      while (reader.position() < until_.position) {
-        if (reader.next(&entry) != ring::Reader::Next::kEntry)
-          return "the log ends before the snapshotted position: " + reader.error();
-        if (!(entry.header.flags & kOfObjects) || entry.header.seq > until_.seq) continue;
-        if (std::string error = body(entry); !error.empty()) return error;
-      }
-      return {};
-    };
+  // The client may have begun to fold just this, so that some of it may be gone from the object log
+  // already: an object that is ended here without having been made is one of those, and not missed.
+  std::string make_of_ring(const std::vector<Object>& objects) {
     std::unordered_set<uint64_t> alive = known_;
     std::unordered_map<uint64_t, uint64_t> ended;  // key -> sequence number of its end
-    std::string error = each([&](const ring::EntryView& entry) -> std::string {
-      const uint64_t key = ring::object_key(entry.body);
-      if (entry.header.flags & ring::kCreates)
+    for (const Object& object : objects) {
+      const uint64_t key = ring::object_key(object.body);
+      if (object.header.flags & ring::kCreates)
         alive.insert(key);
-      else if (entry.header.flags & ring::kDestroys && !alive.contains(key))
-        ended[key] = entry.header.seq;
-      return {};
-    });
-    if (!error.empty()) return error;
-    return each([&](const ring::EntryView& entry) -> std::string {
-      const auto end = ended.find(ring::object_key(entry.body));
-      const bool gone = end != ended.end() && entry.header.seq <= end->second;
-      if (gone || seen_.contains(entry.header.seq)) return {};
-      return dispatch(entry.header, entry.body, entry.payload);
-    });
+      else if (object.header.flags & ring::kDestroys && !alive.contains(key))
+        ended[key] = object.header.seq;
+    }
+    for (const Object& object : objects) {
+      const auto end = ended.find(ring::object_key(object.body));
+      const bool gone = end != ended.end() && object.header.seq <= end->second;
+      if (gone || seen_.contains(object.header.seq)) continue;
+      if (std::string error = dispatch(object.header, object.body, object.payload); !error.empty())
+        return error;
+    }
+    return {};
   }
 
   ring::Channel& channel_;
