@@ -66,6 +66,12 @@ class Repair:
     exporter: Server = (-1, 0)
     refused: list[Server] = field(default_factory=list)  # could not export
     pending: list[Server] = field(default_factory=list)
+    questions: int = 0  # so far: each has a deadline of its own
+
+    def timer(self, key: int) -> Timer:
+        """Return the deadline of what is asked now."""
+        self.questions += 1
+        return Timer(("repair", key, self.number, self.stage, self.questions))
 
 
 @dataclass
@@ -138,11 +144,11 @@ class Communicators:
 
     def due(self, what: tuple[int | str, ...]) -> Silent:
         """Yield the servers that have kept a repair waiting for too long."""
-        _, key, number, stage = what
+        _, key, number, stage, question = what
         group = self.groups.get(int(key))
         repair = group.repair if group else None
-        if repair is None or (repair.number, repair.stage) != (number, stage):
-            return
+        if repair is None or (repair.number, repair.questions) != (number, question):
+            return  # what it asked for has come
         late = {
             "wait": self._on_the_way(group, repair.rank),
             "export": [repair.exporter],
@@ -226,7 +232,7 @@ class Communicators:
             repair.exporter = left[0]
             actions.append(Send(*left[0], wire.DoExport(key, repair.rank, repair.number)))
             repair.stage = "export"
-            actions.append(Timer(("repair", key, repair.number, "export")))
+            actions.append(repair.timer(key))
             return
         if repair.lost:
             group.queue.append((repair.new, repair.rank, True))
@@ -235,14 +241,14 @@ class Communicators:
         if repair.stage != "wait":
             group.lost.clear()
             repair.stage = "wait"
-            actions.append(Timer(("repair", key, repair.number, "wait")))
+            actions.append(repair.timer(key))
         if self._on_the_way(group, repair.rank):
             return
         others = [r for r in group.members if r != repair.rank]
         answer = ExportAnswer.NONE_LIVES if others else ExportAnswer.OTHERS_ENDED
         actions.append(Send(*repair.new, wire.Export(key, repair.rank, answer)))
         repair.stage = "alone"
-        actions.append(Timer(("repair", key, repair.number, "alone")))
+        actions.append(repair.timer(key))
 
     def _step(
         self, group: Group, repair: Repair, server: Server, said: Step, actions: list[Action]
@@ -284,7 +290,7 @@ class Communicators:
         repair.stage = "fresh"
         answer = wire.Export(said.key, repair.rank, ExportAnswer.HAVE_IT, said.payload)
         actions.append(Send(*repair.new, answer))
-        actions.append(Timer(("repair", said.key, repair.number, "fresh")))
+        actions.append(repair.timer(said.key))
 
     def _replace(
         self, group: Group, repair: Repair, said: wire.Fresh, actions: list[Action]
@@ -297,7 +303,7 @@ class Communicators:
         group.repaired |= {r: repair.number for r, s in group.members.items() if s in asked}
         order = wire.DoReplace(said.key, repair.rank, repair.number, said.payload)
         actions += [Send(*server, order) for server in repair.pending]
-        actions.append(Timer(("repair", said.key, repair.number, "replace")))
+        actions.append(repair.timer(said.key))
         self._join_if_ready(said.key, group, actions)
 
     def _join_if_ready(self, key: int, group: Group, actions: list[Action]) -> None:
@@ -306,4 +312,4 @@ class Communicators:
             return
         repair.stage = "join"
         actions.append(Send(*repair.new, wire.Join(key, repair.rank)))
-        actions.append(Timer(("repair", key, repair.number, "join")))
+        actions.append(repair.timer(key))

@@ -151,12 +151,17 @@ class Plan:
             return [*died, *self._give_up(rank, fault.evidence)]
         others = self._lose_gpu(rank, fault.evidence) if fault.row.do is Do.OTHER else []
         others += self._strike(rank, fault) if fault.row.blame is Blame.STRIKES else []
-        interrupted = fault.name == "interrupted"  # no new fault: the same recovery, again
-        verdict = Verdict(rank.mode) if interrupted else rank.history.judge(fault, rank.mode)
+        again = fault.name == "interrupted" or self._met_nobody(rank, fault)  # the same recovery
+        verdict = Verdict(rank.mode) if again else rank.history.judge(fault, rank.mode)
         if why := verdict.give_up or self.together.lacking(rank):
             return [*died, *others, *self._give_up(rank, why)]
         # Another rank may wait for the GPU that this one has left.
         return [*died, *others, *self._restart(rank, verdict), *self.starting.waiting()]
+
+    def _met_nobody(self, rank: Rank, fault: Fault) -> bool:
+        """Say whether a new server has got no place since a rank of its set waits for a GPU."""
+        others = self.together.others(rank)
+        return fault.name == "communicator" and any(one.state is State.WAITING for one in others)
 
     def _died(self, rank: Rank) -> list[Action]:
         """Let the others know that a server is dead or soon will be."""

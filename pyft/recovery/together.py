@@ -142,7 +142,7 @@ class Together:
         return [
             *again,
             *(
-                Send(rank.id, rank.epoch, wire.Commit(line))
+                Send(rank.id, rank.epoch, wire.Commit(line, final=True))
                 for rank, line in lines
                 if line and rank.state is State.RUNNING
             ),

@@ -308,9 +308,9 @@ class World:
         if timer.what[0] == "fence":
             rank = self.plan.ranks[int(timer.what[1])]
             return (rank.epoch, rank.state) != (timer.what[2], State.FENCING)
-        _, key, number, stage = timer.what
+        _, key, number, _, question = timer.what
         repair = self.plan.communicators.groups[int(key)].repair
-        return repair is None or (repair.number, repair.stage) != (number, stage)
+        return repair is None or (repair.number, repair.questions) != (number, question)
 
 
 def explore(world: World, limit: int) -> int:

@@ -68,7 +68,12 @@ class Job:
 
     def late(self, stage: str, number: int = 1) -> list[int]:
         """Return whose servers a repair has waited for when this deadline has passed."""
-        return [id for (id, _), _ in self.communicators.due(("repair", KEY, number, stage))]
+        begun = [what for what in self.timers if what[2:4] == (number, stage)]
+        return [id for what in begun[-1:] for (id, _), _ in self.communicators.due(what)]
+
+    def stages(self) -> list[tuple[int | str, ...]]:
+        """Return the repair and the stage of each deadline so far."""
+        return [what[2:4] for what in self.timers]
 
     def to_replace(self, id: int, exporter: int, number: int = 1) -> Told:
         """Let a new server get to where all members have to take it in."""
@@ -86,6 +91,16 @@ def failing(*ranks: int) -> Job:
     return job
 
 
+def test_a_deadline_is_of_one_question() -> None:
+    job = failing(2)
+    assert job.want(2) == [(0, wire.DoExport(KEY, 2, 1))]
+    refusal = wire.Exported(KEY, 2, 5, 1)
+    assert job.say(0, refusal) == [(1, wire.DoExport(KEY, 2, 1))]
+    first, second = job.timers
+    assert list(job.communicators.due(first)) == [], "that one has answered"
+    assert [id for (id, _), _ in job.communicators.due(second)] == [1]
+
+
 def test_a_new_server_gets_its_place_when_all_members_have_taken_it_in() -> None:
     job = failing(2)
     assert job.want(2) == [(0, wire.DoExport(KEY, 2, 1))]
@@ -94,7 +109,7 @@ def test_a_new_server_gets_its_place_when_all_members_have_taken_it_in() -> None
     assert job.say(0, wire.Replaced(KEY, 2, 0, 1)) == []
     assert job.say(1, wire.Replaced(KEY, 2, 0, 1)) == [(2, wire.Join(KEY, 2))]
     assert job.say(2, wire.Made(KEY, 2)) == []
-    assert job.timers == [("repair", KEY, 1, s) for s in ("export", "fresh", "replace", "join")]
+    assert job.stages() == [(1, s) for s in ("export", "fresh", "replace", "join")]
     assert job.communicators.server_of(KEY, 2) == (2, job.epochs[2])
     assert job.communicators.server_of(9, 2) is None
     assert job.failed == []
@@ -197,7 +212,7 @@ def test_whoever_a_repair_has_waited_for_is_silent() -> None:
     assert job.late("join") == [2]
     job.say(2, wire.Made(KEY, 2))
     assert job.late("join") == []
-    assert list(job.communicators.due(("repair", 99, 1, "export"))) == [], "all have ended it"
+    assert list(job.communicators.due(("repair", 99, 1, "export", 1))) == [], "all have ended it"
 
 
 def test_a_new_server_joins_at_once_where_no_member_lives_any_more() -> None:
@@ -228,7 +243,7 @@ def test_when_all_are_dead_the_first_that_asks_begins_and_the_others_join_it() -
     assert job.want(0) == job.want(2) == []
     assert job.late("alone") == [1]
     assert job.say(1, wire.Made(KEY, 1)) == [(1, wire.DoExport(KEY, 0, 2))]
-    assert job.timers[:2] == [("repair", KEY, 1, stage) for stage in ("wait", "alone")]
+    assert job.stages()[:2] == [(1, "wait"), (1, "alone")]
     assert job.communicators.groups[KEY].repaired == {1: 1}
 
 
@@ -296,7 +311,7 @@ def test_who_is_lost_and_finds_no_member_asks_anew() -> None:
     job.say(0, wire.Made(KEY, 0))
     assert job.die(0) == []
     assert job.late("export") == []
-    assert job.timers == [("repair", KEY, 1, "export")], "nobody is waited for"
+    assert job.stages() == [(1, "export")], "nobody is waited for"
     job.start(0)
     assert job.say(2, wire.Made(KEY, 2)) == [(2, wire.DoExport(KEY, 1, 2))]
 
@@ -319,7 +334,7 @@ def test_one_with_records_waits_for_those_that_may_have_met() -> None:
     assert job.want(0, LOST) == []
     assert job.late("wait") == [1]
     assert job.want(1, LOST) == [(2, wire.Export(KEY, 2, ExportAnswer.OTHERS_ENDED))]
-    assert job.timers == [("repair", KEY, 1, stage) for stage in ("wait", "alone")]
+    assert job.stages() == [(1, "wait"), (1, "alone")]
 
 
 def test_what_one_said_before_that_question_does_not_count() -> None:

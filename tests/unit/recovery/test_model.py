@@ -76,7 +76,7 @@ def test_the_model_finds_a_deadline_that_is_not_set(
     monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     def apply(self: model.World, actions: list[ev.Action]) -> None:
-        timers = [one for one in actions if isinstance(one, ev.Timer) and one.what[-1] == stage]
+        timers = [one for one in actions if isinstance(one, ev.Timer) and one.what[3:4] == (stage,)]
         original(self, [one for one in actions if one not in timers])
 
     original = model.World.apply

@@ -9,12 +9,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_plan import device, die, killed, live, met, one, said, started, tied  # noqa: E402
 
 from pyft.recovery import events as ev  # noqa: E402
+from pyft.recovery.blame import ATTEMPTS  # noqa: E402
 from pyft.recovery.classify import of_agent, of_exit  # noqa: E402
 from pyft.recovery.gpus import Gpus, Word  # noqa: E402
 from pyft.recovery.plan import Plan  # noqa: E402
 from pyft.recovery.rank import Rank, State  # noqa: E402
 from pyft.wire import messages as wire  # noqa: E402
-from pyft.wire.layout import DIVERGED_EXIT, PROTOCOL_EXIT  # noqa: E402
+from pyft.wire.layout import DIVERGED_EXIT, NO_PLACE_EXIT, PROTOCOL_EXIT  # noqa: E402
 
 SILENT = of_agent("heartbeat", "silent")
 
@@ -177,6 +178,21 @@ def test_who_waits_gets_the_gpu_that_another_rank_has_left() -> None:
     assert "waiting for `pyft spare" in one(ev.Wait, die(plan, device(46))).text
     starts = [(one.id, one.gpu) for one in die(plan, killed(), 1) if isinstance(one, ev.Start)]
     assert starts == [(1, 2), (0, 1)]
+
+
+def test_a_rank_waits_as_long_as_another_one_of_its_set_waits_for_a_gpu() -> None:
+    """Its servers give up one after the other, since they do not meet that rank."""
+    plan = tied()
+    no_place = of_exit(NO_PLACE_EXIT << 8)
+    die(plan, device(46))
+    die(plan, killed(), 1)
+    for _ in range(3 * ATTEMPTS):
+        assert plan.ranks[0].state is State.WAITING
+        assert [one.id for one in die(plan, no_place, 1) if isinstance(one, ev.Start)] == [1]
+    plan.handle(ev.AddSpare(5))
+    for _ in range(ATTEMPTS):
+        last = die(plan, no_place, 1)
+    assert "replacements in a row have failed" in one(ev.GiveUp, last[:1]).text, "now it is a fault"
 
 
 def test_only_ranks_that_have_ended_and_are_done_with_are_forgotten() -> None:

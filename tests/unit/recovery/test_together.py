@@ -191,7 +191,7 @@ def test_a_cut_becomes_the_line_when_its_audit_has_ended_well() -> None:
     assert together.adopted() == audits[1:], "the agent that was told so may have died"
     commits = together.audited(events.Audited(1, 2, 4))
     assert commits == [events.Send(id, 2, wire.Commit(4, final=True)) for id in (0, 1)]
-    assert together.adopted() == [events.Send(id, 2, wire.Commit(4)) for id in (0, 1)]
+    assert together.adopted() == commits
 
 
 def test_the_next_agent_tells_lines_to_servers_that_work() -> None:
@@ -201,5 +201,5 @@ def test_the_next_agent_tells_lines_to_servers_that_work() -> None:
         hold(together, 0, 4)
         hold(together, 1, 4)
         wanted = [0, 1] if state is State.RUNNING else [0]
-        assert together.adopted() == [events.Send(id, 2, wire.Commit(4)) for id in wanted]
+        assert together.adopted() == [events.Send(id, 2, wire.Commit(4, final=True)) for id in wanted]
     assert tied(ranks_in(State.RUNNING)).adopted() == [], "there is no line yet"
