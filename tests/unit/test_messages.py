@@ -66,6 +66,21 @@ def test_more_descriptors_than_expected_are_closed(
     assert descriptors() == before
 
 
+def test_an_agent_keeps_as_many_descriptors_as_a_message_can_have(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    """Of stores of ranks that have ended, in one note for its supervisor."""
+    ours, theirs = ends
+    before = descriptors()
+    assert messages.send(theirs, "keep", (0,) * messages.MOST_DESCRIPTORS)
+    got = messages.receive(ours, messages.MOST_DESCRIPTORS)
+    assert got is not None
+    assert len(got[1]) == messages.MOST_DESCRIPTORS
+    for fd in got[1]:
+        os.close(fd)
+    assert descriptors() == before
+
+
 def test_the_other_side_has_ended(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
     theirs.close()

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 LARGEST = 65536
-MAX_DESCRIPTORS = 16
+FEW_DESCRIPTORS, MOST_DESCRIPTORS = 16, 253  # the second: SCM_MAX_FD of Linux
 
 
 def send(channel: socket.socket, kind: str, fds: tuple[int, ...] = (), **values: Any) -> bool:
@@ -27,10 +27,15 @@ def send(channel: socket.socket, kind: str, fds: tuple[int, ...] = (), **values:
     return True
 
 
-def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Wait for one message; None when the other side has ended, ValueError if it is none of ours."""
+def receive(
+    channel: socket.socket, descriptors: int = FEW_DESCRIPTORS
+) -> tuple[dict[str, Any], list[int]] | None:
+    """Wait for one message; None when the other side has ended, ValueError if it is none of ours.
+
+    With more descriptors it is none of ours.
+    """
     try:
-        data, fds, whole = behind_reset(lambda: receive_fds(channel))
+        data, fds, whole = behind_reset(lambda: receive_fds(channel, descriptors))
     except ConnectionError:
         return None
     if not data and not fds:
@@ -57,13 +62,15 @@ def behind_reset(receive: Callable[[], T]) -> T:
         return receive()
 
 
-def receive_fds(channel: socket.socket) -> tuple[bytes, list[int], bool]:
+def receive_fds(
+    channel: socket.socket, most: int = FEW_DESCRIPTORS
+) -> tuple[bytes, list[int], bool]:
     """Take one message with its descriptors, which no child inherits; say whether it is whole.
 
     socket.recv_fds does not pass its flags on, so what it returns is inherited.
     """
     fds = array.array("i")
-    room = socket.CMSG_SPACE(MAX_DESCRIPTORS * fds.itemsize)
+    room = socket.CMSG_SPACE(most * fds.itemsize)
     data, parts, flags, _ = channel.recvmsg(LARGEST, room, socket.MSG_CMSG_CLOEXEC)
     for level, kind, rights in parts:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

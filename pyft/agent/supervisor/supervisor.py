@@ -163,7 +163,7 @@ class Supervisor:
 
     def _from_agent(self) -> None:
         assert self._agent is not None
-        got = messages.receive(self._agent)
+        got = messages.receive(self._agent, messages.MOST_DESCRIPTORS)  # a store of each rank
         if got is None:  # its death is told by wait()
             self._selector.unregister(self._agent)
             self._agent.close()
