@@ -49,22 +49,24 @@ def _after_torch(torch):
         pass  # a torch that keeps this elsewhere
 
 
-def _gradients():
-    """Return a function that says in which blocks gradients are, and of which parameters.
+def _owners():
+    """Return two functions that say what optimizers have in blocks.
 
-    An allocator gives the place of a freed gradient to another one, and numbers neither.
+    The first: in which blocks gradients are, and of which parameters. An allocator gives the place of
+    a freed gradient to another one, and numbers neither. The second: in which blocks parameters and
+    their state are, which stay where they are.
     """
     from itertools import chain, count
     from weakref import WeakKeyDictionary
 
     numbers, next_number = WeakKeyDictionary(), count()  # of optimizers that have made a step
 
-    def address_of(gradient):
+    def address_of(tensor):
         for inner in ("_local_tensor", "elem"):  # of a DTensor; of one that has been waited for
-            gradient = getattr(gradient, inner, gradient)
+            tensor = getattr(tensor, inner, tensor)
         try:
-            return gradient.untyped_storage().data_ptr()
-        except Exception:  # a sparse one, or of another kind
+            return tensor.untyped_storage().data_ptr()
+        except Exception:  # a sparse one, or of another kind; no tensor at all
             return 0
 
     def gradients(optimizer):
@@ -81,7 +83,20 @@ def _gradients():
             return {}
         return found
 
-    return gradients
+    def lasting():
+        found = set()
+        for one in list(numbers):
+            try:
+                for group in one.param_groups:
+                    for parameter in group["params"]:
+                        found.add(address_of(parameter))
+                        state = one.state.get(parameter) or {}
+                        found.update(address_of(value) for value in state.values())
+            except Exception:  # as above
+                continue
+        return found
+
+    return gradients, lasting
 
 
 def _live_cut(shim, ctypes):
@@ -91,8 +106,10 @@ def _live_cut(shim, ctypes):
     """
     from array import array
 
-    gradients = _gradients()
-    hands = {}  # by device: by address of a block, whose gradient it holds, since which entry
+    gradients, lasting = _owners()
+    # By device, by address of a block: what it holds, since which entry, and for how many cuts.
+    hands = {}
+    stays, settled = "of an optimizer", 8
 
     try:
         next_seq, cut_scope = shim.pyft_next_seq, shim.pyft_cut_scope
@@ -101,20 +118,35 @@ def _live_cut(shim, ctypes):
     next_seq.restype = ctypes.c_uint64
     cut_scope.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
 
+    def held_by(address, size, owners, names, held, seq):
+        """Return what a block holds now. What no optimizer names is dated until it has stayed."""
+        owner = owners.get(address)
+        if owner is None and (address in names if names is not None else held[0] is stays):
+            owner = stays
+        cuts = settled if owner else 1
+        owner = owner or size  # a bucket of gradients, a buffer, frozen weights
+        if held is None:
+            return owner, 0 if owner is stays else seq, cuts
+        if held[0] != owner:
+            return owner, seq, cuts
+        return (owner, seq, held[2] + 1) if held[2] < settled else held
+
     def scope(segments, seq, owners, before):
         pools, blocks, since, now = array("Q"), array("Q"), array("Q"), {}
         for segment in segments:
             pools.extend((segment["address"], segment["total_size"]))
             for block in segment["blocks"]:
                 if block["state"] != "inactive":
-                    address = block["address"]
-                    blocks.extend((address, block["requested_size"]))
-                    owner, last = owners.get(address), before.get(address, (None, 0))
-                    if owner or last[1]:
-                        last = now[address] = last if last[0] == owner else (owner, seq)
-                    since.append(last[1])
+                    blocks.extend((block["address"], block["requested_size"]))
+        places = list(zip(blocks[::2], blocks[1::2]))
+        new = (a for a, _ in places if a not in owners and before.get(a, (0, 0, 0))[2] < settled)
+        names = None if next(new, None) is None else lasting()
+        for address, size in places:
+            held = held_by(address, size, owners, names, before.get(address), seq)
+            now[address] = held
+            since.append(held[1])
         head = array("Q", (len(pools) // 2, len(blocks) // 2))
-        return head + pools + blocks + (since if now else array("Q")), now
+        return head + pools + blocks + (since if any(since) else array("Q")), now
 
     def segments_of(torch):
         try:
