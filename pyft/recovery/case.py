@@ -12,6 +12,7 @@ from typing import Any
 
 Key = tuple[int, int]  # offset in the window, bytes
 Table = dict[Key, bytes]  # digests
+UNSETTLED = 1 << 63  # no optimizer names what a block holds, and it has not been there for long
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Contents:
 
     table: Table = field(default_factory=dict)
     entry: int = 0  # of the cut
-    # At which entry it was first seen that a block holds what it holds. Others: it always has.
+    # At which entry it was first seen that a block holds what it holds, or UNSETTLED. Others: it
+    # always has.
     since: Mapping[Key, int] = field(default_factory=dict)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyft.recovery.case import Case, Contents, Key, Table, keys_of
+from pyft.recovery.case import UNSETTLED, Case, Contents, Key, Table, keys_of
 
 STREAK = 2  # cuts with the same contents make a replica
 SMALL_BYTES, SMALL_STREAK = 64, 8  # a flag or a sum is the same by chance for a while
@@ -84,7 +84,7 @@ class ComparedRank:
     def changed_hands(self, other: int, now: Contents) -> set[Key]:
         """Return the blocks that hold another tensor than at the last cut compared with a rank."""
         last = self.compared.get(other, 0)
-        return {key for key, entry in now.since.items() if entry > last}
+        return {key for key, entry in now.since.items() if last < entry < UNSETTLED}
 
 
 class Replicas:
@@ -260,8 +260,9 @@ class Replicas:
     def _lasting(self, id: int, other: int, theirs: Contents) -> set[Key]:
         """Return the replicas of two ranks that are what they were at the last cut of both."""
         rank, partner = self.ranks[id], self.ranks[other]
-        others = rank.changed_hands(other, rank.prepared_contents)
-        return rank.replicas[other] - self.own - others - partner.changed_hands(id, theirs)
+        mine = rank.prepared_contents
+        others = rank.changed_hands(other, mine) | partner.changed_hands(id, theirs)
+        return rank.replicas[other] - self.own - others - _unsettled(mine) - _unsettled(theirs)
 
     def _open(self, cut: int, differing: dict[Key, dict[int, bytes]]) -> Disagree | Judged:
         """Have replays decide.
@@ -297,6 +298,10 @@ class Replicas:
             replicas = {key for key, times in equal.items() if times >= _streak(key)}
             self.version += replicas != rank.replicas.get(other, set())
             rank.replicas[other] = standing.replicas[id] = replicas
+
+
+def _unsettled(now: Contents) -> set[Key]:
+    return {key for key, entry in now.since.items() if entry >= UNSETTLED}
 
 
 def _streak(key: Key) -> int:

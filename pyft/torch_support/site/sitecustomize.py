@@ -109,7 +109,7 @@ def _live_cut(shim, ctypes):
     gradients, lasting = _owners()
     # By device, by address of a block: what it holds, since which entry, and for how many cuts.
     hands = {}
-    stays, settled = "of an optimizer", 8
+    stays, settled, unsettled = "of an optimizer", 8, 1 << 63
 
     try:
         next_seq, cut_scope = shim.pyft_next_seq, shim.pyft_cut_scope
@@ -119,17 +119,18 @@ def _live_cut(shim, ctypes):
     cut_scope.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64]
 
     def held_by(address, size, owners, names, held, seq):
-        """Return what a block holds now. What no optimizer names is dated until it has stayed."""
+        """Return what a block holds now. What no optimizer names is unsettled until it has stayed."""
         owner = owners.get(address)
         if owner is None and (address in names if names is not None else held[0] is stays):
             owner = stays
-        cuts = settled if owner else 1
-        owner = owner or size  # a bucket of gradients, a buffer, frozen weights
-        if held is None:
-            return owner, 0 if owner is stays else seq, cuts
-        if held[0] != owner:
-            return owner, seq, cuts
-        return (owner, seq, held[2] + 1) if held[2] < settled else held
+        if owner is None:  # a bucket of gradients, a buffer, frozen weights
+            cuts = 1 + (held[2] if held and held[0] == size else 0)
+            return (size, unsettled, cuts) if cuts < settled else held_since(size, held, seq)
+        return held_since(owner, held or (stays, 0), seq)
+
+    def held_since(owner, held, seq):
+        known = held[0] == owner and held[1] != unsettled
+        return owner, held[1] if known else seq, settled
 
     def scope(segments, seq, owners, before):
         pools, blocks, since, now = array("Q"), array("Q"), array("Q"), {}
@@ -138,7 +139,7 @@ def _live_cut(shim, ctypes):
             for block in segment["blocks"]:
                 if block["state"] != "inactive":
                     blocks.extend((block["address"], block["requested_size"]))
-        places = list(zip(blocks[::2], blocks[1::2]))
+        places = list(zip(blocks[::2], blocks[1::2], strict=True))
         new = (a for a, _ in places if a not in owners and before.get(a, (0, 0, 0))[2] < settled)
         names = None if next(new, None) is None else lasting()
         for address, size in places:

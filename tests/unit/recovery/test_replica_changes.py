@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from test_replicas import BAD, GOOD, OWN, SAME, cuts, table  # noqa: E402
 
-from pyft.recovery.case import Contents  # noqa: E402
+from pyft.recovery.case import UNSETTLED, Contents  # noqa: E402
 from pyft.recovery.replicas import (  # noqa: E402
     RECENT,
     STREAK,
@@ -225,3 +225,20 @@ def test_a_few_cuts_are_remembered() -> None:
     replicas = Replicas()
     cuts(replicas, 2, 3 * RECENT)
     assert list(replicas.ranks[0].recent) == list(range(2 * RECENT + 1, 3 * RECENT + 1))
+
+
+def test_what_is_not_settled_is_shared_and_no_difference_in_it_counts() -> None:
+    replicas, new = Replicas(), {SAME: UNSETTLED}
+    for cut in range(1, STREAK + 1):
+        for rank in (0, 1):
+            replicas.staged(rank, cut, table(rank, cut), 10 * cut, new)
+    assert replicas.common() == [(SAME, {0, 1})]
+    replicas.staged(0, 3, table(0, 3, BAD), 30, new)
+    assert replicas.staged(1, 3, table(1, 3), 30, new) == [Agreed(0, 3), Agreed(1, 3)]
+    for rank in (0, 1):  # now it is: what it held before says nothing
+        replicas.staged(rank, 4, table(rank, 4), 40, {SAME: 40})
+    for cut in (5, 6):
+        for rank in (0, 1):
+            replicas.staged(rank, cut, table(rank, cut), 10 * cut, {SAME: 40})
+    replicas.staged(0, 7, table(0, 7, BAD), 70, {SAME: 40})
+    assert replicas.staged(1, 7, table(1, 7), 70, {SAME: 40}) == [Disagree(7, SAME, (0, 1))]
