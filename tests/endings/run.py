@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -128,6 +129,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the results there")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
+    # A shell's background job ignores SIGINT, and with it all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="endings-"))
     rows, bad = [], 0
     results = {}
