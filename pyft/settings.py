@@ -123,7 +123,7 @@ SETTINGS = (
     Setting(
         "PYFT_KEEP_JOBS",
         32,
-        "finished jobs of each kind that are kept in the state folder: with faults, without, without a GPU",
+        "finished jobs of each kind that are kept in the state folder: with faults, without, without a GPU; 0: the last one only",
         least=1,
     ),
     Setting(

@@ -69,8 +69,9 @@ def superfluous(sizes: Mapping[Path, int], own: Path, keep: int, most: int) -> l
         if folder == own or not (job_folder.is_live(meta) or _begins(folder)):
             damaged = not meta and (folder / job_folder.META).exists()
             mine[Kind.PLAIN if damaged else kind_of(meta)].append(folder)
-    gone = [folder for folders in mine.values() for folder in folders[:-keep]]
-    left = [folder for folders in mine.values() for folder in folders[-keep:]]
+    many = {kind: max(0, len(folders) - max(0, keep)) for kind, folders in mine.items()}
+    gone = [folder for kind, folders in mine.items() for folder in folders[: many[kind]]]
+    left = [folder for kind, folders in mine.items() for folder in folders[many[kind] :]]
     room = sum(sizes[folder] for folder in left)
     for folder in left:
         if room <= most:

@@ -64,6 +64,12 @@ def test_large_jobs_go_before_they_are_many_and_the_own_one_stays() -> None:
     assert gone(all_of_them, keep=9, most=5, size=10) == [error, *later, fault]
 
 
+@pytest.mark.parametrize("keep", [0, -1])
+def test_none_is_kept_but_the_own_one(keep: int) -> None:
+    jobs = [job(number, PLAIN) for number in range(3)]
+    assert gone(jobs, keep) == jobs[:2]
+
+
 def test_a_job_that_runs_or_begins_is_left_alone() -> None:
     begins = job_folder.state_folder() / "20260101-000000-7"
     begins.mkdir(parents=True)
