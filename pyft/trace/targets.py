@@ -85,12 +85,16 @@ def live_ring(meta: dict[str, Any], entry: dict[str, Any]) -> Ring:
 
 
 def live_descriptor(meta: dict[str, Any], entry: dict[str, Any], part: str) -> Path:
-    """Return the path of a memory object of a live channel: the same user may open it."""
+    """Return the path of a memory object of a live channel: the same user may open it.
+
+    The object has the name of the attach, at which the rank may not have been known.
+    """
     path = Path(f"/proc/{meta['agent_pid']}/fd/{entry[f'{part}_fd']}")
     try:
         memory = os.readlink(path)
     except OSError as error:
         raise TraceError(f"[{path}] cannot be opened: {error.strerror}") from None
-    if not memory.startswith(f"/memfd:pyft-{part}-{entry['name']}"):
+    name = entry.get("memory", entry["name"])  # older versions had no other one
+    if memory.removesuffix(" (deleted)") != f"/memfd:pyft-{part}-{name}":
         raise TraceError(f"[{path}] is no longer the {part} of [{entry['name']}]: try again")
     return path

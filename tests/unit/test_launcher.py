@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 
+from pyft.agent.channel.untrusted import Areas
+from pyft.agent.job import job_folder
 from pyft.agent.process import messages
 from pyft.agent.supervisor.launcher import Launcher
 
@@ -32,3 +35,20 @@ def test_agents_that_take_over_leave_no_descriptor_behind() -> None:
     assert launcher._listen() == 7
     assert descriptors() == before + 1
     os.close(log)
+
+
+def test_what_it_saves_has_the_rank_that_was_found_out_later(tmp_path: Path) -> None:
+    """Without supervisor and agent: the name of a log is that of the attach, with rank 0."""
+    launcher = Launcher(SimpleNamespace(head="", log_dir=tmp_path))  # type: ignore[arg-type]
+    named = {"name": "rank3-pid7-dev1", "memory": "rank0-pid7-dev1", "rank": 3, "pid": 7}
+    here = {"device": 1, "server_pid": 8, "log_fd": 9, "control_fd": 10, "store_fd": -1}
+    job_folder.write_meta(tmp_path, {"state": "running", "channels": [], "live": [named | here]})
+    log = os.memfd_create("log")
+    os.ftruncate(log, 8192)
+    launcher._logs["rank0-pid7-dev1"] = (log, Areas(**WHERE))
+    launcher._save_logs()
+    meta = job_folder.load_meta(tmp_path)
+    (entry,) = meta["channels"]
+    assert (entry["rank"], entry["file"]) == (3, "rank3-pid7-dev1.ring")
+    assert (tmp_path / entry["file"]).stat().st_size == 8192
+    assert meta["live"] == []

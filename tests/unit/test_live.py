@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from pyft.agent.channel import page
+from pyft.agent.channel.channel import Channel
+from pyft.agent.job.meta_shape import damage
+from pyft.agent.members.member import Member
 from pyft.cli import status
+from pyft.errors import TraceError
 from pyft.trace import live
 from pyft.trace.live import Wait, word_wait
 from pyft.trace.reader import Entry, EntryFlags
@@ -112,6 +116,24 @@ def test_a_rank_that_waits_for_a_gpu_has_no_server_that_works() -> None:
     assert "works on" not in text
     meta["recovery"]["faults"][-1]["waits_since"] = 0.0
     assert live.look(meta, entry).waits_for_gpu is None
+    for fd in fds.values():
+        os.close(fd)
+
+
+def test_a_rank_that_was_found_out_later_is_looked_at(tmp_path: Path) -> None:
+    """Its memory has the name of the attach, with rank 0; status and trace name the rank."""
+    names = {part: f"pyft-{part}-rank0-pid7-dev1" for part in ("log", "control")}
+    fds = {part: os.memfd_create(name) for part, name in names.items()}
+    os.ftruncate(fds["log"], 4096)
+    os.ftruncate(fds["control"], COMPLETION_WORDS_OFFSET + COMPLETION_WORDS * COMPLETION_WORD.size)
+    channel = Channel("rank0-pid7-dev1", 3, 7, 1, 1, fds["log"], fds["control"])
+    member = Member(0, channel, None, {}, tmp_path)  # type: ignore[arg-type]
+    meta = {"agent_pid": os.getpid(), "live": [member.describe()]}
+    assert damage(meta) == ""
+    state = live.look(meta, member.describe())
+    assert (state.rank, state.name) == (3, "rank3-pid7-dev1")
+    with pytest.raises(TraceError, match="no longer the log"):
+        live.look(meta, member.describe() | {"memory": "rank0-pid7-dev"})
     for fd in fds.values():
         os.close(fd)
 

@@ -61,7 +61,7 @@ _TOP: dict[str, Check] = {
     "written": _is_time, "spares_left": _is_integer,
 }  # fmt: skip
 _SAVED = {
-    **{"id": _is_integer, "file": _or_nothing(_is_text)},
+    **{"id": _is_integer, "memory": _is_text, "file": _or_nothing(_is_text)},
     **{"calls": _are_numbers, "store": _is_object},
 }
 _RECOVERY: dict[str, Check] = {

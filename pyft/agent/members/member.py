@@ -229,6 +229,7 @@ class Member:
         return {
             "id": self.id,
             "name": self.channel.label,
+            "memory": self.channel.name,
             "rank": self.channel.rank,
             "pid": self.channel.client_pid,
             "device": self.channel.device,

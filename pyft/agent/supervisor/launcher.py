@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyft.agent.channel import channel
@@ -175,13 +176,14 @@ class Launcher:
     def _save_logs(self) -> list[str]:
         folder = self.options.log_dir
         meta = job_folder.read_meta(folder)
-        live = {entry.get("name"): entry for entry in meta.get("live", [])}
+        live = {entry.get("memory"): entry for entry in meta.get("live", [])}
         saved = []
         for name, (fd, areas) in self._logs.items():
             with contextlib.suppress(OSError):
-                channel.save_log(fd, folder / f"{name}.ring", areas)
-                entry = live.get(name, {"name": name})
-                entry |= {"file": f"{name}.ring", "goodbye": False, **log_header(fd, areas)}
+                entry = live.get(name, {"name": name})  # which has the rank in its name
+                path = folder / Path(f"{entry['name']}.ring").name
+                channel.save_log(fd, path, areas)
+                entry |= {"file": path.name, "goodbye": False, **log_header(fd, areas)}
                 meta.setdefault("channels", []).append(entry)
                 saved.append(name)
             os.close(fd)
