@@ -14,7 +14,8 @@ struct PyftTraceEntry {
   uint64_t seq, time_ns, position, payload_bytes;
   uint32_t size, thread, reply_slot;
   uint16_t call, flags;
-  uint32_t payload_overwritten, reserved;
+  uint32_t payload_overwritten;
+  uint32_t forced;  // of a cut: not made after a step
 };
 static_assert(sizeof(PyftTraceEntry) == 56);
 

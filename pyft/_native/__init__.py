@@ -30,7 +30,7 @@ class TraceEntry(ctypes.Structure):
         ("call", ctypes.c_uint16),
         ("flags", ctypes.c_uint16),
         ("payload_overwritten", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("forced", ctypes.c_uint32),  # of a cut: not made after a step
     )
 
 

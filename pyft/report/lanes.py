@@ -20,7 +20,6 @@ from pyft.recovery.report import PHASES, number_of_earlier
 from pyft.report.history import number, seconds_of, state_of, until_now
 from pyft.trace import targets
 from pyft.trace.reader import TraceReader
-from pyft.wire.layout import Mark
 
 MOST_STEPS = 1_000_000  # of a rank; more are left out
 LARGEST = 1 << 40  # number that a record can have
@@ -213,7 +212,7 @@ def _rings(folder: Path, start_ns: int) -> dict[str | None, list[float]]:
     for ring in rings:
         try:
             with TraceReader(ring.path) as reader:
-                times = list(reader.times_of(Mark.CUT))
+                times = list(reader.times_of_steps())
         except PyftError:
             continue
         found[ring.title] = [(t - start_ns) / 1e9 for t in times if t >= start_ns]

@@ -118,11 +118,11 @@ class TraceReader:
         kept = list(self._matching(call, thread, handle, objects))
         yield from kept[max(0, len(kept) - tail) :]
 
-    def times_of(self, mark: Mark) -> Iterator[int]:
-        """Yield when each mark of a kind was made that the ring still has, in nanoseconds."""
+    def times_of_steps(self) -> Iterator[int]:
+        """Yield when each step has ended whose cut the ring still has, in nanoseconds."""
         self._trace.rewind()
         while (raw := self._trace.next(False)) is not None:
-            if raw.call == mark:
+            if raw.call == Mark.CUT and not raw.forced:
                 yield raw.time_ns
 
     def stats(self) -> TraceStats:

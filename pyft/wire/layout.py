@@ -381,6 +381,19 @@ ALLOC_MARK = View(
     },
 )
 
+CUT_MARK = View(
+    32,
+    {
+        "number": Field(0, "Q"),
+        "arena_head": Field(8, "Q"),
+        "object_log_used": Field(16, "Q"),
+        "forced": Field(24, "B"),
+        "passed_over": Field(25, "B"),
+        "scope_us": Field(26, "H"),
+        "step": Field(28, "I"),
+    },
+)
+
 OBSERVED_MARK = View(
     16,
     {

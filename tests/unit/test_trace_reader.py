@@ -16,6 +16,7 @@ from pyft.wire.layout import (
     ALLOC_MARK,
     ATTACH_REPLY,
     ATTACH_REQUEST,
+    CUT_MARK,
     ENTRY_HEADER,
     LOG_HEADER,
     NO_SLOT,
@@ -73,7 +74,7 @@ def fill(log: Log) -> None:
     log.append(Mark.ALLOC, ALLOC_MARK.pack(0x7FFF_1234_5678, 64), thread=1)
     for word in range(3):
         log.append(Mark.OBSERVED, OBSERVED_MARK.pack(word, 0, 9), flags=EntryFlags.WANTS_REPLY)
-    log.append(Mark.CUT, bytes(24))
+    log.append(Mark.CUT, CUT_MARK.pack(1))
 
 
 def test_live_log(log: Log) -> None:
@@ -147,6 +148,14 @@ def test_oldest_is_where_reading_starts(log: Log) -> None:
     log.set_field("oldest", ENTRY_HEADER.size + 16)
     with TraceReader(log.fd) as trace:
         assert [entry.seq for entry in trace.entries()] == [2, 3, 4, 5, 6]
+
+
+def test_a_forced_cut_ends_no_step(log: Log) -> None:
+    """It is made in the middle of one, when the log fills: the agent does not count it either."""
+    for number, forced in enumerate([0, 1, 0, 2, 0], 1):
+        log.append(Mark.CUT, CUT_MARK.pack(number, forced=forced))
+    with TraceReader(log.fd) as trace:
+        assert list(trace.times_of_steps()) == [1001, 1003, 1005]
 
 
 @pytest.mark.parametrize(

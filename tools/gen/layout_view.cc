@@ -414,6 +414,15 @@ void records() {
   FIELD(AllocMark, address);
   FIELD(AllocMark, requested_bytes);
   END;
+  BEGIN(CutMark);
+  FIELD(CutMark, number);
+  FIELD(CutMark, arena_head);
+  FIELD(CutMark, object_log_used);
+  FIELD(CutMark, forced);
+  FIELD(CutMark, passed_over);
+  FIELD(CutMark, scope_us);
+  FIELD(CutMark, step);
+  END;
   BEGIN(ObservedMark);
   FIELD(ObservedMark, word);
   FIELD(ObservedMark, kind);
