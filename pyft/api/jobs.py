@@ -15,10 +15,11 @@ Found = tuple[Path, dict[str, Any]]  # folder and meta.json
 
 def live_jobs(target: str | None) -> list[Found]:
     """Return folder and meta of the live jobs; TraceError when the named one is not among them."""
-    folders = job_folder.jobs()
-    if target and (Path(target) / job_folder.META).is_file():
+    if target and job_folder.is_job(Path(target)):
         folders = [Path(target).resolve()]  # this one, wherever it lies
         target = folders[0].name
+    else:
+        folders = job_folder.jobs()
     found = [(folder, job_folder.read_meta(folder)) for folder in folders]
     alive = [(folder, meta) for folder, meta in found if job_folder.is_live(meta)]
     if target is None:

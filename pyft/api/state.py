@@ -78,11 +78,10 @@ def faults(job: str | Path | None = None) -> list[Fault]:
     Without `job`: of the job in which this process runs, else of the only one that runs.
     """
     target = str(job) if job is not None else jobs.own()
-    folder = Path(target) if target else jobs.only(None)[0]
-    for path in (folder, job_folder.state_folder() / folder):
-        if (path / job_folder.META).is_file():
-            return _faults(job_folder.load_meta(path))
-    raise TraceError(f"[{folder}] is no job")
+    folder = job_folder.named(target) if target else jobs.only(None)[0]
+    if not folder:
+        raise TraceError(f"[{target}] is no job")
+    return _faults(job_folder.load_meta(folder))
 
 
 def inject(fault: str, *, rank: int | None = None, job: str | Path | None = None) -> None:

@@ -82,9 +82,8 @@ def folder_of(target: str | None) -> Path:
             if any(channel.get("calls") for channel in channels):
                 return folder
         raise TraceError(f"there is no job with counts in [{job_folder.state_folder()}]")
-    for folder in (Path(target), job_folder.state_folder() / target):
-        if (folder / job_folder.META).is_file():
-            return folder
+    if folder := job_folder.named(target):
+        return folder
     raise TraceError(f"[{target}] is no job")
 
 

@@ -14,6 +14,7 @@ import pyft
 from pyft import config
 from pyft.agent.job import job_folder
 from pyft.cli.doctor import CHECKS
+from pyft.errors import PyftError
 from pyft.report.history import state_of
 from pyft.settings import SETTINGS
 
@@ -66,7 +67,11 @@ def _version(package: str) -> str:
 
 
 def _last_job() -> Iterator[str]:
-    folders = job_folder.jobs()
+    try:
+        folders = job_folder.jobs()
+    except PyftError as error:
+        yield f"not known: {error}"
+        return
     if not folders:
         yield "none"
         return

@@ -23,9 +23,8 @@ def find(target: str | None) -> Path:
                 f"there is no job in [{job_folder.state_folder()}]: start one, pyft run"
             )
         return known[-1]
-    for folder in (Path(target), job_folder.state_folder() / target):
-        if (folder / job_folder.META).is_file():
-            return folder.resolve()
+    if folder := job_folder.named(target):
+        return folder.resolve()
     raise TraceError(f"[{target}] is no job: `pyft report --list` names those that there are")
 
 

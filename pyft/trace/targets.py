@@ -29,11 +29,10 @@ def find(target: str | None) -> list[Ring]:
             raise TraceError(f"there is no job with a ring in [{job_folder.state_folder()}]")
         return of_job(jobs[-1])
     path = Path(target)
-    if path.is_file():
+    if os.path.isfile(path):
         return [Ring(path.name, path)]
-    for folder in (path, job_folder.state_folder() / target):
-        if (folder / job_folder.META).is_file():
-            return of_job(folder)
+    if folder := job_folder.named(target):
+        return of_job(folder)
     if target.isdecimal():
         return of_process(int(target))
     raise TraceError(f"[{target}] is no trace file, no job and no process id")

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import pyft
 from pyft.agent.channel import channel, untrusted
-from pyft.agent.job import job_folder
-from pyft.errors import TraceError
+from pyft.agent.job import job_folder, kept_jobs
+from pyft.api import jobs
+from pyft.cli import env
+from pyft.errors import PyftError, TraceError
+from pyft.report import history
 from pyft.trace import targets
 from pyft.wire.layout import LOG_HEADER
 
@@ -20,6 +24,28 @@ def test_places_that_share_a_folder_have_other_names(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(job_folder.time, "strftime", lambda _: "20260101-000000")
     names = {job_folder.new_job_name(place) for place in (None, 0, 1)}
     assert len(names) == 3
+
+
+@pytest.mark.parametrize("reason", ["unreadable", "no home"])
+def test_jobs_that_cannot_be_listed_are_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str
+) -> None:
+    """As where HOME is /root and the user another one, or where there is neither HOME nor user."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    job_folder.write_meta(mine, {"job": "mine", "state": "running", "recovery": {"faults": []}})
+    home = "/" + "x" * 300 if reason == "unreadable" else "~/.local/state"
+    monkeypatch.setenv("XDG_STATE_HOME", home)
+    said = "cannot be read: File name too long" if reason == "unreadable" else "set HOME"
+    looks = (pyft.status, pyft.faults, lambda: history.find(None), lambda: targets.find(None))
+    for look in looks:
+        with pytest.raises(PyftError, match=said):
+            look()
+    monkeypatch.setattr(job_folder, "is_live", lambda meta: meta.get("job") == "mine")
+    assert pyft.faults(mine) == []
+    assert jobs.only(str(mine))[0] == mine  # as an order in a job with --log-dir
+    assert any(said in line for line in env._last_job())
+    kept_jobs.remove_old(mine)
 
 
 @pytest.fixture

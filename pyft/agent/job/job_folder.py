@@ -20,6 +20,11 @@ _NAME = re.compile(r"\d{8}-\d{6}-\d+")
 def state_folder() -> Path:
     """Return the folder that holds the job folders."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    if not os.path.isabs(base):  # this user has no home, or the variable is wrong
+        raise UsageError(
+            f"the folder of jobs cannot be in [{base}]: set HOME or XDG_STATE_HOME to a path that "
+            "begins with /, or name a folder by `pyft run --log-dir`"
+        )
     return Path(base) / "pyft"
 
 
@@ -45,11 +50,28 @@ def create(folder: Path) -> Path:
 
 
 def jobs(state: Path | None = None) -> list[Path]:
-    """Return the job folders, oldest first."""
+    """Return the job folders, oldest first; raise TraceError if it cannot be known which there are."""
     state = state or state_folder()
-    if not state.is_dir():
+    try:
+        found = list(state.iterdir())
+    except FileNotFoundError:
         return []
-    return sorted(p for p in state.iterdir() if _NAME.fullmatch(p.name) and p.is_dir())
+    except OSError as error:
+        raise TraceError(f"[{state}] cannot be read: {error.strerror}") from None
+    return sorted(p for p in found if _NAME.fullmatch(p.name) and os.path.isdir(p))
+
+
+def is_job(folder: Path) -> bool:
+    """Say whether a folder is one of a job that has begun, as far as this user may know."""
+    return os.path.isfile(folder / META)
+
+
+def named(target: str) -> Path | None:
+    """Return the folder of a job by its path or its name, None when there is none."""
+    if is_job(Path(target)):
+        return Path(target)
+    folder = state_folder() / target
+    return folder if is_job(folder) else None
 
 
 def write_meta(folder: Path, meta: dict[str, Any], channels: str | None = None) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyft import config
 from pyft.agent.job import job_folder
+from pyft.errors import PyftError
 
 BEGINS_S = 600.0  # a folder without meta.json belongs to a job that begins, unless it is older
 
@@ -47,7 +48,7 @@ def rule() -> str:
 
 def remove_old(own: Path) -> None:
     """Remove what is too much beside this job, which has ended and stays."""
-    with suppress(OSError):  # the command has run: its exit code counts
+    with suppress(OSError, PyftError):  # the command has run: its exit code counts
         if own.parent == job_folder.state_folder().resolve():
             _remove_beside(own)
 
