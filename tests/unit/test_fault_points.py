@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyft.errors import ConfigError
-from pyft.recovery import fault_table, inject
+from pyft.recovery import fault_table, inject, requests
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "gen"))
@@ -75,6 +75,13 @@ def test_mistakes_of_the_table_are_named(tmp_path: Path, old: str, new: str, pro
     with pytest.raises(gen_faults.TableError) as caught:
         gen_faults.load(table)
     assert problem in str(caught.value)
+
+
+def test_what_the_agent_does_itself_counts_entries() -> None:
+    """The soft GPU counts launches and copies for the other kinds; it does not see these."""
+    kinds = gen_faults.load(ROOT / "faults.toml").kinds
+    entries = {one.name for one in kinds if one.counts.startswith("entries")}
+    assert entries == set(requests.BY_AGENT)
 
 
 @pytest.mark.parametrize(("text", "passes"), [("agent.says", 1), ("agent.says:3", 3)])
