@@ -35,14 +35,20 @@ def live_jobs(target: str | None) -> list[Found]:
     return mine
 
 
-def only(target: str | None) -> Found:
-    """Return the job that orders are for: it has servers, and no other one could be meant."""
-    found = [one for one in live_jobs(target) if not one[1].get("direct")]
+def only(target: str | None, how: str = "by --job") -> Found:
+    """Return the job that orders are for: it has servers, and no other one could be meant.
+
+    `how`: in which words one of several can be named.
+    """
+    alive = live_jobs(target)
+    found = [one for one in alive if not one[1].get("direct")]
     if len(found) == 1:
         return found[0]
-    names = ", ".join(meta["job"] for _, meta in found)
-    what = f"jobs [{names}] run: say which by --job" if found else "no job is running"
-    raise TraceError(what)
+    names = ", ".join(meta["job"] for _, meta in found or alive)
+    if found:
+        raise TraceError(f"jobs [{names}] run: say which {how}")
+    what = f"[{names}] runs with --direct: it has no server, and takes no orders"
+    raise TraceError(what if alive else "no job is running")
 
 
 def own() -> str | None:

@@ -17,6 +17,8 @@ from pyft.report.history import until_now
 from pyft.trace import live
 from pyft.trace.live import ChannelState
 
+_HOW = "by job=..."
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -78,7 +80,11 @@ def faults(job: str | Path | None = None) -> list[Fault]:
     Without `job`: of the job in which this process runs, else of the only one that runs.
     """
     target = str(job) if job is not None else jobs.own()
-    folder = job_folder.named(target) if target else jobs.only(None)[0]
+    folder = job_folder.named(target) if target else jobs.only(None, _HOW)[0]
+    if (
+        not folder and target and target.isdecimal()
+    ):  # an agent's: of one that lives, or it is another process
+        folder = jobs.live_jobs(target)[0][0]
     if not folder:
         raise TraceError(f"[{target}] is no job")
     return _faults(job_folder.load_meta(folder))
@@ -95,7 +101,7 @@ def inject(fault: str, *, rank: int | None = None, job: str | Path | None = None
     if rank is not None and found.rank != rank:
         raise UsageError(f"fault [{fault}] and rank=[{rank}] name different ranks")
     target = str(job) if job is not None else jobs.own()
-    orders.give(jobs.only(target)[1], "inject", rank=found.rank, fault=str(found))
+    orders.give(jobs.only(target, _HOW)[1], "inject", rank=found.rank, fault=str(found))
 
 
 def _status(folder: Path, meta: Mapping[str, Any]) -> JobStatus:

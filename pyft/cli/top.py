@@ -41,7 +41,7 @@ def top(
     from rich.console import Console  # here, since other commands need not wait for it (0.1 s)
     from rich.live import Live
 
-    folder, meta = jobs.only(target)
+    folder, meta = job_of(target)
 
     def give(kind: str, **values: Any) -> None:
         orders.give(job_folder.read_meta(folder), kind, **values)
@@ -54,6 +54,11 @@ def top(
                 _show(folder, dialog, shown)
     if not dialog.done:
         print(f"job {meta['job']} has ended: `pyft report {folder}` shows what has happened")
+
+
+def job_of(target: str | None) -> jobs.Found:
+    """Return the job that is shown."""
+    return jobs.only(target, "as in `pyft top JOB`")
 
 
 def _show(folder: Path, dialog: Dialog, shown: Live) -> bool:

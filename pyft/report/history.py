@@ -40,9 +40,12 @@ def state_of(meta: Mapping[str, Any]) -> str:
 
 
 def seconds_of(meta: Mapping[str, Any]) -> float:
-    """Return how long a job took, or takes until now."""
+    """Return how long a job took, as far as that is known, or takes until now."""
     start = number(meta.get("started"))
-    end = number(meta.get("ended")) or (time.time() if job_folder.is_live(dict(meta)) else start)
+    end = number(meta.get("ended"))
+    if not end:  # it runs, or has died whole: then no more is known than what was written last
+        live = job_folder.is_live(dict(meta))
+        end = time.time() if live else number(meta.get("written"))
     return max(0.0, end - start)
 
 

@@ -207,7 +207,9 @@ def _ranks(job: Job) -> Iterator[str]:
         "live",
         "in the store",
     )
-    rows = [_process(entry) for entry in sorted(entries, key=lambda one: number(one.get("rank")))]
+    server = "runs" if job.state == "running" else "not known"
+    entries.sort(key=lambda one: number(one.get("rank")))
+    rows = [_process({"server_ended": server} | entry) for entry in entries]
     yield from _table((*head, "its server", "trace"), rows, text=(-2, -1))
     yield f'<p class="faint">The traces lie in <code>{escape(str(job.folder))}</code>; '
     yield f"<code>pyft trace {escape(job.name)} --tail 20</code> prints the last calls.</p>"
@@ -219,7 +221,7 @@ def _process(entry: dict[str, Any]) -> tuple[str, ...]:
         *(str(entry.get(name, "?")) for name in ("rank", "pid", "device", "gpu")),
         *(str(entry.get("entries_total", "-")), str(store.get("snapshots", "-"))),
         *(f"{number(store.get(name)) / 1e6:.1f} MB" for name in ("live_bytes", "heap_used")),
-        *(str(entry.get("server_ended", "runs")), str(entry.get("file", "-"))),
+        *(str(entry["server_ended"]), str(entry.get("file", "-"))),
     )
 
 

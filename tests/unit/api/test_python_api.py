@@ -18,6 +18,7 @@ import pyft
 from pyft.api import jobs
 from pyft.api import run as api_run
 from pyft.api.run import program
+from pyft.cli import top
 
 
 def write_job(folder: Path, *faults: dict[str, Any], **more: Any) -> Path:
@@ -129,6 +130,28 @@ def test_a_folder_names_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
     for target in (None, str(folder), f"{folder}/", folder.name):
         (found,) = jobs.live_jobs(target)
         assert found[0] == folder
+
+
+def test_a_job_is_named_by_the_pid_of_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = jobs.job_folder.state_folder()
+    write_job(state / "20260101-000000-1", fault(), agent_pid=4711)
+    with pytest.raises(pyft.PyftError, match="no running job"):  # the pid may be another one's now
+        pyft.faults("4711")
+    monkeypatch.setattr(jobs.job_folder, "is_live", lambda _: True)
+    assert len(pyft.faults("4711")) == 1
+
+
+def test_what_is_said_of_jobs_that_no_order_can_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = jobs.job_folder.state_folder()
+    monkeypatch.setattr(jobs.job_folder, "is_live", lambda _: True)
+    write_job(state / "20260101-000000-1", direct=True)
+    with pytest.raises(pyft.PyftError, match=r"\[20260101-000000-1\] runs with --direct"):
+        jobs.only(None)
+    for number in (2, 3):
+        write_job(state / f"20260101-000000-{number}")
+    for look, how in ((pyft.faults, "by job="), (lambda: top.job_of(None), "as in `pyft top JOB`")):
+        with pytest.raises(pyft.PyftError, match=rf"-2, .*-3\] run: say which {how}"):
+            look()
 
 
 def test_import_is_light() -> None:

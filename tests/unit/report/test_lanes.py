@@ -15,7 +15,7 @@ from pyft.agent.operators.timeline import FILE, Timeline
 from pyft.cli import report as report_command
 from pyft.errors import TraceError
 from pyft.recovery import report
-from pyft.report import history, lanes
+from pyft.report import history, lanes, page
 from pyft.top.look import look
 
 
@@ -114,8 +114,18 @@ def test_the_list_of_jobs(tmp_path: Path) -> None:
 
 
 def test_what_a_job_that_died_is_called(tmp_path: Path) -> None:
-    folder = sample.write(tmp_path / "job", state="running", supervisor_pid=2**22 + 1)
-    assert lanes.read(folder).state == "died with launcher and supervisor"
+    more = {"state": "running", "supervisor_pid": 2**22 + 1, "ended": None, "written": 1008.0}
+    folder = sample.write(tmp_path / "job", steps=3, **more)
+    meta = json.loads((folder / job_folder.META).read_text())
+    del meta["channels"][0]["server_ended"]
+    (folder / job_folder.META).write_text(json.dumps(meta))
+    job = lanes.read(folder)
+    assert job.state == "died with launcher and supervisor"
+    assert job.seconds == 8.0, "as much as is known"
+    assert " 8 s " in history.table([folder])[1]
+    shown = page.html(job)
+    assert ">not known<" in shown
+    assert ">runs<" not in shown
 
 
 def member(tmp_path: Path, **fields: int) -> SimpleNamespace:
