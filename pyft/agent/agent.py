@@ -25,7 +25,7 @@ from pyft.agent.clients import Clients
 from pyft.agent.command import Command
 from pyft.agent.going_back import GoingBack
 from pyft.agent.host_images import images_of
-from pyft.agent.job import asked_faults, job_folder
+from pyft.agent.job import asked_faults, job_folder, supervisors
 from pyft.agent.job.ended_clients import EndedClients
 from pyft.agent.job.environment import link_for_triton, program_environment
 from pyft.agent.job.job_meta import JobMeta
@@ -128,6 +128,7 @@ class Agent:
         self._meta.ended.adopt(handover.notes)
         meta = self._meta.values
         meta |= {"agent_pid": os.getpid(), "supervisor_pid": os.getppid()}
+        meta |= supervisors.identity(os.getppid())
         if handover.orders:
             meta["orders"] = orders_name(handover.clients_name)
         self._command.keep()
@@ -146,7 +147,7 @@ class Agent:
         for name, connection in handover.clients.items():
             self._clients.accept(name, connection)
         self._supervisor.took_over()
-        self._meta.write()
+        self._meta.write_again()
         start = self._servers.incidents.start
         self._timeline = Timeline(self._options.log_dir, self._loop, start, self._members)
         if not self._options.direct:

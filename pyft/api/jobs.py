@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pyft import config
-from pyft.agent.job import job_folder
+from pyft.agent.job import job_folder, supervisors
+from pyft.agent.job.supervisors import ELSEWHERE
 from pyft.errors import TraceError
 
 Found = tuple[Path, dict[str, Any]]  # folder and meta.json
@@ -31,7 +32,9 @@ def live_jobs(target: str | None) -> list[Found]:
         if folder.name in names or str(meta.get("agent_pid")) == target
     ]
     if not mine:
-        raise TraceError(f"[{target}] is no running job")
+        named = [meta for folder, meta in found if folder.name in names]
+        elsewhere = any(supervisors.is_elsewhere(meta) for meta in named)
+        raise TraceError(f"[{target}] {ELSEWHERE if elsewhere else 'is no running job'}")
     return mine
 
 

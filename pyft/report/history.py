@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyft.agent.job import job_folder
+from pyft.agent.job import job_folder, supervisors
 from pyft.errors import TraceError
 from pyft.recovery import report
 
@@ -33,6 +33,8 @@ def state_of(meta: Mapping[str, Any]) -> str:
     if job_folder.is_live(dict(meta)):
         return "running"
     state = str(meta.get("state", "unknown"))
+    if supervisors.is_elsewhere(meta):
+        return "runs elsewhere, or died there"
     if state == "running":
         return "died with launcher and supervisor"
     code = meta.get("exit_code")

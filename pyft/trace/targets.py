@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyft.agent.job import job_folder
+from pyft.agent.job import job_folder, supervisors
+from pyft.agent.job.supervisors import ELSEWHERE
 from pyft.errors import TraceError
 
 
@@ -57,6 +58,8 @@ def of_job(folder: Path) -> list[Ring]:
         return rings
     if meta.get("direct"):
         raise TraceError(f"the job [{folder.name}] ran with --direct, which has no ring")
+    if supervisors.is_elsewhere(meta):
+        raise TraceError(f"the job [{folder.name}] {ELSEWHERE}")
     if meta.get("state") == "running" and not job_folder.is_live(meta):
         raise TraceError(
             f"launcher and agent of the job [{folder.name}] died before they could save"

@@ -45,7 +45,6 @@ READING = {"pread", "preadv"}
 READ_MEMORY = ("pyft/agent/", "pyft/trace/")
 READS_WHOLE = {"read_bytes", "seek"}
 MAY_READ_WHOLE = {
-    "pyft/agent/job/job_folder.py": "the command line of a process",
     "pyft/agent/process/notes.py": "notes, which nobody can write into",
 }
 # In these a number comes out of a record by its name.

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pyft.agent.job import supervisors
 from pyft.agent.job.meta_shape import damage
 from pyft.errors import TraceError, UsageError
 
@@ -113,11 +114,5 @@ def load_meta(folder: Path) -> dict[str, Any]:
 
 
 def is_live(meta: dict[str, Any]) -> bool:
-    """Say whether the job still runs: its supervisor does, whichever agent it has."""
-    pid = meta.get("supervisor_pid")
-    if meta.get("state") != "running" or not isinstance(pid, int):
-        return False
-    try:
-        return b"pyft" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
+    """Say whether the job still runs here: its supervisor does, whichever agent it has."""
+    return supervisors.is_live(meta)

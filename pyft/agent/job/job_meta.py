@@ -9,6 +9,7 @@ from typing import Any
 from pyft.agent.job import job_folder
 from pyft.agent.job.ended_clients import EndedClients
 from pyft.agent.job.options import JobOptions
+from pyft.agent.job.supervisors import AGAIN_S
 from pyft.agent.process import messages
 from pyft.agent.process.loop import Loop
 
@@ -46,6 +47,11 @@ class JobMeta:
         if not self._due:
             self._due = True
             self._loop.after(max(SOON_S, self._took_s / SHARE), self.write)
+
+    def write_again(self) -> None:
+        """Write it down now and every hour: jobs elsewhere see by that that this one lives."""
+        self.write()
+        self._loop.after(AGAIN_S, self.write_again)
 
     def write(self) -> None:
         """Write it down now; what cannot be written is told."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyft import config
-from pyft.agent.job import job_folder
+from pyft.agent.job import job_folder, supervisors
 from pyft.errors import PyftError
 
 BEGINS_S = 600.0  # a folder without meta.json belongs to a job that begins, unless it is older
@@ -67,7 +67,8 @@ def superfluous(sizes: Mapping[Path, int], own: Path, keep: int, most: int) -> l
     mine: dict[Kind, list[Path]] = {kind: [] for kind in Kind}
     for folder in sizes:
         meta = job_folder.read_meta(folder)
-        if folder == own or not (job_folder.is_live(meta) or _begins(folder)):
+        runs = job_folder.is_live(meta) or supervisors.is_elsewhere(meta)
+        if folder == own or not (runs or _begins(folder)):
             damaged = not meta and (folder / job_folder.META).exists()
             mine[Kind.PLAIN if damaged else kind_of(meta)].append(folder)
     many = {kind: max(0, len(folders) - max(0, keep)) for kind, folders in mine.items()}

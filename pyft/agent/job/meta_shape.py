@@ -58,7 +58,8 @@ _TOP: dict[str, Check] = {
     "state": _is_text, "started": _is_time, "ended": _or_nothing(_is_time),
     "supervisor_pid": _is_integer, "agent_pid": _is_integer,
     "channels": _is_list, "live": _is_list, "recovery": _or_nothing(_is_object),
-    "written": _is_time, "spares_left": _is_integer,
+    "boot_id": _is_text, "pid_namespace": _is_integer,
+    "supervisor_started": _or_nothing(_is_integer), "written": _is_time, "spares_left": _is_integer,
 }  # fmt: skip
 _SAVED = {
     **{"id": _is_integer, "memory": _is_text, "file": _or_nothing(_is_text)},

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sample
 from typer.testing import CliRunner
 
-from pyft.agent.job import job_folder, kept_jobs
+from pyft.agent.job import job_folder, kept_jobs, supervisors
+from pyft.agent.job.job_meta import JobMeta
 from pyft.agent.job.kept_jobs import Kind
+from pyft.api import jobs
 from pyft.cli.main import app
+from pyft.errors import TraceError
+from pyft.report import history
+from pyft.trace import targets
 
 CLIENT = {"name": "rank0-pid5-dev0", "pid": 5}
 PLAIN: dict[str, Any] = {"state": "ended", "channels": [CLIENT]}
@@ -79,6 +87,51 @@ def test_a_job_that_runs_or_begins_is_left_alone() -> None:
     own, other = job(3, PLAIN), job(4, MISTYPED)
     found = kept_jobs.superfluous(dict.fromkeys([begins, stale, own, other], 10), own, 1, 1)
     assert found == [stale, other]
+
+
+def running(number: int, **more: Any) -> Path:
+    """Return the folder of a job whose supervisor is this process, unless `more` says otherwise."""
+    here = {"supervisor_pid": os.getpid(), **supervisors.identity(os.getpid())}
+    return job(number, PLAIN | {"state": "running", "written": time.time()} | here | more)
+
+
+@pytest.mark.parametrize("elsewhere", [{"boot_id": "another"}, {"pid_namespace": 1}])
+def test_a_job_of_another_host_or_container_is_left_alone(elsewhere: dict[str, Any]) -> None:
+    """Its supervisor has the pid of one here, or of none: that says nothing of it."""
+    other, here = running(0, **elsewhere, supervisor_pid=2**22 + 1), running(1)
+    silent = running(2, **elsewhere, written=time.time() - 2 * supervisors.SILENT_S)
+    ended, own = job(3, PLAIN), job(4, PLAIN)
+    assert gone([other, here, silent, ended, own], keep=1, most=1) == [silent, ended]
+    metas = [job_folder.read_meta(folder) for folder in (other, here, silent)]
+    assert [job_folder.is_live(meta) for meta in metas] == [False, True, False]
+    said = ["runs elsewhere, or died there", "running", "died with launcher and supervisor"]
+    assert [history.state_of(meta) for meta in metas] == said
+    for look in (jobs.live_jobs, targets.find):
+        with pytest.raises(TraceError, match=r"on another host or in another container"):
+            look(other.name)
+
+
+def test_a_pid_that_another_process_of_pyft_has_now_is_no_job_that_runs() -> None:
+    """As the supervisor's in the next container, which numbers processes anew."""
+    meta = job_folder.read_meta(running(0))
+    assert job_folder.is_live(meta)
+    assert not job_folder.is_live(meta | {"supervisor_started": meta["supervisor_started"] - 2})
+    assert not job_folder.is_live(meta | {"supervisor_pid": 2**22 + 1})
+
+
+def test_a_job_that_runs_says_so_every_hour(tmp_path: Path) -> None:
+    due: list[tuple[float, Callable[[], None]]] = []
+    loop = SimpleNamespace(after=lambda *timer: due.append(timer))
+    named = {name: name for name in ("job", "devices", "gpus", "spares", "protect", "direct")}
+    options = SimpleNamespace(log_dir=tmp_path, command=(), **named)
+    ended = SimpleNamespace(text=str)
+    JobMeta(options, loop, dict, ended).write_again()  # type: ignore[arg-type]
+    (tmp_path / job_folder.META).unlink()
+    ((seconds, again),) = due
+    again()
+    assert (tmp_path / job_folder.META).exists()
+    assert 2 * seconds < supervisors.SILENT_S
+    assert len(due) == 2
 
 
 def test_a_damaged_job_is_kept_as_one_that_used_a_gpu() -> None:
