@@ -14,7 +14,7 @@ import typer
 
 from pyft import _native
 from pyft.agent.image_record import left_behind
-from pyft.agent.job import job_folder
+from pyft.agent.job import job_folder, own_folder
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages
 from pyft.agent.process.notes import make_note
@@ -101,8 +101,7 @@ def resume(named: list[Path], every: float | None, log: Path | None, metrics_por
         raise UsageError(f"[{folders[0]}] has no line of a job: nothing can be resumed")
     for folder in folders:
         _make(folder)
-    log_dir = (log or job_folder.state_folder() / job_folder.new_job_name()).resolve()
-    job_folder.create(log_dir)
+    _, log_dir = own_folder.take(job_folder.new_job_name(), log)
     loaded = reader.newest(folders, log_dir / "images")
     try:
         _say_damage(loaded)

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from pyft import _native, config
-from pyft.agent.job import job_folder, kept_jobs
+from pyft.agent.job import job_folder, kept_jobs, own_folder
 from pyft.agent.job.gpus import choose
 from pyft.agent.job.options import JobOptions, check_protection
 from pyft.agent.process import messages
@@ -100,15 +101,15 @@ def run(
         metrics_port=metrics_port,
         command=tuple(command),
     )
-    _run(options, report, spans)
+    _run(options, log_dir, report, spans)
 
 
-def _run(options: JobOptions, report: Path | None, spans: bool) -> None:
+def _run(options: JobOptions, log_dir: Path | None, report: Path | None, spans: bool) -> None:
     """Start the job; this process ends with its exit code."""
     check_protection(options)
     options.check_native_files()
-    job_folder.create(options.log_dir)
-    _finish(Launcher(options), report, spans)
+    job, folder = own_folder.take(options.job, log_dir)
+    _finish(Launcher(replace(options, job=job, log_dir=folder)), report, spans)
 
 
 def _finish(launcher: Launcher, report: Path | None, spans: bool) -> None:

@@ -14,6 +14,7 @@ from pyft.agent.job.meta_shape import damage
 from pyft.errors import TraceError, UsageError
 
 META = "meta.json"
+TIMELINE = "timeline.jsonl"
 _NO_CHANNELS = '\n "channels": []'  # at the left: nothing inside of anything is there
 _NAME = re.compile(r"\d{8}-\d{6}-\d+")
 
@@ -36,12 +37,14 @@ def new_job_name(place: int | None = None) -> str:
     return name if place is None else f"{name}-place-{place}"
 
 
-def create(folder: Path) -> Path:
-    """Create a job folder for this user only."""
+def create(folder: Path, is_new: bool = False) -> Path:
+    """Create a job folder for this user only; `is_new`: raise FileExistsError if it is there."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=not is_new)
         reason = "" if os.access(folder, os.W_OK | os.X_OK) else "it is not writable"
     except OSError as error:
+        if is_new and isinstance(error, FileExistsError):
+            raise
         reason = error.strerror or str(error)
     if reason:
         raise UsageError(

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyft.agent.channel import untrusted
+from pyft.agent.job import job_folder
 from pyft.agent.members.member import Member
 from pyft.agent.process import messages
 from pyft.agent.process.loop import Loop
 from pyft.wire.layout import CONTROL_PAGE
 
-FILE = "timeline.jsonl"
+FILE = job_folder.TIMELINE
 SHORTEST_S = 0.2  # between two looks
 LOOKS = 2000  # in the time until now: so long are two apart at least
 

@@ -1,0 +1,77 @@
+"""A job takes its folder: no other one has it meanwhile.
+
+Two jobs in one folder would write the same meta.json, and an order for one of them reach the other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from pyft.agent.job import job_folder
+from pyft.errors import UsageError
+
+LOCK = "lock"
+WAIT_S = 10.0  # of a job whose launcher was killed, all has gone by then
+_PAUSE_S = 0.1
+_TRIES = 1000  # jobs of one second and of equal process numbers
+_PARTS = re.compile(r"(\d{8}-\d{6}-)(\d+)(-place-\d+)?")
+
+
+def take(job: str, named: Path | None) -> tuple[str, Path]:
+    """Return name and folder of a job that begins: `named`, or a new one among the others.
+
+    Raise UsageError if the folder cannot be used, or is in use.
+    """
+    folder = job_folder.create(named.resolve()) if named else _new(job)
+    _lock(folder)
+    for old in (job_folder.META, job_folder.TIMELINE):  # of a job that was there before
+        with suppress(OSError):
+            (folder / old).unlink(missing_ok=True)
+    return job if named else folder.name, folder
+
+
+def _new(job: str) -> Path:
+    """Make a folder that no other job has: containers number processes alike."""
+    state = job_folder.state_folder().resolve()
+    for name in _names(job):
+        with suppress(FileExistsError):
+            return job_folder.create(state / name, is_new=True)
+    raise UsageError(f"[{state}] has too many jobs of this second: name a folder by --log-dir")
+
+
+def _lock(folder: Path) -> None:
+    """Keep other jobs out as long as this process and the supervisor live: both have it."""
+    try:
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                os.close(fd)
+                raise UsageError(
+                    f"the folder of the job [{folder}] is in use by a job that runs: name another "
+                    "by --log-dir"
+                ) from None
+            time.sleep(_PAUSE_S)
+        except OSError:  # a file system without locks: no job can be kept out
+            os.close(fd)
+            return
+
+
+def _names(job: str) -> Iterator[str]:
+    """Yield the name of a job, and others for the case that it is taken."""
+    if parts := _PARTS.fullmatch(job):
+        first, number, rest = parts.groups()
+        for more in range(_TRIES):
+            yield f"{first}{int(number) + more}{rest or ''}"
