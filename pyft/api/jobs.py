@@ -24,7 +24,7 @@ def live_jobs(target: str | None) -> list[Found]:
     found = [(folder, job_folder.read_meta(folder)) for folder in folders]
     alive = [(folder, meta) for folder, meta in found if job_folder.is_live(meta)]
     if target is None:
-        return alive
+        return _where(alive)
     names = {target, os.path.basename(target.rstrip("/"))}
     mine = [
         (folder, meta)
@@ -35,7 +35,12 @@ def live_jobs(target: str | None) -> list[Found]:
         named = [meta for folder, meta in found if folder.name in names]
         elsewhere = any(supervisors.is_elsewhere(meta) for meta in named)
         raise TraceError(f"[{target}] {ELSEWHERE if elsewhere else 'is no running job'}")
-    return mine
+    return _where(mine)
+
+
+def _where(found: list[Found]) -> list[Found]:
+    """Return jobs with the folders themselves: of one with --log-dir a link is listed."""
+    return [(folder.resolve() if folder.is_symlink() else folder, meta) for folder, meta in found]
 
 
 def only(target: str | None, how: str = "by --job") -> Found:

@@ -22,7 +22,7 @@ def find(target: str | None) -> Path:
             raise TraceError(
                 f"there is no job in [{job_folder.state_folder()}]: start one, pyft run"
             )
-        return known[-1]
+        return known[-1].resolve() if known[-1].is_symlink() else known[-1]
     if folder := job_folder.named(target):
         return folder.resolve()
     raise TraceError(f"[{target}] is no job: `pyft report --list` names those that there are")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pyft.agent.job import job_folder
+from pyft.agent.job import job_folder, own_folder
 from pyft.agent.job.ended_clients import EndedClients
 from pyft.agent.job.options import JobOptions
 from pyft.agent.job.supervisors import AGAIN_S
@@ -51,6 +51,7 @@ class JobMeta:
     def write_again(self) -> None:
         """Write it down now and every hour: jobs elsewhere see by that that this one lives."""
         self.write()
+        own_folder.stay_listed(self.values["job"], self._folder)
         self._loop.after(AGAIN_S, self.write_again)
 
     def write(self) -> None:

@@ -6,6 +6,7 @@ A job with faults is looked at again, for its report. A typing error is not.
 from __future__ import annotations
 
 import enum
+import os
 import shutil
 import time
 from collections.abc import Mapping
@@ -49,12 +50,16 @@ def rule() -> str:
 def remove_old(own: Path) -> None:
     """Remove what is too much beside this job, which has ended and stays."""
     with suppress(OSError, PyftError):  # the command has run: its exit code counts
-        if own.parent == job_folder.state_folder().resolve():
+        state = job_folder.state_folder().resolve()
+        if own.parent == state:
             _remove_beside(own)
+        for link in superfluous_links(state, own, config.get_int("PYFT_KEEP_JOBS")):
+            link.unlink()
 
 
 def _remove_beside(own: Path) -> None:
-    sizes = {folder: _size(folder) for folder in job_folder.jobs(own.parent)}
+    folders = [folder for folder in job_folder.jobs(own.parent) if not folder.is_symlink()]
+    sizes = {folder: _size(folder) for folder in folders}
     keep, most = config.get_int("PYFT_KEEP_JOBS"), config.get_int("PYFT_KEEP_GB") << 30
     if len(sizes) <= keep and sum(sizes.values()) <= most:
         return
@@ -81,6 +86,22 @@ def superfluous(sizes: Mapping[Path, int], own: Path, keep: int, most: int) -> l
         gone.append(folder)
         room -= sizes[folder] if folder != own else 0
     return [folder for folder in gone if folder != own]
+
+
+def superfluous_links(state: Path, own: Path, keep: int) -> list[Path]:
+    """Return which links to folders of --log-dir are to go; the folders stay.
+
+    One that leads nowhere may be of another host. A job that runs renews its link every hour.
+    """
+    links = [link for link in job_folder.links(state) if os.readlink(link) != str(own)]
+    gone, ended = [], []
+    for link in links:
+        meta = job_folder.read_meta(link)
+        if not meta and time.time() - link.lstat().st_mtime > supervisors.SILENT_S:
+            gone.append(link)
+        elif meta and not (job_folder.is_live(meta) or supervisors.is_elsewhere(meta)):
+            ended.append(link)
+    return gone + ended[: max(0, len(ended) - max(0, keep))]
 
 
 def _begins(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A job takes its folder: no other one has it meanwhile.
+"""A job takes its folder: no other one has it meanwhile, and what is looked for among jobs finds it.
 
 Two jobs in one folder would write the same meta.json, and an order for one of them reach the other.
 """
@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyft.agent.job import job_folder
-from pyft.errors import UsageError
+from pyft.errors import PyftError, UsageError
 
 LOCK = "lock"
 WAIT_S = 10.0  # of a job whose launcher was killed, all has gone by then
@@ -33,7 +33,21 @@ def take(job: str, named: Path | None) -> tuple[str, Path]:
     for old in (job_folder.META, job_folder.TIMELINE):  # of a job that was there before
         with suppress(OSError):
             (folder / old).unlink(missing_ok=True)
-    return job if named else folder.name, folder
+    if not named:
+        return folder.name, folder
+    return _link_anew(folder, job), folder
+
+
+def stay_listed(job: str, folder: Path) -> None:
+    """Have a folder that was named among those of jobs still, and its link as one that is used."""
+    if folder.parent == _state():
+        return
+    links = _links_to(folder)
+    for link in links:
+        with suppress(OSError):
+            os.utime(link, follow_symlinks=False)
+    if not links:
+        _link(folder, job)
 
 
 def _new(job: str) -> Path:
@@ -67,6 +81,39 @@ def _lock(folder: Path) -> None:
         except OSError:  # a file system without locks: no job can be kept out
             os.close(fd)
             return
+
+
+def _link_anew(folder: Path, job: str) -> str:
+    """Have the folder in the list once, by the name of this job; return the name."""
+    if folder.parent == _state():
+        return job
+    for link in _links_to(folder):  # of jobs that were there before
+        with suppress(OSError):
+            link.unlink()
+    return _link(folder, job)
+
+
+def _link(folder: Path, job: str) -> str:
+    with suppress(OSError, PyftError):  # the job can do without
+        state = job_folder.create(job_folder.state_folder())
+        for name in _names(job):
+            with suppress(FileExistsError):
+                os.symlink(folder, state / name)
+                return name
+    return job
+
+
+def _links_to(folder: Path) -> list[Path]:
+    with suppress(OSError, PyftError):
+        links = job_folder.links(job_folder.state_folder())
+        return [link for link in links if os.readlink(link) == str(folder)]
+    return []
+
+
+def _state() -> Path | None:
+    with suppress(OSError, PyftError):
+        return job_folder.state_folder().resolve()
+    return None
 
 
 def _names(job: str) -> Iterator[str]:
