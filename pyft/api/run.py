@@ -86,9 +86,10 @@ def run(
     False, and when the job has not ended after `timeout` seconds; then it is ended first.
     """
     with tempfile.TemporaryDirectory(prefix="pyft-run-") as folder:
-        report = Path(folder) / "report.json"
-        asked = (gpus, spares, [inject] if isinstance(inject, str) else inject, options)
-        words = [*_pyft_run(*asked), "--report", str(report), "--", *_words(command)]
+        others, wanted = _report_in(options)
+        report = Path(cwd or "") / (wanted or Path(folder) / "report.json")
+        asked = (gpus, spares, [inject] if isinstance(inject, str) else inject, others)
+        words = [*_pyft_run(*asked), "--report", str(report.absolute()), "--", *_words(command)]
         ended, in_time = _execute(words, os.environ | (env or {}), cwd, timeout, quiet)
         found: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):  # it never began
@@ -100,6 +101,19 @@ def run(
         last = "\n".join(result.stderr.splitlines()[-5:])
         raise JobError(f"the job has ended with exit code [{result.exit_code}]: {last}", result)
     return result
+
+
+def _report_in(options: Sequence[str]) -> tuple[list[str], str]:
+    """Return options without --report, and the file that it names: the last one counts."""
+    left: list[str] = []
+    wanted, words = "", iter(options)
+    for word in words:
+        name, has_value, value = word.partition("=")
+        if name == "--report":
+            wanted = value if has_value else next(words, "")
+        else:
+            left.append(word)
+    return left, wanted
 
 
 def _pyft_run(gpus: str, spares: int, inject: Sequence[str], options: Sequence[str]) -> list[str]:

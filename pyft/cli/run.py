@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from pyft.agent.process import messages
 from pyft.agent.supervisor.launcher import Launcher
 from pyft.cli import flushed, run_options, several, swallowed
 from pyft.cli.run_options import Dmr, OnNoSpare, Protect, StandBy, Unsupported
-from pyft.errors import CommandError, UsageError
+from pyft.errors import CommandError, PyftError, UsageError
 from pyft.hosts.spare import leaving
 from pyft.recovery import requests
 from pyft.recovery.inject import check_point, parse
@@ -118,19 +119,27 @@ def _finish(launcher: Launcher, report: Path | None, spans: bool) -> None:
     if report:
         _check_report(report)
     started = time.monotonic()
+    more: dict[str, object] = {"log_dir": str(log_dir)}
     try:
         with process.following(log_dir) if spans else contextlib.nullcontext():
             code = leaving.run(launcher)
+    except PyftError as error:  # pyft returns its own exit code
+        more["exit_code"] = error.exit_code
+        raise
     finally:
         kept_jobs.remove_old(log_dir)
-    if report:
-        summary = job_folder.read_meta(log_dir)
-        summary |= {"log_dir": str(log_dir), "seconds": time.monotonic() - started}
-        try:
-            report.write_text(json.dumps(summary, indent=1) + "\n")
-        except OSError as error:  # the command has run: its exit code counts
-            messages.say(f"--report [{report}] cannot be written: {error.strerror}")
+        if report:
+            _write_report(report, log_dir, more | {"seconds": time.monotonic() - started})
     messages.flush_and_exit(code)
+
+
+def _write_report(report: Path, log_dir: Path, more: dict[str, object]) -> None:
+    """Write what the job has left, however it has ended."""
+    summary = job_folder.read_meta(log_dir) | more
+    try:
+        report.write_text(json.dumps(summary, indent=1) + "\n")
+    except OSError as error:  # the command has run: its exit code counts
+        messages.say(f"--report [{report}] cannot be written: {error.strerror}")
 
 
 def _check_protection(protect: Protect, direct: bool, inject: tuple[str, ...], spares: int) -> None:
@@ -161,9 +170,17 @@ def _check_command(command: list[str]) -> None:
 
 
 def _check_report(report: Path) -> None:
-    """Refuse a file that could not be written before hours of training, not after."""
+    """Refuse a file that could not be written before hours of training, not after.
+
+    One of an earlier job goes: should this one leave no report, there is none.
+    """
     try:
-        with report.open("a"):
-            pass
+        with report.open("a") as file:
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)  # and no pipe
+            if is_file:
+                file.truncate(0)
+        if is_file and not report.is_symlink():
+            with contextlib.suppress(OSError):  # of a folder that is not ours: an empty file stays
+                report.unlink()
     except OSError as error:
         raise UsageError(f"--report [{report}] cannot be written: {error.strerror}") from None

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
 import pyft
+from pyft.agent.job import job_folder
 from pyft.api.run import program
 from pyft.cli import demo, doctor, env, run, run_options
 from pyft.cli.help import EXAMPLES, SECTIONS
 from pyft.cli.main import app
-from pyft.errors import CommandError, PyftError
+from pyft.errors import AgentLostError, CommandError, PyftError
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
@@ -42,6 +45,42 @@ def test_an_old_value_of_protect_still_counts_and_says_so(
     assert (found.exit_code, seen) == (0, [run_options.Protect.snapshot]), found.output
     assert said.count(f"--protect [{old}] is called [snapshot] now") == 1
     assert CliRunner().invoke(command, ["--protect", "snapshots"]).exit_code == 2
+
+
+class LostJob:
+    """A launcher whose supervisor is killed, after an agent has written down what there was."""
+
+    def __init__(self, folder: Path, error: PyftError) -> None:
+        self.options, self._error = SimpleNamespace(log_dir=folder), error
+
+    def run(self) -> int:
+        meta = {"state": "the supervisor was killed", "exit_code": None, "channels": []}
+        job_folder.write_meta(self.options.log_dir, meta)
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [AgentLostError("it has ended"), CommandError("no command", 127)])
+def test_a_job_that_is_lost_leaves_its_report(tmp_path: Path, error: PyftError) -> None:
+    report = tmp_path / "report.json"
+    report.write_text('{"state": "of the job before"}')
+    with pytest.raises(type(error)):
+        run._finish(LostJob(tmp_path, error), report, False)  # type: ignore[arg-type]
+    found = json.loads(report.read_text())
+    assert found["state"] == "the supervisor was killed"
+    assert (found["exit_code"], found["log_dir"]) == (error.exit_code, str(tmp_path))
+
+
+def test_a_report_of_the_job_before_goes_when_one_begins(tmp_path: Path) -> None:
+    report, target = tmp_path / "report.json", tmp_path / "target.json"
+    report.write_text("old")
+    run._check_report(report)
+    assert not report.exists()
+    target.write_text("old")
+    report.symlink_to(target)
+    run._check_report(report)
+    assert report.is_symlink()
+    assert target.read_text() == ""
+    run._check_report(Path("/dev/null"))
 
 
 def test_each_command_stands_in_one_group() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import shutil
@@ -197,8 +198,10 @@ def test_signals_are_forwarded_once(start: Start, signal_number: int) -> None:
 
 
 @pytest.mark.parametrize("victim", ["launcher", "supervisor", "client"])
-def test_kill_leaves_nothing(start: Start, victim: str) -> None:
-    job = start("sh", "-c", ESCAPING + '"$@"', "sh", *client())
+def test_kill_leaves_nothing(start: Start, victim: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    options = ["--gpus", "soft:1", "--report", str(report)]
+    job = start("sh", "-c", ESCAPING + '"$@"', "sh", *client(), options=options)
     job.wait_attached()
     os.kill(job.victim(victim), signal.SIGKILL)
     job.wait(20)
@@ -210,6 +213,10 @@ def test_kill_leaves_nothing(start: Start, victim: str) -> None:
     }[victim]
     assert sentence in job.errors()
     assert list(job.log_dir.glob("rank0-pid*-dev0.ring"))
+    if victim != "launcher":
+        left = json.loads(report.read_text())
+        assert left["exit_code"] == job.wait()
+        assert [one["rank"] for one in left["channels"]] == [0]
 
 
 @pytest.mark.parametrize("how", [["--protect", "none"], ["--direct"]])

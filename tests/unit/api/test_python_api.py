@@ -51,6 +51,24 @@ def test_a_command_and_its_result(
     assert not list(tmp_path.glob("pyft-run-*"))
 
 
+@pytest.mark.parametrize("how", [["--report", "r.json"], ["--report=r.json"]])
+def test_a_report_that_is_asked_for_is_written(
+    how: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for `pyft run`, which prints its options and leaves a report."""
+    script = tmp_path / "stand-in.py"
+    script.write_text(
+        "import sys; a = sys.argv; print(a[1:]); at = a.index('--report') + 1\n"
+        "open(a[at], 'w').write('{\"log_dir\": \"/job\"}')"
+    )
+    monkeypatch.setattr(api_run, "program", lambda: [sys.executable, str(script)])
+    options = ["--direct", *how, "--host", "h"]
+    result = pyft.run(["true"], options=options, cwd=tmp_path, quiet=True)
+    assert json.loads((tmp_path / "r.json").read_text()) == result.report == {"log_dir": "/job"}
+    assert result.stdout.count("--report") == 1
+    assert "'--direct', '--host', 'h'" in result.stdout
+
+
 def test_a_notebook_shows_what_is_no_html() -> None:
     faults = [fault(outcome="given up: kernel [scale<float>] failed")]
     shown = pyft.Result(1, "", "", {"recovery": {"faults": faults}})._repr_html_()
