@@ -338,7 +338,8 @@ class Plan:
             return [Refuse("the job runs with --protect none: nothing could be restored")]
         if rank.state is State.GIVEN_UP:
             return [Refuse(f"rank [{rank.rank}] has been given up")]
-        if gpu >= 0 and (gpu != rank.gpu or not self.gpus.usable(gpu)):
+        # Another process on the device may have got the GPU by the same order already.
+        if gpu >= 0 and (gpu != self.gpus.behind[rank.device] or not self.gpus.usable(gpu)):
             if why := self.gpus.why_not(gpu, self.starting.in_use()):
                 return [Refuse(why)]
             self.gpus.behind[rank.device] = gpu

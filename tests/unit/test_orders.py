@@ -25,6 +25,11 @@ NUMBERS = [0, 1, -1, 2, 8, 2**31, -(2**63), 10**300, 1.5, 1e308, None, True, "1"
 TEXTS = ["sticky", "hang,step=1", "boom", "", "," * 3000, "server-kill,step=-1", "é\0", "a=b=c"]
 
 
+def member_of(id: int, rank: int, device: int, is_main: bool = True) -> SimpleNamespace:
+    where = SimpleNamespace(rank=rank, device=device)
+    return SimpleNamespace(id=id, channel=where, client_gone=False, is_main=lambda: is_main)
+
+
 class Servers:
     """Has a plan, and carries nothing out."""
 
@@ -35,8 +40,7 @@ class Servers:
         self.injector = SimpleNamespace(inject=lambda _: "")
         for id in range(2):
             self.plan.handle(events.Attached(id, id, id))
-            where = SimpleNamespace(rank=id, device=id)
-            self.members[id] = SimpleNamespace(id=id, channel=where, client_gone=False)
+            self.members[id] = member_of(id, rank=id, device=id)
 
     def event(self, event: events.Event) -> list[str]:
         actions = self.plan.handle(event)
@@ -66,6 +70,38 @@ def test_meta_json_is_told_of_another_number_of_spares() -> None:
     for gpu, written in ((9, False), (2, True)):
         answer_to(taker, json.dumps({"kind": "drain", "gpu": gpu}).encode())
         assert servers.written == written, gpu
+
+
+def moved(*members: tuple[int, bool], rank: int = 1, gpu: int = 2) -> tuple[str, dict[int, int]]:
+    """Return the answer to `pyft replace`, and what is behind the devices then.
+
+    `members`: device of each process of the rank, and whether the rank works on it.
+    """
+    servers = Servers()
+    for id, (device, is_main) in enumerate(members, 2):
+        servers.plan.handle(events.Attached(id, rank, device))
+        servers.members[id] = member_of(id, rank, device, is_main)
+    del servers.members[1]
+    servers.plan.handle(events.ClientGone(1))
+    order = json.dumps({"kind": "replace", "rank": rank, "gpu": gpu}).encode()
+    problem = answer_to(Orders(servers), order)["problem"]  # type: ignore[arg-type]
+    return problem, servers.plan.gpus.behind
+
+
+def test_a_rank_is_moved_by_the_device_that_it_works_on() -> None:
+    for members in ([(0, False), (1, True)], [(1, True), (0, False)]):
+        assert moved(*members) == ("", {0: 0, 1: 2})
+    assert moved((1, False)) == ("", {0: 0, 1: 2}), "it works on none: the only one is meant"
+
+
+def test_all_processes_of_a_rank_on_a_device_are_moved() -> None:
+    assert moved((1, True), (1, True)) == ("", {0: 0, 1: 2})
+
+
+def test_a_rank_of_several_devices_is_not_moved_to_one_gpu() -> None:
+    problem, behind = moved((0, True), (1, True))
+    assert problem == "rank [1] works on devices [0, 1]: GPU [2] can be one of them"
+    assert behind == {0: 0, 1: 1}
 
 
 def an_order(dice: random.Random) -> bytes:

@@ -53,14 +53,20 @@ class Orders:
 
     def _replace(self, order: dict[str, Any]) -> str:
         rank, gpu = _number(order, "rank"), _number(order, "gpu", -1)
-        ids = [
-            member.id
+        of_rank = [
+            member
             for member in self._servers.members.values()
             if member.channel.rank == rank and not member.client_gone
         ]
-        if not ids:
+        if not of_rank:
             return f"rank [{rank}] has no server"
-        refusals = [text for id in ids for text in self._servers.event(events.Replace(id, gpu))]
+        if gpu >= 0:  # it is for the device that the rank works on, not for one that it has touched
+            of_rank = [member for member in of_rank if member.is_main()] or of_rank
+            devices = sorted({member.channel.device for member in of_rank})
+            if len(devices) > 1:
+                return f"rank [{rank}] works on devices {devices}: GPU [{gpu}] can be one of them"
+        events_of = [events.Replace(member.id, gpu) for member in of_rank]
+        refusals = [text for one in events_of for text in self._servers.event(one)]
         return refusals[0] if refusals else ""
 
     def _drain(self, order: dict[str, Any]) -> str:
