@@ -81,8 +81,7 @@ class Images:
             messages.say(f"--movable: no images, so a process that is killed ends the job: {why}")
             return
         if self._options.flush:
-            own = {"dmr": self._options.dmr, "flush_every": self._options.flush_every}
-            options = self._options.of_the_job() | own
+            options = self._options.of_the_job() | {"flush_every": self._options.flush_every}
             about = {"options": options, "clients_name": self._clients_name}
             self.flushes = Flushes(self._options, about)
         self._again()

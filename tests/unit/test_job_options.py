@@ -11,7 +11,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from pyft.agent.job.options import JobOptions
+from pyft.agent.job.environment import server_environment
+from pyft.agent.job.options import OF_JOB, JobOptions
 from pyft.cli import run_options
 from pyft.cli.run import run
 
@@ -19,6 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAIN = JobOptions("j", Path("/l"), Path("/n"), 1, direct=False, command=("train", "--", "-x"))
 OTHER: dict[Any, Any] = {bool: True, int: 7, float: 2.5, str: "a b", Path: Path("/x y")}
 NAMES = [field.name for field in fields(JobOptions)]
+OF_THE_HOST = {
+    *("log_dir", "native_dir", "memory_folder", "metrics_port", "real_gpus"),
+    *("head", "place", "life", "host", "address"),
+    *("flush", "parity", "flush_every"),
+}
+OF_ALL_THAT_MOVE = {"direct": False, "movable": True}
+HAPPENED = {"inject"}  # what is left of it is in the notes of the agents
 
 
 def through_a_command_line(options: JobOptions) -> JobOptions:
@@ -39,6 +47,21 @@ def test_each_field_comes_to_the_agent(name: str) -> None:
 
 def test_what_was_not_asked_is_as_the_fields_say() -> None:
     assert through_a_command_line(PLAIN) == PLAIN
+
+
+def test_each_field_goes_with_the_job_or_is_of_the_host() -> None:
+    """Whoever adds one decides which: a job that moves may not lose what was asked of it."""
+    goes = set(PLAIN.of_the_job())
+    assert goes == {*OF_JOB, "command", "replay"}
+    parts = [goes, OF_THE_HOST, set(OF_ALL_THAT_MOVE), HAPPENED]
+    assert sorted(name for part in parts for name in part) == sorted(NAMES)
+
+
+def test_products_are_compared_on_the_next_host_as_well() -> None:
+    asked = replace(PLAIN, dmr="checkpoint", movable=True, head="h:1")
+    own = {"log_dir": Path("/other"), "native_dir": Path("/n"), **OF_ALL_THAT_MOVE}
+    there = JobOptions(**asked.of_the_job() | own)
+    assert server_environment(there, {}, 0, 0, 1)["PYFT_DMR"] == "checkpoint"
 
 
 def said(default: Any) -> Any:

@@ -22,7 +22,10 @@ DIRECT_LIBRARIES = (*COLLECTIVES, SOFT_GPU, "libsoftgpu_nvml.so")
 SERVER_FILES = ("pyft-server", *COLLECTIVES)
 DEFAULT_PROTECT = "snapshot"
 # What goes with a job whose processes are restored elsewhere; the rest is of the host and the run.
-OF_JOB = ("job", "devices", "spares", "strict", "protect", "on_no_spare", "standby", "divergence")
+OF_JOB = (
+    *("job", "devices", "spares", "strict", "protect", "on_no_spare", "standby", "divergence"),
+    *("dmr", "dmr_where"),
+)
 
 
 @dataclass(frozen=True)
