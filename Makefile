@@ -134,8 +134,6 @@ $(VENV)/installed: $(VENV)/dependencies $(SOURCES) setup.py pyproject.toml meson
 	@command -v c++ >/dev/null || { echo "make: no C++ compiler [c++]: install the package g++" >&2; exit 1; }
 	@# Before pip, which would keep silent for all of it.
 	$(NATIVE) product
-	@# setuptools would install what an earlier build has left there: modules that are gone since.
-	rm -rf build/lib.*/pyft build/lib.*/pyft_lab
 	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
 

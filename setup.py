@@ -6,6 +6,7 @@ only what changed.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,6 +20,9 @@ import native_build  # noqa: E402 - where setuptools finds it only now
 
 class BuildWithNative(build_py):
     def run(self) -> None:
+        # Or modules would be packed that an earlier build has left there, and that are gone since.
+        for package in {name.partition(".")[0] for name in self.packages or ()}:
+            shutil.rmtree(Path(self.build_lib) / package, ignore_errors=True)
         super().run()
         native_build.configure()
         native_build.compile_native(["product"])

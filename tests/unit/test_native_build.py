@@ -147,3 +147,28 @@ def test_progress_is_a_line_now_and_then(
     shown = capfd.readouterr().out.splitlines()
     assert len(shown) == native_build.LINES + 1
     assert shown[-2:] == ["[1000/1000] Compiling 1000", "a warning"]
+
+
+STAND_IN = "configure = lambda: None\ncompile_native = install = lambda _: None\n"
+
+
+def test_no_module_is_packed_that_is_gone(tmp_path: Path) -> None:
+    """setuptools leaves in its folder what an earlier build has put there."""
+    root = Path(__file__).resolve().parents[2]
+    files = {
+        "setup.py": (root / "setup.py").read_text(),
+        "pyproject.toml": "[project]\nname = 'p'\nversion = '1'\n"
+        "[tool.setuptools]\npackages = ['pyft', 'pyft.cli']\n",
+        "tools/build/native_build.py": STAND_IN,
+        "pyft/__init__.py": "",
+        "pyft/cli/__init__.py": "",
+        "lib/pyft/cli/gone.py": "",
+        "lib/other/stays.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    words = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "lib"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    found = {str(path.relative_to(tmp_path / "lib")) for path in (tmp_path / "lib").rglob("*.py")}
+    assert found == {"pyft/__init__.py", "pyft/cli/__init__.py", "other/stays.py"}
