@@ -121,7 +121,8 @@ def _finish(launcher: Launcher, report: Path | None, spans: bool) -> None:
     started = time.monotonic()
     more: dict[str, object] = {"log_dir": str(log_dir)}
     try:
-        with process.following(log_dir) if spans else contextlib.nullcontext():
+        with process.following(log_dir) if spans else contextlib.nullcontext() as sender:
+            launcher.spared = (sender,) if sender else ()
             code = leaving.run(launcher)
     except PyftError as error:  # pyft returns its own exit code
         more["exit_code"] = error.exit_code

@@ -6,6 +6,7 @@ spans go, and what is added to them, say OpenTelemetry's own variables (OTEL_EXP
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
@@ -26,6 +27,7 @@ import pyft
 from pyft.agent.job import job_folder
 from pyft.agent.process import messages
 from pyft.spans.outbox import Outbox
+from pyft.spans.process import DONE
 from pyft.spans.recoveries import Recoveries
 
 LOOK_S = 1.0
@@ -66,6 +68,8 @@ def main() -> int:
         recoveries.end(meta, time.time()) if over else recoveries.look(meta)
         outbox.send()
     outbox.close()
+    with contextlib.suppress(BrokenPipeError):  # the launcher was killed
+        os.write(1, DONE)
     return 0
 
 

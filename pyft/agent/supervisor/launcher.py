@@ -64,6 +64,7 @@ class Launcher:
         self.left_memory: dict[int, list[int]] = {}  # in its image, of each client
         # Log objects by channel name, to save if all else is lost.
         self._logs: dict[str, tuple[int, Areas]] = {}
+        self.spared: tuple[int, ...] = ()  # processes below it that are not the job's
 
     def run(self) -> int:
         """Return the command's exit code, or raise what kept it from starting or ending."""
@@ -164,7 +165,7 @@ class Launcher:
 
     def _clean_up(self, status: int) -> AgentLostError:
         _, gone = process_tree.end_descendants(
-            os.getpid(), spared=tuple, reap=_reap_all, quiet_s=0.0, grace_s=_GRACE_S
+            os.getpid(), lambda: self.spared, reap=_reap_all, quiet_s=0.0, grace_s=_GRACE_S
         )
         shutil.rmtree(self.options.log_dir / "images", ignore_errors=True)
         saved = self._save_logs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,54 @@ def test_the_process_sends_them_while_the_job_runs(
         recovery = next(span for span in found.spans() if span.name == "pyft.recovery")
         assert attributes(recovery)["pyft.evidence"] == "error <999>"
         assert len({span.trace_id for span in found.spans()}) == 1
+
+
+LOST = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from pyft.agent.process import process_tree
+from pyft.agent.supervisor.launcher import Launcher
+from pyft.cli import run
+from pyft.errors import AgentLostError
+
+def lost(launcher):
+    process_tree.become_subreaper()
+    raise launcher._clean_up(9)
+
+run.leaving.run = lost
+options = SimpleNamespace(head="", log_dir=Path(sys.argv[1]))
+try:
+    run._finish(Launcher(options), None, True)
+except AgentLostError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+def test_a_job_that_loses_its_supervisor_has_its_spans(tmp_path: Path) -> None:
+    """The launcher then ends all processes below it; that which sends spans is one of them."""
+    sample.write(tmp_path, sample.fault())
+    with collector() as found:
+        own = {"OTEL_EXPORTER_OTLP_ENDPOINT": found.url, "XDG_STATE_HOME": str(tmp_path / "state")}
+        done = subprocess.run(
+            [sys.executable, "-c", LOST, str(tmp_path)],
+            env={**os.environ, **own, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert "was killed by signal [9 SIGKILL]: ended the command" in done.stderr
+        assert "spans" not in done.stderr
+        assert {"pyft.job", "pyft.recovery"} <= {span.name for span in found.spans()}
+
+
+def test_a_process_that_ends_too_early_is_missed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with process.following(tmp_path) as sender:
+        os.kill(sender, signal.SIGKILL)
+        os.waitpid(sender, 0)  # as the launcher may, which reaps all
+    assert "that sends spans has ended too early: the rest is lost" in capfd.readouterr().err
 
 
 def test_a_collector_that_refuses_costs_a_sentence(
