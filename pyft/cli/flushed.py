@@ -19,6 +19,7 @@ from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages
 from pyft.agent.process.notes import make_note
 from pyft.agent.supervisor.launcher import Launcher
+from pyft.cli import given
 from pyft.errors import UsageError
 from pyft.flush import manifest, reader
 from pyft.flush.codes import Code
@@ -29,7 +30,6 @@ from pyft.images import clocks, criu
 EVERY_S = 600.0
 LOCK = "lock"
 WITH_RESUME = ("resume", "flush_every", "log_dir", "report", "metrics_port")
-_BY_THE_USER = ("COMMANDLINE", "ENVIRONMENT")
 
 
 def options_of(
@@ -86,10 +86,9 @@ def _check_code(folders: int, parity: int) -> None:
 
 def check_given(context: typer.Context, command: list[str] | None) -> None:
     """Refuse what a job that is resumed has of its own."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = [name for name, one in sources.items() if one and one.name in _BY_THE_USER]
-    if command or (others := [name for name in given if name not in WITH_RESUME]):
-        what = "a command" if command else f"--{others[0].replace('_', '-')}"
+    others = [name for name in given.names(context) if name not in WITH_RESUME]
+    if command or others:
+        what = "a command" if command else given.option(others[0])
         raise UsageError(f"--resume has command and options of the job: leave [{what}] away")
 
 

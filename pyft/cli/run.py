@@ -19,7 +19,7 @@ from pyft.agent.job.gpus import choose
 from pyft.agent.job.options import JobOptions, check_protection
 from pyft.agent.process import messages
 from pyft.agent.supervisor.launcher import Launcher
-from pyft.cli import flushed, run_options, several, swallowed
+from pyft.cli import flushed, given, run_options, several, swallowed
 from pyft.cli.run_options import Dmr, OnNoSpare, Protect, StandBy, Unsupported
 from pyft.errors import CommandError, PyftError, UsageError
 from pyft.hosts.spare import leaving
@@ -72,6 +72,7 @@ def run(
         _finish(flushed.resume(resume, flush_every, log_dir, metrics_port), report, spans)
     if not command:
         raise UsageError("there is no command: say `pyft run ... -- COMMAND`")
+    given.check(context)
     swallowed.check(context, command, given=gpus or _usual_gpus())
     _check_command(command)
     own = several.place_of(head, place, host, address) if head else {}

@@ -171,7 +171,8 @@ Address = Annotated[
     ),
 ]
 HostName = Annotated[
-    str, typer.Option(help="The name of this host (default: Slurm's, or the system's).")
+    str,
+    typer.Option(help="With --head: the name of this host (default: Slurm's, or the system's)."),
 ]
 OnNoSpareOption = Annotated[
     OnNoSpare,

@@ -167,6 +167,33 @@ def test_options_that_may_be_the_commands_own_are_left_alone(
     assert said in str(CliRunner().invoke(app, ["run", *typed.split()]).exception)
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--head", "", "--place", "1", "--address", "10.0.0.2"], "--head is empty"),
+        (["--place", "0"], "--place is for one host of several: add --head HOST:PORT"),
+        (["--address", "10.0.0.2"], "--address is for one host of several"),
+        (["--host", "h1"], "--host is for one host of several"),
+        (["--direct", "--metrics-port", "9100"], "--metrics-port needs servers"),
+        (["--direct", "--protect", "jit"], "--protect needs servers: leave --direct away"),
+        (["--direct", "--protect", "snapshot"], "--protect needs servers"),
+        (["--direct", "--standby", "all"], "--standby needs servers"),
+        (["--direct", "--on-no-spare", "wait"], "--on-no-spare needs servers"),
+        (["--direct", "--divergence", "report"], "--divergence needs servers"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(typed: list[str], said: str) -> None:
+    words = ["run", "--gpus", "soft:1", *typed, "--", SCRIPT]
+    assert said in str(CliRunner().invoke(app, words).exception)
+
+
+def test_an_option_may_ask_for_nothing() -> None:
+    idle = ["--direct", "--protect", "none", "--standby", "none", "--metrics-port", "0"]
+    for words in (["--gpus", "soft:1", *idle], ["--gpus", "soft:1"]):
+        said = str(CliRunner().invoke(app, ["run", *words, "--", SCRIPT]).exception)
+        assert "there is no script" in said
+
+
 def test_the_usual_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYFT_JOB", raising=False)
     monkeypatch.delenv("PYFT_GPUS", raising=False)
