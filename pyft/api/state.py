@@ -11,8 +11,8 @@ from typing import Any
 from pyft.agent.job import job_folder
 from pyft.agent.operators import orders
 from pyft.api import jobs
-from pyft.errors import TraceError, UsageError
-from pyft.recovery.inject import parse
+from pyft.errors import TraceError
+from pyft.recovery.inject import parse_order
 from pyft.report.history import until_now
 from pyft.trace import live
 from pyft.trace.live import ChannelState
@@ -97,9 +97,7 @@ def inject(fault: str, *, rank: int | None = None, job: str | Path | None = None
     now. Without `job`: in the job in which this process runs, else in the only one that runs.
     Raises PyftError when it is refused.
     """
-    found = parse(fault, rank)
-    if rank is not None and found.rank != rank:
-        raise UsageError(f"fault [{fault}] and rank=[{rank}] name different ranks")
+    found = parse_order(fault, rank)
     target = str(job) if job is not None else jobs.own()
     orders.give(jobs.only(target, _HOW)[1], "inject", rank=found.rank, fault=str(found))
 

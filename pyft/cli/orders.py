@@ -11,7 +11,7 @@ from pyft.api import jobs
 from pyft.cli import hosts
 from pyft.errors import UsageError
 from pyft.recovery.inject import KINDS
-from pyft.recovery.inject import parse as parse_fault
+from pyft.recovery.inject import parse_order
 
 Job = Annotated[
     str | None,
@@ -127,6 +127,6 @@ def inject(
     job: Job = None,
 ) -> None:
     """Let a fault happen, for tests: now, or after step S, before its C-th call."""
-    parse_fault(fault, rank)
+    parse_order(fault, rank)
     orders.give(jobs.only(job)[1], "inject", rank=rank, fault=fault)
     print(f"fault {fault} at rank {rank}")

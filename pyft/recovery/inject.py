@@ -87,6 +87,21 @@ def parse(text: str, rank: int | None = None) -> Injection:
     return Injection(kind, **values)
 
 
+def parse_order(text: str, rank: int | None = None) -> Injection:
+    """Read a fault for a job that runs; raise UsageError also at what an order cannot ask for.
+
+    `rank`: which one is meant; the text may name it again, but no other one.
+    """
+    found = parse(text, rank)
+    if rank is not None and found.rank != rank:
+        raise UsageError(f"fault [{text}] and rank=[{rank}] name different ranks")
+    if any(setting.startswith("server=") for setting in text.split(",")[1:]):
+        raise UsageError(
+            f"fault [{text}]: server= is for --inject; an order is for the present one"
+        )
+    return found
+
+
 def check_point(text: str) -> None:
     """Raise ConfigError for what is no value of PYFT_FAULT: `NAME[:N]`, or nothing."""
     name, colon, number = text.partition(":")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyft.errors import PyftError
-from pyft.recovery.inject import KINDS, parse
+from pyft.recovery.inject import KINDS, parse_order
 
 Give = Callable[..., None]  # kind of order, its values
 LONGEST = 60
@@ -103,7 +103,7 @@ class Dialog:
 def _values(kind: str, text: str) -> dict[str, int | str]:
     """Return the values of an order; PyftError says what is wrong with the text."""
     if kind == "inject":
-        fault = parse(text)
+        fault = parse_order(text)
         return {"rank": fault.rank, "fault": str(fault)}
     if not text.isdecimal() or len(text) > 6:
         raise PyftError(f"[{text}] is no number")

@@ -216,6 +216,21 @@ def test_a_bug_report(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "### The last job\n\nnone" in text
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("gpu-lost,rank=0", "fault [gpu-lost,rank=0] and rank=[1] name different ranks"),
+        ("sticky,server=2", "fault [sticky,server=2]: server= is for --inject"),
+        ("sticky,server=1", "server= is for --inject"),
+    ],
+)
+def test_an_order_cannot_ask_for_a_fault_of_another_server(fault: str, said: str) -> None:
+    words = ["inject", "--rank", "1", "--fault", fault, "--job", "none"]
+    assert said in str(CliRunner().invoke(app, words).exception)
+    with pytest.raises(PyftError, match=re.escape(said)):
+        pyft.inject(fault, rank=1, job="none")
+
+
 def test_the_demo_compares() -> None:
     recovered, lost = [{"outcome": "recovered"}], [{"outcome": "given up: why"}]
     fields = {"rank": 0, "fault": "gpu-lost", "evidence": "", "began": 1.0, "total_ms": 1.0}

@@ -140,6 +140,15 @@ def test_a_job_without_orders_says_so() -> None:
         orders.give({"job": "x", "orders": f"pyft-none-{os.getpid()}"}, "drain", gpu=0)
 
 
+def test_an_agent_injects_into_no_other_rank_than_it_is_told() -> None:
+    taker = Orders(Servers())  # type: ignore[arg-type]
+    for fault, said in (("sticky,rank=0", "name different ranks"), ("sticky,server=2", "server=")):
+        order = json.dumps({"kind": "inject", "rank": 1, "fault": fault}).encode()
+        assert said in answer_to(taker, order)["problem"]
+    order = json.dumps({"kind": "inject", "rank": 1, "fault": "sticky,rank=1"}).encode()
+    assert answer_to(taker, order)["problem"] == ""
+
+
 def test_an_order_waits_for_room_in_the_queue() -> None:
     name = f"pyft-full-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

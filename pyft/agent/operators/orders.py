@@ -90,7 +90,7 @@ class Orders:
         if not isinstance(fault, str):
             raise UsageError("the order names no fault")
         return self._servers.injector.inject(
-            inject.parse(fault[:LONGEST_FAULT], _number(order, "rank"))
+            inject.parse_order(fault[:LONGEST_FAULT], _number(order, "rank"))
         )
 
 
