@@ -6,12 +6,15 @@ per step; as long as there are no new ones, that is one look at a file's time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyft.agent.job import job_folder
 from pyft.api import jobs
-from pyft.api.state import Fault, faults
+from pyft.api.state import Fault
 from pyft.errors import TraceError
+from pyft.recovery import report
 
 PREFIX = "pyft/"
 
@@ -23,7 +26,8 @@ class Recoveries:
         folder = jobs.own()
         self._meta = Path(folder) / job_folder.META if folder else None
         self._seen = (0, 0)
-        self._done: dict[int, Fault] = {}  # by their numbers in the report
+        self._report: Mapping[str, Any] = {}
+        self._ended: list[tuple[Any, ...]] = []  # what has ended, of the faults that it lists
 
     def new(self) -> list[Fault]:
         """Return the faults that have ended since the last call, however they did."""
@@ -36,19 +40,23 @@ class Recoveries:
         self._seen = (found.st_mtime_ns, found.st_ino)
         assert self._meta
         try:
-            found = enumerate(faults(self._meta.parent))  # in the order in which they began
+            meta = job_folder.load_meta(self._meta.parent)
         except TraceError:  # the folder is gone: a training does not end because of that
             return []
-        ended = {number: one for number, one in found if one.outcome != "under way"}
-        fresh = [one for number, one in ended.items() if number not in self._done]
-        self._done = ended
-        return fresh
+        self._report = meta.get("recovery") or {}
+        listed = self._report.get("faults") or []  # in the order in which they began
+        ended = [fields for fields in listed if fields["outcome"] != "under way"]
+        known, self._ended = self._ended, [report.key_of(fields) for fields in ended]
+        return [Fault.of(fields) for fields in ended if report.key_of(fields) not in known]
 
     def totals(self) -> dict[str, float]:
-        """Return what is logged: numbers under names that begin with `pyft/`."""
-        recovered = sum(one.outcome == "recovered" for one in self._done.values())
+        """Return what is logged: numbers under names that begin with `pyft/`, as the report has them.
+
+        A report lists so many faults; of those before it has the sums.
+        """
+        faults = report.number_of_earlier(self._report) + len(self._ended)
         return {
-            f"{PREFIX}faults": float(len(self._done)),
-            f"{PREFIX}recovered": float(recovered),
-            f"{PREFIX}stood_still_seconds": sum(one.seconds for one in self._done.values()),
+            f"{PREFIX}faults": float(faults),
+            f"{PREFIX}recovered": float(self._report.get("recovered", 0)),
+            f"{PREFIX}stood_still_seconds": float(self._report.get("lost_seconds", 0.0)),
         }

@@ -159,6 +159,11 @@ def later(found: Mapping[str, Any], since: float) -> dict[str, Any]:
     return {**found, **shares(lost, found["seconds"] + since)}
 
 
+def key_of(fault: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a fault of a report is known by: entries before it may go."""
+    return tuple(fault.get(name) for name in ("noticed", "rank", "device", "epoch_from"))
+
+
 def outcomes(incidents: list[Incident]) -> tuple[int, int, int]:
     """Return how many were recovered, were errors that the program got, and were given up."""
     return (

@@ -7,6 +7,7 @@ from typing import Any
 
 from opentelemetry.trace import Status, StatusCode, Tracer, set_span_in_context
 
+from pyft.recovery.report import key_of
 from pyft.report.history import number, state_of
 from pyft.report.lanes import FaultSpan, fault_span
 
@@ -51,7 +52,7 @@ class Recoveries:
         moment after the rank works again.
         """
         recovery = meta.get("recovery") or {}
-        faults = {_key(fields): dict(fields) for fields in recovery.get("faults") or []}
+        faults = {key_of(fields): dict(fields) for fields in recovery.get("faults") or []}
         for place, (key, fields) in enumerate(faults.items(), 1):
             known = self._before.get(key) == fields
             ended = fields.get("outcome") != UNDER_WAY
@@ -96,8 +97,3 @@ class Recoveries:
             )
             child.end(end_time=self._ns(phase.end))
         span.end(end_time=self._ns(fault.end))
-
-
-def _key(fields: Mapping[str, Any]) -> Key:
-    """Return what a fault is known by: entries before it may go."""
-    return tuple(fields.get(name) for name in ("noticed", "rank", "device", "epoch_from"))

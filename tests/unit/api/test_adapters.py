@@ -16,6 +16,7 @@ from test_python_api import fault, write_job
 import pyft.adapters
 from pyft.adapters import Recoveries
 from pyft.adapters.torchtitan import log_recoveries
+from pyft.agent.job import job_folder
 
 TOTALS = {"pyft/faults": 1.0, "pyft/recovered": 1.0, "pyft/stood_still_seconds": 0.5}
 MOST_LINES = 60
@@ -28,11 +29,17 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_job(tmp_path / "job")
 
 
-def happen(job: Path, *faults: dict[str, Any]) -> None:
-    """Have faults happen; the file's time may not change in the meantime, its number does."""
+def happen(job: Path, *faults: dict[str, Any], earlier: int = 0, lost: float = 0.5) -> None:
+    """Have faults happen; the file's time may not change in the meantime, its number does.
+
+    `earlier`: how many there were that are not listed any more.
+    """
     old = job / "meta.json"
     old.rename(job / "old.json")
-    write_job(job, *faults)
+    before = [{"fault": "hang", "rank": 0, "count": earlier, "own_errors": 0}] if earlier else []
+    recovered = earlier + sum(one["outcome"] == "recovered" for one in faults)
+    recovery = {"faults": list(faults), "earlier": before, "recovered": recovered}
+    write_job(job, recovery=recovery | {"lost_seconds": lost})
 
 
 def test_recoveries_are_new_once(job: Path) -> None:
@@ -45,7 +52,7 @@ def test_recoveries_are_new_once(job: Path) -> None:
     assert recoveries.totals() == TOTALS
     os.utime(job / "meta.json")
     assert recoveries.new() == []
-    happen(job, fault(), fault(outcome="given up: why"))
+    happen(job, fault(), fault(outcome="given up: why", noticed=3.1), lost=1.0)
     assert [one.outcome for one in recoveries.new()] == ["given up: why"]
     assert recoveries.totals() == {**TOTALS, "pyft/faults": 2.0, "pyft/stood_still_seconds": 1.0}
 
@@ -54,12 +61,12 @@ def test_a_folder_that_vanishes_raises_nothing(job: Path, monkeypatch: pytest.Mo
     recoveries = Recoveries()
     happen(job, fault())
 
-    def gone(_: Path) -> list[Any]:  # between the look at its time and the look into it
+    def gone(_: Path) -> dict[str, Any]:  # between the look at its time and the look into it
         (job / "meta.json").unlink(missing_ok=True)
-        return faults(job)
+        return load_meta(job)
 
-    faults = pyft.adapters.faults
-    monkeypatch.setattr(pyft.adapters, "faults", gone)
+    load_meta = job_folder.load_meta
+    monkeypatch.setattr(job_folder, "load_meta", gone)
     assert recoveries.new() == []
     monkeypatch.undo()
     monkeypatch.setenv("PYFT_JOB_FOLDER", str(job))
@@ -73,6 +80,23 @@ def test_a_later_fault_may_end_first(job: Path) -> None:
     assert [one.rank for one in recoveries.new()] == [1]
     happen(job, fault(rank=0), fault(rank=1))
     assert [one.rank for one in recoveries.new()] == [0]
+
+
+def test_ranks_that_stand_still_together_lose_their_time_once(job: Path) -> None:
+    recoveries = Recoveries()
+    happen(job, *(fault(rank=rank) for rank in range(8)), lost=0.5)
+    assert len(recoveries.new()) == 8
+    assert recoveries.totals()["pyft/stood_still_seconds"] == 0.5
+
+
+def test_a_list_that_is_full_still_has_new_faults(job: Path) -> None:
+    recoveries = Recoveries()
+    first, second, third = (fault(noticed=at) for at in (1.0, 2.0, 3.0))
+    happen(job, first, second)
+    assert len(recoveries.new()) == 2
+    happen(job, second, third, earlier=1)
+    assert len(recoveries.new()) == 1
+    assert recoveries.totals() == {**TOTALS, "pyft/faults": 3.0, "pyft/recovered": 3.0}
 
 
 def test_outside_of_jobs_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
