@@ -20,6 +20,7 @@ class Earlier:
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     recovered: int = 0
     own_errors: int = 0
+    came_again: int = 0
     given_up: int = 0
     lost_seconds: float = 0.0
     until: float = 0.0  # when the last of them ended
@@ -33,6 +34,7 @@ class Earlier:
         recovered, own_errors, given_up = report.outcomes([incident])
         self.recovered += recovered
         self.own_errors += own_errors
+        self.came_again += report.came_again([incident])
         self.given_up += given_up
         self.lost_seconds += report.lost_seconds([incident], incident.ended, self.until)
         self.until = max(self.until, incident.ended)
@@ -66,6 +68,7 @@ class Earlier:
             "earlier": self.rows(),
             "recovered": found["recovered"] + self.recovered,
             "own_errors": found["own_errors"] + self.own_errors,
+            "came_again": found["came_again"] + self.came_again,
             "given_up": found["given_up"] + self.given_up,
             **report.shares(lost, seconds),
             "verdict": report.worst((found["verdict"], self.verdict)),

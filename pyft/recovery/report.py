@@ -179,6 +179,11 @@ def worst(verdicts: Collection[str]) -> str:
     return next((v for v in order if v in verdicts), "")
 
 
+def came_again(incidents: list[Incident]) -> int:
+    """Return how many were recovered, and turned out later to be the program's own error."""
+    return sum(i.outcome == "recovered" and i.own_error for i in incidents)
+
+
 def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dict[str, Any]:
     """Return the part of report.json about recovery."""
     recovered, own_errors, given_up = outcomes(incidents)
@@ -186,6 +191,7 @@ def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dic
         "faults": [asdict(i) for i in incidents],
         "recovered": recovered,
         "own_errors": own_errors,
+        "came_again": came_again(incidents),
         "given_up": given_up,
         **shares(lost_seconds(incidents, seconds), seconds),
         "verdict": worst({i.verdict for i in incidents}),

@@ -69,7 +69,7 @@ _RECOVERY: dict[str, Check] = {
     "faults": _is_list, "earlier": _is_list, "recovered": _is_integer, "agent_restarts": _is_integer,
     "goodput": _is_number, "lost_seconds": _is_number, "seconds": _is_time, "verdict": _is_text,
     "own_errors": _is_integer, "not_injected": _is_list, "corruptions": _is_list, "strikes": _is_list,
-    "corruptions_earlier": _is_integer,
+    "corruptions_earlier": _is_integer, "came_again": _is_integer,
 }  # fmt: skip
 _FAULT: dict[str, Check] = {
     "rank": _is_integer, "fault": _is_text, "evidence": _is_text, "outcome": _is_text,

@@ -113,8 +113,9 @@ class Meters:
         for labels, count in counts.items():
             faults.add_metric(labels, count)
         yield faults
+        repaired = found["recovered"] + found["came_again"]  # a counter never falls
         counters = (
-            ("pyft_recoveries", "Faults repaired.", found["recovered"]),
+            ("pyft_recoveries", "Faults repaired.", repaired),
             ("pyft_given_up", "Faults the client was told of.", found["given_up"]),
             ("pyft_lost_seconds", "Time without progress.", found["lost_seconds"]),
             ("pyft_agent_restarts", "Agents that have died.", found["agent_restarts"]),

@@ -110,6 +110,21 @@ def test_meters_count_those_before_too(job: Job, monkeypatch: pytest.MonkeyPatch
     assert f"pyft_recoveries_total {FAULTS:.1f}" in text
 
 
+@pytest.mark.parametrize("kept", [FEW, 1])
+def test_what_is_called_another_name_later_makes_no_counter_less(
+    job: Job, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr(module, "MOST", kept)
+    job.faults(FEW)
+    for incident in job.incidents.all:
+        incident.own_error = True
+    servers = Agent()
+    servers.incidents = job.incidents
+    job.faults(2)
+    text = metrics.text(servers)  # type: ignore[arg-type]
+    assert f"pyft_recoveries_total {FEW + 2:.1f}" in text
+
+
 def test_the_shape_of_the_sums_is_known(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", FEW)
     job.faults(FEW + 1)

@@ -78,6 +78,7 @@ def test_sums_of_a_job() -> None:
     assert sums == {
         "recovered": 1,
         "own_errors": 1,
+        "came_again": 1,
         "given_up": 1,
         "lost_seconds": 3.333333,
         "goodput": 0.666667,
