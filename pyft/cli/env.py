@@ -35,7 +35,8 @@ def env(
         return
     for setting in SETTINGS:
         if not setting.internal:
-            print(f"{setting.name}={config.get(setting.name)}  # {setting.help}")
+            value = _shown(setting.name, config.get(setting.name))
+            print(f"{setting.name}={value}  # {setting.help}")
     for sentence in config.warnings():
         print(f"warning: {sentence}")
 
@@ -51,12 +52,16 @@ def report_lines() -> Iterator[str]:
         yield f"* {found.status}: {found.need}: {found.text}"
     yield "\n### Variables that are set\n"
     names = [name for name in sorted(os.environ) if name.startswith(OURS) or name in OTHERS]
-    # The secret of a job is of no use elsewhere.
-    values = [(name, "..." if "TOKEN" in name else os.environ[name]) for name in names]
+    values = [(name, _shown(name, os.environ[name])) for name in names]
     yield "\n".join(f"* `{name}={value}`" for name, value in values) or "none"
     yield "\n### The last job\n"
     yield from _last_job()
     yield "\n### What I did, what I saw, what I expected\n"
+
+
+def _shown(name: str, value: object) -> object:
+    """Return a value, but not the secret of a job: what is printed may be passed on."""
+    return "..." if value and "TOKEN" in name else value
 
 
 def _version(package: str) -> str:

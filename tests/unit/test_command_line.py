@@ -216,6 +216,13 @@ def test_a_bug_report(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "### The last job\n\nnone" in text
 
 
+def test_the_secret_of_a_job_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYFT_TOKEN", raising=False)
+    assert "\nPYFT_TOKEN=  #" in CliRunner().invoke(app, ["env"]).output
+    monkeypatch.setenv("PYFT_TOKEN", "a secret of sixteen or more")
+    assert "\nPYFT_TOKEN=...  #" in CliRunner().invoke(app, ["env"]).output
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
