@@ -10,8 +10,7 @@ from pyft.agent.operators import orders
 from pyft.api import jobs
 from pyft.cli import hosts
 from pyft.errors import UsageError
-from pyft.recovery.inject import KINDS
-from pyft.recovery.inject import parse_order
+from pyft.recovery.inject import KINDS, parse_order
 
 Job = Annotated[
     str | None,

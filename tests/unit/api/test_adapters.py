@@ -82,7 +82,7 @@ def test_a_later_fault_may_end_first(job: Path) -> None:
     assert [one.rank for one in recoveries.new()] == [0]
 
 
-def test_ranks_that_stand_still_together_lose_their_time_once(job: Path) -> None:
+def test_ranks_that_wait_together_lose_their_time_once(job: Path) -> None:
     recoveries = Recoveries()
     happen(job, *(fault(rank=rank) for rank in range(8)), lost=0.5)
     assert len(recoveries.new()) == 8

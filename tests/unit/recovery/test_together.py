@@ -201,5 +201,7 @@ def test_the_next_agent_tells_lines_to_servers_that_work() -> None:
         hold(together, 0, 4)
         hold(together, 1, 4)
         wanted = [0, 1] if state is State.RUNNING else [0]
-        assert together.adopted() == [events.Send(id, 2, wire.Commit(4, final=True)) for id in wanted]
+        assert together.adopted() == [
+            events.Send(id, 2, wire.Commit(4, final=True)) for id in wanted
+        ]
     assert tied(ranks_in(State.RUNNING)).adopted() == [], "there is no line yet"
