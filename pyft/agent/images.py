@@ -23,7 +23,7 @@ from pyft.agent.flushes import Flushes
 from pyft.agent.image_record import NOTE
 from pyft.agent.members.member import Member
 from pyft.agent.process import messages, process_tree
-from pyft.agent.process.stopped import stopped
+from pyft.agent.process.stopped import stop_all, stopped
 from pyft.agent.restoring import Restoring, kept_name
 from pyft.agent.supervisor.children import DUMP
 from pyft.agent.supervisor.link import Handover
@@ -270,7 +270,6 @@ class Images:
             links = record["sockets"].values()
             arguments = criu.dump_arguments(self._program, self._root, folder, links)
             self.keep()
-            process_tree.send(record["pids"], signal.SIGSTOP)
             self._tell_valves("mark", action.number)
             try:
                 self._dump = self._servers.supervisor.start_criu(DUMP, arguments, self._root)
@@ -280,8 +279,14 @@ class Images:
             self._perform(self._plan.dumped(time.monotonic(), self._client_states(), why))
 
     def _begun(self, number: int, folder: Path) -> tuple[dict[str, Any], str]:
-        """Return the record of an image of all processes as they are, or why there can be none."""
-        pids = tree.members(self._root)
+        """Stop all processes; return the record of an image of them, or why there can be none.
+
+        What is looked at before all of them stand is not what CRIU finds.
+        """
+        try:
+            pids = stop_all(lambda: tree.members(self._root))
+        except OSError as error:
+            return {}, error.strerror or str(error)
         outside = [m for m in self._members() if m.channel.client_pid not in pids]
         if outside:
             return {}, f"{outside[0].who} is no descendant of the command any more"
