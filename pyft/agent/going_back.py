@@ -58,7 +58,10 @@ class GoingBack:
         return not any(self.because_of(m) for m in members if not m.client_gone and m.is_gone())
 
     def go(self, record: dict[str, Any]) -> None:
-        """Put everything back, and let the next agent take over; on failure the job ends."""
+        """Put everything back, and let the next agent take over; on failure the job ends.
+
+        The note of the restore is kept by now: an agent that dies at any place has begun it.
+        """
         assert self._images
         self._meta.ended.forget({int(id) for id in record["clients"]})
         self._command.keep()
@@ -91,11 +94,19 @@ class GoingBack:
         messages.say(f"--movable: the image of step [{record['step']}] is lost: {error}")
 
     def go_again(self, record: dict[str, Any], handover: Handover) -> None:
-        """The agent before has died while it put everything back: begin again, return on failure."""
+        """The agent before has died while it put everything back: begin again, return on failure.
+
+        If the job was to stop, nothing is put back.
+        """
         assert self._images
         self._images.begin_again(record, handover)
-        self._meta.values |= handover.notes["job"]["meta"]
+        self._command.adopt(handover)
         self._meta.ended.adopt(handover.notes)
+        if self._command.stop_reason:
+            return
+        for name in handover.notes:  # of those that are to end, and of some that are back
+            if name.startswith("client-"):
+                self._supervisor.drop(name)
         self.go(record)
 
     def reaped(self) -> dict[int, int]:

@@ -15,7 +15,6 @@ from pyft.agent.image_record import NOTE
 from pyft.agent.images import Images
 from pyft.agent.members.member import Member
 from pyft.agent.of_servers import OfServers
-from pyft.agent.process import messages
 from pyft.agent.supervisor.link import Handover
 from pyft.hosts.place import actions, mirror, relayed, remote
 from pyft.hosts.wire.head_link import HeadLink
@@ -160,9 +159,7 @@ class HostImages(Images):
         if record is None or "clients" not in record:
             self.failed = f"this host has no image [{action.number}], to which all go back"
             return
-        messages.say(f"{action.why}: back to the image of step [{record['step']}]")
-        self.keep()
-        self.back = record
+        self._goes_back(record, f"{action.why}: back to the image of step [{record['step']}]")
 
     def _leave(self, action: actions.Leave) -> None:
         record = self._records.get(action.number)

@@ -24,6 +24,7 @@ from pyft.agent.image_record import NOTE
 from pyft.agent.members.member import Member
 from pyft.agent.process import messages, process_tree
 from pyft.agent.process.stopped import stop_all, stopped
+from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.restoring import Restoring, kept_name
 from pyft.agent.supervisor.children import DUMP
 from pyft.agent.supervisor.link import Handover
@@ -146,10 +147,18 @@ class Images:
 
     def client_lost(self, why: str) -> bool:
         """Say whether all go back because a client was killed."""
-        self.back = self.lost()
-        if self.back:
-            messages.say(f"{why}: all go back to the image of step [{self.back['step']}]")
-        return bool(self.back)
+        record = self.lost()
+        if record:
+            self._goes_back(record, f"{why}: all go back to the image of step [{record['step']}]")
+        return bool(record)
+
+    def _goes_back(self, record: dict[str, Any], text: str) -> None:
+        """Have all go back to an image, also if this agent dies: of what follows nothing is enough."""
+        self._add_found(record)
+        self._servers.supervisor.keep(RESTORING, record)
+        self.keep()
+        self.back = record
+        messages.say(text)
 
     def lost(self) -> dict[str, Any] | None:
         """Return the image to which all go back because a client is lost; None if there is none."""
@@ -158,7 +167,6 @@ class Images:
             if why:
                 messages.say(f"--movable: nothing is restored: {why}")
             return None
-        self.keep()
         return self._records[number]
 
     def restoring(self, record: dict[str, Any], reaped: Callable[[], dict[int, int]]) -> Restoring:
@@ -166,13 +174,16 @@ class Images:
         assert self._program
         self._servers.ending = True
         number = record["number"]
-        if known := record.get("comparison"):  # what was found since then is not unsaid
-            comparison = self._servers.comparison
-            if comparison.found:
-                known |= {"found": comparison.found, "earlier": comparison.earlier}
+        self._add_found(record)
         own = (self._program, record, self._memory[number])
         gone = lambda: self._tell_valves("back", number)  # noqa: E731
         return Restoring(self._servers.supervisor, *own, reaped, gone)
+
+    def _add_found(self, record: dict[str, Any]) -> None:
+        """What was found since an image is not unsaid by going back to it."""
+        comparison = self._servers.comparison
+        if (known := record.get("comparison")) and comparison.found:
+            known |= {"found": comparison.found, "earlier": comparison.earlier}
 
     def begin_again(self, record: dict[str, Any], handover: Handover) -> None:
         """Know what is needed for a restore that the agent before has begun."""
