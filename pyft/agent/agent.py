@@ -113,6 +113,8 @@ class Agent:
     def _leave(self, image: leaving.Image) -> None:
         """The place goes on at another host: end all of it here. On failure the job ends."""
         self._servers.ending = True
+        assert self._images
+        self._images.end_dump()
         try:
             leaving.leave(image, self._launcher, self._back.reaped)
         except (restoring.RestoreError, OSError) as error:

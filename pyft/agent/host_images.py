@@ -106,6 +106,7 @@ class HostImages(Images):
     def look(self) -> None:
         """Decide; also while CRIU works, since others may have failed."""
         if self._dump and not self._servers.ending:
+            self._look_at_dump()
             self._perform(self._plan.look(time.monotonic(), []))
         else:
             super().look()

@@ -6,6 +6,7 @@ image has in memory the supervisor keeps, under names of the image.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -19,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 from pyft import config
 from pyft.agent import image_record, leaving
 from pyft.agent.client_states import client_state_of, stands
+from pyft.agent.ended_dump import end_dump
 from pyft.agent.flushes import Flushes
 from pyft.agent.image_record import NOTE
 from pyft.agent.members.member import Member
 from pyft.agent.process import messages, process_tree
+from pyft.agent.process.awake import AwakeClock
 from pyft.agent.process.stopped import stop_all, stopped
 from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.restoring import Restoring, kept_name
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 QUICK_S = 0.001  # while clients are held
 CLOSER_S = 0.05  # likewise: whether they wait for each other
+DUMP_END_S, LAST_DUMP_END_S = 10.0, 1.0  # for a dump to end when all go back; when the job ends
 TOLD_AFTER = 3  # images in a row that were passed over
 
 
@@ -54,6 +58,8 @@ class Images:
         self._records: dict[int, dict[str, Any]] = {}
         self._memory: dict[int, dict[int, list[int]]] = {}  # by image and client
         self._dump = 0  # CRIU's pid
+        self._clock = AwakeClock()
+        self._dump_until = math.inf
         self._root = 0
         self._began = self._looked_at = 0.0
         self._signs: dict[int, tuple[int, ...]] = {}  # of clients, at the last close look
@@ -99,8 +105,7 @@ class Images:
         self._records = {int(number): record for number, record in note["records"].items()}
         for number, record in self._records.items():
             self._memory[number] = image_record.memory_of(record, handover)
-        dumps = [p for p in handover.processes.values() if p.name == DUMP]
-        self._dump = next((p.pid for p in dumps if p.status is None), 0)
+        self._dumps(handover.at_work(DUMP))
         actions = self._plan.adopt(time.monotonic(), note["plan"])
         if not self._dump:
             self._perform(actions)
@@ -122,10 +127,31 @@ class Images:
 
     def look(self) -> None:
         """Decide about everything that may have changed; nothing more if all go back."""
+        self._look_at_dump()
         if self._program and not (self._dump or self._servers.ending or self.back):
             self._perform(self._plan.look(time.monotonic(), self._client_states()))
         if self.flushes:
             self.flushes.look()
+
+    def _dumps(self, pid: int) -> None:
+        """Know of CRIU that dumps from now on; 0: none does."""
+        self._dump, self._dump_until = pid, self._clock.now() + decided.MOST_TAKE_S
+
+    def _look_at_dump(self) -> None:
+        """All go back if CRIU hangs: nothing else lets go what it has begun to dump."""
+        late = self._clock.now() > self._dump_until
+        if not self._dump or not late or self._servers.ending or self.back:
+            return
+        self._dump_until = math.inf
+        why = f"CRIU has not ended within [{decided.MOST_TAKE_S:g}] s"
+        if not self.client_lost(why):
+            self.failed = why
+
+    def end_dump(self, most_s: float = DUMP_END_S, *, with_tree: bool = True) -> None:
+        """Let a dump end that nothing waits for any more, and its tree with it."""
+        if self._dump:
+            end_dump(self._dump, self._root, most_s, with_tree=with_tree)
+            self._dump = 0
 
     def ended(self, pid: int, status: int) -> bool:
         """Take the end of a process; say whether it was CRIU's."""
@@ -153,7 +179,7 @@ class Images:
         return bool(record)
 
     def _goes_back(self, record: dict[str, Any], text: str) -> None:
-        """Have all go back to an image, also if this agent dies: of what follows nothing is enough."""
+        """Have all go back to an image; the next agent does as well, if this one dies."""
         self._add_found(record)
         self._servers.supervisor.keep(RESTORING, record)
         self.keep()
@@ -173,6 +199,7 @@ class Images:
         """Return what puts the job back to an image."""
         assert self._program
         self._servers.ending = True
+        self.end_dump()
         number = record["number"]
         self._add_found(record)
         own = (self._program, record, self._memory[number])
@@ -187,11 +214,13 @@ class Images:
 
     def begin_again(self, record: dict[str, Any], handover: Handover) -> None:
         """Know what is needed for a restore that the agent before has begun."""
-        self._program = criu.find()
+        self._program, self._root = criu.find(), record["root"]
+        self._dumps(handover.at_work(DUMP))
         self._memory[record["number"]] = image_record.memory_of(record, handover)
 
     def end(self) -> None:
         """The job ends: nothing needs the images."""
+        self.end_dump(LAST_DUMP_END_S, with_tree=False)  # which is asked to end first
         self._program = None
         if self.flushes:
             self.flushes.end()
@@ -283,7 +312,7 @@ class Images:
             self.keep()
             self._tell_valves("mark", action.number)
             try:
-                self._dump = self._servers.supervisor.start_criu(DUMP, arguments, self._root)
+                self._dumps(self._servers.supervisor.start_criu(DUMP, arguments, self._root))
             except OSError as error:
                 why = f"CRIU cannot be started: {error.strerror}"
         if why:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pyft.agent.process import process_tree
+from pyft.images import packet_filter
 
 _TAIL_BYTES = 64 << 10
 _STANDARD = (0, 1, 2)
@@ -131,6 +132,24 @@ def connection_out_of(pids: Sequence[int], is_anywhere: bool = False) -> str:
         if is_anywhere and row.state == _LISTENS and not _is_everywhere(address):
             return f"[pid {inodes[row.inode]}] listens at an address that only this host has"
     return ""
+
+
+def connections(pids: Sequence[int]) -> set[bytes]:
+    """Return the TCP connections of a tree, in both directions, for the network's filter."""
+    inodes = {file.inode for file in open_files(pids) if file.link.startswith("socket:")}
+    found = set()
+    for row in _connections(pids[0]) if pids else ():
+        if row.inode in inodes and row.state != _LISTENS:
+            ends = _packed(row.local), _packed(row.remote)
+            found |= {packet_filter.key_of(*ends), packet_filter.key_of(*reversed(ends))}
+    return found
+
+
+def _packed(end: str) -> tuple[bytes, int]:
+    """Return address and port, of which /proc/net has the former in words of this machine."""
+    address, _, port = end.partition(":")
+    words = (bytes.fromhex(address[at : at + 8]) for at in range(0, len(address), 8))
+    return b"".join(word[::-1] for word in words), int(port, 16)
 
 
 def _is_everywhere(address: str) -> bool:

@@ -23,6 +23,7 @@ from pyft.recovery.stillness import STILL_S, Stillness
 HOLD_S = 2.0  # for all that stand at the cut: for servers to drain
 UNKNOWN_STEP_S, MOST_HOLD_S = 10.0, 300.0
 TAKE_S = 60.0  # for the dump; the clients' deadline is put off so long
+MOST_TAKE_S = 300.0  # for CRIU to end, if only to be passed over: else it hangs
 AHEAD = 2  # steps from the order to the cut
 SHARE = 100.0  # so many times what an image has cost lie between two
 LEAST_S = 1.0
@@ -157,6 +158,8 @@ class ImagePlan:
             return []
         if not why and (late := self._missing(clients)):
             why = f"after the dump, {late}"
+        if not why and now > self._since + TAKE_S:
+            why = f"it has taken more than [{TAKE_S:g}] s"
         if why:
             return self._pass_over(now, why)
         self.phase = Phase.COPY

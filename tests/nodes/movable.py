@@ -31,12 +31,13 @@ def start(
     options: tuple[str, ...] = (),
     wrapper: tuple[str, ...] = (),
     program: str = TRAIN,
+    by_file: bool = True,
     **environment: str,
 ) -> Job:
-    """Start a training."""
+    """Start a training. `by_file`: ranks meet by a file; else by TCP, and stay connected."""
     shutil.rmtree(folder / "meet", ignore_errors=True)
     (folder / "meet").mkdir(parents=True)
-    meet = ("--store", str(folder / "meet" / "store")) if ranks > 1 else ()
+    meet = ("--store", str(folder / "meet" / "store")) if ranks > 1 and by_file else ()
     launcher = [RANKS, str(ranks)] if ranks > 1 else []
     command = [sys.executable, *launcher, program, *meet, *arguments]
     flags = ("--movable",) if movable else ()

@@ -16,6 +16,8 @@ from job import wait_for
 sys.path.insert(0, str(Path(__file__).parent))
 import movable  # noqa: E402
 
+from pyft.images import criu, packet_filter, tree  # noqa: E402
+
 # The session's leader is outside of the PID namespace, as for what a container's host starts in it.
 # Files are opened again, since those of the test are in a mount namespace that CRIU does not see.
 REOPEN = """
@@ -129,6 +131,49 @@ def test_client_and_agent_are_killed_at_once(tmp_path: Path) -> None:
         assert movable.results(job) == expected()
         job.assert_nothing_left()
     finally:
+        job.kill_everything()
+
+
+# CRIU of which each dump waits at its end, while the file `armed` is there and `go` is not. It holds
+# all that it has cut by then.
+WAITING_CRIU = """#!/bin/sh
+here=$(dirname "$0")
+if [ "$CRTOOLS_SCRIPT_ACTION" ]; then
+    [ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0
+    touch "$here/waits"
+    while [ ! -e "$here/go" ]; do sleep 0.05; done
+    exit 0
+fi
+[ "$1" = dump ] && [ -e "$here/armed" ] && exec {criu} "$@" --action-script "$0"
+exec {criu} "$@"
+"""
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_client_is_killed_while_criu_dumps(tmp_path: Path, hangs: bool) -> None:
+    """What CRIU has cut by then would stay cut: the ranks' connection is restored, and used."""
+    program = tmp_path / "bin" / "criu"
+    program.parent.mkdir()
+    program.write_text(WAITING_CRIU.format(criu=criu.find()))
+    program.chmod(0o700)
+    job = movable.start(tmp_path, *STEPS, by_file=False, PYFT_CRIU=str(program))
+    try:
+        movable.wait_for_image(job)
+        (program.parent / "armed").touch()
+        wait_for((program.parent / "waits").exists, 60, job.errors)
+        (program.parent / "armed").unlink()
+        cut = tree.connections([movable.client(job, 0), movable.client(job, 1)])
+        assert packet_filter.cutting(cut)
+        os.kill(movable.client(job, 1), signal.SIGKILL)
+        wait_for(lambda: "all go back" in job.errors(), 60, job.errors)
+        if not hangs:
+            (program.parent / "go").touch()
+        assert job.wait(120) == 0, job.errors()
+        assert packet_filter.cutting(cut) == []
+        assert movable.results(job) == expected()
+        job.assert_nothing_left()
+    finally:
+        (program.parent / "go").touch()
         job.kill_everything()
 
 

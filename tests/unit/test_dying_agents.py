@@ -69,6 +69,7 @@ class Agent:
         self.images._program = Path("criu")
         record = {
             "number": 2,
+            "root": 9,
             "step": 20,
             "pids": [],
             "logs": [],

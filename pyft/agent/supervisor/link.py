@@ -49,6 +49,11 @@ class Handover:
     clients: dict[str, socket.socket] = field(default_factory=dict)  # not answered yet
     processes: dict[int, Process] = field(default_factory=dict)
 
+    def at_work(self, name: str) -> int:
+        """Return the process of this name that has not ended; 0 if there is none."""
+        found = (p.pid for p in self.processes.values() if p.name == name and p.status is None)
+        return next(found, 0)
+
 
 class SupervisorLink:
     """One end of the agent's socket to the supervisor."""

@@ -173,6 +173,14 @@ def test_nobody_is_stopped_for_longer_than_said(phase: Phase) -> None:
     assert (release, drop) == (Release("it has taken more than [60] s"), Drop(1))
 
 
+@pytest.mark.parametrize("late", [0.0, 0.01])
+def test_a_dump_that_ends_too_late_makes_no_image(late: float) -> None:
+    plan = in_phase(Phase.DUMP)
+    done = plan.dumped(NOW + images.TAKE_S + late, held(7))
+    passed = [Release("it has taken more than [60] s"), Drop(1)]
+    assert done == (passed if late else [Copy(1, 7)])
+
+
 def test_a_job_whose_clients_have_all_ended_has_no_image() -> None:
     plan = in_phase(Phase.HOLD)
     assert plan.look(NOW, []) == []

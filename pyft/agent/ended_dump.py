@@ -1,0 +1,49 @@
+"""Ends a dump that is under way when all go back, or the job ends: by itself, if it can.
+
+Only CRIU lets go of what it holds at its end, and takes its rules out of the network's filter. A tree
+of which all processes are killed is dumped no further, so that end is near. One that does not come to it
+is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from pyft.agent.process import messages, process_tree
+from pyft.agent.process.awake import AwakeClock
+from pyft.images import packet_filter, tree
+
+KILLED_S = 5.0  # for what is killed to be gone
+LOOK_S = 0.01
+
+
+def end_dump(pid: int, root: int, most_s: float, *, with_tree: bool) -> None:
+    """Wait so long for the end of CRIU, which dumps the tree below `root`, then kill it.
+
+    `with_tree`: kill that at once. Without CRIU it would go on in the middle of something.
+    """
+    connections = tree.connections(tree.members(root))
+    if with_tree:
+        process_tree.send(tree.members(root), signal.SIGKILL)
+    if _ends(pid, most_s):
+        return
+    process_tree.send([pid], signal.SIGKILL)
+    if not _ends(pid, KILLED_S):  # in a system call that nothing ends; it may still add rules
+        return
+    try:
+        packet_filter.remove_rules(connections)
+    except OSError as error:
+        messages.say(f"--movable: CRIU's rules stay in the network's filter: {error.strerror}")
+
+
+def _ends(pid: int, seconds: float) -> bool:
+    """Say whether a process ends in this time, and is waited for by its parent."""
+    clock = AwakeClock()
+    deadline = clock.now() + seconds
+    while os.path.exists(f"/proc/{pid}"):
+        if clock.now() > deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True
