@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyft._native import linux
 from pyft.agent.command import NOTE as JOB
 from pyft.agent.members.member import Member
 from pyft.agent.restoring import NOTE as RESTORING
-from pyft.agent.restoring import kept_name
+from pyft.agent.restoring import is_kept, kept_name
 from pyft.agent.supervisor.link import Handover
 from pyft.images import image_folder, sockets, tree
 
@@ -73,6 +73,14 @@ def memory_of(record: dict[str, Any], handover: Handover) -> dict[int, list[int]
     """Return the memory that an agent before this one has copied for an image."""
     ids = map(int, record.get("clients", {}))
     return {id: handover.fds.get(kept_name(record["number"], id), []) for id in ids}
+
+
+def unfinished(records: Mapping[int, dict[str, Any]], handover: Handover) -> list[str]:
+    """Return under which names there is memory of images whose making the agent before began only."""
+    whole = {
+        kept_name(number, int(id)) for number, r in records.items() for id in r.get("clients", {})
+    }
+    return [name for name in handover.notes if is_kept(name) and name not in whole]
 
 
 def _logs_of(

@@ -60,6 +60,7 @@ class Images:
         self._dump = 0  # CRIU's pid
         self._clock = AwakeClock()
         self._dump_until = math.inf
+        self._at_end: list[decided.Action] = []  # of a dump that the agent before has begun
         self._root = 0
         self._began = self._looked_at = 0.0
         self._signs: dict[int, tuple[int, ...]] = {}  # of clients, at the last close look
@@ -105,9 +106,15 @@ class Images:
         self._records = {int(number): record for number, record in note["records"].items()}
         for number, record in self._records.items():
             self._memory[number] = image_record.memory_of(record, handover)
+        for name in image_record.unfinished(self._records, handover):
+            self._servers.supervisor.drop(name)
+            for fd in handover.fds.get(name, []):
+                os.close(fd)
         self._dumps(handover.at_work(DUMP))
         actions = self._plan.adopt(time.monotonic(), note["plan"])
-        if not self._dump:
+        if self._dump:  # it writes into what is to be dropped
+            self._at_end = actions
+        else:
             self._perform(actions)
 
     def _again(self) -> None:
@@ -165,7 +172,8 @@ class Images:
             return True
         if self._plan.phase is not decided.Phase.DUMP:  # the agent before has begun it
             self._continue()
-            self._perform([decided.Release()])
+            self._perform([decided.Release(), *self._at_end])
+            self._at_end = []
             return True
         why = "" if status == 0 else f"CRIU: {criu.why_failed(self._folder_of(self._plan.number))}"
         self._perform(self._plan.dumped(time.monotonic(), self._client_states(), why))

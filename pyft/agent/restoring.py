@@ -163,6 +163,11 @@ def kept_name(number: int, id: int) -> str:
     return f"image-{number}-client-{id}"
 
 
+def is_kept(name: str) -> bool:
+    """Say whether a name is one of those."""
+    return name.startswith("image-")
+
+
 def restored_name(id: int) -> str:
     """Return the name of what CRIU is given for a client."""
     return f"restored-{id}"
