@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
+import struct
+import termios
+import threading
 import time
 
 import pytest
@@ -204,3 +208,44 @@ def test_a_reader_that_has_gone_is_told_to_the_command(ends: tuple[int, int, Pum
     with pytest.raises(BrokenPipeError):
         os.write(written, b"2\n")
     os.close(written)
+
+
+def test_a_reader_that_stalls_does_not_mix_up_before_and_after() -> None:
+    """What the lost processes have printed, and what comes again, is in the pipe at once."""
+    source, written = os.pipe()
+    arrived, target = os.pipe()
+    fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, 4096)
+    pump = Pump(source, target)
+    pump.start()
+    long = b"x" * 8192 + b"\n"  # more than the reader's pipe holds
+    os.write(written, b"before\n")
+    pump.order("mark", 1)
+    os.write(written, long)
+    until = time.monotonic() + 60
+    while _left_in(source) and time.monotonic() < until:  # then it waits for the reader
+        time.sleep(0.001)
+    os.write(written, b"1\n2\nlast")
+    pump.order("back", 1)
+    os.write(written, long + b"1\n2\nlast line\n3\n")
+    pump.order("mark", 2)
+    os.write(written, b"4\n")
+    pump.order("back", 2)
+    os.write(written, b"4\n5\n")
+    pump.order("end")
+    os.close(written)
+    out = bytearray()
+    reader = threading.Thread(target=lambda: out.extend(_all_of(arrived)))
+    reader.start()
+    pump.join(60)
+    os.close(target)
+    reader.join(60)
+    assert bytes(out) == b"before\n" + long + b"1\n2\nlast line\n3\n4\n5\n"
+
+
+def _left_in(pipe: int) -> int:
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
+def _all_of(pipe: int) -> bytes:
+    with os.fdopen(pipe, "rb") as file:
+        return file.read()

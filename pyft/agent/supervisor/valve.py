@@ -11,9 +11,12 @@ given up behind so many new lines.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import select
+import struct
+import termios
 import threading
 from collections import Counter, deque
 
@@ -137,13 +140,21 @@ class Pump(threading.Thread):
         self._source, self._target = source, target
         self._valve = Valve()
         self._told = 0
-        self._orders: deque[tuple[str, int]] = deque()
+        self._lock = threading.Lock()
+        self._taken = 0  # bytes from the pipe
+        self._orders: deque[tuple[int, str, int]] = deque()  # each behind so many bytes
         self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(source, False)
 
     def order(self, what: str, number: int = 0) -> None:
-        """Have it do something when all that has been printed before is passed on."""
-        self._orders.append((what, number))
+        """Have it do something when all that has been printed before is passed on.
+
+        What is in the pipe now is before it, whatever comes until the reader has taken that.
+        """
+        with self._lock:
+            if self._source < 0:
+                return
+            self._orders.append((self._taken + _waiting_in(self._source), what, number))
         with contextlib.suppress(OSError):
             os.write(self._waker, b"!")
 
@@ -157,7 +168,9 @@ class Pump(threading.Thread):
         except OSError:  # what reads our output has gone: so the command is told
             pass
         finally:
-            os.close(self._source)
+            with self._lock:
+                os.close(self._source)
+                self._source = -1
 
     def _turn(self) -> bool:
         """Wait for something and do it; say whether more may come."""
@@ -167,32 +180,42 @@ class Pump(threading.Thread):
         poller.poll()
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 1 << 10)
-        orders = list(self._orders)  # what comes before them is in the pipe
-        if not self._drain():
-            return False
-        for what, number in orders:
-            self._orders.popleft()
-            if what == "mark":
-                self._valve.mark(number)
-            elif what == "forget":
-                self._valve.forget(number)
-            elif what == "back":
-                self._put(self._valve.back(number))
-            else:
-                return False
-        return True
-
-    def _drain(self) -> bool:
-        """Pass on all that is there; say whether more may come."""
         while True:
-            try:
-                data = os.read(self._source, _READ)
-            except BlockingIOError:
-                return True
-            if not data:
+            with self._lock:
+                orders, data = self._due(), self._next_piece()
+            if not all(self._obey(*order) for order in orders) or data == b"":
                 return False
+            if data is None:
+                return True
             self._put(self._valve.take(data))
             self._tell()
+
+    def _due(self) -> list[tuple[str, int]]:
+        """Return what is to be done before the next byte."""
+        orders = []
+        while self._orders and self._orders[0][0] <= self._taken:
+            orders.append(self._orders.popleft()[1:])
+        return orders
+
+    def _next_piece(self) -> bytes | None:
+        """Take what there is until the next order; None if there is nothing now, empty at the end."""
+        most = self._orders[0][0] - self._taken if self._orders else _READ
+        try:
+            data = os.read(self._source, min(most, _READ))
+        except BlockingIOError:
+            return None
+        self._taken += len(data)
+        return data
+
+    def _obey(self, what: str, number: int) -> bool:
+        """Do what it was told; say whether more may come."""
+        if what == "mark":
+            self._valve.mark(number)
+        elif what == "forget":
+            self._valve.forget(number)
+        elif what == "back":
+            self._put(self._valve.back(number))
+        return what != "end"
 
     def _tell(self) -> None:
         if self._valve.otherwise > self._told:
@@ -204,6 +227,11 @@ class Pump(threading.Thread):
     def _put(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._target, data) :]
+
+
+def _waiting_in(pipe: int) -> int:
+    """Return how many bytes nothing has read yet."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])
 
 
 class Valves:
