@@ -70,8 +70,7 @@ class Lines(Decisions):
         self._next = now + (self.every or max(LEAST_S, SHARE * cost))
         if not self._stays:
             self._release()
-        if self.pending and self._is_elsewhere():
-            self._commit()
+        self._commit_if_whole()
 
     def passed_over(self, now: float, number: int, why: str) -> None:
         """Note that a place cannot be dumped, or has not come to the cut."""
@@ -82,8 +81,7 @@ class Lines(Decisions):
         """Note that a host has a whole copy of a place's image."""
         if spare in self.facts.spares and number in self.facts.places:
             self.facts.spares[spare].images.add((number, image))
-        if self.pending and self._is_made() and self._is_elsewhere():
-            self._commit()
+        self._commit_if_whole()
 
     def sending(self, now: float, image: int) -> None:
         """Note that copies of an image still come on."""
@@ -182,7 +180,7 @@ class Lines(Decisions):
         return not any(self._lacking(place) for place in self.pending.holders)
 
     def _look_at_pending(self, now: float) -> None:
-        """Leave out hosts that do not take their copies."""
+        """Leave out hosts that do not take their copies; a host may have come back with one."""
         assert self.pending
         late = now >= self.pending.since + MIRROR_S
         for place in list(self.pending.holders):
@@ -192,6 +190,7 @@ class Lines(Decisions):
                     self._left_out(place, [name], "it is lost")
                 elif late:
                     self._left_out(place, [name], f"nothing has come for [{MIRROR_S:g}] s")
+        self._commit_if_whole()
 
     def _left_out(self, place: int, names: list[str], why: str) -> None:
         """Go on without these copies; the image is given up if it is the last one of a place."""
@@ -205,9 +204,7 @@ class Lines(Decisions):
                 self._actions.append(Tell(f"{what} at step [{self.pending.step}]: {why}"))
             if not of_place:
                 return self._give_up(f"host [{name}] does not take it: {why}")
-        if self._is_made() and self._is_elsewhere():
-            self._commit()
-        return None
+        return self._commit_if_whole()
 
     def _give_up(self, why: str) -> None:
         """The image whose copies travel never counts."""
@@ -224,6 +221,11 @@ class Lines(Decisions):
         for one in self.facts.spares.values():
             one.images = {image for image in one.images if image[1] != number}
         self._say_spares("drop", number=number)
+
+    def _commit_if_whole(self) -> None:
+        """The image that is made counts once all its copies are there."""
+        if self.pending and self._is_made() and self._is_elsewhere():
+            self._commit()
 
     def _commit(self) -> None:
         assert self.pending

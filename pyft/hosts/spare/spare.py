@@ -79,11 +79,17 @@ class Spare:
     def _have(self, image: Stored) -> None:
         self._link.say("have", place=image.place, number=image.number)
 
+    def _welcomed(self, said: dict[str, Any]) -> None:
+        """Say what has become whole since the hello, before which nothing could be said."""
+        self._lease_s = float(said["lease_s"])
+        for place, number in self._receiver.images():
+            self._link.say("have", place=place, number=number)
+
     def _take_order(self, said: dict[str, Any]) -> int | None:
         """Do what the head says; return an exit code when this host has to do no more."""
         try:
             if said["kind"] == "welcome":
-                self._lease_s = float(said["lease_s"])
+                self._welcomed(said)
             elif said["kind"] == "keep":
                 self._receiver.keep(checked.number(said, "number"))
             elif said["kind"] == "drop":

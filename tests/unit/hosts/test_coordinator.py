@@ -121,6 +121,17 @@ def test_an_image_counts_when_another_host_has_all_of_it() -> None:
     assert [entry["kind"] for entry in world.ledger[-1:]] == ["line"]
 
 
+def test_a_copy_counts_that_a_host_names_only_when_it_calls_again() -> None:
+    """Its word that the copy is whole was lost with its connection."""
+    world = World()
+    number = world.image(mirrored=False)
+    world.head.have("s0", 0, number)
+    world.head.facts.spares["s0"].images = {(0, number), (1, number)}  # of its hello
+    world.pass_time(0.5)
+    assert world.head.facts.line == number
+    assert "hold" in {said.kind for said in world.pass_time(2.0)}
+
+
 def test_copies_may_arrive_before_the_last_place_is_done() -> None:
     world = World()
     step = world.hold()

@@ -87,6 +87,16 @@ def test_all_go_on_at_once_when_they_stand_for_a_drain_that_is_called_off() -> N
     assert "leave" not in kinds(job)
 
 
+def test_a_place_leaves_after_a_copy_that_a_host_names_when_it_calls_again() -> None:
+    """Else all stand still until the deadline."""
+    job = standing()
+    number = job.head.facts.number
+    job.head.facts.spares["s0"].images = {(0, number), (1, number)}  # of its hello
+    job.head.tick(job.now)
+    assert job.head.facts.line == number
+    assert job.head.facts.places[1].leaving
+
+
 def test_nobody_goes_on_before_the_images_are_whole() -> None:
     job = standing(copied=1)
     assert job.head.cancel(job.now, "h1") == ""

@@ -100,6 +100,14 @@ def test_the_image_stays_while_the_head_says_nothing_of_an_end(left: Spare, imag
     assert left._take_order({"kind": "over", "code": 300, "why": "no exit code"}) is None
 
 
+def test_what_is_whole_is_said_again_at_each_welcome(left: Spare) -> None:
+    """What was said between a hello and its welcome is lost."""
+    head = Head.last
+    head.orders += [{"kind": "welcome", "lease_s": 3.0}, {"kind": "over", "code": 0, "why": WHY}]
+    assert left.run() == 0
+    assert ("have", {"place": 1, "number": 3}) in head.said
+
+
 def test_a_spare_host_that_is_over_says_nothing_of_a_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
