@@ -111,8 +111,7 @@ class HostImages(Images):
         else:
             super().look()
         self._tell_lacks_gpu()
-        since, why = self._plan.waits_since()
-        if why and time.monotonic() > since + remote.ANSWER_S:
+        if why := self._plan.unanswered():
             self.failed = f"{why}, and the head says nothing"
 
     def _tell_lacks_gpu(self) -> None:

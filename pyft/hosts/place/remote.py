@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyft.agent.process.awake import AwakeClock
 from pyft.hosts.place import servers_words
 from pyft.hosts.place.actions import (
     Action,
@@ -43,12 +44,15 @@ from pyft.recovery.stillness import STILL_S, Stillness
 STATUS_S = 0.1
 MOST_HOLD_MS = 600_000
 AGAIN_S = 1.0  # between two calls for help
-ANSWER_S = 120.0  # for the head to say what is done about a loss
+ANSWER_S = 120.0  # for the head to say what is done about a loss, while this place runs
 
 
 @dataclass
 class Asking:
-    """About the death of a server. `since`, `told_at`: when the head was asked, first and last."""
+    """About the death of a server. `since`, `told_at`: when the head was asked, first and last.
+
+    `since` is of a clock that stands still while the place does: a head may be away for longer.
+    """
 
     epoch: int
     why: str
@@ -66,7 +70,8 @@ class RemoteImages(ImagePlan):
         self.came_back = 0  # the round in which it was
         self.is_fresh = 0  # nothing has happened since
         self.lost_why = ""  # what has died here, as long as the head has not answered
-        self.lost_at = 0.0
+        self._lost_since = 0.0  # by that clock, too
+        self._clock = AwakeClock()
         self._told_at = self._told_lost_at = 0.0
         self._told_held = 0
         self._told_still = False  # that nothing moves here, and not all are held
@@ -141,12 +146,12 @@ class RemoteImages(ImagePlan):
     def tell_lost(self, now: float, why: str) -> None:
         """Ask the head what is to be done about a death."""
         if not self.lost_why:
-            self.lost_why, self.lost_at = why, now
+            self.lost_why, self._lost_since = why, self._clock.now()
             self._tell_lost(now)
 
     def tell_fault(self, now: float, client: int, epoch: int, why: str) -> None:
         """Ask the head whether a server is replaced while all others go on."""
-        self._faults[client] = Asking(epoch, why, now)
+        self._faults[client] = Asking(epoch, why, self._clock.now())
         self._tell_fault(now, client, self._faults[client])
 
     def tell_lacks_gpu(self, why: str, happened: list[int]) -> None:
@@ -163,11 +168,16 @@ class RemoteImages(ImagePlan):
         for fault in self._faults.values():
             fault.told_at = -math.inf
 
-    def waits_since(self) -> tuple[float, str]:
-        """Return for how long the head has not said what is done about a death, and which."""
+    def unanswered(self) -> str:
+        """Return which death the head has said nothing about in its time; none: an empty string.
+
+        To be asked at each look, or the clock stands still.
+        """
+        now = self._clock.now()
         asked = [(one.since, one.why) for one in self._faults.values()]
-        asked += [(self.lost_at, self.lost_why)] if self.lost_why else []
-        return min(asked, default=(math.inf, ""))
+        asked += [(self._lost_since, self.lost_why)] if self.lost_why else []
+        since, why = min(asked, default=(math.inf, ""))
+        return why if now > since + ANSWER_S else ""
 
     def want_id(self, client: int, key: int, made_as: str) -> None:
         """Ask the head for the id of a communicator, or tell it."""

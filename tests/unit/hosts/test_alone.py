@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import test_coordinator as coordinators  # noqa: E402
 
+from pyft.agent.host_images import HostImages  # noqa: E402
 from pyft.hosts.head import of_servers  # noqa: E402
 from pyft.hosts.head.decisions import Phase, Say  # noqa: E402
 from pyft.hosts.head.declared import Declared  # noqa: E402
@@ -263,7 +266,31 @@ def test_an_agent_asks_again_until_the_head_answers() -> None:
     for tenth in range(30):
         images.look(tenth / 10, [])
     assert [said["kind"] for said in link.told[1:]] == ["fault"] * 3
-    assert images.waits_since() == (0.0, WHY)
+    assert images.unanswered() == ""
+
+
+@pytest.mark.parametrize("what", ["server", "client"])
+def test_a_head_may_be_away_while_the_place_stands_still(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher stops the agent, too: when it runs again the head has had no time to answer."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    plan: Any = SimpleNamespace(rollback=True, lacks_gpu=str)
+    servers: Any = SimpleNamespace(options=SimpleNamespace(), plan=plan, ending=False)
+    images = HostImages(servers)
+    images._plan.link = Link()  # type: ignore[assignment]
+    if what == "server":
+        images._plan.tell_fault(now[0], 3, 4, WHY)
+    else:
+        images.client_lost(WHY)
+    now[0] += 150.0
+    images.look()
+    assert images.failed == ""
+    for _ in range(1210):
+        now[0] += 0.1
+        images.look()
+    assert images.failed == f"{WHY}, and the head says nothing"
 
 
 def test_what_the_head_says_in_any_order_of_faults_and_losses_never_breaks_it() -> None:
