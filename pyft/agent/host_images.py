@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyft.agent import leaving
 from pyft.agent.image_record import NOTE
@@ -19,6 +20,7 @@ from pyft.agent.supervisor.link import Handover
 from pyft.hosts.place import actions, mirror, relayed, remote
 from pyft.hosts.wire.head_link import HeadLink
 from pyft.hosts.wire.link import addresses_of, token
+from pyft.images import tree
 from pyft.recovery import images as decided
 from pyft.recovery.classify import Fault
 from pyft.wire import messages as wire
@@ -153,6 +155,15 @@ class HostImages(Images):
                 self._drop(number)  # also those of which no host has heard any more
         else:
             super()._do(action)
+
+    def _begun(self, number: int, folder: Path) -> tuple[dict[str, Any], str]:
+        """Return the record of an image, and name the files that are appended to for the head."""
+        record, why = super()._begun(number, folder)
+        logs = [tree.Log(**note) for note in record.get("logs", ())]
+        self._plan.logs = [log.name for log in logs]
+        if len(logs) > mirror.MOST_LOGS:
+            why = why or f"[{len(logs)}] files are appended to, more than [{mirror.MOST_LOGS}]"
+        return record, why
 
     def _go_back(self, action: actions.GoBack) -> None:
         record = self._records.get(action.number)

@@ -25,6 +25,7 @@ from pyft.hosts.head.ledger import Ledger, LedgerLost
 from pyft.hosts.head.moves import Moves
 from pyft.hosts.head.places import Facts
 from pyft.hosts.head.told import copies_of, told
+from pyft.hosts.place.mirror import MOST_LOGS
 from pyft.hosts.wire import checked
 from pyft.hosts.wire.accepting import accept_all
 from pyft.hosts.wire.link import Link, LinkError
@@ -292,7 +293,8 @@ class Head:
         elif kind == "still":
             coordinator.still(now, place, checked.number(said, "step"), checked.text(said, "why"))
         elif kind == "copied":
-            coordinator.copied(now, place, checked.number(said, "number"))
+            logs = checked.texts(said, "logs", MOST_LOGS)
+            coordinator.copied(now, place, checked.number(said, "number"), logs)
         elif kind == "passed":
             coordinator.passed_over(now, place, checked.text(said, "why"))
         elif kind == "unmirrored":

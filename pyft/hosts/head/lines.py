@@ -6,10 +6,11 @@ A hold that is late, a dump that fails and a copy that does not arrive cost an i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from pyft.hosts.head import holders
 from pyft.hosts.head.decisions import Decisions, Pending, Phase, Tell
-from pyft.hosts.head.places import do_not_fit
+from pyft.hosts.head.places import do_not_fit, share_a_log
 from pyft.recovery.images import LEAST_S, MOST_PAUSE_S, SHARE, TAKE_S, hold_s
 from pyft.recovery.stillness import STILL_S
 
@@ -59,11 +60,18 @@ class Lines(Decisions):
         if self.phase is Phase.HOLD and step == self.step and not place.held:
             place.still_since, place.still_why = now if why else None, why
 
-    def copied(self, now: float, number: int, image: int) -> None:
-        """Note that a place's image is whole on its own host: when all are, all go on."""
+    def copied(self, now: float, number: int, image: int, logs: Sequence[str] = ()) -> None:
+        """Note that a place's image is whole on its own host: when all are, all go on.
+
+        `logs`: names of the files that it appends to.
+        """
         if self.phase is not Phase.DUMP or image != self.facts.number:
             return
-        self.facts.places[number].copied = True
+        places = self.facts.places
+        places[number].copied, places[number].logs = True, list(logs)
+        if why := share_a_log({p.number: p.logs for p in places.values() if p.copied}):
+            self._pass_over(now, why)
+            return
         if not self._are_copied():
             return
         cost = now - self._since

@@ -31,6 +31,7 @@ class Place:
     still_why: str = ""
     lines: list[list[int]] = field(default_factory=list)  # of its communicators, where it is held
     copied: bool = False  # its image is whole there
+    logs: list[str] = field(default_factory=list)  # names of the files that it has to cut back
     restored: int = 0  # the last round in which it came back
     leaving: bool = False  # it is to go to another host, and its owner to end all of it first
     lacks_gpu: str = ""  # why its host has no GPU for one of its ranks
@@ -175,4 +176,15 @@ def do_not_fit(lines: dict[int, list[list[int]]]) -> str:
             return (
                 f"a message of communicator [{way[0]}] from [{way[1]}] to [{way[2]}] is under way"
             )
+    return ""
+
+
+def share_a_log(logs: dict[int, list[str]]) -> str:
+    """Return which file two places append to: one would cut it back below the other's size."""
+    owners: dict[str, int] = {}
+    for number, names in logs.items():
+        for name in names:
+            if (owner := owners.setdefault(name, number)) != number:
+                path = name.split(":", 2)[-1]
+                return f"places [{owner}] and [{number}] both append to [{path}]"
     return ""

@@ -1,7 +1,8 @@
 """Copies of images on other hosts: sent by the agent of a place, taken by a host without one.
 
-A header says all that will follow; then the bytes of CRIU's files and of the memory objects, without
-their holes; then a keyed digest of those. A copy counts when that is equal, never before.
+A header says all that will follow. When the other host is ready for it, the bytes of CRIU's files and
+of the memory objects follow, without their holes; then a keyed digest of those. A copy counts when
+that is equal, never before.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 from pyft.hosts.wire import checked
 from pyft.hosts.wire.accepting import accept_all
 from pyft.hosts.wire.link import HEADER_LARGEST, Link, LinkError, key_for
-from pyft.images import clocks, memory
+from pyft.images import clocks, memory, tree
 from pyft.images.contents import CHUNK, MOST_CLIENTS, Contents, remove
 
 SILENT_S = 20.0  # between two pieces
@@ -29,6 +30,7 @@ ANSWER_S = 30.0
 TELL_S = 5.0  # between two words to the head that something arrives
 MOST_CONNECTIONS = 64
 LEAST_FREE = 1 << 28  # of the host's memory
+MOST_LOGS = 512  # files of a place that are only appended to
 
 
 @dataclass
@@ -121,17 +123,24 @@ def _send(
             files=note["files"],
             memory=note["objects"],
         )
+        _await(link, "ready")  # it would not hear why not while it sends
         hashed = digest_for(secret)
         for piece in contents.pieces(folder, image.memory):
             hashed.update(piece)
             link.send_bytes(piece)
             progress()
         link.send("end", digest=hashed.hexdigest())
-        said = link.receive(ANSWER_S)
-        if not said or said["kind"] != "have":
-            raise LinkError(f"it is not taken: {(said or {}).get('why', 'no answer')}")
+        _await(link, "have")
     finally:
         link.close()
+
+
+def _await(link: Link, kind: str) -> None:
+    """Wait for this word of the other host; raise LinkError when it says something else."""
+    said = link.receive(ANSWER_S)
+    if not said or said["kind"] != kind:
+        why = checked.text({"why": "no answer"} | (said or {}), "why")
+        raise LinkError(f"it is not taken: {why}")
 
 
 # ---- here -----------------------------------------------------------------------------------
@@ -204,7 +213,10 @@ class Receiver:
         stored = _header(said, folder)
         try:
             hashed = digest_for(self._secret)
-            _take(link, hashed, stored, _contents(said, folder.parent))
+            contents = _contents(said, folder.parent)
+            _look_for_logs(stored.record)
+            link.send("ready")
+            _take(link, hashed, stored, contents)
             end = link.receive(SILENT_S) or {}
             if end.get("digest") != hashed.hexdigest():
                 raise LinkError("its digest differs")
@@ -234,6 +246,16 @@ def _header(said: dict[str, Any], folder: Path) -> Stored:
     number = checked.number(record, "number")
     where = (checked.number(said, "place"), number)
     return Stored(*where, folder, record, options, checked.name(said, "clients_name"))
+
+
+def _look_for_logs(record: dict[str, Any]) -> None:
+    """Refuse an image with files that this host does not see: it could not be restored here."""
+    logs = record.get("logs", [])
+    if not isinstance(logs, list) or len(logs) > MOST_LOGS:
+        raise LinkError("its logs are none")
+    for note in logs:
+        if why := tree.Log.from_note(note).lacks():
+            raise LinkError(why)
 
 
 def _contents(said: dict[str, Any], folder: Path) -> Contents:

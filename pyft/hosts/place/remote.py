@@ -82,6 +82,7 @@ class RemoteImages(ImagePlan):
         self._mirrors: list[tuple[str, str, int]] = []  # of the image that is being made
         self._wanted: dict[tuple[int, int], tuple[int, str]] = {}  # client, key: round and id
         self._faults: dict[int, Asking] = {}  # of servers, which the head has to decide about
+        self.logs: list[str] = []  # names of the files which the image has to cut back
         self.places: list[str] = []  # addresses of all, once they are there
         self.link: HeadLink | None = None
 
@@ -132,7 +133,7 @@ class RemoteImages(ImagePlan):
         if why:
             self._say("passed", why=why)
             return self._given_up(why, self.number)
-        self._say("copied", number=self.number)
+        self._say("copied", number=self.number, logs=self.logs)
         return [Mirror(self.number, self._mirrors)] if self._mirrors else []
 
     def lost(self) -> tuple[int, str]:

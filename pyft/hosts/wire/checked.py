@@ -45,6 +45,14 @@ def names(message: dict[str, Any], key: str) -> list[str]:
     return [name({key: one}, key) for one in value]
 
 
+def texts(message: dict[str, Any], key: str, most: int) -> list[str]:
+    """Return a list of so many texts at most, each cut as one is."""
+    value = message.get(key)
+    if not isinstance(value, list) or len(value) > most:
+        raise LinkError(f"[{key}] is no list, or too long")
+    return [text({key: one}, key) for one in value]
+
+
 def hosts(message: dict[str, Any], key: str) -> list[tuple[str, str, int]]:
     """Return hosts: name, address and port of each."""
     value = message.get(key)

@@ -101,7 +101,7 @@ class Agent:
         if kind == "hold":
             self._link.say("held", step=said["step"], lines=[])
         elif kind == "dump":
-            self._link.say("copied", number=said["number"])
+            self._link.say("copied", number=said["number"], logs=[])
             for name, _, _ in said["mirrors"]:
                 self._job.spares[name].have(self._owner.place, said["number"])
         elif kind == "keep":

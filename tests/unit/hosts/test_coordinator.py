@@ -121,6 +121,21 @@ def test_an_image_counts_when_another_host_has_all_of_it() -> None:
     assert [entry["kind"] for entry in world.ledger[-1:]] == ["line"]
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_file_to_which_two_places_append_has_no_image(is_shared: bool) -> None:
+    """Each would cut it back to another size."""
+    world = World()
+    step = world.hold()
+    for place in range(PLACES):
+        world.head.held(world.now, place, step, [])
+    world.head.copied(world.now, 0, 1, ["7::/shared/log", "8::/shared/log.0"])
+    world.head.copied(world.now, 1, 1, ["7::/shared/log" if is_shared else "9::/shared/log"])
+    said = {one.kind: one.values for one in world.take()}
+    why = "places [0] and [1] both append to [/shared/log]" if is_shared else ""
+    assert said["release"] == {"why": why, "number": 1 if is_shared else 0}
+    assert (world.head.pending is None) == is_shared
+
+
 def test_a_copy_counts_that_a_host_names_only_when_it_calls_again() -> None:
     """Its word that the copy is whole was lost with its connection."""
     world = World()

@@ -15,7 +15,7 @@ import pytest
 from pyft.hosts.place import mirror
 from pyft.hosts.place.mirror import Outgoing, Receiver, Stored
 from pyft.hosts.wire.link import Link
-from pyft.images import memory
+from pyft.images import memory, tree
 from pyft.images.memory import PARTS
 
 SECRET = b"0123456789abcdef"
@@ -70,6 +70,22 @@ def test_a_copy_is_equal(tmp_path: Path, receiver: Any) -> None:
     assert [os.pread(fd, SIZE, 0) for fd in stored.memory[4]] == wanted
     assert [os.fstat(fd).st_blocks < 200 for fd in stored.memory[4]] == [True] * len(PARTS)
     assert os.readlink(f"/proc/self/fd/{stored.memory[4][0]}") == "/memfd:pyft-log-c (deleted)"
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_host_without_a_file_that_is_appended_to_takes_no_copy(
+    tmp_path: Path, receiver: Any, is_here: bool
+) -> None:
+    """Nothing could be restored there. Its number for the same device is another one."""
+    made, where, _ = receiver
+    path, image = tmp_path / "log", outgoing(tmp_path / "here")
+    path.write_text("step 1\n")
+    image.record["logs"] = [tree.Log.of(str(path)).note() | {"device": 77}]
+    if not is_here:
+        path.unlink()
+    failed = sent(where, image)
+    assert made.images() == ([(1, 3)] if is_here else [])
+    assert [str(path) in why for why in failed] == ([] if is_here else [True])
 
 
 def test_older_ones_are_dropped(tmp_path: Path, receiver: Any) -> None:
@@ -127,6 +143,8 @@ def answered(where: tuple[str, int], said: dict[str, Any], data: bytes, digest: 
     link = Link.to(where, SECRET)
     with contextlib.suppress(ConnectionError):
         link.send("image", **said)
+        if (answer := link.receive(10) or {"kind": "nothing"})["kind"] != "ready":
+            return answer["kind"]
         link.send_bytes(data)
         link.send("end", digest=digest)
         return (link.receive(10) or {"kind": "nothing"})["kind"]
@@ -187,6 +205,9 @@ def test_what_can_be_is_taken(receiver: Any, said: dict[str, Any], data: bytes) 
         _set("memory", [5]),
         _set("files", [5]),
         _record("number", -1),
+        _record("logs", None),
+        _record("logs", [5]),
+        _record("logs", [{"path": "/etc/passwd"}]),
         _record("clocks", None),
         _record("clocks", {"monotonic": 1}),
         _record("clocks", {"monotonic": 1, "boottime": "1"}),
