@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -28,11 +29,18 @@ _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 class FlushError(PyftError):
-    """A folder has no line that can be resumed."""
+    """A folder has no line that can be resumed, or none can be taken now."""
 
 
 class DamagedError(Exception):
     """A line is not as it was written; the sentence says what is wrong."""
+
+
+def unreadable(what: str, error: OSError) -> FlushError | DamagedError:
+    """Return what is wrong where a file cannot be read: the line, or what this process may use."""
+    why = f"{what} cannot be read: {error.strerror}"
+    of_here = error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    return FlushError(f"{why}; no line is changed") if of_here else DamagedError(why)
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ def read(folder: Path) -> Manifest:
         with (folder / MANIFEST).open("rb") as file:
             data = file.read(MOST_TEXT)
     except OSError as error:
-        raise DamagedError(f"its manifest cannot be read: {error.strerror}") from None
+        raise unreadable("its manifest", error) from None
     line, _, rest = data.partition(b"\n")
     if rest != _native.digest(line).encode() + b"\n":
         raise DamagedError("the digest of its manifest differs")

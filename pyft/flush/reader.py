@@ -37,7 +37,10 @@ class Loaded:
 
 
 def newest(folders: Sequence[Path], into: Path) -> Loaded:
-    """Load the newest line that is whole, or can be made so; raise FlushError when there is none."""
+    """Load the newest line that is whole, or can be made so; raise FlushError when there is none.
+
+    Only damage leads to an older one: for what this host lacks now no line is given up.
+    """
     for folder in folders:
         check_owner(folder)
     refused: dict[int, str] = {}
@@ -46,7 +49,7 @@ def newest(folders: Sequence[Path], into: Path) -> Loaded:
             loaded = load(folders, number, into / str(number))
             loaded.refused = refused
             return loaded
-        except (DamagedError, OSError) as error:
+        except DamagedError as error:
             refused[number] = str(error)
     whys = "; ".join(f"line [{number}]: {why}" for number, why in refused.items())
     where = ", ".join(map(str, folders))
@@ -64,10 +67,14 @@ def check_owner(folder: Path) -> None:
 
 
 def load(folders: Sequence[Path], number: int, into: Path) -> Loaded:
-    """Load a line; raise DamagedError, or OSError, and leave nothing."""
+    """Load a line; raise DamagedError, or FlushError if this host cannot take it; leave nothing."""
     about, lines = parts_of(folders, number)
-    if about.contents.memory_bytes > memory.available() - LEAST_FREE:
-        raise DamagedError("it has no room in memory")
+    room = memory.available() - LEAST_FREE
+    if (needed := about.contents.memory_bytes) > room:
+        raise FlushError(
+            f"line [{number}] needs [{needed / 1e6:.0f}] MB of memory, and there are "
+            f"[{max(0, room) / 1e6:.0f}] MB; no line is changed"
+        )
     loaded = Loaded(about, into)
     try:
         stream = _Stream(cells(about, lines, loaded.mended))
@@ -77,6 +84,12 @@ def load(folders: Sequence[Path], number: int, into: Path) -> Loaded:
     except (ValueError, KeyError, TypeError) as error:
         loaded.drop()
         raise DamagedError(f"its manifest is none: {error}") from None
+    except OSError as error:  # of what is made here: a cell that cannot be read is damaged
+        loaded.drop()
+        where = f"[{into}] and memory"
+        raise FlushError(
+            f"line [{number}] cannot be written to {where}: {error.strerror}; no line is changed"
+        ) from None
     except BaseException:
         loaded.drop()
         raise
@@ -151,7 +164,7 @@ def _good_cell(about: Manifest, lines: dict[int, Path], stripe: int, at: int) ->
         with path.open("rb", buffering=0) as file:
             _read_into(file.fileno(), memoryview(cell), stripe)
     except OSError as error:
-        raise DamagedError(f"[{path}] cannot be read: {error.strerror}") from None
+        raise manifest.unreadable(f"[{path}]", error) from None
     if _native.digest(memoryview(cell)) != about.cells[stripe * about.each + at]:
         raise DamagedError(f"the digest of cell [{stripe}] of [{path}] differs")
     return cell

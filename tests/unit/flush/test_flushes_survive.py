@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from crashes import CrashError, ModelDisk, make
@@ -17,6 +19,7 @@ from drawn_lines import DrawnLines
 from pyft.flush import manifest, reader
 from pyft.flush.manifest import DamagedError, FlushError
 from pyft.flush.writer import KEPT, Stopped, Writer
+from pyft.images import memory
 
 DRAWN = DrawnLines(4, 5)
 write, contents = DRAWN.write, DRAWN.contents
@@ -182,6 +185,28 @@ def test_without_a_whole_line_each_is_named(flushed: Path, tmp_path: Path) -> No
         (flushed / f"line-{number}" / manifest.DATA).unlink()
     with pytest.raises(FlushError, match=r"line \[3\]: .*; line \[2\]: "):
         reader.newest([flushed], tmp_path / "images")
+
+
+@pytest.mark.parametrize("lacks", ["memory", "disk", "descriptors"])
+def test_what_this_host_lacks_now_gives_up_no_line(
+    flushed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    """Else the newest line, which is whole, would be set aside, and removed by the next flush."""
+
+    def fails(*_: object) -> NoReturn:
+        why = errno.ENOSPC if lacks == "disk" else errno.EMFILE
+        raise OSError(why, os.strerror(why))
+
+    with monkeypatch.context() as now:
+        if lacks == "memory":
+            now.setattr(memory, "available", lambda: reader.LEAST_FREE - 1)
+        elif lacks == "disk":
+            now.setattr(os, "pwrite", fails)
+        else:
+            now.setattr(reader, "_read_into", fails)
+        with pytest.raises(FlushError, match=r"no line is changed"):
+            reader.newest([flushed], tmp_path / "images")
+    assert taken(flushed, tmp_path / "images") == 3
 
 
 def test_a_line_under_another_name_is_refused(flushed: Path, tmp_path: Path) -> None:
