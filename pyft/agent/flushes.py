@@ -18,7 +18,7 @@ from typing import Any
 
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages
-from pyft.flush import manifest
+from pyft.flush import manifest, reader
 from pyft.flush.writer import Stopped, Writer
 from pyft.images import image_folder
 from pyft.images.contents import Contents
@@ -54,7 +54,6 @@ class Flushes:
         self._next = now + self._every
         fds: dict[int, list[int]] = {}
         try:
-            self._writer = self._writer or self._new_writer()
             links = _links_to(Path(record["folder"]))
             fds = {id: [os.dup(fd) for fd in of_client] for id, of_client in memory.items()}
         except OSError as error:
@@ -64,9 +63,6 @@ class Flushes:
         arguments = (record, links, fds)
         self._thread = threading.Thread(target=self._run, args=arguments, daemon=True)
         self._thread.start()
-
-    def _new_writer(self) -> Writer:
-        return Writer(self._folders, self._parity, manifest.lines_in(self._folders))
 
     def look(self) -> None:
         """Say what has come of the last one."""
@@ -104,7 +100,7 @@ class Flushes:
         if self._failed > 1:
             return
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        good = manifest.lines_in(self._folders)
+        good = self._writer.good[::-1] if self._writer else manifest.lines_in(self._folders)
         where = ", ".join(map(str, self._folders))
         last = f"line [{good[0]}] is still there" if good else "there is none before it"
         messages.say(
@@ -121,7 +117,8 @@ class Flushes:
             image = self._about | {"record": record}
             about = {"step": record["step"], "contents": contents.note(), "image": image}
             stream = self._until_stopped(contents.pieces(links, fds))
-            assert self._writer
+            if self._writer is None:
+                self._writer = Writer(self._folders, self._parity, reader.whole(self._folders))
             done["bytes"] = self._writer.write(record["number"], about, stream)
             done["seconds"] = time.monotonic() - begun
         except Stopped:

@@ -5,6 +5,7 @@ Cells that are lost or damaged are made again from those of the other folders, s
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -54,6 +55,16 @@ def newest(folders: Sequence[Path], into: Path) -> Loaded:
     whys = "; ".join(f"line [{number}]: {why}" for number, why in refused.items())
     where = ", ".join(map(str, folders))
     raise FlushError(f"[{where}] has no line that is whole: {whys or 'it has none'}")
+
+
+def whole(folders: Sequence[Path]) -> list[int]:
+    """Return the lines that enough folders have to read them; their cells are not looked at."""
+    found = []
+    for number in manifest.lines_in(folders):
+        with contextlib.suppress(DamagedError):
+            parts_of(folders, number)
+            found.append(number)
+    return found
 
 
 def check_owner(folder: Path) -> None:

@@ -34,7 +34,10 @@ class Stopped(Exception):
 
 
 class Writer:
-    """Writes one line after the other. `good`: those that are there and are known to be whole."""
+    """Writes one line after the other. `good`: those that are there and are known to be whole.
+
+    A name alone says nothing of that: the power may have gone when only some folders had it.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class Writer:
     ) -> None:
         self._folders, self._disk = folders, disk or Disk()
         self._code = Code(len(folders) - parity, parity)
-        self._good = sorted(good)
+        self.good = sorted(good)
         self.failed: dict[Path, OSError] = {}  # folders that have nothing of the last line
 
     def write(self, number: int, about: dict[str, Any], stream: Iterable[Buffer]) -> int:
@@ -63,11 +66,11 @@ class Writer:
             for part in parts:
                 part.remove()
             raise
-        self._good = [*self._good, number][-KEPT:]
+        self.good = [*self.good, number][-KEPT:]
         for part in parts:
             if part.folder not in self.failed:
                 with contextlib.suppress(OSError):  # the line is whole all the same
-                    part.clean(self._good)
+                    part.clean(self.good)
         return written
 
     def _write(self, parts: list[_Part], about: dict[str, Any], stream: Iterable[Buffer]) -> int:

@@ -131,6 +131,26 @@ def test_a_failure_is_said_once_and_the_line_before_stays(
     assert sorted(os.listdir(folder)) == ["line-1", "line-4"]
 
 
+def test_a_line_that_too_few_folders_have_counts_for_nothing(
+    tmp_path: Path, said: list[str]
+) -> None:
+    """The agent died between two renames: the line before is still needed."""
+    folders = [tmp_path / name for name in "abc"]
+    options: Any = SimpleNamespace(flush=tuple(map(str, folders)), parity=1, flush_every=0.0)
+    for folder in folders:
+        folder.mkdir(mode=0o700)
+    for numbers in ((4, 5), (6,)):
+        flushed = Flushes(options, {"options": {}, "clients_name": "pyft-x"})  # of one agent
+        for number in numbers:
+            image = Image(tmp_path, number)
+            flushed.offer(image.record, {0: image.fds})
+            finish(flushed)
+            image.drop()
+        for folder in folders[1:] if number == 5 else ():
+            (folder / "line-5").rename(folder / "line-5.partial")
+    assert [sorted(os.listdir(folder)) for folder in folders] == [["line-4", "line-6"]] * 3
+
+
 def test_the_job_ends_in_the_middle(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
