@@ -60,6 +60,12 @@ class Stored:
         """Give it up."""
         remove(self.folder, self.memory)
 
+    def let_go(self) -> None:
+        """Keep nothing of its memory: another process has it."""
+        for fd in (fd for fds in self.memory.values() for fd in fds):
+            os.close(fd)
+        self.memory.clear()
+
 
 def digest_for(secret: bytes) -> Any:
     """Return what the bytes of an image are hashed with."""
@@ -159,6 +165,8 @@ class Receiver:
         self._listener, self._secret, self._folder, self._have = listener, secret, folder, have
         self._lock = threading.Lock()
         self._images: dict[tuple[int, int], Stored] = {}
+        self._served: set[socket.socket] = set()
+        self._ended = False
         self._taken = 0
         if listener:
             accept_all(listener, MOST_CONNECTIONS, self._serve)
@@ -195,16 +203,30 @@ class Receiver:
 
     def end(self) -> None:
         """Take no more, and drop all."""
+        with self._lock:
+            self._ended = True
+            served = list(self._served)
+        for sock in [*served, *([self._listener] if self._listener else [])]:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)  # what waits for it is woken
         if self._listener:
             self._listener.close()
         self.keep(checked.MOST)
 
     def _serve(self, sock: socket.socket, _: str) -> None:
-        with contextlib.suppress(OSError):
-            link = Link(sock, self._secret, calls=False)
-            said = link.receive(SILENT_S, HEADER_LARGEST)
-            if said and said["kind"] == "image":
-                self._receive(link, said)
+        with self._lock:
+            if self._ended:
+                return
+            self._served.add(sock)
+        try:
+            with contextlib.suppress(OSError):
+                link = Link(sock, self._secret, calls=False)
+                said = link.receive(SILENT_S, HEADER_LARGEST)
+                if said and said["kind"] == "image":
+                    self._receive(link, said)
+        finally:
+            with self._lock:
+                self._served.discard(sock)
 
     def _receive(self, link: Link, said: dict[str, Any]) -> None:
         with self._lock:
@@ -225,10 +247,13 @@ class Receiver:
             link.send("refused", why=str(error))
             return
         with self._lock:
-            before = self._images.get((stored.place, stored.number))
-            self._images[stored.place, stored.number] = stored
+            before = stored if self._ended else self._images.get((stored.place, stored.number))
+            if not self._ended:
+                self._images[stored.place, stored.number] = stored
         if before:
             before.drop()
+        if before is stored:
+            return
         self._have(stored)
         link.send("have")
 

@@ -128,6 +128,9 @@ class Spare:
             pass_fds=[fd, *fds],
             preexec_fn=lambda: _begin(parent),
         )
+        os.close(fd)
+        image.let_go()
+        self._receiver.end()  # no other place is this host's: copies for that are of no use
         try:
             return child.wait()
         finally:

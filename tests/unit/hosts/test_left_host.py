@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
+import time
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +24,7 @@ from pyft.hosts.place.remote import Leave
 from pyft.hosts.spare import leaving
 from pyft.hosts.spare import spare as module
 from pyft.hosts.spare.spare import Spare
+from pyft.images import memory
 
 WHY = "host [h1] is drained"
 
@@ -183,6 +187,58 @@ def test_a_place_leaves_with_a_whole_image_only(record: dict[str, Any] | None) -
     else:
         why = "this host has no image [3], from which its place goes on"
         assert (images.leaves, images.failed) == (None, why)
+
+
+# ---- a spare host that takes a place --------------------------------------------------------------
+
+
+def key_of(fd: int) -> tuple[int, int] | None:
+    """Return what a descriptor is of, None if it is none."""
+    with contextlib.suppress(OSError):
+        about = os.fstat(fd)
+        return about.st_dev, about.st_ino
+    return None
+
+
+def wait_until_it_serves(spare: Spare) -> None:
+    """Wait until it has taken a connection."""
+    for _ in range(1000):
+        if spare._receiver._served:
+            return
+        time.sleep(0.02)
+    raise AssertionError("it takes no connection")
+
+
+def test_a_host_with_a_place_keeps_no_memory_of_images(
+    image: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes on with the place has it; other copies would stay for the rest of the job."""
+    monkeypatch.setattr(module, "HeadLink", Head)
+    spare = Spare("127.0.0.1:1", b"secret", "s0", "127.0.0.1", tmp_path / "spare")
+    image.record |= {"clients": {"0": {}}, "clocks": {}}
+    other = replace(image, place=0, folder=tmp_path / "other", memory={0: [memory.new("m", 1)]})
+    spare._receiver.put(image)
+    spare._receiver.put(other)
+    under_way = socket.create_connection(("127.0.0.1", spare._port))
+    wait_until_it_serves(spare)
+    objects = {key_of(fd) for one in (image, other) for fds in one.memory.values() for fd in fds}
+
+    def wait() -> int:
+        assert image.folder.exists()
+        assert spare._receiver.images() == []
+        assert not objects & {key_of(fd) for fd in range(1024)}
+        under_way.settimeout(20)
+        while under_way.recv(4096):  # a greeting, and then its end
+            pass
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", spare._port), 20)
+        return 7
+
+    monkeypatch.setattr(module.subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=wait))
+    order = {"kind": "take", "place": 1, "number": 3, "life": 2, "round": 1, "happened": []}
+    Head.last.orders.append(order)
+    assert spare.run() == 7
+    assert not image.folder.exists()
 
 
 # ---- the launcher stands by -----------------------------------------------------------------------
