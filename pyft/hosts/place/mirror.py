@@ -67,6 +67,20 @@ class Stored:
         self.memory.clear()
 
 
+@dataclass(eq=False)
+class _Promised:
+    """Bytes of an image for which there was room, and which have not come yet."""
+
+    disk: int
+    memory: int
+
+    def came(self, size: int) -> None:
+        """Take off what has come: files are first."""
+        of_disk = min(size, self.disk)
+        self.disk -= of_disk
+        self.memory -= size - of_disk
+
+
 def digest_for(secret: bytes) -> Any:
     """Return what the bytes of an image are hashed with."""
     return hashlib.blake2b(key=key_for(secret, "image"), digest_size=32)
@@ -165,6 +179,7 @@ class Receiver:
         self._listener, self._secret, self._folder, self._have = listener, secret, folder, have
         self._lock = threading.Lock()
         self._images: dict[tuple[int, int], Stored] = {}
+        self._promised: list[_Promised] = []  # to those that send now
         self._served: set[socket.socket] = set()
         self._ended = False
         self._taken = 0
@@ -232,13 +247,14 @@ class Receiver:
         with self._lock:
             self._taken += 1
             folder = self._folder / f"copy-{self._taken}"
-        stored = _header(said, folder)
+        stored, promised = _header(said, folder), _Promised(0, 0)
         try:
             hashed = digest_for(self._secret)
-            contents = _contents(said, folder.parent)
+            contents = Contents.from_note({"files": said["files"], "objects": said["memory"]})
             _look_for_logs(stored.record)
+            promised = self._promise(contents)
             link.send("ready")
-            _take(link, hashed, stored, contents)
+            _take(link, hashed, stored, contents, promised)
             end = link.receive(SILENT_S) or {}
             if end.get("digest") != hashed.hexdigest():
                 raise LinkError("its digest differs")
@@ -246,6 +262,9 @@ class Receiver:
             stored.drop()
             link.send("refused", why=str(error))
             return
+        finally:
+            with self._lock, contextlib.suppress(ValueError):
+                self._promised.remove(promised)
         with self._lock:
             before = stored if self._ended else self._images.get((stored.place, stored.number))
             if not self._ended:
@@ -256,6 +275,25 @@ class Receiver:
             return
         self._have(stored)
         link.send("have")
+
+    def _promise(self, contents: Contents) -> _Promised:
+        """Keep room for what will follow, beside what was promised to others; raise LinkError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        mine = _Promised(contents.bytes - contents.memory_bytes, contents.memory_bytes)
+        with self._lock:
+            disk = shutil.disk_usage(self._folder).free - sum(one.disk for one in self._promised)
+            room = memory.available() - LEAST_FREE - sum(one.memory for one in self._promised)
+            for what, needed, free in (
+                ("disk", mine.disk, disk // 2),
+                ("memory", mine.memory, room),
+            ):
+                if needed > free:
+                    raise LinkError(
+                        f"it needs [{needed / 1e6:.0f}] MB of {what}, and there are "
+                        f"[{max(0, free) / 1e6:.0f}] MB"
+                    )
+            self._promised.append(mine)
+        return mine
 
 
 def _header(said: dict[str, Any], folder: Path) -> Stored:
@@ -283,25 +321,7 @@ def _look_for_logs(record: dict[str, Any]) -> None:
             raise LinkError(why)
 
 
-def _contents(said: dict[str, Any], folder: Path) -> Contents:
-    """Return what will follow, for which there is room; raise LinkError or ValueError."""
-    contents = Contents.from_note({"files": said["files"], "objects": said["memory"]})
-    folder.mkdir(parents=True, exist_ok=True)
-    on_disk, free = contents.bytes - contents.memory_bytes, shutil.disk_usage(folder).free // 2
-    if on_disk > free:
-        raise LinkError(
-            f"it needs [{on_disk / 1e6:.0f}] MB of disk, and there are [{free / 1e6:.0f}] MB"
-        )
-    room = memory.available() - LEAST_FREE
-    if contents.memory_bytes > room:
-        raise LinkError(
-            f"it needs [{contents.memory_bytes / 1e6:.0f}] MB of memory, and there are "
-            f"[{max(0, room) / 1e6:.0f}] MB"
-        )
-    return contents
-
-
-def _take(link: Link, hashed: Any, stored: Stored, contents: Contents) -> None:
+def _take(link: Link, hashed: Any, stored: Stored, contents: Contents, promised: _Promised) -> None:
     """Make the image of the bytes that follow."""
     buffer = memoryview(bytearray(CHUNK))
 
@@ -314,6 +334,7 @@ def _take(link: Link, hashed: Any, stored: Stored, contents: Contents) -> None:
             while done < len(piece):
                 done += os.pwrite(fd, piece[done:], start + done)
             start += len(piece)
+            promised.came(len(piece))
 
     clients = stored.record["clients"].items()
     names = {int(id): note["channel"]["name"] for id, note in clients}

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -220,6 +221,39 @@ def test_what_cannot_be_is_refused(receiver: Any, change: Callable[[dict[str, An
     change(said)
     assert answered(where, said, b"", digest_of(b"")) in ("refused", "ended")
     assert (made.images(), have) == ([], [])
+
+
+@pytest.mark.parametrize("what", ["memory", "disk"])
+def test_room_is_promised_once(receiver: Any, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Two places send at once: each alone has room, both have not."""
+    made, where, _ = receiver
+    size = 4 << 20
+    if what == "memory":
+        room = mirror.LEAST_FREE + size * 3 // 2
+        monkeypatch.setattr(mirror.memory, "available", lambda: room)
+        said = announced(memory=[[4, 0, size, [[0, size]]], *REST])
+    else:
+        usage = SimpleNamespace(free=size * 5 // 2)
+        monkeypatch.setattr(mirror.shutil, "disk_usage", lambda _: usage)
+        said = announced(files=[["a", size]])
+    first, second = Link.to(where, SECRET), Link.to(where, SECRET)
+    first.send("image", **said)
+    assert first.receive(10) == {"kind": "ready"}
+    second.send("image", **said)
+    answer = second.receive(10)
+    assert answer
+    assert answer["kind"] == "refused"
+    free = 2 if what == "memory" else 3
+    assert f"it needs [4] MB of {what}, and there are [{free}] MB" in answer["why"]
+    first.send_bytes(b"x" * (1 << 20))  # this is seen as taken already
+    wait_until(lambda: getattr(made._promised[0], what) == size - (1 << 20))
+    first.close()
+    wait_until(lambda: not made._promised)
+    third = Link.to(where, SECRET)
+    third.send("image", **said)
+    assert third.receive(10) == {"kind": "ready"}
+    for link in (second, third):
+        link.close()
 
 
 def test_a_copy_that_breaks_leaves_nothing(tmp_path: Path, receiver: Any) -> None:
