@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from pyft.agent.channel.untrusted import Areas
 from pyft.agent.job import job_folder
 from pyft.agent.process import messages
 from pyft.agent.supervisor.launcher import Launcher
+from pyft.errors import CommandError
 
 WHERE = {
     f"{name}_{what}": 0 for name in ("ring", "object_log", "arena") for what in ("offset", "bytes")
@@ -52,3 +57,17 @@ def test_what_it_saves_has_the_rank_that_was_found_out_later(tmp_path: Path) -> 
     assert (entry["rank"], entry["file"]) == (3, "rank3-pid7-dev1.ring")
     assert (tmp_path / entry["file"]).stat().st_size == 8192
     assert meta["live"] == []
+
+
+def test_the_head_hears_that_a_place_could_not_start() -> None:
+    """Else it waits for the lease, and takes the host for lost."""
+    launcher = Launcher(SimpleNamespace(head="h:1"))  # type: ignore[arg-type]
+    launcher._supervisor_pid = subprocess.Popen(["true"]).pid
+    said: list[Any] = []
+    lease: Any = SimpleNamespace(begin=lambda: said.append("begin"), end=said.append)
+    why = "port [9] cannot be used: Address already in use"
+    messages.send(launcher._agent_end, "failed", text=why, exit_code=2)
+    with pytest.raises(CommandError, match="port .9. cannot be used") as raised:
+        launcher._run(lease)
+    assert raised.value.exit_code == 2
+    assert said == ["begin", 2]

@@ -98,12 +98,18 @@ class Launcher:
             os.close(fd)
         if lease:
             lease.begin()
-        code = self._listen()
+        failure: CommandError | None = None
+        try:
+            code = self._listen()
+        except CommandError as error:
+            failure, code = error, error.exit_code
         _, status = os.waitpid(self._supervisor_pid, 0)
         if lease and self.left:
             lease.leave()
         elif lease:
-            lease.end(1 if code is None else code)
+            lease.end(1 if code is None else code)  # else the head waits for a host that is lost
+        if failure:
+            raise failure
         if code is None:
             lost = self._clean_up(status)
             raise lease.why_ended(lost) if lease else lost
