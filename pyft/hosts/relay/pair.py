@@ -25,7 +25,7 @@ LARGEST = MAC + _HEADER.size + MOST_DATA
 
 # Kinds. BARE has no number: it only confirms, or is of the agent.
 BARE, OPEN, OPENED, REFUSED, DATA, END, RESET, OVER, CREDIT = range(9)
-MESSAGES = (OPEN, OPENED, REFUSED, DATA, END, RESET, CREDIT)
+MESSAGES = (OPEN, OPENED, REFUSED, DATA, END, RESET, OVER, CREDIT)
 
 
 @dataclass(frozen=True)
@@ -121,16 +121,9 @@ class Pair:
         """Return when something is to be sent again."""
         return self._again_at if self._waiting else None
 
-    def over(self) -> Datagram:
-        """Return what says that this place has ended."""
-        return self._datagram(0, 0, OVER, b"")
-
     def take(self, one: Datagram) -> Datagram | None:
         """Take what has arrived; return it if it is the next message."""
         self._confirm(one.confirmed)
-        if one.kind == OVER:
-            self._waiting.clear()
-            self.is_over = True
         if one.kind not in MESSAGES:
             return None
         if one.number <= self._got:
@@ -138,6 +131,9 @@ class Pair:
         if one.number != self._got + 1:
             return None
         self._got, self._owes = one.number, True
+        if one.kind == OVER:  # the last one: what is sent there now is taken by nothing
+            self._waiting.clear()
+            self.is_over = True
         return one
 
     def _confirm(self, number: int) -> None:

@@ -83,9 +83,8 @@ class Relay:
         now = time.monotonic()
         self._streams.look(now)
         self._askers.look(now)
+        self._tell_due(now)
         for pair in self._pairs.values():
-            for one in pair.due(now):
-                self._tell(one)
             if (when := pair.when()) is not None:
                 seconds = min(seconds, max(0.001, when - now))
         for key, mask in self._selector.select(seconds):
@@ -93,13 +92,19 @@ class Relay:
             if known and known.fileobj is key.fileobj:  # else an earlier one has ended it
                 key.data(mask)
 
+    def _tell_due(self, now: float) -> None:
+        for pair in self._pairs.values():
+            for one in pair.due(now):
+                self._tell(one)
+
     def _say_end(self) -> None:
         """Let the others have what was sent last, and know that no more will come."""
         self._turn_until(lambda: self._streams.is_read)
         self._streams.end()
-        self._turn_until(lambda: all(pair.is_idle for pair in self._pairs.values()))
         for pair in self._pairs.values():
-            self._tell(pair.over())
+            pair.put(OVER, 0)
+        self._turn_until(lambda: all(pair.is_idle for pair in self._pairs.values()))
+        self._tell_due(time.monotonic())  # others may wait for a word that theirs have come
 
     def _turn_until(self, is_done: Callable[[], bool]) -> None:
         """Go on until then, or until the others confirm nothing any more.
@@ -136,10 +141,11 @@ class Relay:
                 self._take(self._pairs[one.source], one)
 
     def _take(self, pair: Pair, one: Datagram) -> None:
-        if got := pair.take(one):
-            self._streams.heard(pair, got)
-        if one.kind == OVER:
+        got = pair.take(one)
+        if got and got.kind == OVER:
             self._streams.drop(pair)
+        elif got:
+            self._streams.heard(pair, got)
 
     # ---- the command --------------------------------------------------------------------------
 

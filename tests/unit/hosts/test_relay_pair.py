@@ -8,7 +8,7 @@ import random
 import pytest
 
 from pyft.hosts.relay import pair
-from pyft.hosts.relay.pair import DATA, WINDOW, Datagram, Pair, packed, unpacked
+from pyft.hosts.relay.pair import DATA, OVER, WINDOW, Datagram, Pair, packed, unpacked
 
 KEY = b"k" * 32
 
@@ -58,6 +58,30 @@ def test_all_arrives_once_and_in_order(seed: int) -> None:
             break
         way.turn()
     assert way.heard == [said[1], said[0]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("both", [True, False])
+def test_the_end_is_confirmed_and_comes_after_all_that_was_sent(seed: int, both: bool) -> None:
+    """No place waits for one that has ended. Where both end neither needs what is left."""
+    way = Way(seed)
+    for n in range(30):
+        for end in range(2):
+            way.ends[end].put(DATA, 7, bytes([n]))
+    for end in range(2 if both else 1):
+        way.ends[end].put(OVER, 0)
+    for _ in range(4000):
+        if all(end.is_idle for end in way.ends):
+            break
+        way.turn()
+    assert all(end.is_idle for end in way.ends)
+    if both:
+        assert any(end.is_over for end in way.ends)
+        return
+    assert [end.is_over for end in way.ends] == [False, True]
+    assert way.heard[1] == [bytes([n]) for n in range(30)] + [b""]
+    way.ends[1].put(DATA, 7, b"more")
+    assert way.ends[1].is_idle
 
 
 @pytest.mark.parametrize("seed", range(20))
