@@ -10,12 +10,12 @@ given up behind so many new lines.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import fcntl
 import os
 import re
 import select
-import struct
 import termios
 import threading
 from collections import Counter, deque
@@ -231,7 +231,9 @@ class Pump(threading.Thread):
 
 def _waiting_in(pipe: int) -> int:
     """Return how many bytes nothing has read yet."""
-    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
 
 
 class Valves:
