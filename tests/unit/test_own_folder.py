@@ -78,6 +78,13 @@ def test_a_job_in_a_named_folder_is_found_as_others_are(tmp_path: Path) -> None:
         jobs.only("log")  # many folders may have this name
 
 
+def test_a_named_folder_may_lie_among_those_of_jobs() -> None:
+    folder = job_folder.state_folder() / "mine"
+    begin(JOB, folder)
+    assert [one.name for one in job_folder.jobs()] == [JOB]
+    assert jobs.live_jobs(JOB)[0][0] == folder
+
+
 def test_a_named_folder_is_listed_once(tmp_path: Path) -> None:
     begin(JOB, tmp_path / "log", state="ended")
     _release(tmp_path / "log")

@@ -40,7 +40,7 @@ def take(job: str, named: Path | None) -> tuple[str, Path]:
 
 def stay_listed(job: str, folder: Path) -> None:
     """Have a folder that was named among those of jobs still, and its link as one that is used."""
-    if folder.parent == _state():
+    if _is_among_jobs(folder):
         return
     links = _links_to(folder)
     for link in links:
@@ -85,7 +85,7 @@ def _lock(folder: Path) -> None:
 
 def _link_anew(folder: Path, job: str) -> str:
     """Have the folder in the list once, by the name of this job; return the name."""
-    if folder.parent == _state():
+    if _is_among_jobs(folder):
         return job
     for link in _links_to(folder):  # of jobs that were there before
         with suppress(OSError):
@@ -110,10 +110,11 @@ def _links_to(folder: Path) -> list[Path]:
     return []
 
 
-def _state() -> Path | None:
+def _is_among_jobs(folder: Path) -> bool:
     with suppress(OSError, PyftError):
-        return job_folder.state_folder().resolve()
-    return None
+        state = job_folder.state_folder().resolve()
+        return folder.parent == state and bool(_PARTS.fullmatch(folder.name))
+    return False
 
 
 def _names(job: str) -> Iterator[str]:
