@@ -73,10 +73,11 @@ def test_a_host_dies_silently(tmp_path: Path, hosts: fabric.Fabric) -> None:
     """Nobody hears of it; the spare goes on with its place, and the other one goes back.
 
     All hosts give their first processes the same numbers, and each has started at another time.
+    Files that all hosts see are cut back, also by the host that has not written them.
     """
-    slow = tmp_path / "slow"
+    slow, log = tmp_path / "slow", tmp_path / "log.txt"
     slow.touch()  # or a busy machine may see the end before it sees the line
-    steps = ("--steps", "40", "--pause", "0.1", "--slow", str(slow))
+    steps = ("--steps", "40", "--pause", "0.1", "--slow", str(slow), "--log", str(log))
     job = several.SeveralHosts(tmp_path, hosts, *steps, lease=2.0, every=0.5)
     job.wait_for_line()
     job.wait_for_step(1, 5)
@@ -92,6 +93,9 @@ def test_a_host_dies_silently(tmp_path: Path, hosts: fabric.Fabric) -> None:
     assert "host [h2] takes place [1]" in said
     verdicts = {fault["verdict"] for fault in _faults(tmp_path / "log-h0")}
     assert verdicts == {"exact"}
+    for rank in (0, 1):
+        lines = log.with_name(f"log.txt.{rank}").read_text().splitlines()
+        assert len(lines) == len(set(lines)) == 40
 
 
 def test_ranks_whose_steps_have_parted_are_not_held_in_vain(tmp_path: Path) -> None:
