@@ -33,7 +33,7 @@ def end_dump(pid: int, root: int, most_s: float, *, with_tree: bool) -> None:
     if not _ends(pid, KILLED_S):  # in a system call that nothing ends; it may still add rules
         return
     try:
-        packet_filter.remove_rules(connections)
+        packet_filter.remove_rules(tree.filter_keys(connections))
     except OSError as error:
         messages.say(f"--movable: CRIU's rules stay in the network's filter: {error.strerror}")
 

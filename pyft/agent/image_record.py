@@ -44,6 +44,7 @@ def begun(
         "sockets": links,
         "standard": [(fd, tree.inherit_key(link)) for fd, link in standard.values()],
         "logs": [log.note() for log in logs],
+        "connections": sorted(tree.connections(pids)),
         "clocks": linux.clocks(),
     }
     return record, why

@@ -7,6 +7,7 @@ is begun again by the next agent: until the last step the note of it stays.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -20,7 +21,7 @@ from pyft.agent.process import messages, process_tree
 from pyft.agent.process.awake import AwakeClock
 from pyft.agent.supervisor.children import RESTORE
 from pyft.agent.supervisor.link import SupervisorLink
-from pyft.images import criu, memory, tree
+from pyft.images import criu, leftovers, memory, tree
 
 NOTE = "restoring"
 END_S = 5.0  # for what is killed to be gone, with its number
@@ -62,6 +63,7 @@ class Restoring:
         """Do it; raise RestoreError when that is impossible."""
         self._supervisor.keep(NOTE, self._record)
         end_all(self._record["pids"], self._ended)
+        self._end_connections()
         self._gone()
         self._cut_logs()
         clients = {int(id): note for id, note in self._record["clients"].items()}
@@ -78,6 +80,12 @@ class Restoring:
         self._supervisor.drop(NOTE)
 
     # ---- the present is ended -----------------------------------------------------------------
+
+    def _end_connections(self) -> None:
+        """What the kernel has left of them is in the way of those of the image."""
+        wanted = {(local, remote) for local, remote in self._record.get("connections", ())}
+        with contextlib.suppress(OSError):  # CRIU says what it cannot restore
+            leftovers.end(wanted)
 
     def _cut_logs(self) -> None:
         for note in self._record["logs"]:

@@ -179,14 +179,19 @@ def connection_out_of(pids: Sequence[int], is_anywhere: bool = False) -> str:
     return ""
 
 
-def connections(pids: Sequence[int]) -> set[bytes]:
-    """Return the TCP connections of a tree, in both directions, for the network's filter."""
+def connections(pids: Sequence[int]) -> set[tuple[str, str]]:
+    """Return the TCP connections of a tree, both ends of each as in /proc/net/tcp."""
     inodes = {file.inode for file in open_files(pids) if file.link.startswith("socket:")}
+    rows = _connections(pids[0]) if pids else ()
+    return {(r.local, r.remote) for r in rows if r.inode in inodes and r.state != _LISTENS}
+
+
+def filter_keys(connections: Collection[tuple[str, str]]) -> set[bytes]:
+    """Return connections as the network's filter has them, in both directions."""
     found = set()
-    for row in _connections(pids[0]) if pids else ():
-        if row.inode in inodes and row.state != _LISTENS:
-            ends = _packed(row.local), _packed(row.remote)
-            found |= {packet_filter.key_of(*ends), packet_filter.key_of(*reversed(ends))}
+    for local, remote in connections:
+        ends = _packed(local), _packed(remote)
+        found |= {packet_filter.key_of(*ends), packet_filter.key_of(*reversed(ends))}
     return found
 
 
@@ -219,10 +224,10 @@ def _connections(pid: int) -> Iterator[_Connection]:
             continue
         for line in lines:
             words = line.split()
-            yield _Connection(_end_of(words[1]), _end_of(words[2]), words[3], int(words[9]))
+            yield _Connection(end_of(words[1]), end_of(words[2]), words[3], int(words[9]))
 
 
-def _end_of(text: str) -> str:
+def end_of(text: str) -> str:
     """Return an address as one of version 4, if it is one in the form of version 6."""
     address, _, port = text.partition(":")
     return f"{address[len(_MAPPED) :] if address.startswith(_MAPPED) else address}:{port}"

@@ -25,6 +25,7 @@ USES_STRUCT = {
     "pyft/agent/process/losses.py": "what the kernel says of a process that has ended",
     "pyft/flexccl/types.py": "one number as float16, bfloat16, …",
     "pyft/hosts/relay/pair.py": "the header of a datagram between hosts",
+    "pyft/images/leftovers.py": "messages of the kernel's netlink",
     "pyft/images/packet_filter.py": "messages of the kernel's netlink",
     "pyft/images/sockets.py": "messages of the kernel's netlink",
     "pyft/wire/packet.py": "the header of a message, which is no shared memory",
