@@ -25,7 +25,15 @@ class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
   virtual int read(const NextRange& next, const TakePiece& take) = 0;
-  virtual int write(uint64_t address, const std::byte* from, uint64_t bytes) = 0;
+  virtual int write(const NextContent& next) = 0;
+  // As read(), and the device hashes what it hands over. kNotOnDevice: not now; nothing is read.
+  virtual int read_hashed(const NextRange&, const TakePiece&, const TakeDigest&) {
+    return kNotOnDevice;
+  }
+  // Asked before a restore writes: so many threads may be in write() at a time, or in view() where
+  // the server looks. All but the dispatch thread call enter() first.
+  virtual unsigned threads() { return 1; }
+  virtual void enter() {}
   // Whether this process can look at the memory itself; then where. nullptr: nothing is mapped.
   virtual bool views() const { return false; }
   virtual const std::byte* view(uint64_t, uint64_t) { return nullptr; }
@@ -76,6 +84,10 @@ class BackgroundReads {
   virtual bool peeks() const { return false; }
   virtual bool peek(uint64_t, std::byte*, uint64_t) { return false; }
   virtual int read_beside(const NextRange&, const TakePiece&) { return kNotOnDevice; }
+  // As DeviceMemory::read_hashed. The digest is of what is handed over, whatever changes meanwhile.
+  virtual int read_beside_hashed(const NextRange&, const TakePiece&, const TakeDigest&) {
+    return kNotOnDevice;
+  }
   // At a cut: whether it can be done until the next one.
   virtual bool ready() { return true; }
   virtual void enter() {}

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "pyft/function_ref.h"
+#include "ring/store_layout.h"
 
 namespace pyft::checkpoint {
 
@@ -25,13 +26,32 @@ struct DatedRange {
 // What is to be read next; false: nothing more, however often it is asked. Ahead of what has been
 // taken.
 using NextRange = FunctionRef<bool(MemoryRange*)>;
+// What is to be written to an address.
+struct Content {
+  uint64_t address = 0;
+  const std::byte* from = nullptr;
+  uint64_t bytes = 0;
+};
+// As NextRange, of what is to be written. It stays where it is until the write has returned.
+using NextContent = FunctionRef<bool(Content*)>;
 // Gets what is read, piece by piece and in order; a piece is of one range, and there until the call
 // returns.
 using TakePiece = FunctionRef<void(const std::byte* piece, uint64_t bytes)>;
 
+// Gets the digest of a range behind its last piece: of what was handed over, of kind kNh.
+using TakeDigest = FunctionRef<void(const ring::Digest& digest)>;
+
 // A NextRange of one range.
 inline auto only(const MemoryRange& range) {
   return [left = range](MemoryRange* next) mutable {
+    *next = std::exchange(left, {});
+    return next->bytes != 0;
+  };
+}
+
+// A NextContent of one content.
+inline auto only(const Content& content) {
+  return [left = content](Content* next) mutable {
     *next = std::exchange(left, {});
     return next->bytes != 0;
   };

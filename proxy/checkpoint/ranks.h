@@ -58,6 +58,9 @@ class RemoteBlocks {
     *problem = "no other rank's store can be looked at";
     return nullptr;
   }
+  // Where such a content was the last time that it was looked for, or is said to be, whatever its
+  // digest is now; nullptr: nothing is known.
+  virtual const std::byte* likely_content(const ring::ManifestBlock&) { return nullptr; }
   // Before anything is written: copies what other ranks' GPUs have as well, and marks what `check`
   // has found right; what is marked already is not wanted. Empty, or why the restore cannot go on.
   virtual std::string from_peers(std::span<const ring::ManifestBlock>, BlockCheck& /*check*/,

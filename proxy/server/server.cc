@@ -224,7 +224,8 @@ uint64_t Server::prepare(Standby& standby) {
   if (!session_.recovery().repairs()) return session_.channel().control().consumed.load();
   device_.emplace(session_, backend_, store_->digest_key(), snapshot_options().jit,
                   standby.digests(), standby.modules());
-  if (!backend_.is_soft()) session_.set_room_maker(&requests_);
+  device_->set_others(&requests_);
+  if (!backend_.is_soft()) session_.set_room_maker(&*device_);
   auto peers = rebuilt_ || audits()
                    ? nullptr
                    : make_peer_import(session_, requests_, device_->memory().hashes());

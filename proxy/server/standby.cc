@@ -90,6 +90,7 @@ bool Standby::obey(int agent) {
     fd.valid() ? modules_.follow(modules->member, std::move(fd)) : modules_.forget(modules->member);
   } else if (message.as<msg::GiveUp>()) {
     modules_.give_up();
+    if (digests_) digests_->drop_stagings();
     send_message(agent, msg::GivenUp{});
   }
   return true;

@@ -30,7 +30,7 @@ struct Memory : checkpoint::DeviceMemory {
     return address + count <= bytes.size() ? bytes.data() + address : nullptr;
   }
   int read(const checkpoint::NextRange&, const checkpoint::TakePiece&) override { return 1; }
-  int write(uint64_t, const std::byte*, uint64_t) override { return 1; }
+  int write(const checkpoint::NextContent&) override { return 1; }
   ring::ManifestBlock block(uint64_t address, uint64_t count) const {
     return {address, count, checkpoint::digest(bytes.data() + address, count, kKey), 0};
   }

@@ -101,6 +101,27 @@ TEST(a_content_is_found_wherever_the_store_has_it) {
   CHECK_EQ(look({member.object.fd}, "another"), "no table of it names such a content");
 }
 
+// Without a look at it: the caller compares digests.
+TEST(a_content_is_likely_to_be_where_the_table_of_its_owner_says) {
+  const Member member, other;
+  member.publish(1, "current");
+  other.publish(1, "elsewhere");
+  Agent agent({member.object.fd, other.object.fd});
+  RemoteStores stores(kSeed, agent);
+  const std::byte* const there = stores.likely_content(wanted("current"));
+  CHECK(there && !std::memcmp(there, "current", 7));
+  const ring::ManifestBlock& block = member.store->committed().blocks[0];
+  *member.store->at(block.heap_offset) ^= std::byte{1};
+  CHECK_EQ(stores.likely_content(wanted("current")), there);
+  CHECK(!stores.likely_content(wanted("elsewhere")));
+  CHECK_EQ(agent.asked, 1u);
+  ring::ManifestBlock larger = wanted("current");
+  larger.bytes = kHeap;
+  CHECK(!stores.likely_content(larger));
+  Agent none({});
+  CHECK(!RemoteStores(kSeed, none).likely_content(wanted("current")));
+}
+
 TEST(a_store_is_asked_for_once_and_let_go) {
   const auto held = [] {
     std::ifstream maps("/proc/self/maps");

@@ -60,8 +60,8 @@ class Device : public checkpoint::DeviceMemory,
     for (MemoryRange range; next(&range);) take(at(range.address), range.bytes);
     return 0;
   }
-  int write(uint64_t address, const std::byte* from, uint64_t bytes) override {
-    std::memcpy(at(address), from, bytes);
+  int write(const checkpoint::NextContent& next) override {
+    for (checkpoint::Content one; next(&one);) std::memcpy(at(one.address), one.from, one.bytes);
     return 0;
   }
   int idle() override { return 0; }

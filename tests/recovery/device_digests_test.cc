@@ -146,15 +146,17 @@ TEST(what_is_in_the_way_is_named) {
   CHECK_EQ(why, "the driver lacks a function");
 
   table = driver();
+  const auto device = make(table, &why);
+  CHECK(device != nullptr);
   table.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                             unsigned, CUstream, void**,
                             void**) { return CUDA_ERROR_NOT_SUPPORTED; };
-  const auto device = make(table, &why);
-  CHECK(device != nullptr);
   const MemoryRange range{reinterpret_cast<uint64_t>(memory()), 10};
   ring::Digest digest{};
   CHECK_EQ(device->compute({&range, 1}, &digest), CUDA_ERROR_NOT_SUPPORTED);
   CHECK_EQ(std::string(device->failed()), "cuLaunchKernel");
+  CHECK(!make(table, &why));
+  CHECK_EQ(why, "[cuLaunchKernel] fails with code [801]");
 }
 
 int launches = 0, launch_code = 0, status = 0;
@@ -168,7 +170,6 @@ CUresult failing_launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsi
 // A launch that a healthy device refuses is tried once; the error of a failed one is an error.
 TEST(the_session_falls_back_or_fails) {
   backend::Table table = driver();
-  table.cuLaunchKernel = failing_launch;
   recovery_test::Bench bench;
   AlwaysAlive alive;
   FakeDevice device;
@@ -179,6 +180,7 @@ TEST(the_session_falls_back_or_fails) {
   CHECK(!server::DriverMemory(session, copies, kSeed).hashes());
   server::DriverMemory on_device(session, copies, key);
   CHECK(on_device.hashes());
+  table.cuLaunchKernel = failing_launch;
   const MemoryRange range{reinterpret_cast<uint64_t>(memory()), 10};
   ring::Digest digest{};
   launch_code = status = 700;
@@ -190,6 +192,36 @@ TEST(the_session_falls_back_or_fails) {
   CHECK_EQ(launches, 2);
   table.cuModuleLoadData = nullptr;
   CHECK(!server::DriverMemory(session, copies, key).hashes());
+}
+
+TEST(pieces_are_hashed_on_their_way_to_the_host) {
+  recovery_test::Bench bench;
+  AlwaysAlive alive;
+  FakeDevice device;
+  server::Session session(*bench.channel, &driver(), alive, device);
+  server::DeviceCopies copies(session, true);
+  copies.hash_by(working());
+  const auto base = reinterpret_cast<uint64_t>(memory());
+  const MemoryRange ranges[] = {{base, 5'000'003}, {base + 7, 100}, {base + 64, 65'536}};
+  std::vector<std::byte> got;
+  size_t asked = 0, told = 0;
+  const auto next = [&](MemoryRange* range) {
+    if (asked == std::size(ranges)) return false;
+    *range = ranges[asked++];
+    return true;
+  };
+  const auto take = [&](const std::byte* piece, uint64_t bytes) {
+    got.insert(got.end(), piece, piece + bytes);
+  };
+  const auto hashed = [&](const ring::Digest& digest) {
+    const auto* const at = reinterpret_cast<const std::byte*>(ranges[told].address);
+    CHECK_EQ(got.size(), ranges[told].bytes);
+    CHECK(std::equal(got.begin(), got.end(), at));
+    CHECK(digest == checkpoint::nh_digest(at, ranges[told++].bytes, kSeed));
+    got.clear();
+  };
+  CHECK_EQ(copies.read_hashed(next, take, hashed), 0);
+  CHECK_EQ(told, std::size(ranges));
 }
 
 TEST(who_can_look_at_the_memory_uses_xxh3) {

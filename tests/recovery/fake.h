@@ -10,6 +10,7 @@
 
 #include "checkpoint/device.h"
 #include "checkpoint/ranks.h"
+#include "checkpoint/resources/communicators.h"
 
 namespace recovery_test {
 
@@ -18,6 +19,9 @@ using namespace pyft;  // NOLINT: a test
 // Named as the functions of the interfaces.
 struct FakeCalls {
   std::function<int(const checkpoint::NextRange&, const checkpoint::TakePiece&)> read, read_beside;
+  std::function<int(const checkpoint::NextRange&, const checkpoint::TakePiece&,
+                    const checkpoint::TakeDigest&)>
+      read_hashed, read_beside_hashed;
   std::function<int(uint64_t, const std::byte*, uint64_t)> write;
   std::function<const std::byte*(uint64_t, uint64_t)> view;
   std::function<int(std::span<const checkpoint::MemoryRange>, ring::Digest*)> digests;
@@ -38,9 +42,11 @@ struct FakeCalls {
   std::function<void(uint64_t step, uint64_t seq)> prepared;
   std::function<void(uint64_t step)> request_decision;
   std::function<const std::byte*(const ring::ManifestBlock&, std::string*)> remote;
+  std::function<const std::byte*(const ring::ManifestBlock&)> likely_remote;
   std::function<std::string(std::span<const ring::ManifestBlock>, checkpoint::BlockCheck&,
                             std::vector<bool>*)>
       from_peers;
+  unsigned threads = 1;
 };
 
 struct Fake : checkpoint::DeviceMemory,
@@ -61,9 +67,18 @@ struct Fake : checkpoint::DeviceMemory,
   int read(const checkpoint::NextRange& next, const checkpoint::TakePiece& take) override {
     return calls.read(next, take);
   }
-  int write(uint64_t address, const std::byte* from, uint64_t bytes) override {
-    return calls.write(address, from, bytes);
+  int read_hashed(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                  const checkpoint::TakeDigest& hashed) override {
+    return calls.read_hashed ? calls.read_hashed(next, take, hashed)
+                             : DeviceMemory::read_hashed(next, take, hashed);
   }
+  int write(const checkpoint::NextContent& next) override {
+    int code = 0;
+    for (checkpoint::Content one; !code && next(&one);)
+      code = calls.write(one.address, one.from, one.bytes);
+    return code;
+  }
+  unsigned threads() override { return calls.threads; }
   bool views() const override { return static_cast<bool>(calls.view); }
   const std::byte* view(uint64_t address, uint64_t bytes) override {
     return calls.view ? calls.view(address, bytes) : nullptr;
@@ -88,6 +103,11 @@ struct Fake : checkpoint::DeviceMemory,
   }
   int read_beside(const checkpoint::NextRange& next, const checkpoint::TakePiece& take) override {
     return calls.read_beside(next, take);
+  }
+  int read_beside_hashed(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                         const checkpoint::TakeDigest& hashed) override {
+    return calls.read_beside_hashed ? calls.read_beside_hashed(next, take, hashed)
+                                    : BackgroundReads::read_beside_hashed(next, take, hashed);
   }
   bool ready() override { return calls.ready_beside(); }
   void enter() override {
@@ -118,6 +138,9 @@ struct Fake : checkpoint::DeviceMemory,
   bool log_pressure() override { return calls.log_pressure && calls.log_pressure(); }
   const std::byte* content(const ring::ManifestBlock& block, std::string* problem) override {
     return calls.remote ? calls.remote(block, problem) : RemoteBlocks::content(block, problem);
+  }
+  const std::byte* likely_content(const ring::ManifestBlock& block) override {
+    return calls.likely_remote ? calls.likely_remote(block) : nullptr;
   }
   std::string from_peers(std::span<const ring::ManifestBlock> blocks, checkpoint::BlockCheck& check,
                          std::vector<bool>* there) override {

@@ -43,12 +43,16 @@ struct Ranks {
     Server next(*zero.channel, zero.object, zero.memory, true);
     StoreOf source(&one.object, 1);
     checkpoint::RemoteStores stores(kSeed, source);
+    next.calls.likely_remote = [&](const ring::ManifestBlock& block) {
+      return likely ? likely : stores.likely_content(block);
+    };
     next.calls.remote = [&](const ring::ManifestBlock& block, std::string* problem) {
       return stores.content(block, problem);
     };
     return next.restore();
   }
   Bench zero, one;
+  const std::byte* likely = nullptr;  // where what another rank has seems to be, instead
 };
 
 TEST(what_another_rank_keeps_is_hashed_and_comes_back_from_there) {
@@ -71,6 +75,12 @@ TEST(what_another_rank_keeps_is_hashed_and_comes_back_from_there) {
   Ranks::fill(ranks.zero, 50);
   CHECK_EQ(ranks.restore(), "");
   CHECK(ranks.zero.memory.blocks == wanted);
+  // It lies elsewhere than the first look says, as if it had been overwritten there.
+  const std::vector<std::byte> other(kBlock, std::byte{9});
+  ranks.likely = other.data();
+  CHECK_EQ(ranks.restore(), "");
+  CHECK(ranks.zero.memory.blocks == wanted);
+  CHECK_EQ(ranks.zero.channel->control().restored_bytes.load(), 2 * kBlock);
   // One byte of it changes there.
   {
     SharingServer one(ranks.one);

@@ -5,6 +5,7 @@
 #define PYFT_TESTS_WIRE_COPYING_DRIVER_H_
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "api/mock_table.h"
+#include "checkpoint/digest/nh.h"
 
 namespace copying_driver {
 
@@ -24,7 +26,8 @@ struct Driver {
     void* to;
     const void* from;
     size_t bytes;
-    CUevent event;  // recorded instead
+    CUevent event;                      // recorded instead
+    checkpoint::KernelArgument kernel;  // launched instead, if it has any slices
   };
   std::mutex mutex;
   std::map<CUstream, std::deque<Operation>> queued;
@@ -36,6 +39,10 @@ struct Driver {
   bool captures = false, broken = false;
   std::function<void()> on_copy;   // about to be done
   int copy_code = 0, failure = 0;  // of the call; of the context, from when a copy is done
+  int launch_code = 0;
+  bool has_memory = true;  // of its own
+  uint64_t seed = 0;       // of the digests that its kernel computes
+  bool lies = false;       // in these
   uintptr_t handles = 0x1000;
 };
 inline Driver& driver() {
@@ -51,7 +58,9 @@ inline void start_again() {
   d.locks = d.copies = d.pageable = d.records = 0;
   d.stands_still = d.locks_nothing = d.captures = d.broken = false;
   d.on_copy = {};
-  d.copy_code = d.failure = 0;
+  d.copy_code = d.failure = d.launch_code = 0;
+  d.has_memory = true;
+  d.lies = false;
 }
 
 inline thread_local bool in_context = false;
@@ -72,17 +81,34 @@ inline int enter_call(CUstream stream) {
   return d.broken ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : d.failure;
 }
 
+// The kernel of the digests.
+inline void hash(const checkpoint::KernelArgument& kernel) {
+  const checkpoint::NhKey& key = checkpoint::nh_key(driver().seed);
+  for (unsigned i = 0; i < kernel.count; ++i) {
+    const checkpoint::Slice slice = kernel.slices[i];
+    checkpoint::NhSum sum(key);
+    for (uint64_t at = 0; at < slice.bytes; at += checkpoint::kTileBytes)
+      sum.add(checkpoint::nh_tile(key, reinterpret_cast<const std::byte*>(slice.address + at),
+                                  std::min<uint64_t>(checkpoint::kTileBytes, slice.bytes - at)),
+              1);
+    const ring::Digest digest = sum.digest(0);
+    kernel.sums[i] = (checkpoint::Number{digest.high} << 64 | digest.low) + driver().lies;
+  }
+}
+
 // Does the next thing of a stream. Under the lock.
 inline bool do_one(CUstream stream) {
   Driver& d = driver();
   auto& queue = d.queued[stream];
   if (queue.empty() || d.stands_still || d.failure) return false;
   const Driver::Operation next = queue.front();
-  if (!next.event && d.on_copy) d.on_copy();
+  if (!next.event && !next.kernel.count && d.on_copy) d.on_copy();
   if (d.failure) return false;
   queue.pop_front();
   if (next.event)
     d.pending.erase(next.event);
+  else if (next.kernel.count)
+    hash(next.kernel);
   else
     std::memcpy(next.to, next.from, next.bytes);
   return true;
@@ -97,7 +123,8 @@ inline size_t queued_copies() {
   const std::lock_guard lock(driver().mutex);
   size_t count = 0;
   for (const auto& [stream, queue] : driver().queued)
-    count += static_cast<size_t>(std::ranges::count(queue, nullptr, &Driver::Operation::event));
+    count += static_cast<size_t>(std::ranges::count_if(
+        queue, [](const auto& one) { return !one.event && !one.kernel.count; }));
   return count;
 }
 
@@ -108,8 +135,8 @@ inline CUresult enqueue(void* to, const void* from, size_t bytes, CUstream strea
   if (const int code = enter_call(stream)) return static_cast<CUresult>(code);
   if (d.copy_code) return static_cast<CUresult>(d.copy_code);
   ++d.copies;
-  if (is_locked(host, bytes)) {
-    d.queued[stream].push_back({to, from, bytes, nullptr});
+  if (!host || is_locked(host, bytes)) {
+    d.queued[stream].push_back({to, from, bytes, nullptr, {}});
   } else {
     ++d.pageable;
     std::memcpy(to, from, bytes);
@@ -124,12 +151,27 @@ inline CUresult to_device(CUdeviceptr to, const void* from, size_t bytes, CUstre
   return enqueue(reinterpret_cast<void*>(to), from, bytes, stream, from);
 }
 
+inline CUresult on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return enqueue(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes, stream,
+                 nullptr);
+}
+inline CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                       unsigned, CUstream stream, void** arguments, void**) {
+  Driver& d = driver();
+  const std::lock_guard lock(d.mutex);
+  if (const int code = enter_call(stream)) return static_cast<CUresult>(code);
+  if (d.launch_code) return static_cast<CUresult>(d.launch_code);
+  d.queued[stream].push_back(
+      {nullptr, nullptr, 0, nullptr, *static_cast<checkpoint::KernelArgument*>(arguments[0])});
+  return CUDA_SUCCESS;
+}
+
 inline CUresult record(CUevent event, CUstream stream) {
   Driver& d = driver();
   const std::lock_guard lock(d.mutex);
   if (const int code = enter_call(stream)) return static_cast<CUresult>(code);
   ++d.records;
-  d.queued[stream].push_back({nullptr, nullptr, 0, event});
+  d.queued[stream].push_back({nullptr, nullptr, 0, event, {}});
   d.pending[event] = stream;
   return CUDA_SUCCESS;
 }
@@ -206,6 +248,25 @@ inline backend::Table make_table() {
   t.cuStreamQuery = query_stream;
   t.cuMemHostRegister_v2 = lock_pages;
   t.cuMemHostUnregister = unlock_pages;
+  t.cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* there, void* here, unsigned) {
+    *there = reinterpret_cast<CUdeviceptr>(here);
+    return CUDA_SUCCESS;
+  };
+  t.cuMemAlloc_v2 = [](CUdeviceptr* at, size_t bytes) {
+    if (!driver().has_memory) return CUDA_ERROR_OUT_OF_MEMORY;
+    *at = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(4096, bytes));
+    return CUDA_SUCCESS;
+  };
+  t.cuMemFree_v2 = [](CUdeviceptr at) {
+    std::free(reinterpret_cast<void*>(at));
+    return CUDA_SUCCESS;
+  };
+  t.cuMemcpyAsync = on_device;
+  t.cuLaunchKernel = launch;
+  t.cuStreamSynchronize = [](CUstream) {
+    do_all();
+    return static_cast<CUresult>(driver().failure);
+  };
   return t;
 }
 inline const backend::Table& table() {

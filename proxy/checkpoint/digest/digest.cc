@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -45,13 +44,12 @@ ring::Digest hash_whole(const void* data, uint64_t bytes, DigestKey key) {
 
 ring::Digest digest(const void* data, uint64_t bytes, DigestKey key) {
   const ring::Digest found = hash_whole(data, bytes, key);
-  pass_bytes(bytes);
+  pass_hashed(bytes);
   return found;
 }
 
 ring::Digest copy_and_digest(void* to, const void* from, uint64_t bytes, DigestKey key) {
-  std::memcpy(to, from, bytes);
-  pass_bytes(bytes);
+  pass_copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   return digest(to, bytes, key);
 }
 
@@ -92,7 +90,7 @@ void Hasher::add(const void* data, uint64_t bytes) {
   static const auto update =
       XXH3_128bits_update_dispatch ? XXH3_128bits_update_dispatch : XXH3_128bits_update;
   nh_ ? nh_->add(data, bytes) : static_cast<void>(update(state_.get(), data, bytes));
-  pass_bytes(bytes);
+  pass_hashed(bytes);
 }
 
 ring::Digest Hasher::digest() const {

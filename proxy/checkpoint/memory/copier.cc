@@ -5,7 +5,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <deque>
 #include <utility>
 
@@ -28,7 +27,7 @@ int copy_by_looking(BackgroundReads& device, DigestKey key, const NextCopy& next
   while (const CopyJob* const job = next()) {
     const bool there = device.peek(job->address, job->to, job->bytes);
     if (!there) code = kNothingThere;
-    pass_bytes(job->bytes);
+    pass_copied(job->bytes);
     throttle(job->bytes);
     copied(*job, there && digest(job->to, job->bytes, key) == job->digest);
   }
@@ -121,7 +120,11 @@ int Copier::copy() {
   const auto read = [this](const NextRange& next, const TakePiece& take) {
     return device_.read_beside(next, take);
   };
-  return copy_by_reading(read, key_, next_job, done);
+  const auto read_hashed = [this](const NextRange& next, const TakePiece& take,
+                                  const TakeDigest& hashed) {
+    return device_.read_beside_hashed(next, take, hashed);
+  };
+  return copy_by_reading({read, read_hashed}, key_, next_job, done);
 }
 
 const CopyJob* Copier::next() {
@@ -137,12 +140,11 @@ void Copier::copied(const CopyJob& job, bool same) {
   outcome_.changed.push_back(job);
 }
 
-// While a piece is copied and hashed the next ones travel.
-int copy_by_reading(const ReadRanges& read, DigestKey key, const NextCopy& next,
+// While a piece is copied, and hashed if it has to be, the next ones travel.
+int copy_by_reading(const Reads& reads, DigestKey key, const NextCopy& next,
                     const CopyDone& copied) {
   std::deque<const CopyJob*> jobs;  // asked for, and not copied
-  Hasher hasher(key);
-  uint64_t done = 0;  // of the first
+  uint64_t done = 0;                // of the first
   const auto range = [&](MemoryRange* wanted) {
     const CopyJob* const job = next();
     if (!job) return false;
@@ -150,18 +152,30 @@ int copy_by_reading(const ReadRanges& read, DigestKey key, const NextCopy& next,
     *wanted = {job->address, job->bytes};
     return true;
   };
-  const auto take = [&](const std::byte* piece, uint64_t bytes) {
-    const CopyJob& job = *jobs.front();
-    std::memcpy(job.to + done, piece, bytes);
-    hasher.add(job.to + done, bytes);
+  const auto copy_piece = [&](const std::byte* piece, uint64_t bytes) {
+    pass_copy(jobs.front()->to + done, piece, bytes);
     throttle(bytes);
-    if ((done += bytes) < job.bytes) return;
-    copied(job, hasher.digest() == job.digest);
+    done += bytes;
+  };
+  const auto end_of = [&](const ring::Digest& digest) {
+    const CopyJob& job = *jobs.front();
+    copied(job, done == job.bytes && digest == job.digest);
     jobs.pop_front();
-    hasher.restart();
     done = 0;
   };
-  const int code = read(range, take);
+  int code = reads.hashed(range, copy_piece, end_of);
+  if (code == kNotOnDevice) {
+    Hasher hasher(key);
+    const auto copy_and_hash = [&](const std::byte* piece, uint64_t bytes) {
+      copy_piece(piece, bytes);
+      const CopyJob& job = *jobs.front();
+      hasher.add(job.to + done - bytes, bytes);
+      if (done < job.bytes) return;
+      end_of(hasher.digest());
+      hasher.restart();
+    };
+    code = reads.plain(range, copy_and_hash);
+  }
   for (const CopyJob* const job : jobs) copied(*job, false);
   while (const CopyJob* const job = code ? next() : nullptr) copied(*job, false);
   return code;

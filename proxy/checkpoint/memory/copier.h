@@ -31,11 +31,15 @@ struct CopyJob {
 using NextCopy = FunctionRef<const CopyJob*()>;
 // A job is done: whether the copy has the digest that it should have.
 using CopyDone = FunctionRef<void(const CopyJob&, bool same)>;
-// As DeviceMemory::read.
-using ReadRanges = FunctionRef<int(const NextRange& next, const TakePiece& take)>;
-// Copies device memory as it is now, and hashes the copies, until there is no job. 0, or the code
-// of the first that cannot be copied, which are not the same. Any thread.
-int copy_by_reading(const ReadRanges& read, DigestKey key, const NextCopy& next,
+// As DeviceMemory::read, and read_hashed.
+struct Reads {
+  FunctionRef<int(const NextRange& next, const TakePiece& take)> plain;
+  FunctionRef<int(const NextRange& next, const TakePiece& take, const TakeDigest& hashed)> hashed;
+};
+// Copies device memory as it is now, until there is no job, and compares what has been copied. The
+// device hashes it on its way, or else the host hashes the copies. 0, or the code of the first that
+// cannot be copied, which are not the same. Any thread.
+int copy_by_reading(const Reads& reads, DigestKey key, const NextCopy& next,
                     const CopyDone& copied);
 
 class Copier {

@@ -182,8 +182,12 @@ std::string Stage::copy_together() {
   const auto read_now = [this](const NextRange& next, const TakePiece& take) {
     return memory_.read(next, take);
   };
+  const auto read_hashed = [this](const NextRange& next, const TakePiece& take,
+                                  const TakeDigest& hashed) {
+    return memory_.read_hashed(next, take, hashed);
+  };
   const int code = copy_by_reading(
-      read_now, store_.digest_key(),
+      {read_now, read_hashed}, store_.digest_key(),
       [&] { return i < together_.size() ? &together_[i++] : nullptr; },
       [&](const CopyJob& job, bool same) {
         if (!same && !wrong) wrong = job;
@@ -267,7 +271,7 @@ int Stage::look(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
 int Stage::fetch(const MemoryRange& block, std::byte* copy, ring::Digest* out) {
   hasher_.restart();
   const auto take = [&](const std::byte* piece, uint64_t bytes) {
-    if (copy) piece = static_cast<std::byte*>(std::memcpy(copy, piece, bytes));
+    if (copy) pass_copy(copy, piece, bytes);
     hasher_.add(piece, bytes);
     if (copy) copy += bytes;
   };

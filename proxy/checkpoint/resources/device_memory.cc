@@ -2,9 +2,8 @@
 
 #include <utility>
 
-#include "checkpoint/bytes_passed.h"
 #include "checkpoint/digest/digest.h"
-#include "checkpoint/throttle.h"
+#include "checkpoint/memory/memory_writer.h"
 
 namespace pyft::checkpoint {
 
@@ -35,24 +34,13 @@ const std::byte* content_of(const ring::ManifestBlock& block, const Store& store
   return nullptr;
 }
 
-std::string verify(const ring::ManifestBlock& block, DeviceMemory& memory, Hasher* hasher) {
-  hasher->restart();
-  const auto take = [&](const std::byte* bytes, uint64_t part) { hasher->add(bytes, part); };
-  const std::byte* const there = memory.view(block.address, block.bytes);
-  if (there)
-    take(there, block.bytes);
-  else if (const int code = memory.read(only({block.address, block.bytes}), take))
-    return "reading it back fails with code [" + std::to_string(code) + "]";
-  return hasher->digest() == block.digest ? "" : "the device has other bytes than were written";
-}
-
-// All blocks at once. kNotOnDevice: the host has to do it.
-int digests_of(std::span<const ring::ManifestBlock> blocks, DeviceMemory& memory,
-               std::vector<ring::Digest>* digests) {
-  std::vector<MemoryRange> ranges;
-  for (const ring::ManifestBlock& block : blocks) ranges.push_back({block.address, block.bytes});
-  digests->resize(ranges.size());
-  return memory.digests(ranges, digests->data());
+// The same, if nothing has been damaged or overwritten, without a look at it.
+const std::byte* likely_content_of(const ring::ManifestBlock& block, const Store& store,
+                                   RemoteBlocks& remote, std::string* problem) {
+  if (!is_remote(block)) return store.at(block.heap_offset);
+  if (const std::byte* const own = store.find(block)) return own;
+  if (const std::byte* const likely = remote.likely_content(block)) return likely;
+  return content_of(block, store, remote, problem);
 }
 
 class MemoryRestorer : private BlockCheck {
@@ -64,7 +52,7 @@ class MemoryRestorer : private BlockCheck {
         remote_(remote),
         committed_(store.committed()),
         page_(page),
-        hasher_(store.digest_key()) {}
+        writer_(memory, store.digest_key()) {}
 
   std::string run() {
     page_.restored_bytes = page_.restored_blocks = page_.peer_bytes = 0;
@@ -73,8 +61,10 @@ class MemoryRestorer : private BlockCheck {
       if ((there_[i] = is_untouched(committed_.blocks[i]))) count(committed_.blocks[i]);
     std::string problem = remote_.from_peers(committed_.blocks, *this, &there_);
     for (size_t i = 0; problem.empty() && i < committed_.blocks.size(); ++i)
-      if (!there_[i]) problem = from_stores(committed_.blocks[i]);
-    return problem.empty() ? verify_written() : problem;
+      if (!there_[i]) problem = plan(committed_.blocks[i]);
+    if (problem.empty()) problem = write([this](const ring::ManifestBlock& one) { count(one); });
+    if (problem.empty() && !wrong_.empty()) problem = write_again();
+    return problem;
   }
 
  private:
@@ -91,12 +81,8 @@ class MemoryRestorer : private BlockCheck {
 
   // Of what another rank's GPU had. Errors of the device are those of the next call, too.
   std::vector<bool> right(std::span<const ring::ManifestBlock> blocks) override {
-    std::vector<bool> right(blocks.size(), false);
-    std::vector<ring::Digest> digests;
-    const int code = digests_of(blocks, memory_, &digests);
-    for (size_t i = 0; i < blocks.size(); ++i)
-      right[i] = code == kNotOnDevice ? verify(blocks[i], memory_, &hasher_).empty()
-                                      : !code && digests[i] == blocks[i].digest;
+    std::vector<bool> right;
+    if (writer_.compare(blocks, &right)) right.assign(blocks.size(), false);
     for (size_t i = 0; i < blocks.size(); ++i)
       if (right[i]) {
         count(blocks[i]);
@@ -105,41 +91,41 @@ class MemoryRestorer : private BlockCheck {
     return right;
   }
 
-  std::string from_stores(const ring::ManifestBlock& block) {
-    count(block);
+  std::string plan(const ring::ManifestBlock& block) {
     std::string problem;
-    const std::byte* const content = content_of(block, store_, remote_, &problem);
+    const std::byte* const content = likely_content_of(block, store_, remote_, &problem);
     if (!content) return problem;
-    if (const int code = memory_.write(block.address, content, block.bytes))
-      return "writing a " + name(block) + " fails with code [" + std::to_string(code) + "]";
-    pass_bytes(block.bytes);
-    throttle(block.bytes);
-    if (!memory_.hashes())
-      problem = verify(block, memory_, &hasher_);
-    else
-      written_.push_back(block);
-    return problem.empty() ? problem : "a " + name(block) + " is not restored: " + problem;
-  }
-
-  // On the device, all at once.
-  std::string verify_written() {
-    if (written_.empty()) return {};
-    std::vector<ring::Digest> digests;
-    const int code = digests_of(written_, memory_, &digests);
-    if (code && code != kNotOnDevice)
-      return "hashing what was restored fails with code [" + std::to_string(code) + "]";
-    for (size_t i = 0; i < written_.size(); ++i) {
-      std::string problem;
-      if (code) problem = verify(written_[i], memory_, &hasher_);
-      if (!code && digests[i] != written_[i].digest)
-        problem = "the device has other bytes than were written";
-      if (!problem.empty()) return "a " + name(written_[i]) + " is not restored: " + problem;
-    }
+    contents_.push_back({block, content});
     return {};
   }
 
-  std::string name(const ring::ManifestBlock& block) const {
-    return block_text(block, committed_.manifest);
+  // The device has then what was planned, but for what is wrong_.
+  std::string write(BlockBegins begins) {
+    const auto [code, failed, wrong] = writer_.write(contents_, begins);
+    wrong_.clear();
+    for (const size_t which : wrong) wrong_.push_back(contents_[which].block);
+    if (!code) return {};
+    return std::string(failed) + " fails with code [" + std::to_string(code) + "]";
+  }
+
+  // Why has the device something else there? Of a content of this store nothing else can be had.
+  // What other ranks have they may have overwritten: so it is looked for, and hashed, once more.
+  std::string write_again() {
+    contents_.clear();
+    for (const ring::ManifestBlock& block : wrong_) {
+      std::string problem;
+      const std::byte* const content = content_of(block, store_, remote_, &problem);
+      if (!content) return problem;
+      if (!is_remote(block)) return not_restored(block);
+      contents_.push_back({block, content});
+    }
+    const std::string problem = write([](const ring::ManifestBlock&) {});
+    return problem.empty() && !wrong_.empty() ? not_restored(wrong_[0]) : problem;
+  }
+
+  std::string not_restored(const ring::ManifestBlock& block) const {
+    return "a " + block_text(block, committed_.manifest) +
+           " is not restored: the device has other bytes than were written";
   }
 
   const Store& store_;
@@ -147,9 +133,10 @@ class MemoryRestorer : private BlockCheck {
   RemoteBlocks& remote_;
   const StoredSnapshot& committed_;
   ring::ControlPage& page_;
-  Hasher hasher_;
+  MemoryWriter writer_;
   std::vector<bool> there_;
-  std::vector<ring::ManifestBlock> written_;  // and not verified yet
+  std::vector<BlockContent> contents_;
+  std::vector<ring::ManifestBlock> wrong_;
 };
 
 }  // namespace

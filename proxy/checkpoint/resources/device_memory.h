@@ -25,8 +25,8 @@ struct MemoryToSave {
 };
 std::string save_memory(const MemoryToSave& what, DeviceState& state, Stage* stage, LiveSet* live);
 
-// Restore: contents of all blocks, each with the digest it was saved with: of what is read from the
-// store and of what the device then has. A sentence, or nothing when all is well.
+// Restore: contents of all blocks. What the device has then is compared with the digest that each
+// was saved with. A sentence, or nothing when all is well.
 std::string restore_memory(ring::ControlPage& page, const Store& store, DeviceMemory& memory,
                            RemoteBlocks& remote);
 

@@ -33,6 +33,9 @@ class RemoteStores {
 
   // A content with the digest of the block, wherever one of these stores has it; nullptr and why.
   const std::byte* content(const ring::ManifestBlock& block, std::string* problem);
+  // Where the table of its owner says that there is one. It is not hashed: the owner may have
+  // overwritten it. nullptr: no table says so.
+  const std::byte* likely_content(const ring::ManifestBlock& block);
 
  private:
   struct DigestHash {

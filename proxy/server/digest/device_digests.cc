@@ -1,8 +1,7 @@
 #include "server/digest/device_digests.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "checkpoint/bytes_passed.h"
 
@@ -11,7 +10,8 @@ namespace pyft::server {
 namespace {
 
 constexpr size_t kSlices = 32768;  // of a launch: a MiB of memory to lock
-constexpr size_t kMemoryBytes = kSlices * (sizeof(checkpoint::Slice) + sizeof(checkpoint::Number));
+constexpr size_t kSliceTableBytes = kSlices * sizeof(checkpoint::Slice);
+constexpr size_t kMemoryBytes = kSliceTableBytes + kSlices * sizeof(checkpoint::Number);
 
 uint64_t tiles_of(uint64_t bytes) {
   return (bytes + checkpoint::kTileBytes - 1) / checkpoint::kTileBytes;
@@ -50,11 +50,17 @@ std::unique_ptr<DeviceDigests> DeviceDigests::make(const backend::Table& table, 
   std::unique_ptr<DeviceDigests> made(new DeviceDigests(table, seed));
   *why = made->load(ordinal, images);
   if (why->empty()) *why = made->share_memory();
-  return why->empty() ? std::move(made) : nullptr;
+  if (why->empty()) *why = made->try_out();
+  if (!why->empty()) return nullptr;
+  for (auto& staging : made->stagings_) {
+    std::string none;  // the host hashes then
+    staging = Staging::make(table, *made, &none);
+  }
+  return made;
 }
 
 DeviceDigests::DeviceDigests(const backend::Table& table, uint64_t seed)
-    : table_(table), key_(seed), argument_{} {
+    : table_(table), key_(seed), argument_{}, mapped_(table) {
   set_seed(seed);
 }
 
@@ -68,10 +74,15 @@ void DeviceDigests::set_seed(uint64_t seed) {
 }
 
 DeviceDigests::~DeviceDigests() {
-  if (slices_) table_.cuMemHostUnregister(memory_);
-  if (memory_) munmap(memory_, kMemoryBytes);
+  for (auto& staging : stagings_) staging.reset();
   if (stream_) table_.cuStreamDestroy_v2(stream_);
   if (module_) table_.cuModuleUnload(module_);
+}
+
+bool DeviceDigests::drop_stagings() {
+  bool any = false;
+  for (auto& staging : stagings_) any |= std::exchange(staging, nullptr) != nullptr;
+  return any;
 }
 
 std::string DeviceDigests::load(int ordinal, std::span<const KernelImage> images) {
@@ -89,22 +100,28 @@ std::string DeviceDigests::load(int ordinal, std::span<const KernelImage> images
 }
 
 std::string DeviceDigests::share_memory() {
-  void* const memory =
-      mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return "there is no memory for its table";
-  memory_ = memory;
-  if (const int code = table_.cuMemHostRegister_v2(
-          memory_, kMemoryBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP))
-    return refused("cuMemHostRegister_v2", code);
-  slices_ = static_cast<checkpoint::Slice*>(memory_);
+  if (std::string problem = mapped_.make(kMemoryBytes); !problem.empty()) return problem;
+  slices_ = reinterpret_cast<checkpoint::Slice*>(mapped_.here());
   sums_ = reinterpret_cast<const checkpoint::Number*>(slices_ + kSlices);
-  CUdeviceptr there = 0;
-  if (const int code = table_.cuMemHostGetDevicePointer_v2(&there, memory_, 0))
-    return refused("cuMemHostGetDevicePointer_v2", code);
-  argument_.slices = reinterpret_cast<const checkpoint::Slice*>(there);
-  argument_.sums =
-      reinterpret_cast<checkpoint::Number*>(there + kSlices * sizeof(checkpoint::Slice));
   return {};
+}
+
+// Copies of snapshots are not hashed by the host again, which would find it out.
+std::string DeviceDigests::try_out() {
+  constexpr uint64_t kAt = kSliceTableBytes + kSliceTableBytes / 2, kBytes = 150'001;
+  static_assert(kAt + kBytes <= kMemoryBytes);
+  std::byte* const known = mapped_.here() + kAt;
+  for (uint64_t i = 0, next = 1; i < kBytes; ++i)
+    known[i] = static_cast<std::byte>((next = next * 6364136223846793005 + 1) >> 56);
+  const checkpoint::MemoryRange range{mapped_.there() + kAt, kBytes};
+  ring::Digest digest{};
+  if (const int code = compute({&range, 1}, &digest)) return refused(failed_, code);
+  checkpoint::NhSum sum(key_);
+  for (uint64_t at = 0; at < kBytes; at += checkpoint::kTileBytes)
+    sum.add(checkpoint::nh_tile(key_, known + at,
+                                std::min<uint64_t>(checkpoint::kTileBytes, kBytes - at)),
+            1);
+  return digest == sum.digest(kBytes) ? "" : "its digest of known bytes is not theirs";
 }
 
 int DeviceDigests::compute(std::span<const checkpoint::MemoryRange> ranges, ring::Digest* out) {
@@ -119,21 +136,17 @@ int DeviceDigests::compute(std::span<const checkpoint::MemoryRange> ranges, ring
       slices_[work_.size()] = {ranges[i].address + at, bytes};
       work_.push_back({i, tiles_of(bytes)});
       if (work_.size() < kSlices) continue;
-      if (const int code = launch()) return code;
+      if (const int code = launch_work()) return code;
     }
-  if (const int code = launch()) return code;
+  if (const int code = launch_work()) return code;
   for (size_t i = 0; i < ranges.size(); ++i) out[i] = of_ranges_[i].digest(ranges[i].bytes);
   return 0;
 }
 
-int DeviceDigests::launch() {
+int DeviceDigests::launch_work() {
   if (work_.empty()) return 0;
-  argument_.count = static_cast<unsigned>(work_.size());
-  const unsigned blocks =
-      (argument_.count + checkpoint::kWarpsPerBlock - 1) / checkpoint::kWarpsPerBlock;
-  void* arguments[] = {&argument_};
-  int code = check(table_.cuLaunchKernel(kernel_, blocks, 1, 1, 32 * checkpoint::kWarpsPerBlock, 1,
-                                         1, 0, stream_, arguments, nullptr),
+  int code = check(launch(mapped_.there(), mapped_.there() + kSliceTableBytes,
+                          static_cast<unsigned>(work_.size()), stream_),
                    "cuLaunchKernel");
   if (!code) code = check(table_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   if (code) return code;
@@ -142,6 +155,18 @@ int DeviceDigests::launch() {
     of_ranges_[work_[i].range].add(sums_[i], work_[i].tiles);
   work_.clear();
   return 0;
+}
+
+int DeviceDigests::launch(uint64_t slices, uint64_t sums, unsigned count, CUstream stream) const {
+  checkpoint::KernelArgument argument = argument_;
+  argument.slices = reinterpret_cast<const checkpoint::Slice*>(slices);
+  argument.sums = reinterpret_cast<checkpoint::Number*>(sums);
+  argument.count = count;
+  const unsigned blocks = (count + checkpoint::kWarpsPerBlock - 1) / checkpoint::kWarpsPerBlock;
+  void* arguments[] = {&argument};
+  if (!count) return 0;
+  return table_.cuLaunchKernel(kernel_, blocks, 1, 1, 32 * checkpoint::kWarpsPerBlock, 1, 1, 0,
+                               stream, arguments, nullptr);
 }
 
 int DeviceDigests::check(int code, const char* call) {

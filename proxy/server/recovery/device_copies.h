@@ -1,8 +1,9 @@
 // How the server copies memory of a device that it cannot look at: at cuts and in restores while
 // the device stands still, and in background copies beside the program's work.
 //
-// All of it passes page-locked pieces (pinned_ring.h): two rings of them, so that the thread that
-// dispatches can help that of background copies when it has to wait for it.
+// All of it passes page-locked pieces (pinned_ring.h). There are two rings of them, so that the
+// thread that dispatches can help that of background copies when it has to wait for it, and more in
+// a restore, which several threads do: one fills pieces at a tenth of the bus's rate.
 #ifndef PYFT_SERVER_RECOVERY_DEVICE_COPIES_H_
 #define PYFT_SERVER_RECOVERY_DEVICE_COPIES_H_
 
@@ -11,8 +12,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "checkpoint/memory/threads.h"
+#include "server/digest/device_digests.h"
 #include "server/recovery/pinned_ring.h"
 #include "server/session/session.h"
 
@@ -31,15 +35,30 @@ class DeviceCopies {
   DeviceCopies(Session& session, bool locks_pages, Patience patience)
       : session_(session), patience_(patience), refused_(!locks_pages) {}
   DeviceCopies(const DeviceCopies&) = delete;
+  // Before anything is copied: the device hashes what it copies, by these.
+  void hash_by(std::shared_ptr<DeviceDigests> digests) { digests_ = std::move(digests); }
 
-  // Codes of the calls, 0: all is copied. Dispatch thread, nothing else works on the device.
+  // Codes of the calls, 0: all is copied. Nothing else works on the device. Dispatch thread.
   int read(const checkpoint::NextRange& next, const checkpoint::TakePiece& take);
-  int write(uint64_t address, const std::byte* from, uint64_t bytes);
+  // In so many threads at once as prepare_writers() has said, each with a call of its own.
+  int read_hashed(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                  const checkpoint::TakeDigest& hashed);
+  int write(const checkpoint::NextContent& next);
+  unsigned prepare_writers(unsigned wanted);
+  // Gives back memory of the device through which copies pass, unless some are under way: the host
+  // hashes from then on. False: nothing is given back. Dispatch thread.
+  bool make_room();
   // At a cut: gets ready what copies beside the device's work need. False: there can be none.
   bool ready_beside();
   // Beside the device's work, which may change what is read meanwhile. At most two threads at a
   // time. An error of the device is one as at any other call, and may end this process.
-  int read_beside(const checkpoint::NextRange& next, const checkpoint::TakePiece& take);
+  int read_beside(const checkpoint::NextRange& next, const checkpoint::TakePiece& take) {
+    return read_beside(next, take, nullptr);
+  }
+  int read_beside_hashed(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                         const checkpoint::TakeDigest& hashed) {
+    return read_beside(next, take, &hashed);
+  }
 
  private:
   struct Slot {
@@ -47,15 +66,20 @@ class DeviceCopies {
     bool busy = false;
   };
   bool make(Slot* slot);
+  std::shared_ptr<Staging> staging_of(const Slot* slot) const;
+  int read_beside(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                  const checkpoint::TakeDigest* hashed);
   int read_pageable(const checkpoint::NextRange& next, const checkpoint::TakePiece& take);
-  int write_pageable(uint64_t address, const std::byte* from, uint64_t bytes);
+  int write_pageable(const checkpoint::NextContent& next);
   Slot* take_slot();
+  void give_back(Slot* slot);
   void give_up_beside();
 
   Session& session_;
   const Patience patience_;
+  std::shared_ptr<DeviceDigests> digests_;
   std::mutex mutex_;  // guards Slot::busy
-  std::array<Slot, 2> slots_;
+  std::array<Slot, checkpoint::kMostThreads> slots_;
   bool refused_;                   // no pages are locked, or no more
   std::atomic<bool> late_{false};  // a copy beside the device's work has not come in time
   std::vector<std::byte> staging_;

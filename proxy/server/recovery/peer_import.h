@@ -100,6 +100,9 @@ class OtherRanks : public checkpoint::RemoteBlocks {
   const std::byte* content(const ring::ManifestBlock& block, std::string* problem) override {
     return stores_.content(block, problem);
   }
+  const std::byte* likely_content(const ring::ManifestBlock& block) override {
+    return stores_.likely_content(block);
+  }
   std::string from_peers(std::span<const ring::ManifestBlock> blocks, checkpoint::BlockCheck& check,
                          std::vector<bool>* there) override;
 

@@ -77,6 +77,10 @@ class DriverReads : public checkpoint::BackgroundReads {
   int read_beside(const checkpoint::NextRange& next, const checkpoint::TakePiece& take) override {
     return copies_.read_beside(next, take);
   }
+  int read_beside_hashed(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                         const checkpoint::TakeDigest& hashed) override {
+    return copies_.read_beside_hashed(next, take, hashed);
+  }
   bool ready() override { return copies_.ready_beside(); }
   void enter() override { session_.enter_device(); }
 
@@ -117,6 +121,7 @@ DriverMemory::DriverMemory(Session& session, DeviceCopies& copies, checkpoint::D
     digests_ =
         DeviceDigests::make(session.backend(), session.ordinal(), key.seed, digest_images(), &why);
   hashes_ = digests_ != nullptr;
+  copies_.hash_by(digests_);
   if (!hashes_) say_that_host_hashes(session, why);
 }
 
@@ -129,8 +134,19 @@ int DriverMemory::read(const checkpoint::NextRange& next, const checkpoint::Take
   return copies_.read(next_now, take);
 }
 
-int DriverMemory::write(uint64_t address, const std::byte* from, uint64_t bytes) {
-  return copies_.write(place_now(session_, address), from, bytes);
+int DriverMemory::write(const checkpoint::NextContent& next) {
+  const auto next_now = [&](checkpoint::Content* content) {
+    const bool more = next(content);
+    if (more) content->address = place_now(session_, content->address);
+    return more;
+  };
+  return copies_.write(next_now);
+}
+
+// What these threads look up in the session is made here, by the one that may.
+unsigned DriverMemory::threads() {
+  place_now(session_, 0);
+  return copies_.prepare_writers(checkpoint::threads_at_once());
 }
 
 int DriverMemory::digests(std::span<const checkpoint::MemoryRange> ranges, ring::Digest* out) {
@@ -239,6 +255,11 @@ std::string SessionPlacement::relocate(const std::vector<ring::ManifestPlace>& b
 std::optional<size_t> SessionPlacement::choose_modules(
     std::span<const checkpoint::ModuleImage> images, std::span<const ring::ManifestPlace> places) {
   return ready_ ? std::optional(ready_->choose(images, places)) : std::nullopt;
+}
+
+bool SessionDevice::make_room() {
+  const bool own = copies_.make_room(), others = others_ && others_->make_room();
+  return own || others;
 }
 
 SessionDevice::SessionDevice(Session& session, const backend::Backend& backend,

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "checkpoint/device.h"
 #include "checkpoint/digest/digest.h"
+#include "checkpoint/memory/threads.h"
 #include "checkpoint/resources/objects.h"
 #include "server/digest/device_digests.h"
 #include "server/handlers/ready_modules.h"
@@ -28,7 +29,13 @@ class DriverMemory : public checkpoint::DeviceMemory {
   DriverMemory(Session& session, DeviceCopies& copies, checkpoint::DigestKey key,
                std::shared_ptr<DeviceDigests> ready = {});
   int read(const checkpoint::NextRange& next, const checkpoint::TakePiece& take) override;
-  int write(uint64_t address, const std::byte* from, uint64_t bytes) override;
+  int read_hashed(const checkpoint::NextRange& next, const checkpoint::TakePiece& take,
+                  const checkpoint::TakeDigest& hashed) override {
+    return copies_.read_hashed(next, take, hashed);
+  }
+  int write(const checkpoint::NextContent& next) override;
+  unsigned threads() override;
+  void enter() override { session_.enter_device(); }
   bool hashes() const override { return hashes_; }
   int digests(std::span<const checkpoint::MemoryRange> ranges, ring::Digest* out) override;
 
@@ -45,6 +52,8 @@ class SoftMemory : public DriverMemory {
   SoftMemory(Session& session, DeviceCopies& copies, checkpoint::DigestKey key,
              const backend::Extras& extras)
       : DriverMemory(session, copies, key), extras_(extras) {}
+  // What they look at: a soft GPU does one thing at a time.
+  unsigned threads() override { return checkpoint::threads_at_once(); }
   bool views() const override { return true; }
   const std::byte* view(uint64_t address, uint64_t bytes) override {
     return static_cast<const std::byte*>(extras_.view(address, bytes));
@@ -113,7 +122,7 @@ class SessionObjects : public checkpoint::ObjectMaker {
 };
 
 // All of one session. Everything named here outlives it.
-class SessionDevice {
+class SessionDevice : public RoomMaker {
  public:
   // `own`: memory of the server's own on the device is wanted, and copies to it in a stream.
   SessionDevice(Session& session, const backend::Backend& backend, checkpoint::DigestKey key,
@@ -123,9 +132,13 @@ class SessionDevice {
   checkpoint::DeviceMemory& memory() { return *memory_; }
   checkpoint::DeviceState& state() { return state_; }
   checkpoint::Placement& placement() { return placement_; }
+  // Gives back what copies use, and asks these as well.
+  void set_others(RoomMaker* others) { others_ = others; }
+  bool make_room() override;
 
  private:
   DeviceCopies copies_;
+  RoomMaker* others_ = nullptr;
   const std::unique_ptr<checkpoint::DeviceMemory> memory_;
   SessionState state_;
   SessionPlacement placement_;
