@@ -7,6 +7,7 @@
 #include "fault/control_file.h"
 #include "fault/fault_request.h"
 #include "softgpu.h"
+#include "softgpu_again.h"
 
 namespace api = softgpu::api;
 
@@ -66,4 +67,8 @@ SOFTGPU_API int softgpu_device_state(int index, softgpu_state* state) {
   state->launches = softgpu::launches(index);
   state->hanging = state->error ? 0 : softgpu::hanging(index);
   return 0;
+}
+
+SOFTGPU_API void softgpu_execute_again(int again, unsigned places) {
+  softgpu::set_placement({again != 0, again ? places : 0});
 }

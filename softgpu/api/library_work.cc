@@ -16,7 +16,7 @@ cudaError_t enqueue_library(const char* library, int index, cudaStream_t stream,
   Device& d = device(target->device);
   if (const cudaError_t dead = d.sticky(); dead != cudaSuccess) return dead;
   LibraryOperation call{library,
-                        [library, run = std::move(run), &d, ticket = LaunchTicket()]() mutable {
+                        [library, run = std::move(run), &d, ticket = new_ticket()]() mutable {
                           return run_launch(d.index(), library, {}, &ticket, run);
                         },
                         true};

@@ -33,8 +33,10 @@ bool due(Armed& armed, const LaunchView& launch) {
   if (r.kind == RequestKind::kCopy) return false;
   if (r.device && *r.device != launch.device) return false;
   if (!r.kernel.empty() && launch.kernel.find(r.kernel) == launch.kernel.npos) return false;
-  ++armed.seen;
+  if (launch.placement.again && r.kind != RequestKind::kStuck) return false;
+  if (!launch.placement.again) ++armed.seen;
   if (armed.busy) return false;
+  if (launch.placement.again && armed.times) return true;  // it lasts
   if (!r.kernel.empty()) return armed.seen >= armed.due;
   return (r.device ? launch.own : launch.total) >= armed.due;
 }
@@ -60,10 +62,10 @@ bool add(Armed& armed, const LaunchView& launch, Decision* decision, bool* hangs
       return false;
     case RequestKind::kUpset:
       armed.busy = true;
-      decision->upsets.add(armed, static_cast<uint64_t>(config().sms));
+      decision->upsets.add(armed, static_cast<uint64_t>(config().sms), launch.placement);
       return false;
     case RequestKind::kStuck:
-      decision->upsets.add(armed, static_cast<uint64_t>(config().sms));
+      decision->upsets.add(armed, static_cast<uint64_t>(config().sms), launch.placement);
       return false;
     default:
       if (!decision->fault) decision->fault = fault_of(r);
@@ -88,10 +90,11 @@ bool is_immediate(const FaultRequest& r) {
          !flips_result(r);
 }
 
-LaunchView ArmedFaults::begin(int device, std::string_view kernel,
-                              std::span<const uint8_t> params) {
-  const uint64_t own = ++counts_[static_cast<size_t>(device)];
-  return {device, kernel, params, own, ++total_};
+LaunchView ArmedFaults::begin(int device, std::string_view kernel, std::span<const uint8_t> params,
+                              const Placement& placement) {
+  const uint64_t one = placement.again ? 0 : 1;
+  const uint64_t own = counts_[static_cast<size_t>(device)] += one;
+  return {device, kernel, params, own, total_ += one, placement};
 }
 
 // Launches that have begun, of those that the request counts.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/placement.h"
 #include "device/launch_upsets.h"
 #include "fault/bit_flip.h"
 #include "fault/missed_faults.h"
@@ -29,6 +30,7 @@ struct LaunchView {
   std::string_view kernel;
   std::span<const uint8_t> params;
   uint64_t own, total;  // its numbers
+  Placement placement;
 };
 
 // What is decided for one launch.
@@ -49,8 +51,9 @@ bool is_immediate(const FaultRequest& request);
 
 class ArmedFaults {
  public:
-  // Counts a launch that begins.
-  LaunchView begin(int device, std::string_view kernel, std::span<const uint8_t> params);
+  // Counts a launch that begins, unless it is a second execution.
+  LaunchView begin(int device, std::string_view kernel, std::span<const uint8_t> params,
+                   const Placement& placement);
   uint64_t launches(int device) const { return counts_[static_cast<size_t>(device)].load(); }
   // Looked at by every launch and copy; the rest only if there are some.
   bool any() const { return any_.load(std::memory_order_relaxed); }

@@ -79,8 +79,9 @@ void flip_results(Faults& all, const LaunchView& launch, const Decision& decisio
   }
 }
 
-// The same of what the launch has computed.
+// The same of what the launch has computed; a second execution has shown nothing new.
 void end_upsets(Faults& all, const LaunchView& launch, const LaunchUpsets& upsets) {
+  if (launch.placement.again) return;
   for (size_t i = 0; i < upsets.size(); ++i) {
     const Upset& upset = upsets.at(i);
     if (all.armed.ended(upsets.number(i), upset.done, upset.sentence)) {
@@ -148,7 +149,19 @@ void happen_now(Faults& all, const FaultRequest& r) {
   for_devices(r, [&](int i) { device(i).scheduler().fail_now(fault_of(r)); });
 }
 
+thread_local Placement placement_here;
+
 }  // namespace
+
+void set_placement(const Placement& placement) {
+  placement_here = placement;
+}
+
+LaunchTicket new_ticket() {
+  LaunchTicket ticket;
+  ticket.placement = placement_here;
+  return ticket;
+}
 
 Fault run_launch(int device, std::string_view kernel, std::span<const uint8_t> params,
                  LaunchTicket* ticket, const std::function<Fault()>& run) {
@@ -158,7 +171,7 @@ Fault run_launch(int device, std::string_view kernel, std::span<const uint8_t> p
     return run();
   }
   ticket->passed = true;
-  const LaunchView launch = all.armed.begin(device, kernel, params);
+  const LaunchView launch = all.armed.begin(device, kernel, params, ticket->placement);
   if (!all.armed.any()) return run();
   Decision decision = all.armed.decide(launch);
   if (decision.fault) {

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "core/kernel.h"
+#include "core/placement.h"
 #include "fault/bit_flip.h"
 #include "fault/fault_kinds.h"
 
@@ -23,7 +24,12 @@ namespace softgpu {
 struct LaunchTicket {
   uint64_t number = 0;  // of this device, from 1
   bool passed = false;  // it has been decided what happens to it
+  Placement placement;  // as the thread has it that puts it on a stream
 };
+
+// What the calling thread puts on streams from now on.
+void set_placement(const Placement& placement);
+LaunchTicket new_ticket();
 
 // Counts the launch and runs it, or does to it what was asked for. `params` is searched for
 // pointers. A Fault with `until` means: nothing has run, call again after that event.

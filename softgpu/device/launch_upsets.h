@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/kernel.h"
+#include "core/placement.h"
 #include "core/upset.h"
 #include "fault/bit_flip.h"
 #include "fault/missed_faults.h"
@@ -21,7 +22,7 @@ constexpr bool computes_wrong(RequestKind kind) {
 
 class LaunchUpsets {
  public:
-  void add(const Armed& armed, uint64_t sms);
+  void add(const Armed& armed, uint64_t sms, const Placement& placement);
   Fault run(const std::function<Fault()>& launch);
 
   size_t size() const { return upsets_.size(); }

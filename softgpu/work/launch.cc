@@ -70,7 +70,7 @@ Work launch_work(const KernelOperation& operation) {
   Work work;
   const auto& shared = operation.launch;
   Device& owner = device(operation.device);
-  work.run = [shared, &owner, ticket = LaunchTicket()]() mutable {
+  work.run = [shared, &owner, ticket = new_ticket()]() mutable {
     return run_launch(owner.index(), shared->kernel->name, shared->params, &ticket,
                       [&] { return run_counted(*shared, owner); });
   };

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "injection.h"
+#include "softgpu_again.h"
 
 namespace {
 
@@ -102,6 +103,48 @@ TEST(a_stuck_bit_hits_the_tiles_of_its_multiprocessor) {
   CHECK_EQ(inject("stuck,sm=1,unit=tensor,lane=2,bit=0,to=1"), std::string());
   CHECK(product.run().empty());
   CHECK(missed().find("[1] launches none could have it") != std::string::npos);
+}
+
+namespace {
+
+// The same for the second time, so many SMs further on.
+Found again(const Product& product, unsigned places) {
+  softgpu_execute_again(1, places);
+  Found found = product.run();
+  softgpu_execute_again(0, 0);
+  return found;
+}
+
+}  // namespace
+
+TEST(a_second_execution_is_no_launch_to_requests_for_faults) {
+  const Product product;
+  softgpu_state before, after;
+  CHECK_EQ(softgpu_device_state(0, &before), 0);
+  CHECK_EQ(inject("upset,row=1,column=0,after=1,bit=31,in=1"), std::string());
+  CHECK(again(product, 0).empty());
+  CHECK_EQ(inject("flip,result=random,seed=3,kernel=cublas"), std::string());
+  CHECK(again(product, 0).empty());
+  CHECK_EQ(softgpu_device_state(0, &after), 0);
+  CHECK_EQ(after.launches, before.launches);
+  CHECK(!product.run().empty());  // both
+  CHECK_EQ(missed(), std::string());
+}
+
+TEST(a_second_execution_elsewhere_shows_a_stuck_bit) {
+  const Product product;
+  CHECK_EQ(inject("stuck,sm=1,unit=fma,lane=2,bit=0,to=1"), std::string());
+  const Found first = product.run();
+  CHECK(!first.empty());
+  CHECK(again(product, 0) == first);  // it errs alike
+  const Found moved = again(product, 1);
+  CHECK(moved != first);
+  // The first tile runs where the second one did: rows 0 to 63.
+  const float wrong = std::bit_cast<float>(std::bit_cast<uint32_t>(4.f) | 1);
+  CHECK((moved ==
+         Found{{2, wrong}, {34, wrong}, {72, wrong}, {104, wrong}, {142, wrong}, {174, wrong}}));
+  CHECK(product.run() == first);
+  CHECK_EQ(inject("clear"), std::string());
 }
 
 TEST(the_nth_copy_is_wrong_in_one_bit) {
