@@ -256,8 +256,21 @@ SETTINGS = (
         "PYFT_PROTECT", "", "value of --protect", internal=True, choices=("snapshot", "jit", "none")
     ),
     Setting(
-        "PYFT_DMR", "", "value of --dmr", internal=True, choices=("off", "checkpoint", "audit")
+        "PYFT_DMR",
+        "",
+        "value of --dmr",
+        internal=True,
+        choices=("off", "checkpoint", "audit", "idle", "full"),
     ),
+    Setting(
+        "PYFT_DMR_WHERE",
+        "permuted",
+        "value of --dmr-where, for second executions on the rank's own GPU",
+        internal=True,
+        choices=("permuted", "same"),
+    ),
+    Setting("PYFT_DMR_BUDGET", 0.03, "value of --dmr-budget", internal=True, least=1),
+    Setting("PYFT_DMR_MEMORY", 0.05, "value of --dmr-memory", internal=True, least=1),
     Setting(
         "PYFT_DMR_ACTION",
         "replay",

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "softgpu.h"
+#include "softgpu_again.h"
 
 namespace pyft::backend {
 
@@ -33,6 +34,10 @@ std::string inject(const char* library, const std::string& faults) {
   if (!call) return "the backend has no faults on request";
   char problem[256] = {};
   return call(faults.c_str(), problem, sizeof problem) ? problem : "";
+}
+
+ExecuteAgain execute_again(const char* library) {
+  return found<decltype(softgpu_execute_again)>(library, "softgpu_execute_again");
 }
 
 }  // namespace pyft::backend

@@ -1,4 +1,4 @@
-// Faults on request of a soft GPU, in its own words (softgpu/README.md).
+// Faults on request of a soft GPU, in its own words (softgpu/README.md), and what they pass over.
 #ifndef PYFT_BACKEND_INJECT_H_
 #define PYFT_BACKEND_INJECT_H_
 
@@ -13,6 +13,11 @@ std::string inject(const char* library, const std::string& faults);
 void note_faults(const char* library, unsigned char* notes);
 // A line for each request that has not come to pass, with the reason.
 std::string missed_faults(const char* library);
+
+// What the thread puts on streams from now on executes something again; softgpu_again.h. nullptr:
+// the backend has no such function.
+using ExecuteAgain = void (*)(int again, unsigned places);
+ExecuteAgain execute_again(const char* library);
 
 }  // namespace pyft::backend
 

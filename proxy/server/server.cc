@@ -267,6 +267,7 @@ void Server::BetweenEntries::turn() {
 
 void Server::BetweenEntries::idle() {
   server_.snapshotter_->run_deferred();
+  dmr::while_idle(server_.session_);
 }
 
 void Server::BetweenEntries::cut(const ring::EntryView& entry, const ring::CutMark& cut) {

@@ -17,6 +17,7 @@ from pyft import _native, config
 from pyft.agent.job import job_folder, kept_jobs, own_folder
 from pyft.agent.job.gpus import choose
 from pyft.agent.job.options import JobOptions, check_protection
+from pyft.agent.job.redundancy_options import BUDGET, MEMORY
 from pyft.agent.process import messages
 from pyft.agent.supervisor.launcher import Launcher
 from pyft.cli import flushed, given, run_options, several, swallowed
@@ -49,6 +50,8 @@ def run(
     divergence: run_options.DivergenceOption = None,
     dmr: run_options.DmrOption = Dmr.off,
     dmr_where: run_options.DmrWhereOption = None,
+    dmr_budget: run_options.DmrBudget = BUDGET,
+    dmr_memory: run_options.DmrMemory = MEMORY,
     inject: run_options.Inject = None,
     metrics_port: run_options.MetricsPort = 0,
     spans: run_options.Spans = False,
@@ -99,6 +102,8 @@ def run(
         divergence=divergence.value if divergence else "",
         dmr=dmr.value,
         dmr_where=dmr_where.value if dmr_where else "",
+        dmr_budget=dmr_budget,
+        dmr_memory=dmr_memory,
         inject=injected,
         metrics_port=metrics_port,
         command=tuple(command),

@@ -68,12 +68,15 @@ class Dmr(str, enum.Enum):
 
     off = "off"
     checkpoint = "checkpoint"
+    idle = "idle"
+    full = "full"
     audit = "audit"
 
 
 class DmrWhere(str, enum.Enum):
-    """Which GPU executes for the second time."""
+    """Where something is executed for the second time."""
 
+    permuted = "permuted"
     same = "same"
     other = "other"
 
@@ -196,15 +199,32 @@ DmrOption = Annotated[
     Dmr,
     typer.Option(
         help="Dual modular redundancy. checkpoint: activation checkpointing executes products of "
-        "the forward pass twice; both results are compared. audit: a spare GPU replays what each "
-        "rank has done, before its snapshot counts (both: soft GPUs)."
+        "the forward pass twice; both results are compared. full: all other products are executed "
+        "again as well; idle: when the program waits, and some of them at its cost. audit: a spare "
+        "GPU replays what each rank has done, before its snapshot counts (all: soft GPUs)."
     ),
 ]
 DmrWhereOption = Annotated[
     DmrWhere | None,
     typer.Option(
-        help="Where --dmr audit executes again: on another GPU, which takes a spare (other, the "
-        "default), or on the rank's own (same), which sees no permanent fault."
+        help="Where it is executed again. --dmr audit: on another GPU, which takes a spare (other, "
+        "the default), or on the rank's own (same), which sees no permanent fault. --dmr idle, full: "
+        "with blocks on other processors of the GPU (permuted, the default), or on the same."
+    ),
+]
+DmrBudget = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        help="With --dmr idle: share of the time that second executions may take besides that in "
+        "which the program waits.",
+    ),
+]
+DmrMemory = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        help="With --dmr idle, full: share of the GPU's memory that second executions may take.",
     ),
 ]
 Inject = Annotated[

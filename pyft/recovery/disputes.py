@@ -32,7 +32,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class Dispute:
-    """Two executions of one rank, by their entries."""
+    """Two executions of one rank, by their entries: one if its server has executed it again."""
 
     first: int
     second: int
@@ -44,9 +44,9 @@ class Dispute:
         """Return what a server says; raise ValueError for what no server says."""
         if len(said.payload) != DIGESTS * DIGEST_BYTES:
             raise ValueError(f"a mismatch comes with [{len(said.payload)}] bytes of digests")
-        if said.first == said.second or max(said.first, said.second) > said.last:
+        if max(said.first, said.second) > said.last:
             entries = f"[{said.first}] and [{said.second}], the last one [{said.last}]"
-            raise ValueError(f"a mismatch is of no two entries: {entries}")
+            raise ValueError(f"a mismatch is of entries that were not executed yet: {entries}")
         return cls(said.first, said.second, said.last, said.payload.hex())
 
     def words(self) -> str:

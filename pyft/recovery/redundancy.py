@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 _NAMES = ("products", "pairs", "mismatches", "flops", "pair_flops", "opaque", "forgotten")
+# Of second executions that the server makes.
+_AGAIN = ("again", "covered", "covered_flops", "expired", "no_room", "later", "refused", "kernels")
+_TIMES = ("digest_ns", "again_ns", "window_again_ns", "window_ns")
 # By their names in the report: those in the control page.
-COUNTERS = {name: f"dmr_{name}" for name in (*_NAMES, "digest_ns")} | {"in_graphs": "dmr_captured"}
+COUNTERS = {name: f"dmr_{name}" for name in (*_NAMES, *_AGAIN, *_TIMES, "period")}
+COUNTERS["in_graphs"] = "dmr_captured"
+# Why products were executed once; the rest of them were in a pair one interval before.
+ONCE = {
+    "expired": "with other inputs by then",
+    "no_room": "without memory",
+    "later": "whose turn comes later",
+    "refused": "refused by the library",
+}
 _AUDITED = {"intervals": "audits", "entries": "audit_entries", "bytes": "audit_bytes"}
 _FOUND = {"ranks": "audit_ranks", "auditors": "audit_auditors", "undecided": "audit_undecided"}
 # Why entries were not audited.
@@ -29,18 +40,23 @@ def figures(counter: Callable[[str], int]) -> dict[str, int]:
     found = {name: counter(field) for name, field in COUNTERS.items()}
     if not any(found.values()):
         return {}
-    return found | {"single": max(0, found["products"] - 2 * found["pairs"])}
+    return found | {"single": max(0, found["products"] - found["covered"])}
 
 
 def sentence(found: dict[str, int]) -> str:
     """Say it in a line for `pyft status`."""
-    share = 100 * found["pair_flops"] / max(found["flops"], 1)
+    share = 100 * found["covered_flops"] / max(found["flops"], 1)
+    twice = f"{2 * found['pairs']} in pairs"
+    twice += f", {found['again']} by the server" if found["again"] else ""
+    once = [f"{found[name]} {text}" for name, text in ONCE.items() if found[name]]
+    why = f" ({', '.join(once)})" if once else ""
     unseen = {"opaque": "opaque", "in_graphs": "in graphs", "forgotten": "forgotten"}
     others = "".join(f", {found[name]} {text}" for name, text in unseen.items() if found[name])
+    period = f"; all once in {found['period']} steps" if found["period"] else ""
     return (
-        f"{2 * found['pairs']} of {found['products']} products in pairs ({share:.0f} % of their "
-        f"operations), {found['mismatches']} mismatches; not covered: {found['single']} "
-        f"executed once{others}, and all that are no products"
+        f"{found['covered']} of {found['products']} products executed twice ({twice}; {share:.0f} % "
+        f"of their operations){period}, {found['mismatches']} mismatches; not covered: "
+        f"{found['single']} executed once{why}{others}, and {found['kernels']} launches of kernels"
     )
 
 

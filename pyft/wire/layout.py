@@ -269,6 +269,18 @@ CONTROL_PAGE = View(
         "unaudited_failed": Field(2128, "Q"),
         "unaudited_undecided": Field(2136, "Q"),
         "unaudited_collectives": Field(2144, "Q"),
+        "dmr_again": Field(3072, "Q"),
+        "dmr_covered": Field(3080, "Q"),
+        "dmr_covered_flops": Field(3088, "Q"),
+        "dmr_expired": Field(3096, "Q"),
+        "dmr_no_room": Field(3104, "Q"),
+        "dmr_later": Field(3112, "Q"),
+        "dmr_refused": Field(3120, "Q"),
+        "dmr_kernels": Field(3128, "Q"),
+        "dmr_again_ns": Field(3136, "Q"),
+        "dmr_window_again_ns": Field(3144, "Q"),
+        "dmr_window_ns": Field(3152, "Q"),
+        "dmr_period": Field(3160, "Q"),
     },
 )
 

@@ -223,6 +223,25 @@ TEST(inputs_of_the_second_one_count_as_well) {
   CHECK(culprit(votes.add(20, other_in, a)) == Culprit::kUnknown);
 }
 
+TEST(one_entry_that_the_server_has_executed_again) {
+  const Dispute dispute{10, 10, 25, in, a, b};
+  Votes votes({dispute, {20, 30, 35, in, a, b}});
+  CHECK(votes.wants_again(10));
+  CHECK(!votes.wants_again(20) && !votes.wants_again(30));
+  CHECK(votes.add(20, in, b, true).empty());  // of two entries no server's own has a say
+  const std::vector<Votes::Said> first = votes.add(10, in, b);
+  CHECK(was_wrong(first) && !culprit(first));
+  CHECK(votes.wants_again(10));
+  CHECK(culprit(votes.add(10, in, b, true)) == Culprit::kFirst);
+  CHECK(!votes.wants_again(10));
+  Votes second({dispute});
+  CHECK(second.add(10, in, a).empty());
+  CHECK(culprit(second.add(10, in, a, true)) == Culprit::kSecond);
+  Votes differ({dispute});
+  differ.add(10, in, b);
+  CHECK(!culprit(differ.add(10, in, a, true)));  // a mismatch again
+}
+
 TEST(each_server_before_may_have_told_something_wrong) {
   // The first server had a wrong first execution, its replacement had another wrong one.
   Votes votes({{10, 20, 25, in, a, b}, {10, 20, 29, in, c, b}});

@@ -267,12 +267,31 @@ inline std::optional<Protect> protect() {
 }
 
 // PYFT_DMR: value of --dmr.
-enum class Dmr { kOff, kCheckpoint, kAudit };
+enum class Dmr { kOff, kCheckpoint, kAudit, kIdle, kFull };
 inline std::optional<Dmr> dmr() {
-  const auto value =
-      detail::choice("PYFT_DMR", {"off", "checkpoint", "audit"}, "off, checkpoint or audit");
+  const auto value = detail::choice("PYFT_DMR", {"off", "checkpoint", "audit", "idle", "full"},
+                                    "off, checkpoint, audit, idle or full");
   if (!value) return std::nullopt;
   return static_cast<Dmr>(*value);
+}
+
+// PYFT_DMR_WHERE: value of --dmr-where, for second executions on the rank's own GPU.
+enum class DmrWhere { kPermuted, kSame };
+inline DmrWhere dmr_where() {
+  const auto value = detail::choice("PYFT_DMR_WHERE", {"permuted", "same"}, "permuted or same");
+  return static_cast<DmrWhere>(value.value_or(0));
+}
+
+// PYFT_DMR_BUDGET: value of --dmr-budget.
+inline double dmr_budget() {
+  const auto value = detail::number<double>("PYFT_DMR_BUDGET", 1e-9, 1e9, "a positive number");
+  return value.value_or(0.03);
+}
+
+// PYFT_DMR_MEMORY: value of --dmr-memory.
+inline double dmr_memory() {
+  const auto value = detail::number<double>("PYFT_DMR_MEMORY", 1e-9, 1e9, "a positive number");
+  return value.value_or(0.05);
 }
 
 // PYFT_DMR_ACTION: two executions differ: the rank is rolled back and replays, or it is only

@@ -14,31 +14,6 @@ using checkpoint::DigestKey;
 // Any number: digests are compared within one job only, with those of servers before.
 constexpr uint64_t kSeed = 0x5eed'0f'd1'6e575;
 
-// Precondition: the range is mapped.
-Digest digest_of(const Range& range, DigestKey key) {
-  const auto* from = reinterpret_cast<const std::byte*>(range.address);
-  const bool dense = range.pitch == range.bytes || range.columns == 1;
-  if (dense && range.slices == 1) return checkpoint::digest(from, range.bytes * range.columns, key);
-  checkpoint::Hasher hasher(key);
-  for (uint64_t slice = 0; slice < range.slices; ++slice) {
-    const std::byte* const begin = from + slice * range.stride;
-    if (dense) {
-      hasher.add(begin, range.bytes * range.columns);
-      continue;
-    }
-    for (uint64_t column = 0; column < range.columns; ++column)
-      hasher.add(begin + column * range.pitch, range.bytes);
-  }
-  return hasher.digest();
-}
-
-Digest digest_of_inputs(const Product& product, DigestKey key) {
-  std::array<Digest, 5> parts{};
-  parts[0] = checkpoint::digest(product.arguments.data(), product.arguments.size(), key);
-  for (size_t i = 0; i < product.input_count; ++i) parts[i + 1] = digest_of(product.inputs[i], key);
-  return checkpoint::digest(parts.data(), (product.input_count + 1) * sizeof parts[0], key);
-}
-
 std::string in_words(const Product& p) {
   std::string text = std::string("product [") + p.name + "] of [" + std::to_string(p.m) + " x " +
                      std::to_string(p.k) + "] and [" + std::to_string(p.k) + " x " +
@@ -54,22 +29,26 @@ void count(std::atomic<uint64_t>& counter, uint64_t more = 1) {
   counter.fetch_add(more, std::memory_order_relaxed);
 }
 
+bool is_launch(uint16_t call) {
+  return call == static_cast<uint16_t>(Call::cuLaunchKernel);
+}
+
+SecondExecutions::Options with_key(SecondExecutions::Options options, DigestKey key) {
+  options.key = key;
+  return options;
+}
+
 }  // namespace
 
-struct Checker::Execution {
-  Product product;
-  uint64_t seq = 0, cut = 0;
-  std::shared_ptr<Pairs> pairs;  // of its interval
-  Digest inputs{};
-};
-
-Checker::Checker(Session& session, View view, std::vector<Dispute> disputes, Hears& hears)
+Checker::Checker(Session& session, Options options, Hears& hears)
     : session_(session),
-      view_(view),
-      votes_(std::move(disputes)),
+      view_(options.view),
+      votes_(std::move(options.disputes)),
       hears_(hears),
       key_(kSeed),
-      pairs_(std::make_shared<Pairs>()) {}
+      pairs_(std::make_shared<Pairs>()),
+      second_executions_(session, options.view, options.again, with_key(options.second, key_),
+                         *this) {}
 
 bool Checker::can_look(const Product& product) {
   const auto there = [this](const Range& range) {
@@ -86,8 +65,11 @@ Status Checker::perform(const EntryHeader& header, Body body, Body payload) {
   const auto execution = std::make_shared<Execution>();
   const Reading reading = read_product(header, body, &execution->product);
   const auto plainly = [&] { return server::perform(session_, header, body, payload); };
-  if (reading == Reading::kOther) return plainly();
   ring::ControlPage& page = session_.channel().control();
+  if (reading == Reading::kOther) {
+    if (is_launch(header.call)) count(counters().dmr_kernels);
+    return plainly();
+  }
   void* stream = nullptr;
   if (session_.open_captures()) {
     count(page.dmr_captured);
@@ -98,49 +80,90 @@ Status Checker::perform(const EntryHeader& header, Body body, Body payload) {
     count(page.dmr_opaque);
     return plainly();
   }
-  execution->seq = header.seq;
+  execution->header = header;
   execution->cut = cut_;
   execution->pairs = pairs_;
-  if (session_.on_stream(stream, [this, execution] { before(execution); })) return plainly();
+  second_executions_.plan(execution, body, votes_.wants_again(header.seq));
+  if (session_.on_stream(stream, [this, execution] { before(execution.get()); })) return plainly();
   Status status = plainly();
-  if (status.ok()) session_.on_stream(stream, [this, execution] { after(*execution); });
+  if (!status.ok()) return status;
+  session_.on_stream(stream, [this, execution] { after(execution.get()); });
+  second_executions_.follow(execution, static_cast<CUstream>(stream));
   return status;
 }
 
-void Checker::before(const std::shared_ptr<Execution>& execution) {
+void Checker::before(Execution* execution) {
   const uint64_t begin = ring::now_ns();
-  execution->inputs = digest_of_inputs(execution->product, key_);
+  execution->inputs = digest_of_inputs(execution->product, places_of(execution->product), key_);
   count(session_.channel().control().dmr_digest_ns, ring::now_ns() - begin);
+  second_executions_.before(*execution);
+  execution->begun_ns = ring::now_ns();
 }
 
-void Checker::after(const Execution& execution) {
+void Checker::after(Execution* execution) {
   ring::ControlPage& page = session_.channel().control();
-  const Product& product = execution.product;
+  const Product& product = execution->product;
   const uint64_t begin = ring::now_ns();
-  const Digest outputs = digest_of(product.output, key_);
-  count(page.dmr_digest_ns, ring::now_ns() - begin);
+  execution->outputs = digest_of(product.output, product.output.address, key_);
+  const uint64_t end = ring::now_ns();
+  count(page.dmr_digest_ns, end - begin);
   count(page.dmr_products);
   count(page.dmr_flops, product.flops());
-  for (const Votes::Said& said : votes_.add(execution.seq, execution.inputs, outputs))
+  second_executions_.rotation().cost(execution->name, end - execution->begun_ns);
+  for (const Votes::Said& said :
+       votes_.add(execution->seq(), execution->inputs, execution->outputs))
     hears_.voted(said);
-  const auto [found, first, before] =
-      execution.pairs->add(execution.inputs, outputs, execution.seq);
+  compare_pair(*execution);
+  execution->done.store(true, std::memory_order_release);
+}
+
+void Checker::compare_pair(const Execution& execution) {
+  ring::ControlPage& page = session_.channel().control();
+  const auto [found, first, before, first_name] =
+      execution.pairs->add(execution.inputs, execution.outputs, execution.seq(), execution.name);
   if (found == Pairs::Found::kForgotten) count(page.dmr_forgotten);
   if (found != Pairs::Found::kEqual && found != Pairs::Found::kMismatch) return;
   count(page.dmr_pairs);
-  count(page.dmr_pair_flops, 2 * product.flops());
+  count(page.dmr_pair_flops, 2 * execution.product.flops());
+  for (const Rotation::Name name : {execution.name, first_name}) {
+    second_executions_.rotation().paired(name, execution.interval);
+    cover(execution, name);
+  }
   if (found == Pairs::Found::kEqual) return;
-  count(page.dmr_mismatches);
-  hears_.mismatch(
-      "behind cut [" + std::to_string(execution.cut) + "], " + in_words(product) +
-          " has other bits at entry [" + std::to_string(execution.seq) + "] than at entry [" +
-          std::to_string(first) + "], from the same inputs",
-      {first, execution.seq, session_.recovery().dispatching(), execution.inputs, before, outputs});
+  mismatch(execution, "than at entry [" + std::to_string(first) + "], from the same inputs",
+           {first, execution.seq(), session_.recovery().dispatching(), execution.inputs, before,
+            execution.outputs});
+}
+
+void Checker::executed_again(const Execution& execution, const Digest& outputs) {
+  for (const Votes::Said& said : votes_.add(execution.seq(), execution.inputs, outputs, true))
+    hears_.voted(said);
+  cover(execution, execution.name);
+  if (outputs == execution.outputs) return;
+  mismatch(execution, "than when it was executed again",
+           {execution.seq(), execution.seq(), session_.recovery().dispatching(), execution.inputs,
+            execution.outputs, outputs});
+}
+
+void Checker::cover(const Execution& execution, Rotation::Name name) {
+  if (!second_executions_.rotation().covered(name, execution.interval)) return;
+  count(counters().dmr_covered);
+  count(counters().dmr_covered_flops, execution.product.flops());
+}
+
+void Checker::mismatch(const Execution& execution, const std::string& than,
+                       const Dispute& dispute) {
+  count(session_.channel().control().dmr_mismatches);
+  hears_.mismatch("behind cut [" + std::to_string(execution.cut) + "], " +
+                      in_words(execution.product) + " has other bits at entry [" +
+                      std::to_string(execution.seq()) + "] " + than,
+                  dispute);
 }
 
 void Checker::at_cut(uint64_t number) {
   cut_ = number;
   pairs_ = std::make_shared<Pairs>();
+  second_executions_.at_cut();
 }
 
 void install(Session& session, std::unique_ptr<Checker> checker) {
@@ -152,12 +175,20 @@ Status perform_checked(Session& session, const EntryHeader& header, Body body, B
 }
 
 void before_entry(Session& session, const ring::EntryView& entry) {
-  if (entry.header.call != static_cast<uint16_t>(ring::Mark::kCut)) return;
   Checker* const checker = session.state<Installed>().checker.get();
+  if (!checker) return;
+  checker->second_executions().end_window();
   ring::CutMark body;
-  if (!checker || entry.body.size() < sizeof body) return;
+  if (entry.header.call != static_cast<uint16_t>(ring::Mark::kCut) ||
+      entry.body.size() < sizeof body)
+    return;
   std::memcpy(&body, entry.body.data(), sizeof body);
   checker->at_cut(body.number);
+}
+
+void while_idle(Session& session) {
+  if (Checker* const checker = session.state<Installed>().checker.get())
+    checker->second_executions().window();
 }
 
 }  // namespace pyft::server::dmr

@@ -1,5 +1,5 @@
-// Dual modular redundancy for nothing: activation checkpointing executes the forward pass a second
-// time, and both executions of each product are compared (docs/concepts/redundancy.md).
+// Dual modular redundancy: what is executed twice, by the program or by the server, has to give the
+// same bits (docs/concepts/redundancy.md, second-executions.md).
 #ifndef PYFT_SERVER_DMR_CHECKER_H_
 #define PYFT_SERVER_DMR_CHECKER_H_
 
@@ -7,16 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/digest/digest.h"
-#include "server/dmr/pairs.h"
-#include "server/dmr/products.h"
+#include "server/dmr/second_executions.h"
 #include "server/dmr/votes.h"
 
 namespace pyft::server::dmr {
 
-class Checker {
+class Checker : private SecondExecutions::Hears {
  public:
-  using View = const void* (*)(unsigned long long address, unsigned long long bytes);
   // Any thread.
   struct Hears {
     virtual ~Hears() = default;
@@ -25,34 +22,48 @@ class Checker {
     // A replay has executed again what has differed.
     virtual void voted(const Votes::Said& said) = 0;
   };
-  Checker(Session& session, View view, std::vector<Dispute> disputes, Hears& hears);
+  struct Options {
+    View view = nullptr;
+    ExecuteAgain again = nullptr;
+    SecondExecutions::Options second;  // but its key
+    std::vector<Dispute> disputes;
+  };
+  Checker(Session& session, Options options, Hears& hears);
 
   // Executes an entry; a product between digests of what it reads and what it has written, made
   // when its stream comes there.
   Status perform(const EntryHeader& header, Body body, Body payload);
   // What was executed before is compared with nothing that follows.
   void at_cut(uint64_t number);
+  SecondExecutions& second_executions() { return second_executions_; }
 
  private:
-  struct Execution;
   bool can_look(const Product& product);
-  void before(const std::shared_ptr<Execution>& execution);
-  void after(const Execution& execution);
+  void before(Execution* execution);
+  void after(Execution* execution);
+  void executed_again(const Execution& execution, const Digest& outputs) override;
+  void compare_pair(const Execution& execution);
+  void cover(const Execution& execution, Rotation::Name name);
+  void mismatch(const Execution& execution, const std::string& than, const Dispute& dispute);
+  ring::SecondCounters& counters() { return ring::second_counters(session_.channel().control()); }
 
   Session& session_;
-  View view_;
+  const View view_;
   Votes votes_;
-  Hears& hears_;
+  Checker::Hears& hears_;
   checkpoint::DigestKey key_;
   std::shared_ptr<Pairs> pairs_;
   uint64_t cut_ = 0;
+  SecondExecutions second_executions_;
 };
 
 // Executes with the session's checker. Precondition: it has one.
 Status perform_checked(Session& session, const EntryHeader& header, Body body, Body payload);
 void install(Session& session, std::unique_ptr<Checker> checker);
-// Called before each entry; nothing without a checker.
+// Called before each entry, and when there is none and the device does nothing; nothing without a
+// checker.
 void before_entry(Session& session, const ring::EntryView& entry);
+void while_idle(Session& session);
 
 }  // namespace pyft::server::dmr
 

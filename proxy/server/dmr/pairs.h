@@ -34,14 +34,17 @@ class Pairs {
     Found found;
     uint64_t first_seq = 0;  // the entry that had these inputs before
     Digest first_outputs{};  // and what it gave
+    uint64_t first_name = 0;
   };
   // An execution by entry `seq`. A pair is forgotten: a third execution is a first one again.
-  Outcome add(const Digest& inputs, const Digest& outputs, uint64_t seq);
+  // `name`: by which the caller knows it.
+  Outcome add(const Digest& inputs, const Digest& outputs, uint64_t seq, uint64_t name = 0);
 
  private:
   struct Execution {
     uint64_t seq;
     Digest outputs;
+    uint64_t name;
   };
   std::mutex mutex_;
   std::unordered_map<Digest, Execution, DigestHash> firsts_;

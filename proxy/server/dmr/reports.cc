@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backend/inject.h"
 #include "pyft/log.h"
 #include "pyft/settings.h"
 
@@ -26,13 +27,45 @@ void Reports::voted(const Votes::Said& said) {
   if (said.culprit) agent_.send(msg::Vote{dispute.first, dispute.second, *said.culprit});
 }
 
-std::unique_ptr<Checker> make_checker(Session& session, Checker::View view, Checker::Hears& hears) {
+namespace {
+
+bool checks_products() {
+  const auto mode = settings::dmr();
+  return mode == settings::Dmr::kCheckpoint || mode == settings::Dmr::kIdle ||
+         mode == settings::Dmr::kFull;
+}
+
+// Of the memory of the whole device: what is free now the program may want.
+uint64_t memory_of(const Session& session) {
+  size_t free = 0, all = 0;
+  const auto ask = session.backend().cudaMemGetInfo;
+  if (!ask || ask(&free, &all)) return 0;
+  return static_cast<uint64_t>(settings::dmr_memory() * static_cast<double>(all));
+}
+
+SecondExecutions::Options second_options(const Session& session) {
+  SecondExecutions::Options options;
+  const auto mode = settings::dmr();
+  if (mode == settings::Dmr::kIdle) options.mode = SecondExecutions::Mode::kIdle;
+  if (mode == settings::Dmr::kFull) options.mode = SecondExecutions::Mode::kFull;
+  if (options.mode == SecondExecutions::Mode::kNone) return options;
+  options.share = settings::dmr_budget();
+  options.memory = memory_of(session);
+  options.places = settings::dmr_where() == settings::DmrWhere::kPermuted ? 1 : 0;
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<Checker> make_checker(Session& session, View view, Checker::Hears& hears) {
   if (const uint64_t last = settings::dmr_told()) session.recovery().told_wrong(0, last);
-  if (settings::dmr() != settings::Dmr::kCheckpoint || !view || settings::audit()) return nullptr;
+  if (!checks_products() || !view || settings::audit()) return nullptr;
   std::optional<std::vector<Dispute>> disputes = read_disputes(settings::dmr_disputes());
   if (!disputes) PYFT_LOG(kServer, kWarning, "PYFT_DMR_DISPUTES is damaged: there is no vote");
-  return std::make_unique<Checker>(session, view,
-                                   disputes ? std::move(*disputes) : std::vector<Dispute>{}, hears);
+  Checker::Options options{
+      view, backend::execute_again(settings::backend_library()), second_options(session), {}};
+  if (disputes) options.disputes = std::move(*disputes);
+  return std::make_unique<Checker>(session, std::move(options), hears);
 }
 
 }  // namespace pyft::server::dmr

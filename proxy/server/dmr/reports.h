@@ -28,7 +28,7 @@ class Reports : public Checker::Hears {
 
 // A checker that knows what servers before this one have found; nullptr if products are not
 // checked.
-std::unique_ptr<Checker> make_checker(Session& session, Checker::View view, Checker::Hears& hears);
+std::unique_ptr<Checker> make_checker(Session& session, View view, Checker::Hears& hears);
 
 }  // namespace pyft::server::dmr
 

@@ -1,5 +1,6 @@
 #include "server/dmr/votes.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -52,16 +53,26 @@ Votes::Votes(std::vector<Dispute> disputes) {
   }
 }
 
-std::vector<Votes::Said> Votes::add(uint64_t seq, const Digest& inputs, const Digest& outputs) {
+std::vector<Votes::Said> Votes::add(uint64_t seq, const Digest& inputs, const Digest& outputs,
+                                    bool again) {
   std::vector<Said> said;
   const std::lock_guard lock(mutex_);
   for (Open& open : open_) {
-    const bool is_first = seq == open.dispute.first;
+    const bool one_entry = open.dispute.first == open.dispute.second;
+    if (again && !one_entry) continue;
+    const bool is_first = seq == open.dispute.first && !again;
     if (!is_first && seq != open.dispute.second) continue;
     const Said one = say(&open, is_first ? 0 : 1, inputs, outputs);
     if (one.was_wrong || one.culprit) said.push_back(one);
   }
   return said;
+}
+
+bool Votes::wants_again(uint64_t seq) {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(open_, [seq](const Open& open) {
+    return open.dispute.first == seq && open.dispute.second == seq && !open.executed[1];
+  });
 }
 
 Votes::Said Votes::say(Open* open, size_t which, const Digest& inputs, const Digest& outputs) {

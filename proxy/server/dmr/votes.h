@@ -17,7 +17,8 @@ namespace pyft::server::dmr {
 
 using ring::Digest;
 
-// Two executions with the same inputs and other results, by their entries.
+// Two executions with the same inputs and other results, by their entries: one entry if the server
+// has executed it for the second time.
 struct Dispute {
   uint64_t first = 0, second = 0;
   uint64_t last = 0;  // the program has been told nothing of entries behind this one
@@ -40,7 +41,11 @@ class Votes {
   };
   // An execution by entry `seq`; streams may execute the two in either order. Each dispute is
   // decided once. Of several about the same entries the last one is: there is one result for all.
-  std::vector<Said> add(uint64_t seq, const Digest& inputs, const Digest& outputs);
+  // `again`: by the server, for the second time.
+  std::vector<Said> add(uint64_t seq, const Digest& inputs, const Digest& outputs,
+                        bool again = false);
+  // Whether a vote is open about a second execution of this entry by the server.
+  bool wants_again(uint64_t seq);
 
  private:
   struct Open {

@@ -1,8 +1,8 @@
+#include "server/handlers/blas.h"
+
 #include <bit>
 #include <cstring>
 #include <unordered_map>
-
-#include "server/handlers/handlers.h"
 
 namespace pyft::server {
 namespace {
@@ -31,22 +31,6 @@ void set_workspace(Session& session, cublasHandle_t blas, const BlasState& want,
     api.cublasSetStream_v2(blas, stream);
   have->workspace = want.workspace;
   have->workspace_bytes = want.workspace_bytes;
-}
-
-void set_modes(const backend::Table& api, cublasHandle_t blas, const BlasState& want,
-               BlasState* have) {
-  if (want.math_mode != have->math_mode)
-    api.cublasSetMathMode(blas, static_cast<cublasMath_t>(want.math_mode));
-  if (want.pointer_mode != have->pointer_mode)
-    api.cublasSetPointerMode_v2(blas, static_cast<cublasPointerMode_t>(want.pointer_mode));
-  if (want.atomics_mode != have->atomics_mode && api.cublasSetAtomicsMode)
-    api.cublasSetAtomicsMode(blas, static_cast<cublasAtomicsMode_t>(want.atomics_mode));
-  if (want.sm_target != have->sm_target && api.cublasSetSmCountTarget)
-    api.cublasSetSmCountTarget(blas, static_cast<int>(want.sm_target));
-  have->math_mode = want.math_mode;
-  have->pointer_mode = want.pointer_mode;
-  have->atomics_mode = want.atomics_mode;
-  have->sm_target = want.sm_target;
 }
 
 // The library's descriptors, rebuilt from the client's for one call.
@@ -147,13 +131,50 @@ bool read_problem(Body tail, LtProblem* problem) {
 
 }  // namespace
 
+void set_blas_modes(const backend::Table& api, cublasHandle_t blas, const BlasState& want,
+                    BlasState* have) {
+  if (want.math_mode != have->math_mode)
+    api.cublasSetMathMode(blas, static_cast<cublasMath_t>(want.math_mode));
+  if (want.pointer_mode != have->pointer_mode)
+    api.cublasSetPointerMode_v2(blas, static_cast<cublasPointerMode_t>(want.pointer_mode));
+  if (want.atomics_mode != have->atomics_mode && api.cublasSetAtomicsMode)
+    api.cublasSetAtomicsMode(blas, static_cast<cublasAtomicsMode_t>(want.atomics_mode));
+  if (want.sm_target != have->sm_target && api.cublasSetSmCountTarget)
+    api.cublasSetSmCountTarget(blas, static_cast<int>(want.sm_target));
+  have->math_mode = want.math_mode;
+  have->pointer_mode = want.pointer_mode;
+  have->atomics_mode = want.atomics_mode;
+  have->sm_target = want.sm_target;
+}
+
+bool has_light_products(const backend::Table& api) {
+  return LtObjects::can_build(api) && api.cublasLtMatmul;
+}
+
+int light_product(const backend::Table& api, cublasLtHandle_t blas, const cmd::cublasLtMatmul& c,
+                  const LtProblem& problem, CUstream stream) {
+  LtObjects objects(api);
+  if (const int code = objects.build(problem)) return code;
+  const uint64_t alpha[] = {c.alpha_low, c.alpha_high};
+  const uint64_t beta[] = {c.beta_low, c.beta_high};
+  const auto pointer = [](uint64_t address) { return reinterpret_cast<void*>(address); };
+  cublasLtMatmulAlgo_t algo;
+  std::memcpy(&algo, problem.algo, sizeof algo);
+  return api.cublasLtMatmul(blas, objects.desc, c.device_scalars ? pointer(c.alpha_low) : alpha,
+                            pointer(c.a), objects.layouts[0], pointer(c.b), objects.layouts[1],
+                            c.device_scalars ? pointer(c.beta_low) : beta, pointer(c.c),
+                            objects.layouts[2], pointer(c.d), objects.layouts[3],
+                            c.has_algo ? &algo : nullptr, pointer(c.workspace), c.workspace_bytes,
+                            stream);
+}
+
 bool apply_blas_state(Session& session, const BlasState& state, cublasHandle_t* out) {
   *out = static_cast<cublasHandle_t>(session.find(state.handle, HandleKind::kCublas));
   if (!*out) return false;
   BlasState& have = session.state<Applied>().by_handle[state.handle];
   if (!set_stream(session, *out, state, &have)) return false;
   set_workspace(session, *out, state, &have);
-  set_modes(session.backend(), *out, state, &have);
+  set_blas_modes(session.backend(), *out, state, &have);
   return true;
 }
 
@@ -198,24 +219,11 @@ Status do_cublasLtMatmul(Session& session, const EntryHeader& header, const cmd:
   CUstream stream;
   if (!blas) return bad_handle(c.handle);
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
-  if (!LtObjects::can_build(session.backend()) || !session.backend().cublasLtMatmul)
+  if (!has_light_products(session.backend()))
     return missing(session, header, "cublasLtMatmul", CUBLAS_STATUS_NOT_SUPPORTED);
   LtProblem problem;
   if (!read_problem(tail, &problem)) return short_body("cublasLtMatmul");
-  LtObjects objects(session.backend());
-  if (const int code = objects.build(problem))
-    return finish(session, header, "cublasLtMatmul", Domain::kCublas, code);
-  const uint64_t alpha[] = {c.alpha_low, c.alpha_high};
-  const uint64_t beta[] = {c.beta_low, c.beta_high};
-  const auto pointer = [](uint64_t address) { return reinterpret_cast<void*>(address); };
-  cublasLtMatmulAlgo_t algo;
-  std::memcpy(&algo, problem.algo, sizeof algo);
-  const int code = session.backend().cublasLtMatmul(
-      blas, objects.desc, c.device_scalars ? pointer(c.alpha_low) : alpha, pointer(c.a),
-      objects.layouts[0], pointer(c.b), objects.layouts[1],
-      c.device_scalars ? pointer(c.beta_low) : beta, pointer(c.c), objects.layouts[2], pointer(c.d),
-      objects.layouts[3], c.has_algo ? &algo : nullptr, pointer(c.workspace), c.workspace_bytes,
-      stream);
+  const int code = light_product(session.backend(), blas, c, problem, stream);
   return finish(session, header, "cublasLtMatmul", Domain::kCublas, code);
 }
 

@@ -101,6 +101,18 @@ class ControlState:
     unaudited_failed: int
     unaudited_undecided: int
     unaudited_collectives: int
+    dmr_again: int
+    dmr_covered: int
+    dmr_covered_flops: int
+    dmr_expired: int
+    dmr_no_room: int
+    dmr_later: int
+    dmr_refused: int
+    dmr_kernels: int
+    dmr_again_ns: int
+    dmr_window_again_ns: int
+    dmr_window_ns: int
+    dmr_period: int
 
 
 _NAMES = tuple(field.name for field in fields(ControlState))

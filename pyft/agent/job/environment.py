@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyft._native import nvml
 from pyft._native.cuda_releases import release_of_torch
+from pyft.agent.job import redundancy_options
 from pyft.agent.job.gpus import library_folders
 from pyft.agent.job.options import JobOptions, collectives, replays_all
 
@@ -129,7 +130,7 @@ def server_environment(
             environment["PYFT_REPLAY"] = "all"
             environment.setdefault("FLEXCCL_ABORT", "partial")  # nothing needs what is kept
         environment["PYFT_PROTECT"] = options.protect
-        environment["PYFT_DMR"] = options.dmr
+        environment |= redundancy_options.environment(options)
         environment["PYFT_DIVERGENCE"] = "strict" if options.strict_replay else "report"
     return environment
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
 from pyft import config
+from pyft.agent.job import redundancy_options
 from pyft.agent.job.gpus import MAX_DEVICES as MAX_DEVICES
 from pyft.errors import NativeMissingError, UsageError
 
@@ -24,7 +25,7 @@ DEFAULT_PROTECT = "snapshot"
 # What goes with a job whose processes are restored elsewhere; the rest is of the host and the run.
 OF_JOB = (
     *("job", "devices", "spares", "strict", "protect", "on_no_spare", "standby", "divergence"),
-    *("dmr", "dmr_where"),
+    *("dmr", "dmr_where", "dmr_budget", "dmr_memory"),
 )
 
 
@@ -50,6 +51,8 @@ class JobOptions:
     divergence: str = ""  # nothing: strict on soft GPUs
     dmr: str = "off"
     dmr_where: str = ""  # where the second execution runs; nothing: as the mode is
+    dmr_budget: float = redundancy_options.BUDGET  # share of the time for second executions
+    dmr_memory: float = redundancy_options.MEMORY  # share of the GPU's memory for them
     inject: tuple[str, ...] = ()  # faults on request, see pyft/recovery/inject.py
     metrics_port: int = 0  # of /metrics; 0: off
     standby: str = "spares"  # GPUs for which a server stands by: StandBy of run_options.py
@@ -180,44 +183,15 @@ def check_protection(options: JobOptions) -> None:
             "--protect jit needs ranks that are replaced alone, which NCCL does not allow: use "
             "--protect snapshot, or set PYFT_COLLECTIVES=flexccl"
         )
+    redundancy_options.check_given(options)
     if options.dmr != "off":
-        _check_redundancy(options)
-    elif options.dmr_where:
-        raise UsageError("--dmr-where says where --dmr executes again: add --dmr audit")
+        redundancy_options.check(options)
     if not options.movable:
         return
     if options.direct or options.protect != "snapshot":
         raise UsageError("--movable needs servers and --protect snapshot")
     if config.get_str("PYFT_REPLAY") == "one" and not options.head:
         raise UsageError("--movable needs ranks that go back together: leave PYFT_REPLAY=one away")
-
-
-def _check_redundancy(options: JobOptions) -> None:
-    if options.direct:
-        raise UsageError(f"--dmr {options.dmr} needs servers: leave --direct away")
-    if options.protect != "snapshot":
-        raise UsageError(f"--dmr {options.dmr} needs --protect snapshot, to undo what it finds")
-    if options.real_gpus:
-        raise UsageError(
-            f"--dmr {options.dmr} needs soft GPUs in this version: use --gpus soft:N, or --dmr off"
-        )
-    if options.dmr == "checkpoint" and options.dmr_where == "other":
-        raise UsageError(
-            "--dmr checkpoint compares what one GPU does: --dmr audit uses another one"
-        )
-    if options.dmr == "audit":
-        _check_audit(options)
-
-
-def _check_audit(options: JobOptions) -> None:
-    if config.get_str("PYFT_REPLAY") == "one":
-        raise UsageError(
-            "--dmr audit needs ranks that go back together: leave PYFT_REPLAY=one away"
-        )
-    if options.head or options.movable:
-        raise UsageError("--dmr audit does not work with --movable, --flush or --head yet")
-    if options.dmr_where != "same" and not options.spares:
-        raise UsageError("--dmr audit replays on another GPU: add --spares 1, or --dmr-where same")
 
 
 def replays_all(options: JobOptions) -> bool:

@@ -159,6 +159,10 @@ _MEANINGS = {
     "pyft_server_alive": "1: the rank has a server.",
     "pyft_journal_lost": "1: a copy's source found no room since the last snapshot.",
     "pyft_objects_missing": "Objects that live and found no room in the object log.",
+    "pyft_dmr_products": "Products that were looked at.",
+    "pyft_dmr_covered": "Products that were executed twice, by the program or the server.",
+    "pyft_dmr_mismatches": "Two executions with different results.",
+    "pyft_dmr_period": "In so many steps all products were covered once; 0: not known.",
     "pyft_audited_entries": "Calls that another GPU has replayed, with the same result.",
     "pyft_unaudited_entries": "Calls before the last snapshot that no other GPU has replayed.",
 }
@@ -180,6 +184,9 @@ def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
         "pyft_journal_lost": int(bool(state.journal_lost)),
         "pyft_objects_missing": header["objects_missing"],
     }
+    if twice := redundancy.figures(lambda name: getattr(state, name)):
+        for name in ("products", "covered", "mismatches", "period"):
+            values[f"pyft_dmr_{name}"] = twice[name]
     if audited := redundancy.audit_figures(member.audited.__getitem__, 0):
         values["pyft_audited_entries"] = audited["entries"]
         values["pyft_unaudited_entries"] = sum(audited[name] for name in redundancy.REASONS)

@@ -47,14 +47,16 @@ def test_other_digests_are_none(length: int) -> None:
         Disputes().add(wire.Mismatch(10, 20, 25, bytes(length)))
 
 
-@pytest.mark.parametrize("entries", [(10, 10, 25), (10, 26, 25), (26, 10, 25)])
-def test_a_mismatch_is_of_two_entries_that_were_dispatched(entries: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match="no two entries"):
+@pytest.mark.parametrize("entries", [(26, 26, 25), (10, 26, 25), (26, 10, 25)])
+def test_a_mismatch_is_of_entries_that_were_dispatched(entries: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="not executed yet"):
         Disputes().add(wire.Mismatch(*entries, DIGESTS))
     disputes = Disputes()
     disputes.add(wire.Mismatch(20, 10, 20, DIGESTS))  # streams may execute them so
     assert disputes.has(20, 10)
     assert not disputes.has(10, 20)
+    disputes.add(wire.Mismatch(20, 20, 20, DIGESTS))  # executed again by the server
+    assert disputes.has(20, 20)
 
 
 def test_what_others_were_told_ends_where_they_were_ended() -> None:
@@ -136,11 +138,11 @@ def test_those_that_go_back_with_it_may_have_been_told_something_wrong() -> None
 
 def test_what_no_server_says_is_told_to_nobody(capfd: pytest.CaptureFixture[str]) -> None:
     job = Job()
-    job.hear(0, wire.Mismatch(10, 10, 25, DIGESTS))
+    job.hear(0, wire.Mismatch(10, 26, 25, DIGESTS))
     assert told(job) == [0, 0, 0]
     job.hear(0, wire.Vote(10, 20, wire.Culprit.FIRST))
     errors = capfd.readouterr().err
-    assert "a mismatch is of no two entries" in errors
+    assert "a mismatch is of entries that were not executed yet" in errors
     assert "a vote about entries [10] and [20], which have not differed, from" in errors
 
 
