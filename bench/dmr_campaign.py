@@ -6,7 +6,7 @@ Each trial is one step of a small GPT with activation checkpointing (dmr_trials.
 fault of the model happens, at a launch and place that the seed draws. It is classified by bits
 against the undisturbed step. What `replica comparison` sees is what the other replica, which has
 had the same gradients, does not have; what `checkpoint` sees are the mismatches that servers with
---dmr checkpoint report, in another run of the same faults; what `audit` sees are the ranks that
+--dmr checkpoint report, in another run of the same faults, and `full` likewise; what `audit` sees are the ranks that
 --dmr audit finds wrong, in a third one. A trial that crashes is not run there: it is no silent
 fault. The file is written after each batch: started again with the same options,
 the campaign goes on.
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import dmr_file
-from dmr_table import markdown, plot
+from dmr_table import MODES, markdown, plot
 
 ROOT = Path(__file__).resolve().parent.parent
 PYFT = [sys.executable, "-I", "-m", "pyft"]  # not the tree, but what is installed
@@ -61,6 +61,7 @@ def fault(args: argparse.Namespace, trial: int, window: int) -> tuple[str, int]:
 HOW = {
     "direct": ["--direct"],
     "checkpoint": ["--dmr", "checkpoint"],
+    "full": ["--dmr", "full"],
     "audit": ["--dmr", "audit", "--spares", "2"],
 }
 
@@ -155,13 +156,13 @@ class Campaign:
             dmr_file.save(self.args.json, self.found)
 
     def with_servers(self, rows: list[dict[str, Any]], mode: str) -> None:
-        """Run the silent ones again with --dmr checkpoint, or audit."""
+        """Run the silent ones again with --dmr checkpoint, full, or audit."""
         trials = [row["trial"] for row in rows]
         lines, error, why = run(self.args, self.faults(trials), len(trials), mode)
         if why or len(lines) < 2:
             raise SystemExit(f"trials {trials} have ended with servers: {why} {error[-2000:]}")
         hits = self.hits(error)
-        seen = self.seen(error) if mode == "checkpoint" else self.audited(error, lines)
+        seen = self.audited(error, lines) if mode == "audit" else self.seen(error)
         for place, row in enumerate(rows[: len(lines) - 1]):
             if hits.get(place, {}).get("hit") != row["hit"]:
                 row[mode] = None  # another place was hit: it is not compared
@@ -199,7 +200,7 @@ class Campaign:
             print(f"{self.args.trials - len(left)} trials", flush=True)
         silent = ("masked", "benign", "harmful")
         rows = [row for row in self.found["trials"] if row["outcome"] in silent]
-        for mode in () if self.args.without_servers else ("checkpoint", "audit"):
+        for mode in () if self.args.without_servers else self.args.modes:
             todo = [row for row in rows if mode not in row and "replica" in row]
             while todo:
                 self.with_servers(todo[:BATCH], mode)
@@ -216,6 +217,7 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "dmr-campaign.json")
     parser.add_argument("--without-servers", action="store_true", help="not the last columns")
+    parser.add_argument("--modes", nargs="*", choices=MODES, default=MODES, help="the last columns")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for a batch")
     args = parser.parse_args()
     args.log = args.json.with_suffix(".job")

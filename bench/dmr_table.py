@@ -8,7 +8,7 @@ from typing import Any
 
 OUTCOMES = ("masked", "benign", "harmful", "crash", "hang", "not counted")
 Z = 1.959964  # 95 %
-MODES = ("checkpoint", "audit")  # of --dmr
+MODES = ("checkpoint", "full", "audit")  # of --dmr
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
@@ -45,11 +45,12 @@ def markdown(found: dict[str, Any]) -> str:
         counts = Counter(row["outcome"] for row in rows if one in ("all", kind(row)))
         cells = " | ".join(str(counts[name]) for name in OUTCOMES)
         lines.append(f"| {one} | {cells} | {sum(counts.values())} |")
+    columns = " | ".join(f"`--dmr {mode}`" for mode in MODES)
     lines += [
         "",
-        "| silent, and bits differ | none | replica comparison | `--dmr checkpoint` | `--dmr audit` |",
+        f"| silent, and bits differ | none | replica comparison | {columns} |",
     ]
-    lines.append("|---|---|---|---|---|")
+    lines.append("|---|---|---|" + "---|" * len(MODES))
     wrong = [row for row in rows if row["outcome"] in ("benign", "harmful")]
     groups = {"all": wrong, "harmful": [row for row in wrong if row["outcome"] == "harmful"]}
     for row in wrong:

@@ -67,14 +67,14 @@ def test_launches_are_drawn_from_as_many(tmp_path: Path) -> None:
 def test_each_mode_has_a_column_of_the_trials_that_it_was_shown() -> None:
     row = {"fault": "stuck", "at": 3, "outcome": "benign", "replica": False, "kernel": "k"}
     rows = [
-        row | {"checkpoint": False, "audit": True},
+        row | {"checkpoint": False, "full": True, "audit": True},
         row | {"checkpoint": None, "audit": True},
         row | {"checkpoint": True, "audit": False},
         row | {"outcome": "masked", "checkpoint": True, "audit": False},
     ]
     text = dmr_table.markdown({"trials": rows, "options": OPTIONS, "launches": {"window": 190}})
     (all_of_them,) = [line for line in text.splitlines() if line.startswith("| all | 0/3")]
-    shares = [cell.split(" = ")[0].strip() for cell in all_of_them.split("|")[3:6]]
-    assert shares == ["0/3", "1/2", "2/3"]
+    shares = [cell.split(" = ")[0].strip() for cell in all_of_them.split("|")[3:7]]
+    assert shares == ["0/3", "1/2", "1/1", "2/3"]
     assert "* Masked, and seen by `--dmr checkpoint` all the same: 1 of 1." in text
     assert "* Masked, and seen by `--dmr audit` all the same: 0 of 1." in text
