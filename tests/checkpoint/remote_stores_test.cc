@@ -116,7 +116,7 @@ TEST(a_content_is_likely_to_be_where_the_table_of_its_owner_says) {
   CHECK(!stores.likely_content(wanted("elsewhere")));
   CHECK_EQ(agent.asked, 1u);
   ring::ManifestBlock larger = wanted("current");
-  larger.bytes = kHeap;
+  larger.bytes = member.store->header().heap_bytes + 1;
   CHECK(!stores.likely_content(larger));
   Agent none({});
   CHECK(!RemoteStores(kSeed, none).likely_content(wanted("current")));

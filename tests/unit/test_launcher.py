@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,7 +61,7 @@ def test_what_it_saves_has_the_rank_that_was_found_out_later(tmp_path: Path) -> 
 def test_the_head_hears_that_a_place_could_not_start() -> None:
     """Else it waits for the lease, and takes the host for lost."""
     launcher = Launcher(SimpleNamespace(head="h:1"))  # type: ignore[arg-type]
-    launcher._supervisor_pid = subprocess.Popen(["true"]).pid
+    launcher._supervisor_pid = os.posix_spawnp("true", ["true"], os.environ)
     said: list[Any] = []
     lease: Any = SimpleNamespace(begin=lambda: said.append("begin"), end=said.append)
     why = "port [9] cannot be used: Address already in use"
