@@ -20,7 +20,7 @@ void arm(ArmedFaults* faults, const std::string& text) {
 }
 
 Decision launch(ArmedFaults* faults) {
-  return faults->decide(faults->begin(0, "k", {}));
+  return faults->decide(faults->begin(0, "k", {}, {}));
 }
 
 size_t kept(const Decision& decision) {
