@@ -10,6 +10,7 @@ import pytest
 
 from pyft_lab.command import fit
 from pyft_lab.errors import LabError
+from pyft_lab.matrix import spec
 from pyft_lab.matrix.runner import Result, load
 from pyft_lab.matrix.spec import Cell, Fault
 
@@ -75,3 +76,21 @@ def test_substrates_are_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="one is needed"):
         fit.read(tmp_path)
     assert load(tmp_path) == []
+
+
+@pytest.mark.parametrize(("name", "left_out"), [("fit.toml", set()), ("replay.toml", {"sticky"})])
+def test_which_kinds_of_faults_a_matrix_has_on_both_sides(name: str, left_out: set[str]) -> None:
+    """Three seeds whose kinds take turns leave one kind without a prediction."""
+    cells = [cell for cell in spec.expand(spec.read(Path(name))) if cell.faults]
+    seeds = sorted({cell.seed for cell in cells})
+    missing = set()
+    for mechanism in {cell.mechanism for cell in cells}:
+        for kind in ("gpu-lost", "sticky", "ecc"):
+            with_it = [
+                cell.seed in seeds[::2]
+                for cell in cells
+                if cell.mechanism == mechanism and kind in {fault.kind for fault in cell.faults}
+            ]
+            if min(with_it.count(True), with_it.count(False)) < fit.ENOUGH:
+                missing.add(kind)
+    assert missing == left_out
