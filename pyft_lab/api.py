@@ -19,15 +19,19 @@ FAULTS = {
     "eio": "each fsync(2) of all ranks fails with EIO, until the job is started anew",
     "disk-full": "the disk of checkpoints has no room left, until the job is started anew",
     "slow-write": "each fsync(2) of all ranks takes a second more, until the job is started anew",
+    "job-kill": "all processes of the job get SIGKILL, launchers as well",
+    "disk-lost": "the same, and of the disks that the job has written to the first one is gone",
 }
 
-
 STORAGE = ("eio", "disk-full", "slow-write")  # those of the disk with checkpoints
-WITHOUT_GPU = ("rank-kill", "torn", *STORAGE)  # those that there are on the CPU
+DISK_LOST = "disk-lost"
+OF_JOBS = ("job-kill", DISK_LOST)  # of all processes of a job
+WITHOUT_GPU = ("rank-kill", "torn", *STORAGE, *OF_JOBS)  # those that a CPU has
 RESCALE = "rescale"  # no fault: all ranks end in order, and others go on; for references only
 AWAY, BACK = "away", "back"  # no faults: from when to when a rank is away; for references only
 
 ASKED, READY = ".asked", ".ready"  # files io-N of a rank that waits for a fault of storage to begin
+KILLED = ".killed"  # of a job all of which a rank has asked to be killed
 BALLAST = "ballast"  # what fills the disk of checkpoints
 
 
@@ -42,18 +46,29 @@ class Mechanism:
     substrates: tuple[str, ...] = ("cpu", "soft")
     survives: tuple[str, ...] = tuple(FAULTS)  # others are shown as not claimed, and not run
     most_faults = 0  # that a run can have; 0: as many as there are ranks
-    options: tuple[str, ...] = ("--direct",)  # of `pyft run`, on soft GPUs
+    # On soft GPUs; {folder} and {interval} are those of the cell.
+    options: tuple[str, ...] = ("--direct",)  # of `pyft run`
     environment: Mapping[str, str] = {}
+    resume: tuple[str, ...] = ()  # words for `pyft run` when the job was lost: it goes on with it
+    resumes_from = ""  # a pattern in the cell's folder: if there is none, the job begins anew
+    begins_anew = False  # a job that gives up is begun again; one that is killed always is
     relaunches = True  # all ranks are started anew when one has failed
     one_by_one = False  # or it alone: the others go on, and it finds them by itself
     service: tuple[str, ...] = ()  # python's words for a process beside the ranks
     needs: tuple[str, ...] = ()  # packages that the lab does not bring along
     resizes = False  # and may be more or less than before
     writes = False  # files, on the disk of checkpoints
+    disks: tuple[str, ...] = ("checkpoints",)  # folders in that of the cell, each a disk of its own
+    places = 0  # in the launcher's memory, of each rank: they outlive it
 
     def __init__(self, folder: Path, rank: int, interval: int) -> None:
         self.folder, self.rank, self.interval = folder, rank, interval
         self.present: list[int] | None = None  # ranks that share this step, if they can differ
+
+    @classmethod
+    def lacks(cls) -> str:
+        """Return why it cannot be run on this machine; its cells say so, and are not run."""
+        return ""
 
     def world_size(self) -> int:
         """Return how many ranks share out a batch."""

@@ -13,7 +13,8 @@ MB = 1 << 20
 KEPT = (
     "cell.json",
     "result.json",
-    "report.json",
+    "report-",
+    "job-",
     "launch.json",
     "ranks",
     "final-",

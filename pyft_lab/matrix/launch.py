@@ -1,9 +1,10 @@
 """Starts the ranks of a cell, and all of them anew, or the one, when one has failed.
 
-    python -m pyft_lab.matrix.launch CELL_FOLDER RANKS RANKS_AFTER MAX_RESTARTS TIMEOUT_S
+    python -m pyft_lab.matrix.launch CELL_FOLDER RANKS RANKS_AFTER MAX_RESTARTS TIMEOUT_S ATTEMPT
 
 It stands for a job's launcher and knows no torch, so it restarts sooner than torchrun does. On soft
-GPUs it is the command of `pyft run`. `launch.json` says how it ended.
+GPUs it is the command of `pyft run`. `launch.json` says how it ended. ATTEMPT is that of its first
+ranks, if other launchers of the cell have been before it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def start_one(folder: Path, ranks: int, attempt: int, rank: int) -> subprocess.P
     numbers = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
     words = [str(folder), str(attempt), str(rank), str(os.getpid())]
     command = [sys.executable, "-m", "pyft_lab.workloads.train", *words]
-    with (folder / f"output-{attempt}-{rank}").open("wb") as output:
+    with (folder / f"output-{attempt}-{rank}").open("ab") as output:  # so a job can be dumped
         return subprocess.Popen(
             command, env=os.environ | numbers, stdout=output, stderr=subprocess.STDOUT
         )
@@ -50,9 +51,9 @@ def start_service(folder: Path, words: Sequence[str]) -> list[subprocess.Popen[b
         return [subprocess.Popen([*command, str(folder)], stdout=output, stderr=subprocess.STDOUT)]
 
 
-def make_memory(folder: Path, ranks: int) -> None:
-    """Make memory that outlives ranks, two places each, and say where it is."""
-    places = [[os.memfd_create(f"rank-{rank}-{n}") for n in range(2)] for rank in range(ranks)]
+def make_memory(folder: Path, ranks: int, count: int) -> None:
+    """Make memory that outlives ranks, so many places each, and say where it is."""
+    places = [[os.memfd_create(f"rank-{rank}-{n}") for n in range(count)] for rank in range(ranks)]
     paths = [[f"/proc/{os.getpid()}/fd/{fd}" for fd in fds] for fds in places]
     (folder / "memory.json").write_text(json.dumps(paths))
 
@@ -75,7 +76,8 @@ def supervise(
     folder: Path, count: int, after: int, supervisor: Supervisor, disk: SmallDisk | None = None
 ) -> Action:
     """Run a cell to its end, and return how it ended; later attempts have `after` ranks."""
-    begin, ranks, tracer = time.monotonic(), start(folder, count, 0), Tracer(folder)
+    begin, tracer = time.monotonic(), Tracer(folder)
+    ranks = start(folder, count, supervisor.attempt)
     try:
         while True:
             action = supervisor.next([rank.poll() for rank in ranks], time.monotonic() - begin)
@@ -101,12 +103,14 @@ def supervise(
 
 
 def main() -> int:
-    folder, ranks, after, restarts, timeout_s = Path(sys.argv[1]), *map(int, sys.argv[2:6])
-    make_memory(folder, max(ranks, after))
+    folder, ranks, after, restarts, timeout_s, attempt = (
+        Path(sys.argv[1]), *map(int, sys.argv[2:7])
+    )  # fmt: skip
     cell = json.loads((folder / "cell.json").read_text())
     mechanism = find(cell["mechanism"])
+    make_memory(folder, max(ranks, after), mechanism.places)
     one_by_one = mechanism.one_by_one
-    supervisor = Supervisor(max_restarts=restarts, timeout_s=timeout_s, one_by_one=one_by_one)
+    supervisor = Supervisor(restarts, timeout_s, attempt, one_by_one=one_by_one)
     kinds = {fault["kind"] for fault in cell["faults"]}
     disk = SmallDisk(folder / "checkpoints") if has_small_disk(kinds) else None
     service = start_service(folder, mechanism.service)

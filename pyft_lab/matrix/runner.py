@@ -10,8 +10,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -20,12 +18,10 @@ from typing import Any
 
 from pyft_lab.api import AWAY, BACK, RESCALE, STORAGE
 from pyft_lab.errors import LabError
-from pyft_lab.matrix import disk, storage, tied
+from pyft_lab.matrix import disk, job, storage
 from pyft_lab.matrix.spec import Cell, Fault
 from pyft_lab.mechanisms import find
 from pyft_lab.oracles import absence_oracle, oracle, storage_oracle
-
-END_S = 10.0  # for a job to end in order, when its time is up
 
 
 @dataclass(frozen=True)
@@ -43,49 +39,6 @@ def folder_of(out: Path, cell: Cell) -> Path:
     return out / "cells" / cell.key
 
 
-def pyft_run(folder: Path, cell: Cell) -> list[str]:
-    """Return the words in front of a command on soft GPUs."""
-    program = Path(sys.executable).with_name("pyft")
-    if not program.exists():
-        raise LabError(f"substrate [soft] needs the command pyft: there is no [{program}]")
-    mechanism = find(cell.mechanism)
-    words = [str(program), "run", "--gpus", f"soft:{cell.ranks}", "--log-dir", str(folder / "log")]
-    spares = [] if "--direct" in mechanism.options else ["--spares", str(max(len(cell.faults), 1))]
-    return [*words, "--report", str(folder / "report.json"), *spares, *mechanism.options, "--"]
-
-
-def command(folder: Path, cell: Cell, timeout_s: float) -> list[str]:
-    """Return the command that runs a cell."""
-    restarts = len(cell.faults) if find(cell.mechanism).relaunches else 0
-    words = [str(folder), str(cell.ranks), str(cell.last_ranks), str(restarts), str(int(timeout_s))]
-    launch = [sys.executable, "-m", "pyft_lab.matrix.launch", *words]
-    if storage.has_small_disk({fault.kind for fault in cell.faults}):
-        launch = [*storage.SMALL, *launch]
-    soft = pyft_run(folder, cell) if cell.substrate == "soft" else []
-    return [sys.executable, str(Path(tied.__file__)), str(os.getpid()), *soft, *launch]
-
-
-def supervise(folder: Path, cell: Cell, timeout_s: float) -> None:
-    """Run a cell to its end, whatever that is."""
-    environment = {"OMP_NUM_THREADS": "1", "SOFTGPU_THREADS": "1"}
-    environment |= {"SOFTGPU_CONTROL": str(folder / "control"), **find(cell.mechanism).environment}
-    with (folder / "output").open("wb") as output:
-        job = subprocess.Popen(
-            command(folder, cell, timeout_s), env=os.environ | environment,
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    try:
-        job.wait(timeout_s + END_S)
-    except subprocess.TimeoutExpired:
-        job.terminate()
-    finally:
-        try:
-            job.wait(END_S if job.poll() is None else 0)
-        except subprocess.TimeoutExpired:
-            job.kill()
-            job.wait()
-
-
 def not_claimed(cell: Cell) -> str:
     """Return why a cell is not run: its mechanism does not claim what is asked for."""
     mechanism = find(cell.mechanism)
@@ -100,7 +53,7 @@ def not_claimed(cell: Cell) -> str:
         return f"can have {mechanism.most_faults} fault in a run of the lab"
     if cell.substrate not in mechanism.substrates:
         return f"not on substrate {cell.substrate}"
-    return ""
+    return mechanism.lacks()
 
 
 def check_packages(cell: Cell) -> None:
@@ -113,10 +66,10 @@ def check_packages(cell: Cell) -> None:
 
 def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
     """Return what a cell came to."""
-    ended = read_json(folder / "launch.json") or {"action": "died", "attempts": 1}
+    ended = read_json(folder / job.ENDED) or {"action": "died", "attempts": job.attempts(folder)}
     reference = folder if cell == cell.reference else folder_of(out, reference_of(folder, cell))
     most, left_out = max(cell.ranks, cell.last_ranks), 0
-    repairs = oracle.repairs(read_json(folder / "report.json"))
+    repairs = oracle.repairs(folder)
     if find(cell.mechanism).one_by_one:
         of = (cell.ranks, cell.steps, cell.faults)
         whole = folder_of(out, cell.reference)
@@ -126,6 +79,7 @@ def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
         verdict = oracle.judge(folder, reference, most, cell.steps, cell.last_ranks)
         costs = oracle.costs(folder, cell.faults, repairs)
     verdict.faults += oracle.check_faults(cell.faults, ended["attempts"], repairs)
+    verdict.faults += oracle.check_kills(folder, cell.faults)
     wrong, without = storage_oracle.check(folder, cell.faults, ended["attempts"])
     verdict.integrity, verdict.faults = verdict.integrity + wrong, verdict.faults + without
     return {
@@ -183,7 +137,7 @@ def run_cell(out: Path, cell: Cell, timeout_s: float, rerun_failed: bool = False
             (work / name).mkdir(parents=True)
         (work / "cell.json").write_text(json.dumps(asdict(cell), indent=1))
         begin = time.monotonic()
-        supervise(work, cell, timeout_s)
+        job.supervise(work, cell, timeout_s)
         if (reference := reference_of(work, cell)) not in (cell, cell.reference):
             run_cell(out, reference, timeout_s)
         data = {"claimed": True, "run_s": time.monotonic() - begin, **judge(out, work, cell)}

@@ -22,6 +22,9 @@ SHIPPED = {
     "pyft-snapshot": "pyft_lab.mechanisms.pyft:Snapshot",
     "pyft-jit": "pyft_lab.mechanisms.pyft:Jit",
     "pyft-all": "pyft_lab.mechanisms.pyft:All",
+    "pyft-movable": "pyft_lab.mechanisms.pyft_movable:Movable",
+    "pyft-flush": "pyft_lab.mechanisms.pyft_flush:Flush",
+    "pyft-parity": "pyft_lab.mechanisms.pyft_parity:Parity",
     "torchft": "pyft_lab.mechanisms.torchft:Torchft",
 }
 REFERENCES = {"absences": "pyft_lab.mechanisms.absences:Absences"}  # not for matrices

@@ -36,17 +36,18 @@ class Memory(Mechanism):
     """Each rank keeps its state in memory of its host; no file is written."""
 
     name = "memory"
+    places = 2
 
     def __init__(self, folder: Path, rank: int, interval: int) -> None:
         super().__init__(folder, rank, interval)
         memory = json.loads((folder.parent / "memory.json").read_text())
-        self.places = [Path(path) for path in memory[rank]]
+        self.own = [Path(path) for path in memory[rank]]
 
     def restore(self, state: Any) -> None:
         import torch
         import torch.distributed as dist
 
-        kept = dict(read_place(place) for place in self.places)
+        kept = dict(read_place(place) for place in self.own)
         # A rank may be one checkpoint ahead of another: all take the newest that each of them has.
         newest = torch.tensor(max(kept), device=state.device)
         dist.all_reduce(newest, op=dist.ReduceOp.MIN)
@@ -60,5 +61,5 @@ class Memory(Mechanism):
 
         buffer = io.BytesIO()
         torch.save(state.pack(), buffer)
-        place = self.places[state.step // self.interval % len(self.places)]
+        place = self.own[state.step // self.interval % len(self.own)]
         write_place(place, state.step, buffer.getvalue())

@@ -11,10 +11,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pyft_lab.api import AWAY, BACK, STORAGE
+from pyft_lab.api import AWAY, BACK, KILLED, OF_JOBS, STORAGE
 from pyft_lab.mechanisms.checkpoints import digest
 from pyft_lab.oracles import storage_oracle
 
+ALL_BACK = "server-killed"  # in pyft's report
 Lines = list[dict[str, Any]]
 Committed = dict[int, dict[str, Any]]  # step: the line of the last attempt that did it
 
@@ -109,21 +110,49 @@ def judge(run: Path, reference: Path, ranks: int, steps: int, at_end: int = 0) -
     )
 
 
-def repairs(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the repaired faults of pyft's report, in the order of time; not those of peers."""
-    found = report.get("recovery", {}).get("faults", [])
+def repairs(folder: Path) -> list[dict[str, Any]]:
+    """Return the repaired faults of pyft's reports, in the order of time; not those of peers.
+
+    The report of a job that was killed has nothing in it.
+    """
+    texts = [path.read_text() for path in folder.glob("report-*.json")]
+    reports = [json.loads(text) for text in texts if text]
+    found = [fault for report in reports for fault in report.get("recovery", {}).get("faults", [])]
     own = [f for f in found if f["outcome"] == "recovered" and f["fault"] != "peer-failed"]
     return sorted(own, key=lambda f: f["began"])
 
 
 def check_faults(faults: Sequence[Any], attempts: int, repaired: list[dict[str, Any]]) -> list[str]:
-    """Each fault has led to a restart, or to a repair of its own rank; storage is asked apart."""
-    faults = [fault for fault in faults if fault.kind not in (*STORAGE, AWAY, BACK)]
-    wanted = Counter(fault.rank for fault in faults)
-    missing = sum((wanted - Counter(repair["rank"] for repair in repaired)).values())
-    if attempts - 1 >= len(faults) or not missing:
-        return []
-    return [f"[{missing}] of [{len(faults)}] faults had no effect"]
+    """Each fault has led to a restart, or to a repair of its own rank; others are asked apart."""
+    faults = [fault for fault in faults if fault.kind not in (*STORAGE, *OF_JOBS, AWAY, BACK)]
+    left, missing = list(repaired), 1 - attempts
+    for fault in faults:
+        own = next((repair for repair in left if is_of(repair, fault)), None)
+        if own is None:
+            missing += 1
+        else:
+            left.remove(own)
+    return [f"[{missing}] of [{len(faults)}] faults had no effect"] if missing > 0 else []
+
+
+def is_of(repair: dict[str, Any], fault: Any) -> bool:
+    """Say whether a repair is that of a fault.
+
+    When a process was killed all go back. pyft reports that as the death of all servers at once, of
+    which any one may be named.
+    """
+    if fault.kind == "rank-kill":
+        return bool(repair["fault"] == ALL_BACK)
+    return bool(repair["rank"] == fault.rank and repair["fault"] != ALL_BACK)
+
+
+def check_kills(folder: Path, faults: Sequence[Any]) -> list[str]:
+    """Each job that was to be killed has been."""
+    return [
+        f"fault [{fault.kind}] of step [{fault.step}] killed no job"
+        for number, fault in enumerate(faults)
+        if fault.kind in OF_JOBS and not (folder / f"job-{number}{KILLED}").exists()
+    ]
 
 
 def steps_of(lines: Lines) -> set[int]:
@@ -184,7 +213,7 @@ def costs(folder: Path, faults: Sequence[Any], repaired: list[dict[str, Any]]) -
         if lost is None:  # the job went on without that rank
             lost = lost_seconds(lines_of(folder, 0), fired)
         cost["lost_s"] = lost
-        own = [repair for repair in repaired if repair["rank"] == fault.rank]
+        own = [repair for repair in repaired if is_of(repair, fault)]
         if own:
             ms = own[0]["phases_ms"]
             cost["phases_s"] = {name: value / 1e3 for name, value in ms.items()}

@@ -92,8 +92,7 @@ def struck(folder: Path, number: int, lines: Lines) -> float | None:
 
 def slow_seconds(folder: Path, number: int, lines: Lines, step_s: float) -> float:
     """Return by how much steps took longer while calls were slow, together."""
-    mark = json.loads((folder / f"fired-{number}").read_text())
-    times = [t - mark["wall"] + mark["t"] for t in met(folder, number).times]
+    times = met(folder, number).times
     gaps = [(a["t"], b["t"]) for a, b in zip(lines, lines[1:], strict=False)
             if a["attempt"] == b["attempt"]
             and any(a["t"] <= t + SLOW_S and t - SLOW_S < b["t"] for t in times)]  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyft_lab.api import ASKED, BALLAST, READY, RESCALE, STORAGE
+from pyft_lab.api import ASKED, BALLAST, OF_JOBS, READY, RESCALE, STORAGE
 
 CONTROL = "control"  # what the soft GPUs are told (SOFTGPU_CONTROL); in the cell's folder
 WORDS = {"gpu-lost": "lost", "sticky": "error,code=700", "ecc": "ecc"}
@@ -65,6 +65,10 @@ def happen(folder: Path, kind: str, rank: int, number: int) -> None:
     if kind in STORAGE:
         begin_storage_fault(folder, kind, number)
         return
+    if kind in OF_JOBS:
+        (folder / f"job-{number}{ASKED}").touch()
+        time.sleep(BEGIN_S)
+        raise TimeoutError("the job was not killed")
     if kind == "torn":
         tear_newest(folder / "checkpoints")
     if kind in ("rank-kill", "torn"):
@@ -87,7 +91,7 @@ def fault_points(
                     mark = os.open(folder / f"fired-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
                 except FileExistsError:
                     continue
-                os.write(mark, json.dumps({"t": time.monotonic(), "wall": time.time()}).encode())
+                os.write(mark, json.dumps({"t": time.time()}).encode())
                 os.close(mark)
                 happen(folder, fault["kind"], rank, number)
 

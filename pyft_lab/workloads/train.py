@@ -4,7 +4,8 @@
 
 On the CPU over gloo, on a GPU over NCCL; plain PyTorch, which knows of no mechanism. Each step ends
 with one line of `ranks/RANK.jsonl`, written by one write(2) after the device has done the step:
-attempt, step, time, loss as a hexadecimal float, and the numbers of its samples.
+attempt, step, time, loss as a hexadecimal float, and the numbers of its samples. Times are those of
+the host's clock: a job that goes on from a disk has another monotonic one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-BEGAN = time.monotonic()  # before torch is imported: that is a part of each restart
+BEGAN = time.time()  # before torch is imported: that is a part of each restart
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -91,6 +92,13 @@ class State:
         return found.hexdigest()
 
 
+def append(path: Path, line: dict[str, Any]) -> None:
+    """Add a line. The file is not kept open: a job that goes back would have it cut back too."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(log, (json.dumps(line) + "\n").encode())
+    os.close(log)
+
+
 def train(
     folder: Path, cell: dict[str, Any], attempt: int, rank: int, mechanism: Mechanism,
     point: Callable[[int, str], None], device: torch.device, note: Callable[[str], None],
@@ -101,7 +109,6 @@ def train(
     inputs, targets = work.data(torch.Generator().manual_seed(cell["seed"]))
     mechanism.restore(state)
     note("restored")
-    log = os.open(folder / "ranks" / f"{rank}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     while state.step < cell["steps"]:
         mechanism.begin_step(state)
         if state.step >= cell["steps"]:  # others have gone on to the end
@@ -123,12 +130,11 @@ def train(
         line = {"attempt": attempt, "step": state.step, "loss": loss.item().hex(), "ids": ids}
         if mechanism.present is not None:
             line["with"] = mechanism.present
-        line["t"] = time.monotonic()
-        os.write(log, (json.dumps(line) + "\n").encode())
+        line["t"] = time.time()
+        append(folder / "ranks" / f"{rank}.jsonl", line)
         state.step += 1
         mechanism.after_step(state)
     mechanism.close(state)
-    os.close(log)
     (folder / f"final-{rank}").write_text(state.digest())
 
 
@@ -172,16 +178,16 @@ def main() -> None:
     end_with(int(sys.argv[4]))
     folder, attempt, rank = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     cell = json.loads((folder / "cell.json").read_text())
-    times = {"began": BEGAN, "imported": time.monotonic()}
+    times = {"began": BEGAN, "imported": time.time()}
     store = None  # ranks that come and go meet in another way
     if not find(cell["mechanism"]).one_by_one:
         meeting = (folder / f"meeting-{attempt}").absolute()
         store = dist.FileStore(str(meeting), int(os.environ["WORLD_SIZE"]))
     device = set_up(cell, rank, store)
-    times["grouped"] = time.monotonic()
+    times["grouped"] = time.time()
 
     def note(what: str) -> None:
-        times[what] = time.monotonic()
+        times[what] = time.time()
         (folder / "ranks" / f"{rank}-{attempt}.times").write_text(json.dumps(times))
 
     def synchronize() -> None:

@@ -112,7 +112,7 @@ def test_a_disk_that_is_short_is_one_sentence_and_loses_nothing(
     cells = spec.expand(spec.read(Path("cpu.toml")))
     none_free = SimpleNamespace(free=5 * disk.MB)
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: none_free)
-    monkeypatch.setattr(runner, "supervise", lambda *_: pytest.fail("it was run"))
+    monkeypatch.setattr(runner.job, "supervise", lambda *_: pytest.fail("it was run"))
     with pytest.raises(LabError, match=r"has \[5 MB\] free and the next cell may take \[64 MB\]"):
         list(runner.run(tmp_path, cells, 1))
 

@@ -107,11 +107,38 @@ def _one_rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+class GoesBack(Blocking):
+    """Stands for pyft's images: all go back in the same attempt, and nothing says so."""
+
+    same_attempt = True
+
+
+class SameAttempt(OldSampler):
+    """Goes back with a sampler that has not: steps that are done again have other samples."""
+
+    same_attempt = True
+
+
+class NotAll(SkippedStep):
+    """Goes back, and goes on with the step after."""
+
+    same_attempt = True
+
+
+class NothingBack(GoesBack):
+    """Says it went back and did the steps between with the parameters that it had."""
+
+    def restore(self, state: Any) -> None:
+        super().restore(state)
+        for parameter in state.model.parameters():
+            parameter.data.mul_(1 + 1e-6 * bool(state.step))
+
+
 def run(folder: Path, saver: type[Mechanism], faults: bool = True) -> Path:
     """Train, with a fault in the backward pass of step 8 in the first attempt."""
     for name in ("ranks", "checkpoints"):
         (folder / name).mkdir(parents=True)
-    make_memory(folder, 1)
+    make_memory(folder, 1, saver.places)
 
     def point(step: int, moment: str) -> None:
         if (step, moment) == (8, "backward"):
@@ -124,7 +151,8 @@ def run(folder: Path, saver: type[Mechanism], faults: bool = True) -> Path:
     for attempt, at in enumerate(points):
         try:
             mechanism = saver(folder / "checkpoints", 0, 5)
-            train(folder, CELL, attempt, 0, mechanism, at, torch.device("cpu"), lambda what: None)
+            number = 0 if getattr(saver, "same_attempt", False) else attempt
+            train(folder, CELL, number, 0, mechanism, at, torch.device("cpu"), lambda what: None)
         except Killed:
             if mechanism.name in ("overlapped", "dcp-async"):
                 mechanism.close(None)  # a thread of a dead process would write no more
@@ -161,6 +189,9 @@ def test_honest_mechanisms_pass(tmp_path: Path, reference: Path, name: str) -> N
         (OldSampler, {"samples", "losses", "state"}),
         (SkippedStep, {"samples", "losses", "state"}),
         (DroppedSample, {"samples", "losses", "state"}),
+        (SameAttempt, {"samples", "losses", "state"}),
+        (NotAll, {"samples", "losses", "state"}),
+        (NothingBack, {"losses", "state"}),
         (OldOptimizer, {"losses", "state"}),
         (OldGenerator, {"losses", "state"}),
         (FlippedBit, {"state"}),
@@ -174,16 +205,33 @@ def test_saboteurs_are_caught(
     assert {name for name, bad in found.items() if bad} == caught
 
 
-def test_a_fault_without_an_effect_is_no_survived_fault() -> None:
+def test_steps_that_are_done_again_in_one_attempt_count_once(
+    tmp_path: Path, reference: Path
+) -> None:
+    folder = run(tmp_path / "x", GoesBack)
+    assert not any(judge(folder, reference).values())
+    lines = oracle.lines_of(folder, 0)
+    assert [line["step"] for line in lines] == [*range(8), *range(5, 14)]
+    assert oracle.times(folder)["replayed"] == 3
+    lost = oracle.lost_seconds(lines, lines[7]["t"])
+    assert lost is not None
+    assert lost >= lines[11]["t"] - lines[7]["t"] - oracle.step_seconds(lines)
+
+
+def test_a_fault_without_an_effect_is_no_survived_fault(tmp_path: Path) -> None:
     faults = [Fault(3, 0, "forward", "ecc"), Fault(5, 1, "forward", "sticky")]
     own = {"rank": 0, "fault": "memory-uncontained", "outcome": "recovered", "began": 1.0}
     peer = {**own, "rank": 1, "fault": "peer-failed"}
     other = {**own, "rank": 1, "fault": "context-lost", "began": 0.5}
-    of = {"recovery": {"faults": [own, peer]}}
-    assert oracle.check_faults(faults, 1, oracle.repairs(of)) == ["[1] of [2] faults had no effect"]
-    of["recovery"]["faults"].append(other)
-    assert oracle.repairs(of) == [other, own]
-    assert oracle.check_faults(faults, 1, oracle.repairs(of)) == []
+    for number, found in enumerate(([own, peer], [other])):  # of a job, and of one after it
+        report = tmp_path / f"report-{number}.json"
+        report.write_text(json.dumps({"recovery": {"faults": found}}))
+        if not number:
+            told = oracle.check_faults(faults, 1, oracle.repairs(tmp_path))
+            assert told == ["[1] of [2] faults had no effect"]
+    (tmp_path / "report-2.json").touch()  # that of a job that was killed
+    assert oracle.repairs(tmp_path) == [other, own]
+    assert oracle.check_faults(faults, 1, oracle.repairs(tmp_path)) == []
     assert oracle.check_faults(faults, 3, []) == []
     assert oracle.check_faults(faults, 2, []) != []
 
