@@ -19,6 +19,7 @@ FAULTS = {
     "eio": "each fsync(2) of all ranks fails with EIO, until the job is started anew",
     "disk-full": "the disk of checkpoints has no room left, until the job is started anew",
     "slow-write": "each fsync(2) of all ranks takes a second more, until the job is started anew",
+    "memory-lost": "a rank gets SIGKILL, and what the launcher keeps in memory for it is gone",
     "job-kill": "all processes of the job get SIGKILL, launchers as well",
     "disk-lost": "the same, and of the disks that the job has written to the first one is gone",
 }
@@ -26,7 +27,7 @@ FAULTS = {
 STORAGE = ("eio", "disk-full", "slow-write")  # those of the disk with checkpoints
 DISK_LOST = "disk-lost"
 OF_JOBS = ("job-kill", DISK_LOST)  # of all processes of a job
-WITHOUT_GPU = ("rank-kill", "torn", *STORAGE, *OF_JOBS)  # those that a CPU has
+WITHOUT_GPU = ("rank-kill", "torn", "memory-lost", *STORAGE, *OF_JOBS)  # those that a CPU has
 RESCALE = "rescale"  # no fault: all ranks end in order, and others go on; for references only
 AWAY, BACK = "away", "back"  # no faults: from when to when a rank is away; for references only
 
@@ -59,6 +60,7 @@ class Mechanism:
     resizes = False  # and may be more or less than before
     writes = False  # files, on the disk of checkpoints
     disks: tuple[str, ...] = ("checkpoints",)  # folders in that of the cell, each a disk of its own
+    least_ranks = 1
     places = 0  # in the launcher's memory, of each rank: they outlive it
 
     def __init__(self, folder: Path, rank: int, interval: int) -> None:

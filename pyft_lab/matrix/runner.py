@@ -49,6 +49,8 @@ def not_claimed(cell: Cell) -> str:
         return "writes nothing that a fault of storage could hit"
     if cell.ranks_after and not mechanism.resizes:
         return "goes on with as many ranks only"
+    if cell.ranks < mechanism.least_ranks:
+        return f"needs {mechanism.least_ranks} ranks"
     if len(cell.faults) > (mechanism.most_faults or len(cell.faults)):
         return f"can have {mechanism.most_faults} fault in a run of the lab"
     if cell.substrate not in mechanism.substrates:

@@ -19,6 +19,8 @@ SHIPPED = {
     "overlapped": "pyft_lab.mechanisms.overlapped:Overlapped",
     "dcp-async": "pyft_lab.mechanisms.dcp_async:DcpAsync",
     "memory": "pyft_lab.mechanisms.memory:Memory",
+    "peers": "pyft_lab.mechanisms.peers:Peers",
+    "xor-parity": "pyft_lab.mechanisms.xor_parity:XorParity",
     "pyft-snapshot": "pyft_lab.mechanisms.pyft:Snapshot",
     "pyft-jit": "pyft_lab.mechanisms.pyft:Jit",
     "pyft-all": "pyft_lab.mechanisms.pyft:All",

@@ -32,6 +32,20 @@ def read_place(place: Path) -> tuple[int, bytes]:
     return (int(step), data) if whole else (NONE, b"")
 
 
+def packed_bytes(state: Any) -> bytes:
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(state.pack(), buffer)
+    return buffer.getvalue()
+
+
+def unpack_bytes(state: Any, data: bytes) -> None:
+    import torch
+
+    state.unpack(torch.load(io.BytesIO(data), weights_only=True, map_location="cpu"))
+
+
 class Memory(Mechanism):
     """Each rank keeps its state in memory of its host; no file is written."""
 
@@ -43,23 +57,24 @@ class Memory(Mechanism):
         memory = json.loads((folder.parent / "memory.json").read_text())
         self.own = [Path(path) for path in memory[rank]]
 
+    def kept(self, places: list[Path]) -> dict[int, bytes]:
+        """Return what places have, by step."""
+        return {step: data for step, data in map(read_place, places) if step != NONE}
+
+    def keep(self, places: list[Path], step: int, data: bytes) -> None:
+        """Keep data of a step, in the place whose turn it is."""
+        write_place(places[step // self.interval % len(places)], step, data)
+
     def restore(self, state: Any) -> None:
         import torch
         import torch.distributed as dist
 
-        kept = dict(read_place(place) for place in self.own)
+        kept = self.kept(self.own)
         # A rank may be one checkpoint ahead of another: all take the newest that each of them has.
-        newest = torch.tensor(max(kept), device=state.device)
+        newest = torch.tensor(max(kept, default=NONE), device=state.device)
         dist.all_reduce(newest, op=dist.ReduceOp.MIN)
-        step = int(newest.item())
-        if step != NONE:
-            data = io.BytesIO(kept[step])
-            state.unpack(torch.load(data, weights_only=True, map_location="cpu"))
+        if (step := int(newest.item())) != NONE:
+            unpack_bytes(state, kept[step])
 
     def save(self, state: Any) -> None:
-        import torch
-
-        buffer = io.BytesIO()
-        torch.save(state.pack(), buffer)
-        place = self.own[state.step // self.interval % len(self.own)]
-        write_place(place, state.step, buffer.getvalue())
+        self.keep(self.own, state.step, packed_bytes(state))

@@ -41,6 +41,12 @@ def fill(folder: Path) -> None:
     os.close(file)
 
 
+def clear_memory(folder: Path, rank: int) -> None:
+    """Empty what the launcher keeps for a rank, as the loss of a host would."""
+    for place in json.loads((folder / "memory.json").read_text())[rank]:
+        os.truncate(place, 0)
+
+
 def begin_storage_fault(folder: Path, kind: str, number: int) -> None:
     """Let a fault of storage begin; it goes on while the script does."""
     asked = folder / f"io-{number}{ASKED}"
@@ -71,7 +77,9 @@ def happen(folder: Path, kind: str, rank: int, number: int) -> None:
         raise TimeoutError("the job was not killed")
     if kind == "torn":
         tear_newest(folder / "checkpoints")
-    if kind in ("rank-kill", "torn"):
+    if kind == "memory-lost":
+        clear_memory(folder, rank)
+    if kind in ("rank-kill", "torn", "memory-lost"):
         os.kill(os.getpid(), signal.SIGKILL)
     with (folder / CONTROL).open("a") as control:
         control.write(f"{WORDS[kind]},device={rank}\n")

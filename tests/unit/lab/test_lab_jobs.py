@@ -167,6 +167,9 @@ def test_what_is_not_claimed_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert "does not claim" in runner.not_claimed(cell("pyft-movable", "job-kill"))
     assert "does not claim" in runner.not_claimed(cell("pyft-snapshot", "rank-kill"))
     assert "not on substrate cpu" in runner.not_claimed(cell("pyft-movable", "rank-kill", "cpu"))
+    assert "needs 2 ranks" in runner.not_claimed(
+        spec.Cell("cpu", "mlp", "peers", 1, 40, 10, 1, cell("peers", "rank-kill").faults)
+    )
 
 
 def test_jobs_are_resumed_by_two() -> None:
