@@ -15,6 +15,7 @@ FAULTS = {
     "gpu-lost": "a GPU falls off the bus",
     "sticky": "a kernel fails, and the context with it (CUDA error 700)",
     "ecc": "a GPU reports an uncontained memory error",
+    "bitflip": "a bit of what a kernel has written changes, and no error tells of it",
     "torn": "the newest checkpoint file loses its second half, and a rank gets SIGKILL",
     "eio": "each fsync(2) of all ranks fails with EIO, until the job is started anew",
     "disk-full": "the disk of checkpoints has no room left, until the job is started anew",
@@ -24,6 +25,7 @@ FAULTS = {
     "disk-lost": "the same, and of the disks that the job has written to the first one is gone",
 }
 
+SILENT = ("bitflip",)  # those that no error tells of
 STORAGE = ("eio", "disk-full", "slow-write")  # those of the disk with checkpoints
 DISK_LOST = "disk-lost"
 OF_JOBS = ("job-kill", DISK_LOST)  # of all processes of a job
@@ -45,13 +47,15 @@ class Mechanism:
 
     name = "none"
     substrates: tuple[str, ...] = ("cpu", "soft")
-    survives: tuple[str, ...] = tuple(FAULTS)  # others are shown as not claimed, and not run
+    # By default all of which something tells. Others are shown as not claimed, and not run.
+    survives: tuple[str, ...] = tuple(kind for kind in FAULTS if kind not in SILENT)
     most_faults = 0  # that a run can have; 0: as many as there are ranks
     # On soft GPUs; {folder} and {interval} are those of the cell.
     options: tuple[str, ...] = ("--direct",)  # of `pyft run`
     environment: Mapping[str, str] = {}
     resume: tuple[str, ...] = ()  # words for `pyft run` when the job was lost: it goes on with it
     resumes_from = ""  # a pattern in the cell's folder: if there is none, the job begins anew
+    told_before = False  # what a script was told before a silent fault was seen is not taken back
     begins_anew = False  # a job that gives up is begun again; one that is killed always is
     relaunches = True  # all ranks are started anew when one has failed
     one_by_one = False  # or it alone: the others go on, and it finds them by itself

@@ -21,7 +21,7 @@ from pyft_lab.errors import LabError
 from pyft_lab.matrix import disk, job, storage
 from pyft_lab.matrix.spec import Cell, Fault
 from pyft_lab.mechanisms import find
-from pyft_lab.oracles import absence_oracle, oracle, storage_oracle
+from pyft_lab.oracles import absence_oracle, oracle, silent_oracle, storage_oracle
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
         verdict, left_out = absence_oracle.judge(folder, reference, whole, *of)
         costs = absence_oracle.costs(folder, cell.faults, cell.ranks)
     else:
-        verdict = oracle.judge(folder, reference, most, cell.steps, cell.last_ranks)
+        told = told_of(folder, cell)
+        verdict = oracle.judge(folder, reference, most, cell.steps, cell.last_ranks, told)
         costs = oracle.costs(folder, cell.faults, repairs)
     verdict.faults += oracle.check_faults(cell.faults, ended["attempts"], repairs)
     verdict.faults += oracle.check_kills(folder, cell.faults)
@@ -95,6 +96,14 @@ def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
         "faults": costs,
         **oracle.times(folder, most),
     }
+
+
+def told_of(folder: Path, cell: Cell) -> oracle.Told:
+    """Return for which steps a mechanism asks for nothing of what the script was told."""
+    if not find(cell.mechanism).told_before:
+        return frozenset()
+    lines = [oracle.lines_of(folder, rank) for rank in range(cell.ranks)]
+    return silent_oracle.told_before(folder, cell.faults, lines)
 
 
 def last_words(folder: Path) -> dict[str, str]:

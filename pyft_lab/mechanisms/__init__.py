@@ -25,6 +25,7 @@ SHIPPED = {
     "pyft-jit": "pyft_lab.mechanisms.pyft:Jit",
     "pyft-all": "pyft_lab.mechanisms.pyft:All",
     "pyft-movable": "pyft_lab.mechanisms.pyft_movable:Movable",
+    "pyft-dmr": "pyft_lab.mechanisms.pyft_dmr:Dmr",
     "pyft-flush": "pyft_lab.mechanisms.pyft_flush:Flush",
     "pyft-parity": "pyft_lab.mechanisms.pyft_parity:Parity",
     "torchft": "pyft_lab.mechanisms.torchft:Torchft",

@@ -15,7 +15,8 @@ from typing import Any
 from pyft_lab.api import ASKED, BALLAST, OF_JOBS, READY, RESCALE, STORAGE
 
 CONTROL = "control"  # what the soft GPUs are told (SOFTGPU_CONTROL); in the cell's folder
-WORDS = {"gpu-lost": "lost", "sticky": "error,code=700", "ecc": "ecc"}
+WORDS = {"gpu-lost": "lost", "sticky": "error,code=700", "ecc": "ecc",
+         "bitflip": "flip,result=changed,bit=6"}  # fmt: skip
 BEGIN_S = 30.0  # for a fault of storage to begin
 HEARD_S = 0.02  # the soft GPU looks at the file at once; the next launch should be its first
 

@@ -73,6 +73,16 @@ def test_processes_die_and_pyft_has_images(
 
 
 @pytest.mark.long
+def test_an_audit_undoes_what_no_error_tells_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix = OF_PROCESSES.replace('"pyft-snapshot", ', "").replace("[[55]]", "[[25]]")
+    _, results = run(tmp_path, matrix % ("pyft-dmr", "bitflip"), capsys)
+    (fault,) = results["pyft-dmr"]["faults"]
+    assert fault["phases_s"]["replay"] > 0
+
+
+@pytest.mark.long
 def test_the_same_fault_for_a_checkpoint_and_for_pyft(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

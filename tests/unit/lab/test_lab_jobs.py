@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft_lab.api import OF_JOBS
+from pyft_lab.api import FAULTS, OF_JOBS, SILENT, Mechanism
 from pyft_lab.matrix import job, runner, spec
 from pyft_lab.mechanisms import SHIPPED, find, pyft_movable
 from pyft_lab.oracles import oracle
@@ -172,7 +172,11 @@ def test_what_is_not_claimed_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
-def test_jobs_are_resumed_by_two() -> None:
+def test_silent_faults_are_claimed_by_name_only() -> None:
+    assert not {*SILENT} & {*Mechanism.survives}
+    assert {*Mechanism.survives} == {*FAULTS} - {*SILENT}
+    claims = {name for name in SHIPPED if {*SILENT} & {*find(name).survives}}
+    assert claims == {"pyft-dmr"}
     assert {name for name in SHIPPED if find(name).resume} == {"pyft-flush", "pyft-parity"}
 
 
