@@ -57,6 +57,13 @@ std::string read_ring(const ring::LogView& log, const ring::Manifest& until, Obj
   return {};
 }
 
+std::string missing(const ring::LogHeader& header) {
+  const uint64_t objects = header.objects_missing.load();
+  if (!objects) return {};
+  return "the object log lacks [" + std::to_string(objects) +
+         "] objects, for which it had no room: set PYFT_OBJECT_LOG_MB higher";
+}
+
 // The client may be folding or freeing entries while this reads: it counts when nothing has moved.
 std::string read_objects(const ring::LogView& log, const ring::Manifest& until, Objects* objects) {
   const ring::LogHeader& header = *log.header;
@@ -73,6 +80,7 @@ std::string read_objects(const ring::LogView& log, const ring::Manifest& until, 
           objects->logged.push_back(copy_of(entry, body, payload));
         },
         &error);
+    if (error.empty()) error = missing(header);
     if (error.empty()) error = read_ring(log, until, objects);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (header.committed.load() == objects->committed && header.object_log_begin.load() == begin &&
@@ -97,10 +105,6 @@ class ObjectRestorer {
   std::string run() {
     Objects objects;
     std::string error = read_objects(channel_.log_view(), until_, &objects);
-    const uint64_t missing = channel_.log_view().header->objects_missing.load();
-    if (error.empty() && missing)
-      error = "the object log lacks [" + std::to_string(missing) +
-              "] objects, for which it had no room: set PYFT_OBJECT_LOG_MB higher";
     if (!error.empty()) return error;
     std::erase_if(objects.logged, [&](const Object& object) {
       return object.header.seq > until_.seq || !seen_.insert(object.header.seq).second;
