@@ -238,7 +238,8 @@ class OrderTarget(Target):
         agent = Agent()
         for id in range(RANKS):
             where = SimpleNamespace(rank=id, device=id)
-            agent.members[id] = SimpleNamespace(id=id, channel=where, client_gone=False)
+            member = SimpleNamespace(id=id, channel=where, client_gone=False, is_main=lambda: True)
+            agent.members[id] = member
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
             socket.send_fds(theirs, [data], [0] * (len(data) % 3))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from queue import Queue
+from queue import Empty, Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,7 +87,14 @@ class Together:
         return SimpleNamespace(wait=lambda: None)
 
     def recv(self, tensor: Any, source: int, group: Any = None) -> None:
-        tensor.copy_(self.way(source, self.here.rank).get(timeout=WAIT_S))
+        deadline = time.monotonic() + WAIT_S
+        while True:  # the other rank may have failed
+            try:
+                tensor.copy_(self.way(source, self.here.rank).get(timeout=0.05))
+                return
+            except Empty:
+                if self.barrier.broken or time.monotonic() > deadline:
+                    raise threading.BrokenBarrierError from None
 
     def run(self, of: Callable[[int], Any]) -> list[Any]:
         """Let all ranks do something at once; return what each says."""
@@ -105,9 +113,10 @@ class Together:
             thread.start()
         for thread in threads:
             thread.join(WAIT_S)
-        for error in said:
-            if isinstance(error, BaseException):
-                raise error
+        errors = [one for one in said if isinstance(one, BaseException)]
+        # What has only been left alone by another one comes last.
+        for error in sorted(errors, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
+            raise error
         return said
 
 

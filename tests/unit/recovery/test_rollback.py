@@ -226,7 +226,7 @@ def test_the_next_agent_tells_each_server_its_line_once_more() -> None:
     assert [store.point for store in world.stores.values()] == [0, 0]
     world.next_agent()
     for server in world.servers.values():
-        assert server.inbox == [wire.Commit(1)]
+        assert server.inbox == [wire.Commit(1, final=True)]
         world.work(server)
     assert [store.point for store in world.stores.values()] == [1, 1]
 
@@ -241,7 +241,7 @@ def test_who_has_no_server_that_works_is_not_told_of_its_line() -> None:
     assert cut(plan.rollback, 1, 4, 10) == [Commit(0, 4), Commit(1, 4)]
     for id, state in ((0, State.FENCING), (1, State.RUNNING)):
         plan.adopt(Rank(id, id, id, id, 1 + id, state, ev.Mode.NORMAL))
-    assert plan.together.adopted() == [ev.Send(1, 2, wire.Commit(4))]
+    assert plan.together.adopted() == [ev.Send(1, 2, wire.Commit(4, final=True))]
 
 
 def test_nobody_waits_for_a_rank_that_is_given_up() -> None:
