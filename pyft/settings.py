@@ -65,6 +65,12 @@ SETTINGS = (
         choices=("0", "1"),
     ),
     Setting(
+        "PYFT_DEVICE_STAGING",
+        "",
+        "0: copies do not pass through 16 MiB of a real GPU, and the host hashes them (unset: they do, but where servers stand by)",
+        choices=("0", "1"),
+    ),
+    Setting(
         "PYFT_REPLAY",
         "",
         "which ranks replay after a fault: one, or all, as stock NCCL needs (unset: all with NCCL or --dmr)",

@@ -87,6 +87,14 @@ inline std::optional<bool> device_digest() {
   return *value == 1;
 }
 
+// PYFT_DEVICE_STAGING: 0: copies do not pass through 16 MiB of a real GPU, and the host hashes them
+// (unset: they do, but where servers stand by).
+inline std::optional<bool> device_staging() {
+  const auto value = detail::choice("PYFT_DEVICE_STAGING", {"0", "1"}, "0 or 1");
+  if (!value) return std::nullopt;
+  return *value == 1;
+}
+
 // PYFT_REPLAY: which ranks replay after a fault: one, or all, as stock NCCL needs (unset: all with
 // NCCL or --dmr).
 enum class Replay { kOne, kAll };

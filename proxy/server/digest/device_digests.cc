@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "checkpoint/bytes_passed.h"
+#include "pyft/settings.h"
 
 namespace pyft::server {
 
@@ -52,6 +53,8 @@ std::unique_ptr<DeviceDigests> DeviceDigests::make(const backend::Table& table, 
   if (why->empty()) *why = made->share_memory();
   if (why->empty()) *why = made->try_out();
   if (!why->empty()) return nullptr;
+  // It has to lie before the modules: there a server that stands by has no place for it yet.
+  if (settings::standby() || !settings::device_staging().value_or(true)) return made;
   for (auto& staging : made->stagings_) {
     std::string none;  // the host hashes then
     staging = Staging::make(table, *made, &none);

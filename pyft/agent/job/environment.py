@@ -123,6 +123,9 @@ def server_environment(
         environment["OPENBLAS_NUM_THREADS"] = "1"
         if gpu != device:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(g) for g in order)
+    if options.standby == "all" or (options.standby == "spares" and options.spares):
+        # What servers that stand by have not shows in where modules come to lie.
+        environment.setdefault("PYFT_DEVICE_STAGING", "0")
     if options.protect != "none":
         # The longest there is, 24 days: an operator may take his time to bring a GPU.
         environment.setdefault("FLEXCCL_REPAIR_MS", "2147483647")
