@@ -162,7 +162,8 @@ def test_a_client_is_killed_while_criu_dumps(tmp_path: Path, hangs: bool) -> Non
         (program.parent / "armed").touch()
         wait_for((program.parent / "waits").exists, 60, job.errors)
         (program.parent / "armed").unlink()
-        cut = tree.connections([movable.client(job, 0), movable.client(job, 1)])
+        ranks = [movable.client(job, 0), movable.client(job, 1)]
+        cut = tree.filter_keys(tree.connections(ranks))
         assert packet_filter.cutting(cut)
         os.kill(movable.client(job, 1), signal.SIGKILL)
         wait_for(lambda: "all go back" in job.errors(), 60, job.errors)
