@@ -341,8 +341,10 @@ Answer RetentionBuffer::answer(const Question& question, std::shared_ptr<const v
   const Kept& kept = kept_[question.sequence];
   answer.ranks = static_cast<std::uint32_t>(kept.ranks);
   if (question.verb != Verb::kInput) return answer;
-  const Reduction& reduction = kept.operation.reduction;
+  Reduction reduction = kept.operation.reduction;
   if (!reduction.premultiplies) return answer;
+  // The asking rank averages over those that are left in its epoch, which is this one's.
+  if (kept.operation.op.redop == ncclAvg) reduction = average(reduction.dtype, self_->ring().size);
   const auto scaled = std::make_shared<std::vector<std::byte>>(question.bytes);
   premultiply(reduction, payload->data(), scaled->data(),
               question.bytes / element_size(reduction.dtype));

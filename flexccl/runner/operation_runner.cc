@@ -177,7 +177,8 @@ void OperationRunner::run(const Make& make) {
   const std::scoped_lock turn(turn_);
   catch_up();
   const Ring first = membership_->ring();
-  Operation operation = make(*membership_);
+  std::shared_ptr<const Membership> made_for = membership_;
+  Operation operation = make(*made_for);
   const std::uint64_t sequence = retention_->next_sequence();
   enter(retention_->counters().operations + 1, sequence);
   if (records_.replaying()) return replay(operation, sequence);
@@ -199,7 +200,8 @@ void OperationRunner::run(const Make& make) {
       fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "]: ", describe(operation.op),
            " was interrupted by a repair that changed the number of ranks from [", first.size,
            "] to [", ring.size, "], and with it the size of its buffers");
-    if (interrupted) operation = make(*membership_);
+    // A step may have been taken before the first attempt, too.
+    if (made_for != membership_) operation = make(*(made_for = membership_));
     operation.buffers = buffers;
     const bool asks = must_ask(operation.op.collective, interrupted);
     interrupted = true;

@@ -1,6 +1,7 @@
 // One rank whose neighbours are the test: what it asks them while it is in doubt, what it takes
 // when it is told, and what it tells those that are behind.
 #include <chrono>
+#include <optional>
 
 #include "neighbour.h"
 
@@ -183,6 +184,33 @@ TEST(a_rank_that_agrees_takes_what_was_decided_before_at_once) {
   runner.agree({step_to(2, 1), step_to(3, 2)});
   CHECK_EQ(runner.membership().epoch, 2u);
   CHECK_EQ(runner.expected()->epoch, 3u);
+}
+
+// An average of two that one is left of when it is first tried: as of one.
+TEST(an_operation_is_made_anew_for_a_step_before_its_first_attempt) {
+  const Membership self = membership(0, 2, {step_to(1, 1)});
+  OperationRunner runner(self, 0);
+  float value = 1;
+  auto* at = reinterpret_cast<std::byte*>(&value);
+  int made = 0;
+  std::optional<Changing> removing;
+  runner.run([&](const Membership& now) {
+    if (++made == 1) {
+      const auto inbox = Endpoint::process().find({self.comm, 0, 0});
+      const std::uint32_t before = inbox->doorbell().value();
+      removing.emplace(runner, Change{2, 1, Repair::kRemove, 0, {}});
+      CHECK(comes([&] { return inbox->doorbell().value() != before; }));  // it interrupts this
+    }
+    OpDescriptor op{};
+    op.collective = Collective::kAllReduce, op.redop = ncclAvg, op.dtype = ncclFloat32;
+    op.count = 1;
+    return Operation{.op = op,
+                     .reduction = average(ncclFloat32, now.ring().size),
+                     .buffers = {at, at},
+                     .reduce = all_reduce};
+  });
+  CHECK_EQ(made, 2);
+  CHECK_EQ(value, 1.0f);
 }
 
 TEST(where_nothing_is_to_come_a_rank_expects_what_it_has) {

@@ -318,6 +318,23 @@ TEST(remove_in_the_middle_of_an_operation) {
   }
 }
 
+// Ranks 0 and 1 have done their part among four; the root asks them for their inputs among three.
+TEST(remove_after_others_have_completed_an_average) {
+  for (const auto transport : kAll) {
+    Crew crew(4, transport);
+    std::vector<float> values(4, 1.0f);
+    crew.kill(2);
+    for (const int rank : {0, 1, 3}) {
+      float* value = &values[static_cast<std::size_t>(rank)];
+      must(ncclReduce(value, value, 1, ncclFloat32, ncclAvg, 3, crew.at(rank), nullptr), "call");
+    }
+    CHECK(comes([&] { return state_of(crew.at(0)).operation == 1; }));
+    for (const int rank : {0, 1, 3}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
+    for (const int rank : {0, 1, 3}) must(flexcclSynchronize(crew.at(rank)), "synchronize");
+    CHECK_EQ(values[3], 1.0f);
+  }
+}
+
 // Their buffers have a block for the rank that is gone: a rank that has begun one cannot finish it,
 // and must not think that it did. What is left of the communicator can be shrunk into a new one.
 TEST(remove_ends_operations_with_blocks) {
