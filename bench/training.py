@@ -63,7 +63,9 @@ def command(
     """Return the command line of a run; `ranks` 0: without torchrun."""
     program = [sys.executable, script]
     if ranks:
-        program = [str(BIN / "torchrun"), "--nproc-per-node", str(ranks), script]
+        # Another job of this machine may have torchrun's usual port.
+        launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(ranks)]
+        program = [*launcher, script]
     program += arguments
     if mode == "cpu":
         return program

@@ -47,16 +47,26 @@ def options_of(
     folders = _folders(flush)
     parity = min(1, len(folders) - 1) if parity is None else parity
     _check_code(len(folders), parity)
-    if manifest.last_number(folders):
+    check_unused(folders)
+    for folder in folders:
+        _make(folder)
+    every = EVERY_S if every is None else every
+    return {"flush": tuple(map(str, folders)), "parity": parity, "flush_every": every}
+
+
+def check_unused(folders: list[Path]) -> None:
+    """Refuse folders with lines, and tell those that a job can go on from."""
+    if manifest.lines_in(folders):
         again = " ".join(f"--resume {folder}" for folder in folders)
         raise UsageError(
             f"[{folders[0]}] has lines of a job: go on with it by `pyft run {again}`, or name "
             "another folder"
         )
-    for folder in folders:
-        _make(folder)
-    every = EVERY_S if every is None else every
-    return {"flush": tuple(map(str, folders)), "parity": parity, "flush_every": every}
+    if manifest.last_number(folders):
+        raise UsageError(
+            f"[{folders[0]}] has lines that are not whole, and none to go on from: name another "
+            "folder, or remove them"
+        )
 
 
 def _folders(named: list[Path]) -> list[Path]:
