@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from importlib.resources import files
 
 import pytest
 
 from pyft.recovery.assignment import Assignment
-from pyft.recovery.case import Case, Contents
+from pyft.recovery.case import UNSETTLED, Case, Contents
 from pyft.recovery.line import ENDED, NOT_MADE, Line, lines_of, note_of
 from pyft.recovery.rank import Rank, State
 
@@ -22,6 +24,20 @@ def case(**contents: str) -> Case:
         for name, text in contents.items()
     }
     return Case.of(5, differing)
+
+
+def test_the_hook_of_pytorch_names_what_is_not_settled_alike() -> None:
+    """It runs in the program, which may not have this module."""
+    hook = ast.parse((files("pyft") / "torch_support/site/sitecustomize.py").read_text())
+    (said,) = (
+        value
+        for node in ast.walk(hook)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+        if isinstance(node.value, ast.Tuple)
+        for name, value in zip(node.targets[0].elts, node.value.elts, strict=False)
+        if isinstance(name, ast.Name) and name.id == "unsettled"
+    )
+    assert eval(compile(ast.Expression(said), "hook", "eval")) == UNSETTLED
 
 
 def test_of_a_rank_that_came_to_no_cut_nothing_is_known() -> None:
