@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyft.errors import UsageError
-from pyft.recovery.inject import Injection, parse
+from pyft.recovery.inject import Injection, parse, parse_order
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,30 @@ def test_what_is_no_fault_is_refused_with_the_reason(text: str, why: str) -> Non
 def test_an_order_names_the_rank_by_itself() -> None:
     assert parse("hang", rank=3) == Injection("hang", rank=3)
     assert parse("hang,step=2", rank=0) == Injection("hang", rank=0, step=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [("hang,rank=3,step=2", None), ("hang,step=2", 3), ("hang,rank=3,step=2", 3)],
+)
+def test_an_order_may_name_the_rank_twice(text: str, rank: int | None) -> None:
+    assert parse_order(text, rank) == Injection("hang", rank=3, step=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "why"),
+    [
+        ("hang,rank=0", 3, "fault [hang,rank=0] and rank=[3] name different ranks"),
+        ("hang,server=1", 3, "server= is for --inject"),
+        ("hang,rank=3,server=2", None, "server= is for --inject"),
+    ],
+)
+def test_an_order_is_for_one_rank_and_its_present_server(
+    text: str, rank: int | None, why: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_order(text, rank)
+    assert why in str(caught.value)
 
 
 def test_without_settings_it_happens_at_once_to_the_first_server() -> None:
