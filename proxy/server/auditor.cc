@@ -69,6 +69,7 @@ void Auditor::finish() {
           findings_.compare(store_.committed(), *store_.unfinished(), device_.memory);
       !why.empty())
     fail(why);
+  if (!findings_.differing() && !findings_.doubt().empty()) fail(findings_.doubt(), kCannotTell);
   const auto most = [](uint64_t count) {
     return static_cast<uint32_t>(std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max()));
   };
@@ -86,8 +87,8 @@ void Auditor::finish() {
   _exit(0);
 }
 
-void Auditor::fail(const std::string& why) {
-  session_.recovery().fail(ring::FaultKind::kUnrecoverable, 0, "the audit cannot go on: " + why,
+void Auditor::fail(const std::string& why, int code) {
+  session_.recovery().fail(ring::FaultKind::kUnrecoverable, code, "the audit cannot go on: " + why,
                            entry_);
 }
 

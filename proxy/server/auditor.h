@@ -16,6 +16,10 @@
 
 namespace pyft::server {
 
+// Code in the last words of an auditor that cannot tell whether a value of the rank is right: none
+// of CUDA's.
+inline constexpr int kCannotTell = -1;
+
 class Auditor : public Loop::Hooks {
  public:
   // Up to the cut of this entry. All outlive it.
@@ -29,7 +33,7 @@ class Auditor : public Loop::Hooks {
 
  private:
   [[noreturn]] void finish();
-  [[noreturn]] void fail(const std::string& why);
+  [[noreturn]] void fail(const std::string& why, int code = 0);
   std::string await_device();
 
   Session& session_;

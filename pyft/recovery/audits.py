@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from pyft.wire import messages as wire
 
 EVIDENCE_BYTES = 16
-NOT_KEPT = 1  # code of an auditor's last words: it lacks the result of a collective
+# Codes of an auditor's last words:
+NOT_KEPT = 1  # it lacks the result of a collective
+CANNOT_TELL = -1  # of a value it is only known what was told before a fault was corrected
 ATTEMPTS = 3  # auditors of one interval that end without a word
 
 

@@ -114,6 +114,19 @@ TEST(values_that_were_told_are_evidence_in_any_order) {
   CHECK(one.first().find("entry [5] gives [1]") != std::string::npos);
 }
 
+TEST(what_cannot_be_told_is_no_evidence) {
+  Findings findings(kKey), other(kKey);
+  findings.cannot_tell({5, 70, "[1] against [2]"});
+  findings.cannot_tell({9, 70, "[3] against [4]"});
+  CHECK_EQ(findings.differing(), 0u);
+  CHECK(findings.evidence() == ring::Digest{});
+  CHECK(findings.doubt().starts_with("entry [5] gives [1] against [2]: it was told before"));
+  findings.differs({9, 70, "[3] against [4]"});
+  other.differs({9, 70, "[3] against [4]"});
+  CHECK(findings.evidence() == other.evidence());
+  CHECK_EQ(other.doubt(), "");
+}
+
 TEST(a_block_that_is_not_there_ends_the_audit) {
   Memory memory;
   StoredSnapshot from, cut;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,37 @@ def test_ranks_of_which_one_was_wrong_go_back_together(tmp_path: Path) -> None:
     for audited in (one["audit"] for one in channels(tmp_path)):
         assert audited["intervals"] >= 2
         assert audited["unaudited_collectives"] == 0
+
+
+def hashes(lines: Collection[str]) -> list[str]:
+    """Return what has to be equal where a wrong loss was told: the parameters."""
+    return [line for line in lines if "sha256=" in line]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wrong", "flip", "steps", "every"),
+    [
+        (1, 0, "byte=130,bit=6,device=0,in=3", 8, 2),
+        # Rank 0 has computed rightly, and was told losses that rank 1 made wrong.
+        pytest.param(2, 1, "byte=132,bit=6,device=1,in=4", 10, 3, marks=pytest.mark.long),
+    ],
+)
+def test_what_was_told_before_a_correction_blames_no_gpu(
+    tmp_path: Path, ranks: int, wrong: int, flip: str, steps: int, every: int
+) -> None:
+    arguments = ("--steps", str(steps), *SMALL, *(("--parallel", "ddp") if ranks > 1 else ()))
+    environment = EACH | {"PYFT_CUT_EVERY": str(every)}
+    fault = f"flip,kernel=PointwiseOpScalarList,result=changed,{flip}"
+    argv = command(TRAIN, ranks, arguments)
+    got, found = run(tmp_path, line(ranks), argv, SOFTGPU_FAULT=fault, **environment)
+    errors = (tmp_path / "stderr.txt").read_text()
+    # The loss is in the interval that is audited once the fault is corrected.
+    assert found["verdict"] == "corrected", errors
+    assert "cudaMemcpyAsync gives [4] bytes" in errors, errors
+    assert [one["rank"] for one in found["faults"] if one["fault"] == "mismatch"] == [wrong], errors
+    assert [(one["gpu"], one["left"]) for one in found["strikes"]] == [(wrong, False)], errors
+    assert hashes(got) == hashes(undisturbed(TRAIN, ranks, arguments))
+    audited = [one["audit"] for one in channels(tmp_path)]
+    assert sum(one["ranks"] for one in audited) == 1
+    assert all(one["intervals"] >= 2 for one in audited)
+    assert all(one["unaudited_spare"] == one["unaudited_undecided"] == 0 for one in audited)

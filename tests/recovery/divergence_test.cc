@@ -245,6 +245,10 @@ struct Told {
     CHECK_EQ(now.size(), bytes);
     return compare_result(*record, now, digest(now.data(), bytes, 0));
   }
+  std::optional<Difference> audited(Bytes now) {
+    CHECK_EQ(now.size(), bytes);
+    return compare_last(*record, now, digest(now.data(), bytes, 0));
+  }
   struct alignas(64) Line {
     std::byte bytes[64];
   };
@@ -340,6 +344,67 @@ TEST(a_replay_writes_down_what_the_next_one_is_compared_with) {
   // Without samples, since there was no room: nothing is known.
   loss.record->size = 64;
   CHECK(loss.again(bytes_of(right))->weight == Weight::kDecides);
+}
+
+// What was told is wrong, by another rank's fault; the rank itself gives what is right since.
+TEST(an_audit_compares_with_what_the_rank_gave_last) {
+  const std::vector<float> told{NAN, 1.5f, .3f}, right{2.3f, 1.5f, .3f}, other{9.1f, 1.5f, .3f};
+  Told loss(bytes_of(told));
+  CHECK(!loss.audited(bytes_of(told)));
+  CHECK(
+      loss.audited(bytes_of(right))->what.ends_with("the program was given [0x3fc000007fc00000]"));
+  CHECK(loss.again(bytes_of(right)).has_value());
+  CHECK(!loss.audited(bytes_of(right)));
+  CHECK(!loss.audited(bytes_of(right)));  // nothing was written
+  const auto found = loss.audited(bytes_of(other));
+  CHECK(found->what.ends_with("the rank's replay gave [0x3fc0000040133333]"));
+  CHECK(!found->told_only);
+  // What is right was told, and a replay is wrong.
+  CHECK(loss.audited(bytes_of(told)).has_value());
+  Journal::result(loss.record)->repeated = 0;
+  CHECK(loss.audited(bytes_of(right)).has_value());
+  // A large one, of which no sample differs.
+  std::vector<float> losses(100'000, .7f), others = losses;
+  others[17] *= 3;
+  Told large(bytes_of(losses));
+  large.again(bytes_of(others));
+  CHECK(!large.audited(bytes_of(others)));
+  CHECK(large.audited(bytes_of(losses))->what.find("with digest") != std::string::npos);
+}
+
+TEST(without_room_for_samples_an_audit_has_only_what_was_told) {
+  const std::vector<float> told{2.25f}, right{2.5f};
+  Told loss(bytes_of(told));
+  loss.record->size = 64;
+  loss.again(bytes_of(right));
+  CHECK(!loss.audited(bytes_of(told)));
+  const auto found = loss.audited(bytes_of(right));
+  CHECK(found->told_only);
+  CHECK_EQ(found->what, "[4] bytes [0x40200000], the program was given [0x40100000]");
+}
+
+TEST(an_audit_blames_nothing_for_what_was_told_before_a_correction) {
+  struct Audit : Differences {
+    void differs(const Difference& difference) override { found.push_back(difference.seq); }
+    void cannot_tell(const Difference& difference) override { doubts.push_back(difference.seq); }
+    std::vector<uint64_t> found, doubts;
+  } audit;
+  std::string error;
+  ring::ChannelShape shape;
+  shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+  const auto channel = ring::Channel::create(shape, &error);
+  Recovery recovery(*channel);
+  recovery.audit(&audit);
+  Difference told_only{5, 70, "x, not y"};
+  told_only.told_only = true;
+  recovery.differed(told_only);  // no fault was corrected
+  recovery.told_wrong(0, 7);
+  recovery.differed({6, 70, "x, not y"});
+  recovery.differed(told_only);
+  told_only.seq = 8;
+  recovery.differed(told_only);
+  CHECK(audit.found == (std::vector<uint64_t>{5, 6, 8}));
+  CHECK(audit.doubts == std::vector<uint64_t>{5});
 }
 
 TEST(values_are_named) {

@@ -188,7 +188,9 @@ void Recovery::agreed() {
 void Recovery::differed(const Difference& difference) {
   ring::ControlPage& page = channel_.control();
   agreed();
-  if (differences_) return differences_->differs(difference);
+  if (audits() && difference.told_only && was_told_wrong(difference.seq))
+    return differences_->cannot_tell(difference);
+  if (audits()) return differences_->differs(difference);
   uint64_t none = 0;
   page.differed_seq.compare_exchange_strong(none, difference.seq);
   page.differed.fetch_add(1, std::memory_order_relaxed);

@@ -54,6 +54,9 @@ class Differences {
  public:
   virtual ~Differences() = default;
   virtual void differs(const Difference& difference) = 0;
+  // It differs from what was told before a silent fault was corrected, and what the rank gives
+  // since is not known.
+  virtual void cannot_tell(const Difference& difference) = 0;
 };
 
 class Recovery {
@@ -131,6 +134,7 @@ class Recovery {
   void settle();
   // This replay is an audit: a value that differs ends nothing.
   void audit(Differences* differences) { differences_ = differences; }
+  bool audits() const { return differences_ != nullptr; }
   void set_policy(DivergencePolicy policy) { policy_ = policy; }
   // How calls are called in sentences.
   void set_call_names(const char* (*name)(uint16_t call)) { call_name_ = name; }

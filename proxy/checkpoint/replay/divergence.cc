@@ -25,26 +25,37 @@ uint64_t word_at(Bytes bytes, uint64_t at) {
   return word_of(bytes.data() + at, std::min(kWordBytes, bytes.size() - at));
 }
 
+// What a result is compared with, all of it or a sample, and how sentences call it.
+struct Before {
+  const char* words;
+  ring::Digest digest;
+  Bytes sample;
+};
+
+constexpr const char* kGiven = "the program was given";
+
 // The first word that differs, or the digests where no sample does.
-std::string difference_text(const ring::JournalRecord& record, Bytes before, Bytes now,
+std::string difference_text(uint64_t bytes, const Before& before, Bytes now,
                             const ring::Digest& digest) {
-  const auto differs = std::ranges::mismatch(before, now);
-  const bool seen = differs.in1 != before.end();
-  uint64_t at = static_cast<uint64_t>(differs.in1 - before.begin()) / kWordBytes * kWordBytes;
+  const auto differs = std::ranges::mismatch(before.sample, now);
+  const bool seen = differs.in1 != before.sample.end();
+  uint64_t at = static_cast<uint64_t>(differs.in1 - before.sample.begin());
+  at = at / kWordBytes * kWordBytes;
   if (!seen) at = 0;
   const auto digits =
-      static_cast<int>(2 * (seen ? std::min(kWordBytes, before.size() - at) : kWordBytes));
+      static_cast<int>(2 * (seen ? std::min(kWordBytes, before.sample.size() - at) : kWordBytes));
   char place[64] = "";
   if (!seen)
     std::snprintf(place, sizeof place, " with digest");
-  else if (record.bytes > kWordBytes)
+  else if (bytes > kWordBytes)
     std::snprintf(place, sizeof place, " with, at [%llu],",
-                  static_cast<unsigned long long>(place_of(at, record.bytes)));
+                  static_cast<unsigned long long>(place_of(at, bytes)));
   char text[208];
-  std::snprintf(text, sizeof text, "[%llu] bytes%s [0x%0*llx], the program was given [0x%0*llx]",
-                static_cast<unsigned long long>(record.bytes), place, digits,
-                static_cast<unsigned long long>(seen ? word_at(now, at) : digest.low), digits,
-                static_cast<unsigned long long>(seen ? word_at(before, at) : record.digest.low));
+  const uint64_t then = seen ? word_at(before.sample, at) : before.digest.low;
+  std::snprintf(text, sizeof text, "[%llu] bytes%s [0x%0*llx], %s [0x%0*llx]",
+                static_cast<unsigned long long>(bytes), place, digits,
+                static_cast<unsigned long long>(seen ? word_at(now, at) : digest.low), before.words,
+                digits, static_cast<unsigned long long>(then));
   return text;
 }
 
@@ -53,6 +64,22 @@ Weight weight_of(Bytes before, Bytes now) {
   if (before.empty()) return Weight::kDecides;
   if (!std::ranges::equal(before, now)) return account(before, now);
   return look_like_counts(now) ? Weight::kDecides : Weight::kUnseen;
+}
+
+// All that a record without room for samples has of a result, if that is short.
+Bytes word_in(const ring::JournalRecord& record) {
+  const uint64_t kept = record.bytes <= kWordBytes ? record.bytes : 0;
+  return {reinterpret_cast<const std::byte*>(&record.word), kept};
+}
+
+Before last_of(ring::JournalRecord& record) {
+  const ring::JournalResult* const result = Journal::result(&record);
+  if (!result) return {kGiven, record.digest, word_in(record)};
+  const uint64_t kept = sample_bytes(record.bytes);
+  const std::byte* const told = Journal::told(&record);
+  if (!result->repeated.load(std::memory_order_acquire))
+    return {kGiven, record.digest, {told, kept}};
+  return {"the rank's replay gave", result->again, {told + kept, kept}};
 }
 
 // The replay before this one, against this one: last digits may differ.
@@ -100,18 +127,31 @@ std::optional<Difference> compare_result(ring::JournalRecord& record, Bytes now,
     const Bytes before(told, kept), again(told + kept, kept), here(sample, kept);
     difference.repeated = repeated(*result, record, again, here, digest);
     difference.weight = weight_of(before, here);
-    difference.what = difference_text(record, before, here, digest);
+    difference.what = difference_text(record.bytes, {kGiven, record.digest, before}, here, digest);
     result->repeated.store(0, std::memory_order_release);  // this process may end in between
     result->again = digest;
     std::memcpy(told + kept, sample, kept);
     result->repeated.store(1, std::memory_order_release);
   } else {
-    const uint64_t kept = record.bytes <= kWordBytes ? record.bytes : 0;
-    const Bytes before(reinterpret_cast<const std::byte*>(&record.word), kept);
-    difference.weight = weight_of(before, now.first(kept));
-    difference.what = difference_text(record, before, now.first(kept), digest);
+    const Before before{kGiven, record.digest, word_in(record)};
+    const Bytes here = now.first(before.sample.size());
+    difference.weight = weight_of(before.sample, here);
+    difference.what = difference_text(record.bytes, before, here, digest);
   }
   if (record.digest == digest) return std::nullopt;
+  return difference;
+}
+
+std::optional<Difference> compare_last(ring::JournalRecord& record, Bytes now,
+                                       const ring::Digest& digest) {
+  const Before before = last_of(record);
+  if (before.digest == digest) return std::nullopt;
+  std::byte sample[kSampleBytes];
+  take_sample(now, sample);
+  const Bytes here(sample, before.sample.size());
+  Difference difference;
+  difference.what = difference_text(record.bytes, before, here, digest);
+  difference.told_only = !Journal::result(&record);
   return difference;
 }
 

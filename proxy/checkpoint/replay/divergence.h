@@ -36,6 +36,8 @@ struct Difference {
   Weight weight = Weight::kUnknown;
   Repeated repeated = Repeated::kNot;
   bool is_code = false;  // of a call
+  // In an audit: the rank's server may have replaced what was told, and nothing says by what.
+  bool told_only = false;
 };
 
 // Of a result, so many bytes are kept: all of a small one, of others pieces from everywhere.
@@ -52,6 +54,11 @@ uint64_t word_of(const void* bytes, uint64_t count);
 // None: it is equal.
 std::optional<Difference> compare_result(ring::JournalRecord& record, Bytes now,
                                          const ring::Digest& digest);
+
+// Likewise in an audit, against what the rank's last execution gave. What the program was told may
+// be of an earlier server, and another rank's silent fault, since corrected, in it. Writes nothing.
+std::optional<Difference> compare_last(ring::JournalRecord& record, Bytes now,
+                                       const ring::Digest& digest);
 
 }  // namespace pyft::checkpoint
 

@@ -18,6 +18,10 @@ std::string in_words(const ring::ManifestBlock& block, const ring::Digest& here)
   return words;
 }
 
+std::string in_words(const Difference& difference) {
+  return "entry [" + std::to_string(difference.seq) + "] gives " + difference.what;
+}
+
 }  // namespace
 
 void Ranges::add(uint64_t address, uint64_t bytes) {
@@ -48,10 +52,17 @@ void Findings::add(const void* what, uint64_t bytes, const std::string& sentence
 }
 
 void Findings::differs(const Difference& difference) {
-  const std::string text =
-      "entry [" + std::to_string(difference.seq) + "] gives " + difference.what;
+  const std::string text = in_words(difference);
   const std::lock_guard lock(mutex_);
   add(text.data(), text.size(), text);
+}
+
+void Findings::cannot_tell(const Difference& difference) {
+  const std::lock_guard lock(mutex_);
+  if (doubt_.empty())
+    doubt_ = in_words(difference) +
+             ": it was told before a silent fault was corrected, and what the rank gives since was "
+             "not kept";
 }
 
 std::string Findings::compare(const StoredSnapshot& from, const StoredSnapshot& cut,

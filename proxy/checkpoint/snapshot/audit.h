@@ -22,6 +22,7 @@ class Findings : public Differences {
   explicit Findings(DigestKey key) : key_(key) {}
   // A value that was handed out, or given to others, is another one here. Any thread.
   void differs(const Difference& difference) override;
+  void cannot_tell(const Difference& difference) override;
   // Compares all blocks of `cut`, whose entries follow those of `from`. A block with bytes that
   // were not live at `from` may have some that nothing has written: if it differs it is only
   // counted as fresh. Precondition: the memory can be looked at, and stands still. Empty, or why
@@ -33,6 +34,8 @@ class Findings : public Differences {
   uint64_t bytes() const { return bytes_; }  // of the blocks that were compared
   ring::Digest evidence() const { return evidence_; }
   const std::string& first() const { return first_; }  // a sentence about the first that differs
+  // About the first of which it cannot be told; such are no evidence. Empty: there is none.
+  const std::string& doubt() const { return doubt_; }
 
  private:
   void add(const void* what, uint64_t bytes, const std::string& sentence);
@@ -41,7 +44,7 @@ class Findings : public Differences {
   std::mutex mutex_;
   uint64_t differing_ = 0, fresh_ = 0, bytes_ = 0;
   ring::Digest evidence_{};
-  std::string first_;
+  std::string first_, doubt_;
 };
 
 // Ranges of addresses, merged where they touch.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyft import log
 from pyft.agent.members.member import Member
 from pyft.agent.members.server import LastWords, Server
-from pyft.recovery.audits import NOT_KEPT, Finding, Interval
+from pyft.recovery.audits import CANNOT_TELL, NOT_KEPT, Finding, Interval
 from pyft.wire import messages as wire
 
 if TYPE_CHECKING:
@@ -101,7 +101,15 @@ class Auditor:
     @property
     def lacks_collectives(self) -> bool:
         """Say whether it has ended because the result of a collective was not kept."""
-        return not self.said and bool(self.server.words and self.server.words.code == NOT_KEPT)
+        return self._ended_with(NOT_KEPT)
+
+    @property
+    def cannot_tell(self) -> bool:
+        """Say whether it has ended because only a corrected fault's trace is there to compare with."""
+        return self._ended_with(CANNOT_TELL)
+
+    def _ended_with(self, code: int) -> bool:
+        return not self.said and bool(self.server.words and self.server.words.code == code)
 
     @property
     def why(self) -> str:

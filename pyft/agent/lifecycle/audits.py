@@ -111,7 +111,8 @@ class Audits:
 
     def _start(self, member: Member, interval: Interval, gpu: int) -> None:
         servers = self._servers
-        environment = of_replacement(servers.starts.environment(member, gpu))
+        environment = servers.starts.environment(member, gpu) | member.disputes.environment()
+        environment = of_replacement(environment)
         if self._fault:
             environment["SOFTGPU_FAULT"], self._fault = self._fault, ""
         try:
@@ -144,6 +145,9 @@ class Audits:
             return
         if not run.said:
             run.interval.failed.append(run.why)
+        if run.cannot_tell:  # another one would have no more to compare with
+            self._undecided(member, run.interval, Reason.UNDECIDED, run.why)
+            return
         self._judge(member, run.interval)
 
     def _drop(self, id: int) -> list[Interval]:
@@ -177,8 +181,10 @@ class Audits:
             self._blame_auditor(member, interval)
         elif verdict is Verdict.RANK:
             self._blame_rank(member, interval)
+        elif verdict is Verdict.FAILED:
+            self._undecided(member, interval, Reason.FAILED, interval.failed[-1])
         else:
-            self._undecided(member, interval, verdict)
+            self._undecided(member, interval, Reason.UNDECIDED, verdict.value)
 
     def _again(self, member: Member, interval: Interval) -> None:
         """Another replay of the same interval: the vote, or an auditor that failed."""
@@ -243,15 +249,13 @@ class Audits:
         servers.event(events.Suspected(interval.id, interval.epoch, fault))
         servers.incidents.voted(member, interval.entry, CULPRIT)
 
-    def _undecided(self, member: Member, interval: Interval, verdict: Verdict) -> None:
-        failed = verdict is Verdict.FAILED
-        why = interval.failed[-1] if failed else verdict.value
+    def _undecided(self, member: Member, interval: Interval, reason: Reason, why: str) -> None:
         messages.say(
             f"rank [{member.channel.rank}] is not audited up to entry [{interval.entry}]: {why}"
         )
-        if not failed:
+        if reason is Reason.UNDECIDED:
             self._count(member, audit_undecided=1)
-        self._without(member, interval, Reason.FAILED if failed else Reason.UNDECIDED)
+        self._without(member, interval, reason)
 
     def _without(self, member: Member, interval: Interval, reason: Reason) -> None:
         """Go on with what was not audited, which is counted."""

@@ -10,7 +10,7 @@ import pytest
 from pyft.agent.job.options import JobOptions, check_protection, replays_all
 from pyft.errors import UsageError
 from pyft.recovery import classify, events, redundancy
-from pyft.recovery.audits import ATTEMPTS, NOT_KEPT, Finding, Interval, Verdict
+from pyft.recovery.audits import ATTEMPTS, CANNOT_TELL, NOT_KEPT, Finding, Interval, Verdict
 from pyft.recovery.facts import of_plan, restore
 from pyft.recovery.gpus import Gpus
 from pyft.recovery.line import Line
@@ -100,8 +100,9 @@ def test_what_an_auditor_says_is_checked() -> None:
 
 
 def test_what_an_auditor_lacks_has_the_same_number_at_both_ends() -> None:
-    header = Path(__file__).resolve().parents[3] / "proxy" / "server" / "session" / "kept.h"
-    assert f"kNotKept = {NOT_KEPT};" in header.read_text()
+    server = Path(__file__).resolve().parents[3] / "proxy" / "server"
+    assert f"kNotKept = {NOT_KEPT};" in (server / "session" / "kept.h").read_text()
+    assert f"kCannotTell = {CANNOT_TELL};" in (server / "auditor.h").read_text()
 
 
 # ---- when a cut becomes the line -----------------------------------------------------------------
