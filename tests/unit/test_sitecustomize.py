@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def compile_shim(folder: Path) -> Callable[[str], str]:
+    """Makes a stand-in for the shim's library out of C, and says where it is."""
+    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
+
+    def compiled(text: str) -> str:
+        source, library = folder / "shim.c", folder / "shim.so"
+        source.write_text(text)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+        return str(library)
+
+    return compiled
+
+
 def run(folder: Path, program: str, **environment: str) -> str:
     env = os.environ | {"PYTHONPATH": f"{SITE_FOLDER}:{folder}", **environment}
     command = [sys.executable, "-c", program]
@@ -86,12 +101,8 @@ def test_programs_that_turn_cudnn_on_are_told(folder: Path) -> None:
         assert done.stderr == ("pyft: cuDNN stays off: a soft GPU has none\n" if off else "")
 
 
-def test_steps_are_marked(folder: Path) -> None:
-    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
-    (folder / "shim.c").write_text(SHIM)
-    library = str(folder / "shim.so")
-    flags = ["-shared", "-fPIC", "-o", library]
-    subprocess.run([compiler, *flags, str(folder / "shim.c")], check=True)
+def test_steps_are_marked(folder: Path, compile_shim: Callable[[str], str]) -> None:
+    library = compile_shim(SHIM)
     program = "import torch.optim.optimizer as o; o.step()"
     assert run(folder, program, PYFT_JOB="j", LD_PRELOAD=library) == "gate\ncut\n"
 
@@ -112,12 +123,10 @@ int pyft_cut_scope(int device, const void* scope, uint64_t bytes, uint64_t seq) 
 """
 
 
-def test_what_is_live_is_found_out_for_snapshotted_cuts(folder: Path) -> None:
-    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
-    (folder / "shim.c").write_text(COUNTING_SHIM)
-    library = str(folder / "shim.so")
-    flags = ["-shared", "-fPIC", "-o", library]
-    subprocess.run([compiler, *flags, str(folder / "shim.c")], check=True)
+def test_what_is_live_is_found_out_for_snapshotted_cuts(
+    folder: Path, compile_shim: Callable[[str], str]
+) -> None:
+    library = compile_shim(COUNTING_SHIM)
     program = """
 import sys, torch, torch.optim.optimizer as o
 class cuda:
@@ -183,12 +192,10 @@ def step(optimizer, *places):
 """
 
 
-def test_blocks_in_which_gradients_change_places_are_dated(folder: Path) -> None:
-    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
-    (folder / "shim.c").write_text(DATING_SHIM)
-    library = str(folder / "shim.so")
-    flags = ["-shared", "-fPIC", "-o", library]
-    subprocess.run([compiler, *flags, str(folder / "shim.c")], check=True)
+def test_blocks_in_which_gradients_change_places_are_dated(
+    folder: Path, compile_shim: Callable[[str], str]
+) -> None:
+    library = compile_shim(DATING_SHIM)
     cases = (
         ("step(first, 1, 2, 3)", "new new new ."),  # no gradients
         ("a.grad, b.grad = Gradient(1), Sharded(2); step(first, 1, 2, 3)", "8 8 new ."),
@@ -210,14 +217,10 @@ def test_blocks_in_which_gradients_change_places_are_dated(folder: Path) -> None
 
 
 def test_what_no_optimizer_names_is_unsettled_until_it_has_stayed_for_eight_cuts(
-    folder: Path,
+    folder: Path, compile_shim: Callable[[str], str]
 ) -> None:
     """A bucket of gradients may lie at another place at one rank; parameters and state stay."""
-    compiler = shutil.which("cc") or pytest.skip("[compiler]: no C compiler")
-    (folder / "shim.c").write_text(DATING_SHIM)
-    library = str(folder / "shim.so")
-    flags = ["-shared", "-fPIC", "-o", library]
-    subprocess.run([compiler, *flags, str(folder / "shim.c")], check=True)
+    library = compile_shim(DATING_SHIM)
     program = (
         DATED
         + """
