@@ -7,23 +7,19 @@ said.
 
 from __future__ import annotations
 
-import os
+import errno
 import socket
 import struct
 from collections.abc import Collection, Iterator
 
+from pyft.images import netlink
 from pyft.images.tree import end_of
 
-_NETLINK_SOCK_DIAG = 4
 _BY_FAMILY, _DESTROY = 20, 21
-_REQUEST, _ACK, _DUMP = 1, 4, 0x300
-_ERROR, _DONE = 2, 3
-_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _ASKED = struct.Struct("=BBBBI48s")  # struct inet_diag_req_v2
 _ANSWER = struct.Struct("=BBBB48sIIIII")  # struct inet_diag_msg
 _ID = struct.Struct("=2s2s16s16s12s")  # struct inet_diag_sockid: ports and addresses
 _ALL_BUT_LISTENING = 0xFFF & ~(1 << 10)
-_TIMEOUT_S = 1.0
 
 
 def end(connections: Collection[tuple[str, str]]) -> int:
@@ -32,18 +28,17 @@ def end(connections: Collection[tuple[str, str]]) -> int:
     Both ends are as in /proc/net/tcp. Raise OSError if the kernel does not do that, or not for us.
     """
     ended = 0
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as link:
-        link.settimeout(_TIMEOUT_S)
+    with netlink.connect(netlink.SOCK_DIAG) as link:
         for family in (socket.AF_INET, socket.AF_INET6):
             left = [id for ends, id in _without_process(link, family) if ends in connections]
             for id in left:
-                _ask(link, _DESTROY, _ACK, family, id)
+                _ask(link, _DESTROY, netlink.ACK, family, id)
                 ended += any(_answers(link))
     return ended
 
 
 def _without_process(link: socket.socket, family: int) -> Iterator[tuple[tuple[str, str], bytes]]:
-    _ask(link, _BY_FAMILY, _DUMP, family, bytes(_ID.size))
+    _ask(link, _BY_FAMILY, netlink.DUMP, family, bytes(_ID.size))
     for body in list(_answers(link)):
         if len(body) < _ANSWER.size:
             continue
@@ -62,7 +57,7 @@ def _end(family: int, address: bytes, port: bytes) -> str:
 
 def _ask(link: socket.socket, kind: int, flags: int, family: int, id: bytes) -> None:
     body = _ASKED.pack(family, socket.IPPROTO_TCP, 0, 0, _ALL_BUT_LISTENING, id)
-    link.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
+    link.send(netlink.request(kind, flags, body))
 
 
 def _answers(link: socket.socket) -> Iterator[bytes]:
@@ -70,19 +65,8 @@ def _answers(link: socket.socket) -> Iterator[bytes]:
 
     A connection that has come to its end by itself is no error, and no answer.
     """
-    while True:
-        data = link.recv(1 << 18)
-        while len(data) >= _HEADER.size:
-            length, kind, _, _, _ = _HEADER.unpack_from(data)
-            body = data[_HEADER.size : length]
-            if kind == _DONE or length < _HEADER.size:
-                return
-            if kind == _ERROR:
-                (code,) = struct.unpack_from("=i", body)
-                if code and -code not in (2, 116):  # ENOENT, ESTALE
-                    raise OSError(-code, os.strerror(-code))
-                if not code:
-                    yield body
-                return
-            yield body
-            data = data[(length + 3) & ~3 :]
+    try:
+        yield from (body for _, body in netlink.answers(link))
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise

@@ -12,19 +12,15 @@ import socket
 import struct
 from collections.abc import Collection, Iterator
 
-_NETLINK_NETFILTER = 12
-_NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_DUMP = 1, 4, 0x300
-_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+from pyft.images import netlink
+from pyft.images.netlink import attribute, attributes
+
 _NEW_TABLE, _GET_TABLE, _DELETE_TABLE = 0xA00, 0xA01, 0xA02  # nf_tables is subsystem 10
 _NEW_ELEMENTS, _GET_ELEMENTS = 0xA0C, 0xA0D
 _BATCH_BEGIN, _BATCH_END, _NF_TABLES = 0x10, 0x11, 10
 _INET = 1
 _TABLE_NAME, _OF_TABLE, _OF_SET, _ELEMENTS = 1, 1, 2, 3
-_TYPE = 0x3FFF  # of an attribute, without flags
-_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _GENERAL = struct.Struct(">BBH")  # struct nfgenmsg
-_ATTRIBUTE = struct.Struct("=HH")
-_TIMEOUT_S = 1.0
 _PREFIX = "CRIU-"
 _SETS = ("conns4", "conns6")
 
@@ -35,7 +31,7 @@ def remove_rules(keys: Collection[bytes]) -> list[str]:
     No CRIU may be at work on these. Raise OSError.
     """
     names = cutting(keys)
-    with _filter() as link:
+    with netlink.connect(netlink.NETFILTER) as link:
         for name in names:
             _remove(link, name)
     return names
@@ -46,7 +42,7 @@ def cutting(keys: Collection[bytes]) -> list[str]:
 
     `keys`: as `key_of` returns them.
     """
-    with _filter() as link:
+    with netlink.connect(netlink.NETFILTER) as link:
         return [name for name in _tables(link) if not _cut_by(link, name).isdisjoint(keys)]
 
 
@@ -55,24 +51,18 @@ def key_of(source: tuple[bytes, int], target: tuple[bytes, int]) -> bytes:
     return b"".join(address + struct.pack(">HH", port, 0) for address, port in (source, target))
 
 
-def _filter() -> socket.socket:
-    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
-    link.settimeout(_TIMEOUT_S)
-    return link
-
-
 def _tables(link: socket.socket) -> list[str]:
     answers = _dump(link, _GET_TABLE, b"")
-    names = [_text(dict(_attributes(answer)).get(_TABLE_NAME, b"")) for answer in answers]
+    names = [_text(dict(attributes(answer)).get(_TABLE_NAME, b"")) for answer in answers]
     return [name for name in names if name.startswith(_PREFIX)]
 
 
 def _cut_by(link: socket.socket, table: str) -> set[bytes]:
     found = set()
     for name in _SETS:
-        about = _attribute(_OF_TABLE, _zero(table)) + _attribute(_OF_SET, _zero(name))
+        about = attribute(_OF_TABLE, _zero(table)) + attribute(_OF_SET, _zero(name))
         for answer in _dump(link, _GET_ELEMENTS, about):
-            for number, elements in _attributes(answer):
+            for number, elements in attributes(answer):
                 if number == _ELEMENTS:
                     found.update(_keys_in(elements))
     return found
@@ -80,72 +70,31 @@ def _cut_by(link: socket.socket, table: str) -> set[bytes]:
 
 def _keys_in(elements: bytes) -> Iterator[bytes]:
     """Yield the keys of a list of elements: each is a value in a key in an element."""
-    for _, element in _attributes(elements):
-        key = dict(_attributes(element)).get(1, b"")
-        yield dict(_attributes(key)).get(1, b"")
+    for _, element in attributes(elements):
+        key = dict(attributes(element)).get(1, b"")
+        yield dict(attributes(key)).get(1, b"")
 
 
 def _remove(link: socket.socket, table: str) -> None:
     begin = _message(_BATCH_BEGIN, 0, b"", 0, _NF_TABLES)
-    what = _message(_DELETE_TABLE, _NLM_F_ACK, _attribute(_TABLE_NAME, _zero(table)))
+    what = _message(_DELETE_TABLE, netlink.ACK, attribute(_TABLE_NAME, _zero(table)))
     link.send(begin + what + _message(_BATCH_END, 0, b"", 0, _NF_TABLES))
-    for kind, body in _messages(link.recv(1 << 16)):
-        if kind == _NLMSG_ERROR:
-            _raise_error(body)
+    next(netlink.answers(link))
 
 
-def _dump(link: socket.socket, kind: int, attributes: bytes) -> list[bytes]:
+def _dump(link: socket.socket, kind: int, about: bytes) -> list[bytes]:
     """Return the attributes of all that the kernel has; nothing if it is gone meanwhile."""
-    link.send(_message(kind, _NLM_F_DUMP, attributes))
+    link.send(_message(kind, netlink.DUMP, about))
     found = []
-    while True:
-        for answer, body in _messages(link.recv(1 << 18)):
-            if answer == _NLMSG_DONE:
-                return found
-            if answer == _NLMSG_ERROR:
-                with contextlib.suppress(FileNotFoundError):
-                    _raise_error(body)
-                return found
+    with contextlib.suppress(FileNotFoundError):
+        for answer, body in netlink.answers(link):
             if answer in (_NEW_TABLE, _NEW_ELEMENTS):
                 found.append(body[_GENERAL.size :])
+    return found
 
 
-def _raise_error(body: bytes) -> None:
-    (code,) = struct.unpack_from("=i", body)
-    if code:
-        raise OSError(-code, "the network's filter refuses it")
-
-
-def _message(kind: int, flags: int, attributes: bytes, family: int = _INET, id: int = 0) -> bytes:
-    body = _GENERAL.pack(family, 0, id) + attributes
-    return _HEADER.pack(_HEADER.size + len(body), kind, flags | _NLM_F_REQUEST, 1, 0) + body
-
-
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(data) >= _HEADER.size:
-        length, kind, *_ = _HEADER.unpack_from(data)
-        if length < _HEADER.size:
-            return
-        yield kind, data[_HEADER.size : length]
-        data = data[_aligned(length) :]
-
-
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(data) >= _ATTRIBUTE.size:
-        length, number = _ATTRIBUTE.unpack_from(data)
-        if length < _ATTRIBUTE.size:
-            return
-        yield number & _TYPE, data[_ATTRIBUTE.size : length]
-        data = data[_aligned(length) :]
-
-
-def _attribute(number: int, value: bytes) -> bytes:
-    length = _ATTRIBUTE.size + len(value)
-    return _ATTRIBUTE.pack(length, number) + value + bytes(_aligned(length) - length)
-
-
-def _aligned(length: int) -> int:
-    return (length + 3) & ~3
+def _message(kind: int, flags: int, about: bytes, family: int = _INET, id: int = 0) -> bytes:
+    return netlink.request(kind, flags, _GENERAL.pack(family, 0, id) + about)
 
 
 def _zero(text: str) -> bytes:

@@ -25,9 +25,10 @@ USES_STRUCT = {
     "pyft/agent/process/losses.py": "what the kernel says of a process that has ended",
     "pyft/flexccl/types.py": "one number as float16, bfloat16, …",
     "pyft/hosts/relay/pair.py": "the header of a datagram between hosts",
-    "pyft/images/leftovers.py": "messages of the kernel's netlink",
-    "pyft/images/packet_filter.py": "messages of the kernel's netlink",
-    "pyft/images/sockets.py": "messages of the kernel's netlink",
+    "pyft/images/leftovers.py": "what sock_diag is asked, and answers, of TCP connections",
+    "pyft/images/netlink.py": "the frames of the kernel's netlink",
+    "pyft/images/packet_filter.py": "a header of nf_tables, and ports as its sets have them",
+    "pyft/images/sockets.py": "what sock_diag is asked, and answers, of Unix sockets",
     "pyft/wire/packet.py": "the header of a message, which is no shared memory",
     "pyft/wire/view.py": "the one place that reads and writes fields",
 }
