@@ -45,6 +45,7 @@ _MAP_NORESERVE = 0x4000
 _ASK_PERSONALITY = 0xFFFFFFFF
 _ADDR_NO_RANDOMIZE = 0x0040000
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_MAX, LAST_PID = Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/ns_last_pid")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -95,6 +96,11 @@ def receive_with_user(channel: socket.socket, most: int) -> tuple[bytes, int | N
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             return data, credentials.unpack(raw[: credentials.size])[1]
     return data, None
+
+
+def boot_id() -> str:
+    """Return what tells this boot of this machine from all others; raise OSError."""
+    return _BOOT_ID.read_text().strip()
 
 
 def clocks() -> dict[str, int]:

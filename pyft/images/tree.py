@@ -13,6 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from pyft._native import linux
 from pyft.agent.process import process_tree
 from pyft.images import packet_filter
 
@@ -85,7 +86,7 @@ class Log:
         A disk is seen by one machine only; the device of a network's file system differs by host.
         """
         on_disk = os.major(self.device) != 0
-        where = f"{_boot_id()}-{self.device}" if on_disk else ""
+        where = f"{linux.boot_id()}-{self.device}" if on_disk else ""
         return f"{self.inode}:{where}:{self.path}"
 
     def note(self) -> dict[str, object]:
@@ -264,7 +265,3 @@ def _tail_of(file: FileIO, size: int) -> str:
 
 def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyft.images import tree
+from pyft._native import linux
 from pyft.images.tree import Log
 
 NETWORK, DISK = os.makedev(0, 77), os.makedev(8, 1)
@@ -58,7 +58,7 @@ def test_only_what_two_hosts_may_both_see_has_one_name(
     device: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(Log.of(str(path)), device=device).name
-    monkeypatch.setattr(tree, "_boot_id", lambda: "another host")
+    monkeypatch.setattr(linux, "boot_id", lambda: "another host")
     there = replace(Log.of(str(path)), device=device).name
     assert (here == there) == (device == NETWORK)
     assert here.endswith(f":{path}")

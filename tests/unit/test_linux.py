@@ -1,4 +1,4 @@
-"""pyft/_native/linux.py: where programs may lie."""
+"""pyft/_native/linux.py: where programs may lie, and what the kernel says of itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -21,6 +22,11 @@ def test_the_doctor_reserves_every_window(monkeypatch: pytest.MonkeyPatch) -> No
     found = doctor.check_address_window()
     assert found.status == "fail"
     assert f"512 GiB at {taken:#x}: taken" in found.text
+
+
+def test_a_boot_has_one_name() -> None:
+    name = linux.boot_id()
+    assert str(UUID(name)) == name == linux.boot_id()
 
 
 def test_numbers_of_processes_begin_anywhere(

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pyft._native import linux
+
 AGAIN_S = 3600.0  # meta.json of a job that runs is not older
 SILENT_S = 86400.0  # a job elsewhere whose meta.json is older has died; clocks of hosts may differ
 ELSEWHERE = "runs on another host or in another container, or has died with it: ask there"
@@ -53,7 +55,7 @@ def _is_of_another_place(meta: Mapping[str, Any]) -> bool:
 def _here() -> dict[str, Any]:
     boot, namespace = "", 0
     with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = linux.boot_id()
     with suppress(OSError):
         namespace = os.stat("/proc/self/ns/pid").st_ino
     return {"boot_id": boot, "pid_namespace": namespace}
