@@ -15,8 +15,8 @@ from pyft.errors import TraceError, UsageError
 
 META = "meta.json"
 TIMELINE = "timeline.jsonl"
+NAME = re.compile(r"(\d{8}-\d{6}-)(\d+)(-place-\d+)?")  # a folder's: when, number, place
 _NO_CHANNELS = '\n "channels": []'  # at the left: nothing inside of anything is there
-_NAME = re.compile(r"\d{8}-\d{6}-\d+(-place-\d+)?")
 
 
 def state_folder() -> Path:
@@ -62,12 +62,12 @@ def jobs(state: Path | None = None) -> list[Path]:
         return []
     except OSError as error:
         raise TraceError(f"[{state}] cannot be read: {error.strerror}") from None
-    return sorted(p for p in found if _NAME.fullmatch(p.name) and os.path.isdir(p))
+    return sorted(p for p in found if NAME.fullmatch(p.name) and os.path.isdir(p))
 
 
 def links(state: Path) -> list[Path]:
     """Return the links to job folders that lie elsewhere, oldest first, wherever they lead."""
-    return sorted(p for p in state.iterdir() if _NAME.fullmatch(p.name) and p.is_symlink())
+    return sorted(p for p in state.iterdir() if NAME.fullmatch(p.name) and p.is_symlink())
 
 
 def is_job(folder: Path) -> bool:

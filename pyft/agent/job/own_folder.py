@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +19,6 @@ LOCK = "lock"
 WAIT_S = 10.0  # of a job whose launcher was killed, all has gone by then
 _PAUSE_S = 0.1
 _TRIES = 1000  # jobs of one second and of equal process numbers
-_PARTS = re.compile(r"(\d{8}-\d{6}-)(\d+)(-place-\d+)?")
 
 
 def take(job: str, named: Path | None) -> tuple[str, Path]:
@@ -113,13 +111,13 @@ def _links_to(folder: Path) -> list[Path]:
 def _is_among_jobs(folder: Path) -> bool:
     with suppress(OSError, PyftError):
         state = job_folder.state_folder().resolve()
-        return folder.parent == state and bool(_PARTS.fullmatch(folder.name))
+        return folder.parent == state and bool(job_folder.NAME.fullmatch(folder.name))
     return False
 
 
 def _names(job: str) -> Iterator[str]:
     """Yield the name of a job, and others for the case that it is taken."""
-    if parts := _PARTS.fullmatch(job):
+    if parts := job_folder.NAME.fullmatch(job):
         first, number, rest = parts.groups()
         for more in range(_TRIES):
             yield f"{first}{int(number) + more}{rest or ''}"
