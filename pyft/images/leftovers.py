@@ -52,7 +52,8 @@ def _end(family: int, address: bytes, port: bytes) -> str:
     words = 4 if family == socket.AF_INET6 else 1
     numbers = struct.unpack_from(f"={words}I", address)
     text = "".join(f"{number:08X}" for number in numbers)
-    return end_of(f"{text}:{int.from_bytes(port):04X}")
+    number = int.from_bytes(port, "big")
+    return end_of(f"{text}:{number:04X}")
 
 
 def _ask(link: socket.socket, kind: int, flags: int, family: int, id: bytes) -> None:
