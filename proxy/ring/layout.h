@@ -286,6 +286,18 @@ struct ControlPage {
   // kept.
   std::atomic<uint64_t> unaudited_first, unaudited_log, unaudited_spare, unaudited_failed;
   std::atomic<uint64_t> unaudited_undecided, unaudited_collectives;
+  // What is appended above takes its room from here: what lies behind does not move.
+  alignas(64) uint8_t reserved4[896];
+  // ---- second executions (docs/concepts/second-executions.md), server --------------------------
+  // Products that the server has executed again, and compared; those that were executed twice by
+  // it or by the program, and their operations.
+  std::atomic<uint64_t> dmr_again, dmr_covered, dmr_covered_flops;
+  // Products that were not: their inputs had changed, there was no memory, their turn comes later,
+  // the library refuses. Launches that are no products.
+  std::atomic<uint64_t> dmr_expired, dmr_no_room, dmr_later, dmr_refused, dmr_kernels;
+  // What second executions took at the program's cost, and while it waited; how long it waited.
+  std::atomic<uint64_t> dmr_again_ns, dmr_window_again_ns, dmr_window_ns;
+  std::atomic<uint64_t> dmr_period;  // in so many intervals all were covered once
 };
 static_assert(std::atomic<uint8_t>::is_always_lock_free && sizeof(std::atomic<uint8_t>) == 1);
 static_assert(sizeof(ControlPage) <= kPageBytes);

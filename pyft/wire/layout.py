@@ -186,7 +186,7 @@ LOG_HEADER = View(
 )
 
 CONTROL_PAGE = View(
-    2176,
+    3200,
     {
         "magic": Field(0, "I"),
         "version": Field(4, "I"),

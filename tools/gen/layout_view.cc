@@ -11,7 +11,6 @@
 #include "flexccl.h"
 #include "ring/attach.h"
 #include "ring/layout.h"
-#include "ring/second_counters.h"
 #include "ring/store_layout.h"
 
 // NOLINTBEGIN: a program of one file
@@ -97,10 +96,6 @@ void values(const char* type, const char* base, const std::string& list, T... nu
   std::printf("\n%s = View(\n    %zu,\n    {\n", view_name(#type).c_str(), sizeof(type))
 #define FIELD(type, name)                                                           \
   std::printf("        \"%s\": Field(%zu, \"%s\"),\n", #name, offsetof(type, name), \
-              Form<std::remove_cv_t<decltype(type::name)>>::of().c_str())
-// Of a struct that lies behind the one of the view.
-#define FIELD_BEHIND(type, name, offset)                                                       \
-  std::printf("        \"%s\": Field(%zu, \"%s\"),\n", #name, (offset) + offsetof(type, name), \
               Form<std::remove_cv_t<decltype(type::name)>>::of().c_str())
 #define END std::printf("    },\n)\n")
 
@@ -318,18 +313,18 @@ void control_audits() {
 }
 
 void control_second() {
-  FIELD_BEHIND(SecondCounters, dmr_again, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_covered, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_covered_flops, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_expired, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_no_room, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_later, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_refused, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_kernels, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_again_ns, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_window_again_ns, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_window_ns, kSecondCountersOffset);
-  FIELD_BEHIND(SecondCounters, dmr_period, kSecondCountersOffset);
+  FIELD(ControlPage, dmr_again);
+  FIELD(ControlPage, dmr_covered);
+  FIELD(ControlPage, dmr_covered_flops);
+  FIELD(ControlPage, dmr_expired);
+  FIELD(ControlPage, dmr_no_room);
+  FIELD(ControlPage, dmr_later);
+  FIELD(ControlPage, dmr_refused);
+  FIELD(ControlPage, dmr_kernels);
+  FIELD(ControlPage, dmr_again_ns);
+  FIELD(ControlPage, dmr_window_again_ns);
+  FIELD(ControlPage, dmr_window_ns);
+  FIELD(ControlPage, dmr_period);
 }
 
 void control() {

@@ -45,7 +45,7 @@ class Checker : private SecondExecutions::Hears {
   void compare_pair(const Execution& execution);
   void cover(const Execution& execution, Rotation::Name name);
   void mismatch(const Execution& execution, const std::string& than, const Dispute& dispute);
-  ring::SecondCounters& counters() { return ring::second_counters(session_.channel().control()); }
+  ring::ControlPage& counters() { return session_.channel().control(); }
 
   Session& session_;
   const View view_;

@@ -8,7 +8,7 @@
 #include <deque>
 #include <unordered_map>
 
-#include "ring/second_counters.h"
+#include "ring/layout.h"
 #include "server/dmr/execution.h"
 
 namespace pyft::server::dmr {
@@ -57,7 +57,7 @@ class SecondExecutions {
   std::shared_ptr<Execution> next();
   bool may_use_windows();
   bool has_entries();
-  ring::SecondCounters& counters() { return ring::second_counters(session_.channel().control()); }
+  ring::ControlPage& counters() { return session_.channel().control(); }
   template <class Done>
   bool work_until(Done done);
 
