@@ -3,12 +3,16 @@
 #include "checkpoint/memory/memory_writer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <random>
 #include <set>
+#include <stdexcept>
+#include <thread>
 
 #include "check.h"
 #include "recovery/memory.h"
+#include "ring/wait.h"
 
 namespace {
 
@@ -61,7 +65,7 @@ struct Device {
     }
   }
   MemoryWriter::Outcome write() {
-    MemoryWriter writer(fake, kKey);
+    MemoryWriter writer(fake, kKey, patience_ns);
     return writer.write(
         plan, [this](const ring::ManifestBlock& block) { begun.push_back(block.address); });
   }
@@ -77,6 +81,28 @@ struct Device {
   std::vector<BlockContent> plan;
   std::vector<uint64_t> begun;
   uint64_t written = 0, hashed = 0, fails_at = 0, spoils = 0;
+  uint64_t patience_ns = MemoryWriter::kPatienceNs;
+};
+
+// The threads beside the one that writes: how many have come, and gone.
+struct Others {
+  explicit Others(Device* device) {
+    device->fake.calls.enter = [this] {
+      struct Here {
+        ~Here() { ++*gone; }
+        std::atomic<unsigned>* gone;
+      };
+      thread_local const Here here{&gone};
+      static_cast<void>(here);
+      ++come;
+    };
+  }
+  bool leave(unsigned count) const {
+    const uint64_t until = ring::now_ns() + 10'000'000'000;
+    while ((come < count || gone < count) && ring::now_ns() < until) std::this_thread::yield();
+    return gone == count;
+  }
+  std::atomic<unsigned> come{0}, gone{0};
 };
 
 template <class Test>
@@ -130,6 +156,36 @@ TEST(a_device_that_cannot_be_read_back_is_no_success) {
   const auto outcome = device.write();
   CHECK_EQ(outcome.code, 719);
   CHECK_EQ(std::string(outcome.failed), "hashing what was restored");
+}
+
+// Nothing is left out: the thread that writes looks at the rest by itself.
+TEST(a_write_that_stands_still_is_not_waited_for) {
+  Device device(Device::Kind::kLooksAt, 4);
+  device.patience_ns = 1'000'000;
+  device.spoils = device.plan[6].block.address;
+  Others others(&device);
+  const auto write = device.fake.calls.write;
+  device.fake.calls.write = [&](uint64_t address, const std::byte* from, uint64_t bytes) {
+    if (address == device.plan[3].block.address) CHECK(others.leave(3));
+    return write(address, from, bytes);
+  };
+  const auto outcome = device.write();
+  CHECK_EQ(outcome.code, 0);
+  CHECK(outcome.wrong == std::vector<size_t>{6});
+}
+
+TEST(what_ends_the_thread_that_writes_ends_the_others) {
+  Device device(Device::Kind::kLooksAt, 4);
+  Others others(&device);
+  device.fake.calls.write = [](auto...) -> int { throw std::runtime_error("no memory"); };
+  bool thrown = false;
+  try {
+    device.write();
+  } catch (const std::runtime_error&) {
+    thrown = true;
+  }
+  CHECK(thrown);
+  CHECK(others.leave(3));
 }
 
 TEST(nothing_to_write_asks_nothing_of_the_device) {

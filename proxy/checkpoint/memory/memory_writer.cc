@@ -1,7 +1,8 @@
 #include "checkpoint/memory/memory_writer.h"
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <utility>
 
@@ -28,8 +29,8 @@ void passed(uint64_t bytes) {
 // What the threads share.
 class MemoryWriter::Plan {
  public:
-  Plan(std::span<const BlockContent> contents, BlockBegins begins)
-      : contents_(contents), begins_(begins) {}
+  Plan(std::span<const BlockContent> contents, BlockBegins begins, uint64_t patience_ns)
+      : contents_(contents), begins_(begins), patience_(patience_ns) {}
 
   std::span<const BlockContent> contents() const { return contents_; }
 
@@ -49,16 +50,25 @@ class MemoryWriter::Plan {
 
   // Contents before this one have been written.
   void written(size_t count) {
-    written_.store(count, std::memory_order_release);
-    written_.notify_all();
+    const std::lock_guard lock(mutex_);
+    written_ = count;
+    changed_.notify_all();
   }
-  // The next one to be looked at, when it has been written; none: what lies behind all.
+  // No more will be.
+  void end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  // The next one to be looked at, when it has been written; none: what lies behind all. Where
+  // nothing is written for so long there is none either: what is left is the writing thread's.
   size_t next_look() {
-    const size_t which = look_++;
-    if (which >= contents_.size()) return which;
-    for (size_t count; (count = written_.load(std::memory_order_acquire)) <= which;)
-      written_.wait(count);
-    return has_failed() ? contents_.size() : which;
+    std::unique_lock lock(mutex_);
+    while (look_ == written_ && !ended_) {
+      const auto gets_on = [this, before = written_] { return written_ != before || ended_; };
+      if (!changed_.wait_for(lock, patience_, gets_on)) return contents_.size();
+    }
+    return look_ < written_ && !outcome_.code ? look_++ : contents_.size();
   }
 
   void wrong(size_t which) {
@@ -81,8 +91,11 @@ class MemoryWriter::Plan {
  private:
   const std::span<const BlockContent> contents_;
   const BlockBegins begins_;
-  std::atomic<size_t> written_{0}, look_{0};
+  const std::chrono::nanoseconds patience_;
+  std::condition_variable changed_;
   std::mutex mutex_;  // guards what follows
+  size_t written_ = 0, look_ = 0;
+  bool ended_ = false;
   size_t next_ = 0;
   uint64_t at_ = 0;  // in the next one
   Outcome outcome_;
@@ -90,7 +103,7 @@ class MemoryWriter::Plan {
 
 MemoryWriter::Outcome MemoryWriter::write(std::span<const BlockContent> contents,
                                           BlockBegins begins) {
-  Plan plan(contents, begins);
+  Plan plan(contents, begins, patience_ns_);
   const unsigned threads = contents.empty() ? 1 : memory_.threads();
   const bool looks = memory_.views();
   in_threads(threads, [&](unsigned i) {
@@ -117,17 +130,25 @@ MemoryWriter::Outcome MemoryWriter::write(std::span<const BlockContent> contents
 // A device that the server looks at writes in one thread, one block after the other. What it has
 // written is hashed by the others meanwhile, and then by all.
 void MemoryWriter::write_and_look(Plan* plan, bool alone, bool writes) {
+  if (writes) write_each(plan, alone);
+  for (size_t i; !alone && (i = plan->next_look()) < plan->contents().size();) look(plan, i);
+}
+
+void MemoryWriter::write_each(Plan* plan, bool looks) {
+  // Also when something throws: the others are joined then.
+  struct End {
+    ~End() { plan->end(); }
+    Plan* plan;
+  } const end{plan};
   const std::span<const BlockContent> contents = plan->contents();
-  for (size_t i = 0; writes && i < contents.size() && !plan->has_failed(); ++i) {
+  for (size_t i = 0; i < contents.size() && !plan->has_failed(); ++i) {
     const auto& [block, from] = contents[i];
     plan->begin(i);
     plan->fail(memory_.write(only(Content{block.address, from, block.bytes})), kWriting);
     passed(block.bytes);
-    if (alone) look(plan, i);
+    if (looks) look(plan, i);
     plan->written(i + 1);
   }
-  if (writes) plan->written(contents.size());
-  for (size_t i; !alone && (i = plan->next_look()) < contents.size();) look(plan, i);
 }
 
 void MemoryWriter::look(Plan* plan, size_t which) {

@@ -33,8 +33,11 @@ class MemoryWriter {
     std::vector<size_t> wrong;  // of the contents: the device has other bytes than the block had
   };
 
-  // The memory outlives the object.
-  MemoryWriter(DeviceMemory& memory, DigestKey key) : memory_(memory), key_(key) {}
+  static constexpr uint64_t kPatienceNs = 60'000'000'000;  // docs/deadlines.md
+
+  // The memory outlives the object. `patience_ns`: that long a thread waits for the next block.
+  MemoryWriter(DeviceMemory& memory, DigestKey key, uint64_t patience_ns = kPatienceNs)
+      : memory_(memory), key_(key), patience_ns_(patience_ns) {}
   Outcome write(std::span<const BlockContent> contents, BlockBegins begins);
   // Which of these blocks the device has with their digests. Its code, or 0.
   int compare(std::span<const ring::ManifestBlock> blocks, std::vector<bool>* right);
@@ -42,11 +45,13 @@ class MemoryWriter {
  private:
   class Plan;
   void write_and_look(Plan* plan, bool alone, bool writes);
+  void write_each(Plan* plan, bool looks);
   void look(Plan* plan, size_t which);
   int is_right(const ring::ManifestBlock& block, Hasher* hasher, bool* right);
 
   DeviceMemory& memory_;
   const DigestKey key_;
+  const uint64_t patience_ns_;
 };
 
 }  // namespace pyft::checkpoint
