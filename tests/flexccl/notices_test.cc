@@ -56,6 +56,13 @@ struct LongSleeps {
   }
 };
 
+// A rank of five that has agreed to a step, and does not know whether it is decided.
+struct InDoubt {
+  InDoubt() { runner.agree({step_to(2, 2)}); }
+  const Membership self = membership(0, 5, {step_to(1, 1)});
+  OperationRunner runner{self, 0};
+};
+
 bool is_in(const OperationRunner& runner, std::uint32_t epoch) {
   return comes([&] { return runner.membership().epoch == epoch; });
 }
@@ -80,31 +87,25 @@ TEST(an_operation_that_waits_for_a_repair_hears_of_it) {
 }
 
 TEST(a_rank_in_doubt_hears_of_the_decision) {
-  const Membership self = membership(0, 5, {step_to(1, 1)});
-  OperationRunner runner(self, 0);
-  runner.agree({step_to(2, 2)});
+  InDoubt rank;
   const LongSleeps now;
-  const Receiving receiving(runner);
+  const Receiving receiving(rank.runner);
   CHECK(now.begun());
-  tell_of(self, {step_to(2, 2)});
-  CHECK(is_in(runner, 2));
+  tell_of(rank.self, {step_to(2, 2)});
+  CHECK(is_in(rank.runner, 2));
 }
 
 TEST(a_rank_in_doubt_hears_that_it_is_aborted) {
-  const Membership self = membership(0, 5, {step_to(1, 1)});
-  OperationRunner runner(self, 0);
-  runner.agree({step_to(2, 2)});
+  InDoubt rank;
   const LongSleeps now;
-  const Receiving receiving(runner);
+  const Receiving receiving(rank.runner);
   CHECK(now.begun());
-  runner.abort();
+  rank.runner.abort();
 }
 
 TEST(a_rank_in_doubt_sleeps) {
-  const Membership self = membership(0, 5, {step_to(1, 1)});
-  OperationRunner runner(self, 0);
-  runner.agree({step_to(2, 2)});
-  const Receiving receiving(runner);
+  InDoubt rank;
+  const Receiving receiving(rank.runner);
   const int before = sleeps;
   CHECK(comes([&] { return sleeps > before + 10; }));
 }
