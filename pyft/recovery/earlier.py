@@ -7,38 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyft.recovery import report
-from pyft.recovery.report import Incident
+from pyft.recovery.report import Incident, Sums
 
 MOST = 1024  # faults of which all is kept
 
 
 @dataclass
-class Earlier:
+class Earlier(Sums):
     """Sums over the faults that are not kept any more. All of them have ended."""
 
     # By class and rank: how many, and how many of these were errors of the program.
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    recovered: int = 0
-    own_errors: int = 0
-    came_again: int = 0
-    given_up: int = 0
-    lost_seconds: float = 0.0
-    until: float = 0.0  # when the last of them ended
-    verdict: str = ""
 
     def add(self, incident: Incident) -> None:
         """Take one more, in the order in which they were noticed."""
         key = (incident.fault, incident.rank)
         faults, own = self.counts.get(key, (0, 0))
         self.counts[key] = (faults + 1, own + incident.own_error)
-        recovered, own_errors, given_up = report.outcomes([incident])
-        self.recovered += recovered
-        self.own_errors += own_errors
-        self.came_again += report.came_again([incident])
-        self.given_up += given_up
-        self.lost_seconds += report.lost_seconds([incident], incident.ended, self.until)
-        self.until = max(self.until, incident.ended)
-        self.verdict = report.worst((self.verdict, incident.verdict))
+        self.take([incident], incident.ended)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return how many there were, as a report has it."""
@@ -62,14 +48,5 @@ class Earlier:
         self, incidents: list[Incident], seconds: float, restarts: int = 0
     ) -> dict[str, Any]:
         """Return the part of report.json about recovery: of these, and of those that are kept."""
-        found = report.summary(incidents, seconds, restarts)
-        lost = self.lost_seconds + report.lost_seconds(incidents, seconds, self.until)
-        return found | {
-            "earlier": self.rows(),
-            "recovered": found["recovered"] + self.recovered,
-            "own_errors": found["own_errors"] + self.own_errors,
-            "came_again": found["came_again"] + self.came_again,
-            "given_up": found["given_up"] + self.given_up,
-            **report.shares(lost, seconds),
-            "verdict": report.worst((found["verdict"], self.verdict)),
-        }
+        found = report.summary(incidents, seconds, restarts, before=self)
+        return found | {"earlier": self.rows()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 DELIVERED = "error delivered"  # an outcome: the program got its own error
@@ -184,17 +184,44 @@ def came_again(incidents: list[Incident]) -> int:
     return sum(i.outcome == "recovered" and i.own_error for i in incidents)
 
 
-def summary(incidents: list[Incident], seconds: float, restarts: int = 0) -> dict[str, Any]:
-    """Return the part of report.json about recovery."""
-    recovered, own_errors, given_up = outcomes(incidents)
+@dataclass
+class Sums:
+    """What is counted of faults."""
+
+    recovered: int = 0
+    own_errors: int = 0
+    came_again: int = 0
+    given_up: int = 0
+    lost_seconds: float = 0.0
+    until: float = 0.0  # when the last of them ended
+    verdict: str = ""
+
+    def take(self, incidents: list[Incident], now: float) -> None:
+        """Count more of them, which were noticed after all that are counted."""
+        recovered, own_errors, given_up = outcomes(incidents)
+        self.recovered += recovered
+        self.own_errors += own_errors
+        self.came_again += came_again(incidents)
+        self.given_up += given_up
+        self.lost_seconds += lost_seconds(incidents, now, self.until)
+        self.until = max([self.until, *(i.ended or now for i in incidents)])
+        self.verdict = worst({self.verdict, *(i.verdict for i in incidents)})
+
+
+def summary(
+    incidents: list[Incident], seconds: float, restarts: int = 0, before: Sums | None = None
+) -> dict[str, Any]:
+    """Return the part of report.json about recovery; `before`: of faults that are not kept."""
+    sums = replace(before) if before else Sums()
+    sums.take(incidents, seconds)
     return {
         "faults": [asdict(i) for i in incidents],
-        "recovered": recovered,
-        "own_errors": own_errors,
-        "came_again": came_again(incidents),
-        "given_up": given_up,
-        **shares(lost_seconds(incidents, seconds), seconds),
-        "verdict": worst({i.verdict for i in incidents}),
+        "recovered": sums.recovered,
+        "own_errors": sums.own_errors,
+        "came_again": sums.came_again,
+        "given_up": sums.given_up,
+        **shares(sums.lost_seconds, seconds),
+        "verdict": sums.verdict,
         "agent_restarts": restarts,
     }
 

@@ -18,7 +18,8 @@ from pyft.agent.lifecycle import incidents as module
 from pyft.agent.lifecycle.incidents import Incidents
 from pyft.agent.operators import metrics
 from pyft.recovery import classify, report
-from pyft.recovery.earlier import MOST
+from pyft.recovery.earlier import MOST, Earlier
+from pyft.recovery.report import Incident
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "fuzz"))
 from agent_inputs import Agent  # noqa: E402
@@ -96,6 +97,25 @@ def test_the_list_has_an_end_and_the_sums_have_not(
     assert found["verdict"] == "exact"
     assert f"[{FAULTS - FEW}] faults before" in report.table(found)[1]
     assert report.table(found)[-1].startswith(f"{FAULTS} of {FAULTS} recovered")
+
+
+def test_a_fault_counts_alike_whether_it_is_kept_or_not() -> None:
+    ends = ("recovered", "recovered", report.DELIVERED, "given up: no GPU", "recovered")
+    verdicts = ("exact", "equivalent", "", "", "exact")
+    faults = [
+        Incident(0, 0, "hang", "", 10.0 * n, 10.0 * n + 1, outcome=end, verdict=verdict)
+        for n, (end, verdict) in enumerate(zip(ends, verdicts, strict=True))
+    ]
+    faults[1].own_error = True
+    for fault in faults[:-1]:
+        fault.ended = fault.noticed + 2
+    wanted = report.summary(faults, 50.0)
+    assert (wanted["recovered"], wanted["lost_seconds"]) == (2, 4 * 3.0 + 10.0)
+    earlier = Earlier()
+    for kept in range(len(faults)):
+        found = earlier.summary(faults[kept:], 50.0)
+        assert {name: found[name] for name in wanted} == wanted | {"faults": found["faults"]}
+        earlier.add(faults[kept])
 
 
 def test_meters_count_those_before_too(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
