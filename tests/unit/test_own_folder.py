@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,14 @@ from pyft.report import history
 
 JOB = "20260101-000000-1"
 RUNS: dict[str, Any] = {"state": "running", "supervisor_pid": os.getpid()}
+
+
+@pytest.fixture(autouse=True)
+def _locks_go_with_the_test(tmp_path: Path) -> Iterator[None]:
+    """A job's processes hold its lock as long as they live: these are all this one."""
+    yield
+    for fd in _locks(tmp_path):
+        os.close(fd)
 
 
 def test_two_jobs_never_have_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,12 +133,18 @@ def test_of_jobs_in_named_folders_the_last_links_are_kept(
 
 def _release(folder: Path) -> None:
     """Close the lock that this process has, as when a job has ended."""
-    (held,) = [fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_at(fd, folder / "lock")]
+    (held,) = _locks(folder)
     os.close(held)
 
 
-def _is_at(fd: int, path: Path) -> bool:
+def _locks(below: Path) -> list[int]:
+    """Return the descriptors of all locks of this process in a folder, or in one below it."""
+    links = ((fd, _link_of(fd)) for fd in map(int, os.listdir("/proc/self/fd")))
+    return [fd for fd, link in links if link.name == "lock" and below in link.parents]
+
+
+def _link_of(fd: int) -> Path:
     try:
-        return os.readlink(f"/proc/self/fd/{fd}") == str(path)
-    except OSError:
-        return False
+        return Path(os.readlink(f"/proc/self/fd/{fd}"))
+    except OSError:  # of the folder that was listed
+        return Path()

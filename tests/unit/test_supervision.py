@@ -276,14 +276,11 @@ def test_more_page_locked_memory_than_addresses_is_refused(start: Start) -> None
 
 
 def test_pyft_takes_more_descriptors_than_the_command(start: Start) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    few = len(os.listdir("/proc/self/fd")) + 150  # other tests may have left some
-    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
-    try:
-        job = start("sh", "-c", "ulimit -Sn; exec sleep 60")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    wait_for(job.output, 20, job.errors())
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = 150
+    limited = ("sh", "-c", f'ulimit -Sn {few}; exec "$@"', "sh")
+    job = start("sh", "-c", "ulimit -Sn; exec sleep 60", wrapper=limited)
+    wait_for(job.output, 20, job.errors)
     assert job.output() == f"{few}\n"
     for role in ("launcher", "supervisor", "agent"):
         assert resource.prlimit(job.victim(role), resource.RLIMIT_NOFILE) == (hard, hard), role
