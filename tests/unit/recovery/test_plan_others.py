@@ -195,6 +195,19 @@ def test_a_rank_waits_as_long_as_another_one_of_its_set_waits_for_a_gpu() -> Non
     assert "replacements in a row have failed" in one(ev.GiveUp, last[:1]).text, "now it is a fault"
 
 
+def test_one_rank_that_waits_for_a_gpu_is_enough_for_another_to_meet_nobody() -> None:
+    plan = started(devices=3, replay_all=True)
+    for id in range(3):
+        said(plan, id, wire.Made(7, id))
+    die(plan, device(46))
+    for id in (1, 2):
+        die(plan, killed(), id)
+    assert [plan.ranks[id].state is State.WAITING for id in range(3)] == [True, False, False]
+    no_place = of_exit(NO_PLACE_EXIT << 8)
+    for _ in range(3 * ATTEMPTS):
+        assert [one.id for one in die(plan, no_place, 1) if isinstance(one, ev.Start)] == [1]
+
+
 def test_only_ranks_that_have_ended_and_are_done_with_are_forgotten() -> None:
     plan = started(devices=3)
     for id in (1, 2):

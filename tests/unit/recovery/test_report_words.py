@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from pyft.recovery import report
@@ -72,13 +74,13 @@ def test_sums_of_a_job() -> None:
     given_up.ended = 4.0
     delivered = recovered(5, 6, own_error=True)
     delivered.outcome = report.DELIVERED
-    again = recovered(6, 6 + 1 / 3, own_error=True)
-    found = report.summary([recovered(1, 2), given_up, delivered, again], 10.0, restarts=2)
+    again = [recovered(6, 6 + 1 / 3, own_error=True) for _ in range(2)]
+    found = report.summary([recovered(1, 2), given_up, delivered, *again], 10.0, restarts=2)
     sums = {name: value for name, value in found.items() if name != "faults"}
     assert sums == {
         "recovered": 1,
         "own_errors": 1,
-        "came_again": 1,
+        "came_again": 2,
         "given_up": 1,
         "lost_seconds": 3.333333,
         "goodput": 0.666667,
@@ -86,11 +88,18 @@ def test_sums_of_a_job() -> None:
         "verdict": "",
         "agent_restarts": 2,
     }
-    assert [one["rank"] for one in found["faults"]] == [3] * 4
+    assert [one["rank"] for one in found["faults"]] == [3] * 5
     assert report.summary([], 0.0)["goodput"] == 1.0, "it has not begun"
     assert report.summary([], 0.0)["agent_restarts"] == 0
     assert report.summary([], 0.5)["goodput"] == 1.0
     assert report.summary([recovered(0, 0.25)], 0.5)["goodput"] == 0.5
+
+
+def test_a_fault_is_known_by_when_and_where_it_was() -> None:
+    one = asdict(fault(1.0, epoch_from=2))
+    assert report.key_of(one) == report.key_of({**one, "outcome": "recovered", "ended": 3.0})
+    for other in ({"noticed": 1.5}, {"rank": 4}, {"device": 1}, {"epoch_from": 3}):
+        assert report.key_of(one) != report.key_of({**one, **other})
 
 
 def test_shares_are_rounded_to_microseconds() -> None:
