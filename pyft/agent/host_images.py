@@ -20,7 +20,7 @@ from pyft.agent.supervisor.link import Handover
 from pyft.hosts.place import actions, mirror, relayed, remote
 from pyft.hosts.wire.head_link import HeadLink
 from pyft.hosts.wire.link import addresses_of, token
-from pyft.images import tree
+from pyft.images.appended import MOST_LOGS, Log
 from pyft.recovery import images as decided
 from pyft.recovery.classify import Fault
 from pyft.wire import messages as wire
@@ -159,10 +159,10 @@ class HostImages(Images):
     def _begun(self, number: int, folder: Path) -> tuple[dict[str, Any], str]:
         """Return the record of an image, and name the files that are appended to for the head."""
         record, why = super()._begun(number, folder)
-        logs = [tree.Log(**note) for note in record.get("logs", ())]
+        logs = [Log(**note) for note in record.get("logs", ())]
         self._plan.logs = [log.name for log in logs]
-        if len(logs) > mirror.MOST_LOGS:
-            why = why or f"[{len(logs)}] files are appended to, more than [{mirror.MOST_LOGS}]"
+        if len(logs) > MOST_LOGS:
+            why = why or f"[{len(logs)}] files are appended to, more than [{MOST_LOGS}]"
         return record, why
 
     def _go_back(self, action: actions.GoBack) -> None:

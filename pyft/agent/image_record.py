@@ -14,6 +14,7 @@ from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.restoring import is_kept, kept_name
 from pyft.agent.supervisor.link import Handover
 from pyft.images import image_folder, sockets, tree
+from pyft.images.appended import Log
 
 NOTE = "images"
 
@@ -86,16 +87,16 @@ def unfinished(records: Mapping[int, dict[str, Any]], handover: Handover) -> lis
 
 def _logs_of(
     pids: list[int], standard: dict[tuple[int, int], tuple[int, str]]
-) -> tuple[list[tree.Log], str]:
+) -> tuple[list[Log], str]:
     """Return the files that are only appended to, and why an image is impossible now."""
-    logs: dict[str, tree.Log] = {}
+    logs: dict[str, Log] = {}
     for file in _written(pids):
         if file.identity in standard:
             continue
         if not file.flags & os.O_APPEND:
             return [], f"[{file.link}] is open for writing in [pid {file.pid}]"
         try:
-            logs[file.link] = tree.Log.of(file.link)
+            logs[file.link] = Log.of(file.link)
         except OSError as error:
             return [], f"[{file.link}] cannot be read: {error.strerror}"
     return list(logs.values()), ""

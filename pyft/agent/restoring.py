@@ -21,7 +21,8 @@ from pyft.agent.process import messages, process_tree
 from pyft.agent.process.awake import AwakeClock
 from pyft.agent.supervisor.children import RESTORE
 from pyft.agent.supervisor.link import SupervisorLink
-from pyft.images import criu, leftovers, memory, tree
+from pyft.images import criu, leftovers, memory
+from pyft.images.appended import Log
 
 NOTE = "restoring"
 END_S = 5.0  # for what is killed to be gone, with its number
@@ -89,7 +90,7 @@ class Restoring:
 
     def _cut_logs(self) -> None:
         for note in self._record["logs"]:
-            if why := tree.Log(**note).cut_back():
+            if why := Log(**note).cut_back():
                 raise RestoreError(why)
 
     # ---- the image is given back --------------------------------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyft.images import image_folder, memory
+from pyft.images.appended import open_at_once
 
 CHUNK = 1 << 20
 MOST_BYTES = 1 << 40  # of one file or memory object, holes included
@@ -66,6 +67,12 @@ class Contents:
             raise ValueError("it has a file twice")
         return cls(files, objects)
 
+    def with_files(self, files: Mapping[str, int]) -> Contents:
+        """Return it with more files behind its own, by name and size; raise ValueError."""
+        if twice := files.keys() & {name for name, _ in self.files}:
+            raise ValueError(f"it has [{min(twice)}] twice")
+        return Contents([*self.files, *files.items()], self.objects)
+
     def note(self) -> dict[str, Any]:
         """Return all of it, in plain values."""
         rows = [[o.client, o.part, o.size, [list(e) for e in o.extents]] for o in self.objects]
@@ -81,10 +88,19 @@ class Contents:
         """Return how much of it is memory."""
         return sum(end - start for o in self.objects for start, end in o.extents)
 
-    def pieces(self, folder: Path, fds: Mapping[int, Sequence[int]]) -> Iterator[bytes]:
-        """Yield the stream. Raise OSError when a file has become shorter."""
+    def pieces(
+        self,
+        folder: Path,
+        fds: Mapping[int, Sequence[int]],
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> Iterator[bytes]:
+        """Yield the stream. Raise OSError when a file has become shorter.
+
+        `elsewhere`: paths of files that are not in the folder.
+        """
         for name, size in self.files:
-            with open(folder / name, "rb") as file:
+            path = (elsewhere or {}).get(name, str(folder / name))
+            with open(path, "rb", opener=open_at_once) as file:
                 yield from _read(file.fileno(), 0, size)
         for one in self.objects:
             for start, end in one.extents:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from io import FileIO
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pyft._native import linux
 from pyft.agent.process import process_tree
 from pyft.images import packet_filter
 
-_TAIL_BYTES = 64 << 10
 _STANDARD = (0, 1, 2)
 _ESTABLISHED, _LISTENS = "01", "0A"
 _ANYWHERE = ("00000000", "0" * 32)  # any address of the host, in the words of /proc/net
@@ -47,83 +42,6 @@ class OpenFile:
         """Say whether it is a file with a name, open for writing."""
         writes = self.flags & os.O_ACCMODE != os.O_RDONLY
         return self.is_regular and writes and self.links > 0
-
-
-@dataclass(frozen=True)
-class Log:
-    """A file that is only appended to, as it was at the dump."""
-
-    path: str
-    device: int
-    inode: int
-    size: int
-    tail: str  # digest of its last bytes
-
-    @classmethod
-    def of(cls, path: str) -> Log:
-        """Look at a file now, and write it through: a host may lose its power, another go on."""
-        with open(path, "rb", buffering=0) as file:
-            os.fsync(file.fileno())
-            about = os.fstat(file.fileno())
-            tail = _tail_of(file, about.st_size)
-        return cls(path, about.st_dev, about.st_ino, about.st_size, tail)
-
-    @classmethod
-    def from_note(cls, note: dict[str, Any]) -> Log:
-        """Return what another host has looked at; raise ValueError or TypeError if it is none."""
-        log = cls(**note)
-        texts, numbers = (log.path, log.tail), (log.device, log.inode, log.size)
-        if not all(isinstance(one, str) for one in texts) or "\0" in log.path:
-            raise ValueError("a path is none")
-        if any(type(one) is not int or one < 0 for one in numbers):
-            raise ValueError("a number is none")
-        return log
-
-    @property
-    def name(self) -> str:
-        """Return what two hosts call a file that both of them see.
-
-        A disk is seen by one machine only; the device of a network's file system differs by host.
-        """
-        on_disk = os.major(self.device) != 0
-        where = f"{linux.boot_id()}-{self.device}" if on_disk else ""
-        return f"{self.inode}:{where}:{self.path}"
-
-    def note(self) -> dict[str, object]:
-        """Return all of it, in plain values."""
-        return asdict(self)
-
-    def cut_back(self) -> str:
-        """Take away what was appended since; return why that cannot be done."""
-        try:
-            with open(self.path, "r+b", buffering=0, opener=_open_at_once) as file:
-                if self._is_other(file):
-                    return f"[{self.path}] is not the file any more that it was"
-                os.ftruncate(file.fileno(), self.size)
-        except OSError as error:
-            return f"[{self.path}] cannot be cut back: {error.strerror}"
-        return ""
-
-    def lacks(self) -> str:
-        """Return why it cannot be cut back on this host, which may not be the one that has looked."""
-        try:
-            with open(self.path, "rb", buffering=0, opener=_open_at_once) as file:
-                if not self._is_other(file):
-                    return ""
-            why = "it is another file"
-        except OSError as error:
-            why = error.strerror
-        return f"[{self.path}] is appended to, and this host has it not: {why}"
-
-    def _is_other(self, file: FileIO) -> bool:
-        """Say whether this is not the file, or what was in it is not there any more.
-
-        Its inode is the same on all hosts that see it, its device is not.
-        """
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_ino != self.inode:
-            return True
-        return about.st_size < self.size or _tail_of(file, self.size) != self.tail
 
 
 def members(root: int) -> list[int]:
@@ -256,12 +174,3 @@ def _flags_of(pid: int, fd: str) -> int:
         if name == "flags":
             return int(value, 8)
     return 0
-
-
-def _tail_of(file: FileIO, size: int) -> str:
-    file.seek(max(0, size - _TAIL_BYTES))
-    return hashlib.sha256(file.read(min(size, _TAIL_BYTES))).hexdigest()
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

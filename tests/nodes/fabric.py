@@ -1,7 +1,8 @@
 """Hosts made of namespaces on this machine, joined by a bridge: for tests of jobs on several hosts.
 
 Each host has network, PIDs, clocks and mounts of its own, with its own /dev/shm. All see the same files,
-as with a shared file system. `kill` is a power failure: the link goes down first, so nobody hears of it.
+as with a shared file system; a folder may be each host's own, as a disk of its own is. `kill` is a power
+failure: the link goes down first, so nobody hears of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ READY_S = 10.0
 UP_S = 500_000  # by which each host has started earlier than the one before
 _INIT = """
 import os, signal, subprocess, sys
-subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True)
+for folder in ("/dev/shm", *sys.argv[2:]):
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 os.write(1, b"up")
 os.close(1)
@@ -82,6 +84,7 @@ class Host:
                 *("unshare", "--pid", "--fork", "--mount", "--mount-proc", "--time"),
                 *("--monotonic", str(self.up), "--boottime", str(self.up)),
                 *("--propagation", "private", sys.executable, "-I", "-c", _INIT, self.name),
+                *(str(folder) for folder in self._fabric.own),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -100,6 +103,10 @@ class Host:
         assert self._init
         children = Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children")
         return int(children.read_text().split()[0])
+
+    def seen(self, path: Path) -> Path:
+        """Return where this machine finds a file of the host, as long as that has its power."""
+        return Path(f"/proc/{self.pid}/root{path}")
 
     def start(
         self, arguments: list[str], environment: dict[str, str], out: Path
@@ -151,7 +158,9 @@ class Host:
 class Fabric:
     """So many hosts, h0 and further, and a switch on which the head runs."""
 
-    def __init__(self, hosts: int) -> None:
+    def __init__(self, hosts: int, own: tuple[Path, ...] = ()) -> None:
+        """`own`: folders that are each host's own, and go with it."""
+        self.own = own
         self.name = f"pyft-{uuid.uuid4().hex[:8]}"
         self.switch = f"{self.name}-switch"
         self.hosts = [Host(self, number) for number in range(hosts)]

@@ -108,6 +108,31 @@ def test_ranks_whose_steps_have_parted_are_not_held_in_vain(tmp_path: Path) -> N
 
 
 @longer
+def test_a_host_dies_and_the_disk_with_its_log(tmp_path: Path) -> None:
+    """The spare has nothing of it, not even its folder: each line is there once, and it goes on."""
+    own = tmp_path / "disk"
+    own.mkdir()
+    log = own / "run" / "log.txt"
+    with fabric.Fabric(3, own=(own,)) as hosts:
+        for host in hosts.hosts[:2]:
+            host.seen(log.parent).mkdir()
+        job = lingering(tmp_path, hosts, *STEPS, "--log", str(log), lease=2.0, every=0.5)
+        job.wait_for_line()
+        job.wait_for_step(1, 20)
+        hosts.hosts[1].kill()
+        ends_equal(job)
+        assert "host [h2] takes place [1]" in job.said("head")
+        wanted = expected(60)
+        for rank, host in ((0, hosts.hosts[0]), (1, hosts.hosts[2])):
+            there = host.seen(log.with_name(f"log.txt.{rank}"))
+            lines = there.read_text().splitlines()
+            assert len(lines) == len(set(lines)) == 60
+            assert set(lines) <= wanted
+            assert there.stat().st_mode & 0o777 == 0o644
+        assert not list(own.iterdir())
+
+
+@longer
 @pytest.mark.parametrize("lost", [(0, 1), (1, 2)])
 def test_two_hosts_die_at_once(tmp_path: Path, lost: tuple[int, int]) -> None:
     """Each image is on two other hosts: those of all that trained, or of one and its taker."""

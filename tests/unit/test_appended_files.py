@@ -5,13 +5,23 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pyft._native import linux
-from pyft.images.tree import Log
+from pyft.images import appended, disks
+from pyft.images.appended import Log
 
 NETWORK, DISK = os.makedev(0, 77), os.makedev(8, 1)
+MOUNTS = """\
+22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+23 22 0:60 / /shared rw shared:1 - nfs4 server:/shared rw
+24 22 0:61 / /my\\040disk rw - tmpfs tmpfs rw
+25 22 0:62 / /shared/inner rw - overlay overlay rw
+26 22 0:63 / /san rw - gfs2 /dev/sdb rw
+27 22 0:64 / /seen rw - tmpfs tmpfs rw
+28 22 0:65 / /seen rw - nfs4 server:/seen rw
+"""
 
 
 @pytest.fixture
@@ -24,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_host_that_mounts_the_same_files_cuts_them_back(path: Path) -> None:
     """It has another number for the device of a network's file system."""
-    log = replace(Log.of(str(path)), device=NETWORK)
+    log = replace(Log.of(str(path)), device=NETWORK, disk="")
     before = path.read_text()
     with path.open("a") as file:
         file.write("step 3\n")
@@ -53,15 +63,47 @@ def test_what_is_not_the_file_is_not_cut(path: Path, how: str) -> None:
     assert (path.read_text() if path.is_file() else "") == before
 
 
-@pytest.mark.parametrize("device", [DISK, NETWORK])
+@pytest.mark.parametrize(
+    ("path", "device", "is_own"),
+    [
+        ("/log", DISK, True),
+        ("/sharedx/log", DISK, True),
+        ("/shared/log", NETWORK, False),
+        ("/shared/inner/log", NETWORK, True),
+        ("/my disk/log", NETWORK, True),
+        ("/san/log", DISK, False),
+        ("/seen/log", NETWORK, False),
+    ],
+)
 def test_only_what_two_hosts_may_both_see_has_one_name(
-    device: int, path: Path, monkeypatch: pytest.MonkeyPatch
+    path: str, device: int, is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = replace(Log.of(str(path)), device=device).name
-    monkeypatch.setattr(linux, "boot_id", lambda: "another host")
-    there = replace(Log.of(str(path)), device=device).name
-    assert (here == there) == (device == NETWORK)
-    assert here.endswith(f":{path}")
+    """A memory's file system has no number of a disk, and is no network's."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    monkeypatch.setattr(disks, "_MOUNTS", mounts)
+    here = disks.disk_of(path, device)
+    monkeypatch.setattr(disks.linux, "boot_id", lambda: "another host")
+    assert (here != disks.disk_of(path, device)) == bool(here) == is_own
+
+
+def test_the_name_is_of_path_and_disk(path: Path) -> None:
+    log = replace(Log.of(str(path)), disk="boot-8")
+    assert log.name == f"{log.inode}:boot-8:{path}"
+
+
+@pytest.mark.parametrize(
+    ("own", "here", "is_seen"),
+    [("a", "a", True), ("a", "b", False), ("", "b", True), ("a", "", True)],
+)
+def test_a_file_of_the_same_number_on_another_disk_is_another(
+    path: Path, monkeypatch: pytest.MonkeyPatch, own: str, here: str, is_seen: bool
+) -> None:
+    """Unless the host calls its disk otherwise since it has booted."""
+    log = replace(Log.of(str(path)), disk=own)
+    monkeypatch.setattr(appended, "disk_of", lambda *_: here)
+    assert (log.lacks() == "") == is_seen
+    assert log.lacks(may_have_booted=True) == ""
 
 
 def test_the_lines_are_written_through(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,9 +115,30 @@ def test_the_lines_are_written_through(path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "change", [{"path": 5}, {"path": "a\0b"}, {"size": -1}, {"inode": "1"}, {"tail": None}]
+    "change",
+    [
+        {"path": 5},
+        {"path": "/a\0b"},
+        {"path": "log"},
+        {"path": "/var/../etc/passwd"},
+        {"path": "/var//log"},
+        {"path": "//var/log"},
+        {"path": "/var/log/"},
+        {"path": ""},
+        {"path": "/" + "x" * 5000},
+        {"path": "/\ud800"},
+        {"size": -1},
+        {"size": 1 << 63},
+        {"inode": "1"},
+        {"tail": None},
+        {"disk": None},
+        {"mode": 0o100644},
+        {"mode": True},
+        {"uid": (1 << 32) - 1},
+        {"gid": -1},
+    ],
 )
-def test_what_another_host_says_is_checked(path: Path, change: dict[str, object]) -> None:
+def test_what_another_host_says_is_checked(path: Path, change: dict[str, Any]) -> None:
     note = Log.of(str(path)).note()
     assert Log.from_note(note).note() == note
     with pytest.raises((ValueError, TypeError)):

@@ -25,10 +25,10 @@ from pyft.hosts.head.ledger import Ledger, LedgerLost
 from pyft.hosts.head.moves import Moves
 from pyft.hosts.head.places import Facts
 from pyft.hosts.head.told import copies_of, told
-from pyft.hosts.place.mirror import MOST_LOGS
 from pyft.hosts.wire import checked
 from pyft.hosts.wire.accepting import accept_all
 from pyft.hosts.wire.link import Link, LinkError
+from pyft.images.appended import MOST_LOGS
 
 TICK_S = 0.05
 HERE_AT = 1 / 6  # of the lease: how often it says that it is there, if others may be

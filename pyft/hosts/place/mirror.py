@@ -1,8 +1,8 @@
 """Copies of images on other hosts: sent by the agent of a place, taken by a host without one.
 
-A header says all that will follow. When the other host is ready for it, the bytes of CRIU's files and
-of the memory objects follow, without their holes; then a keyed digest of those. A copy counts when
-that is equal, never before.
+A header says all that can follow. The other host answers when it is ready, and which of the files that
+the place appends to it has not. The bytes of CRIU's files follow, of those files, and of the memory
+objects without their holes; then a keyed digest of all. A copy counts when that is equal, never before.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyft.hosts.place import mirrored_logs
 from pyft.hosts.wire import checked
 from pyft.hosts.wire.accepting import accept_all
 from pyft.hosts.wire.link import HEADER_LARGEST, Link, LinkError, key_for
-from pyft.images import clocks, memory, tree
+from pyft.images import clocks, memory, travelling
 from pyft.images.contents import CHUNK, MOST_CLIENTS, Contents, remove
 
 SILENT_S = 20.0  # between two pieces
@@ -30,7 +31,6 @@ ANSWER_S = 30.0
 TELL_S = 5.0  # between two words to the head that something arrives
 MOST_CONNECTIONS = 64
 LEAST_FREE = 1 << 28  # of the host's memory
-MOST_LOGS = 512  # files of a place that are only appended to
 
 
 @dataclass
@@ -143,9 +143,11 @@ def _send(
             files=note["files"],
             memory=note["objects"],
         )
-        _await(link, "ready")  # it would not hear why not while it sends
+        ready = _await(link, "ready")  # it would not hear why not while it sends
+        logs = mirrored_logs.asked(ready, image.record)
+        contents = contents.with_files(travelling.sizes(logs))
         hashed = digest_for(secret)
-        for piece in contents.pieces(folder, image.memory):
+        for piece in contents.pieces(folder, image.memory, travelling.paths(logs)):
             hashed.update(piece)
             link.send_bytes(piece)
             progress()
@@ -155,12 +157,13 @@ def _send(
         link.close()
 
 
-def _await(link: Link, kind: str) -> None:
-    """Wait for this word of the other host; raise LinkError when it says something else."""
+def _await(link: Link, kind: str) -> dict[str, Any]:
+    """Return this word of the other host; raise LinkError when it says something else."""
     said = link.receive(ANSWER_S)
     if not said or said["kind"] != kind:
         why = checked.text({"why": "no answer"} | (said or {}), "why")
         raise LinkError(f"it is not taken: {why}")
+    return said
 
 
 # ---- here -----------------------------------------------------------------------------------
@@ -251,13 +254,16 @@ class Receiver:
         try:
             hashed = digest_for(self._secret)
             contents = Contents.from_note({"files": said["files"], "objects": said["memory"]})
-            _look_for_logs(stored.record)
+            lacks = {"logs": mirrored_logs.wanted(stored.record)}
+            logs = mirrored_logs.asked(lacks, stored.record)
+            contents = contents.with_files(travelling.sizes(logs))
             promised = self._promise(contents)
-            link.send("ready")
+            link.send("ready", **lacks)
             _take(link, hashed, stored, contents, promised)
             end = link.receive(SILENT_S) or {}
             if end.get("digest") != hashed.hexdigest():
                 raise LinkError("its digest differs")
+            mirrored_logs.check(logs, folder)
         except (OSError, ValueError, TypeError, KeyError) as error:  # also what is no row, no note
             stored.drop()
             link.send("refused", why=str(error))
@@ -309,16 +315,6 @@ def _header(said: dict[str, Any], folder: Path) -> Stored:
     number = checked.number(record, "number")
     where = (checked.number(said, "place"), number)
     return Stored(*where, folder, record, options, checked.name(said, "clients_name"))
-
-
-def _look_for_logs(record: dict[str, Any]) -> None:
-    """Refuse an image with files that this host does not see: it could not be restored here."""
-    logs = record.get("logs", [])
-    if not isinstance(logs, list) or len(logs) > MOST_LOGS:
-        raise LinkError("its logs are none")
-    for note in logs:
-        if why := tree.Log.from_note(note).lacks():
-            raise LinkError(why)
 
 
 def _take(link: Link, hashed: Any, stored: Stored, contents: Contents, promised: _Promised) -> None:

@@ -19,6 +19,8 @@ from pyft.hosts.place.mirror import Receiver, Stored
 from pyft.hosts.wire import checked
 from pyft.hosts.wire.head_link import HeadLink
 from pyft.hosts.wire.link import LinkError, addresses_of
+from pyft.images import travelling
+from pyft.images.travelling import LogError
 
 LOOK_S = 0.05
 MOST_REQUESTS = 4096  # of faults
@@ -116,6 +118,12 @@ class Spare:
         if image is None:
             messages.say(f"place [{place}] cannot be taken: image [{number}] is not here")
             return None
+        try:
+            _make_logs(image)
+        except LogError as error:
+            self._receiver.put(image)
+            messages.say(f"place [{place}] cannot be taken: {error}")
+            return None
         messages.say(f"this host takes place [{place}], from image [{number}]")
         self._link.end()
         life, round = checked.number(said, "life"), checked.number(said, "round")
@@ -159,6 +167,14 @@ class Spare:
         note = {"options": options, "clients_name": image.clients_name, "kept": kept}
         note["clocks"] = record["clocks"]
         return note, [fd for fds in image.memory.values() for fd in fds]
+
+
+def _make_logs(image: Stored) -> None:
+    """Make what a place appends to and this host has not; raise LogError."""
+    logs, moved = travelling.make_all(image.record.get("logs", []), image.folder)
+    image.record["logs"] = logs
+    for sentence in moved:
+        messages.say(sentence)
 
 
 def _begin(parent: int) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from pyft.agent.host_images import HostImages
 from pyft.agent.images import Images
-from pyft.hosts.place.mirror import MOST_LOGS
-from pyft.images.tree import Log
+from pyft.images.appended import MOST_LOGS, Log
 from pyft.recovery.images import Copy, Phase
 
 

@@ -25,6 +25,7 @@ from pyft.hosts.spare import leaving
 from pyft.hosts.spare import spare as module
 from pyft.hosts.spare.spare import Spare
 from pyft.images import memory
+from pyft.images.appended import Log
 
 WHY = "host [h1] is drained"
 
@@ -239,6 +240,47 @@ def test_a_host_with_a_place_keeps_no_memory_of_images(
     Head.last.orders.append(order)
     assert spare.run() == 7
     assert not image.folder.exists()
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_a_place_appends_to_is_made_before_it_goes_on(
+    is_whole: bool,
+    image: Stored,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Else nothing is started, and the image stays."""
+    monkeypatch.setattr(module, "HeadLink", Head)
+    path = tmp_path / "log.txt"
+    path.write_text("step 1\n")
+    log = Log.of(str(path))
+    path.rename(image.folder / "appended-0")
+    if not is_whole:
+        (image.folder / "appended-0").write_text("")
+    spare = Spare("127.0.0.1:1", b"secret", "s0", "127.0.0.1", tmp_path / "spare")
+    image.record |= {"clients": {"0": {}}, "clocks": {}, "logs": [log.note()]}
+    spare._receiver.put(image)
+    noted: list[dict[str, Any]] = []
+
+    def kept(record: dict[str, Any], *_: object) -> dict[str, Any]:
+        noted.extend(record["logs"])
+        return {}
+
+    started = SimpleNamespace(wait=lambda: 7)
+    monkeypatch.setattr(module, "left_behind", kept)
+    monkeypatch.setattr(module.subprocess, "Popen", lambda *_, **__: started)
+    order = {"kind": "take", "place": 1, "number": 3, "life": 2, "round": 1, "happened": []}
+    Head.last.orders += [order, {"kind": "over"}]
+    assert spare.run() == (7 if is_whole else 0)
+    assert path.exists() == is_whole
+    if is_whole:
+        assert path.read_text() == "step 1\n"
+        assert [note["inode"] for note in noted] == [path.stat().st_ino]
+    else:
+        why = f"place [1] cannot be taken: [{path}] has not come as it was"
+        assert why in capfd.readouterr().err
+        assert not Head.last.said
 
 
 # ---- the launcher stands by -----------------------------------------------------------------------
