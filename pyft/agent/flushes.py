@@ -20,7 +20,8 @@ from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages
 from pyft.flush import manifest, reader
 from pyft.flush.writer import Stopped, Writer
-from pyft.images import image_folder
+from pyft.images import image_folder, travelling
+from pyft.images.appended import Log
 from pyft.images.contents import Contents
 
 BEHIND = 10  # the priority: training goes first; at 19 other work on the host would starve it
@@ -42,6 +43,7 @@ class Flushes:
         self._next = 0.0
         self._failed = 0  # in a row
         self._left_out: set[Path] = set()  # folders that have nothing of the last one
+        self._is_only_here = False  # what the last one is of
         self._done: dict[str, Any] = {}  # what the thread has to say
         self.figures: list[dict[str, float]] = []
 
@@ -72,7 +74,7 @@ class Flushes:
         if "error" in done:
             self._say_failed(done["step"], done["error"])
         elif "bytes" in done:
-            self._say_done(done["step"])
+            self._say_done(done["step"], done.pop("only_here"))
             self._failed = 0
             self.figures.append(done)
 
@@ -83,15 +85,20 @@ class Flushes:
             self._thread.join(END_S)
             self.look()
 
-    def _say_done(self, step: int) -> None:
-        """Say that a line is on disk, if that is news, and which folders have nothing of it."""
+    def _say_done(self, step: int, only_here: str) -> None:
+        """Say that a line is on disk, if that is news, and which folders have nothing of it.
+
+        `only_here`: why it can be resumed on this host only, empty if elsewhere too.
+        """
         assert self._writer
-        failed = self._writer.failed
-        if self._failed or not self.figures or failed.keys() != self._left_out:
+        failed, is_new = self._writer.failed, bool(only_here) != self._is_only_here
+        self._is_only_here = bool(only_here)
+        if self._failed or not self.figures or is_new or failed.keys() != self._left_out:
             where = ", ".join(str(f) for f in self._folders if f not in failed)
             left = self._parity - len(failed)
             may = f"; [{left}] of them may be lost" if self._parity else ""
             whys = [f"; not in [{folder}]: {error.strerror}" for folder, error in failed.items()]
+            whys += [f"; only this host can resume it: {only_here}"] if only_here else []
             messages.say(f"--flush: step [{step}] is on disk in [{where}]{may}{''.join(whys)}")
         self._left_out = set(failed)
 
@@ -110,13 +117,16 @@ class Flushes:
     # ---- the thread ---------------------------------------------------------------------------
 
     def _run(self, record: dict[str, Any], links: Path, fds: dict[int, list[int]]) -> None:
-        begun, done = time.monotonic(), {"step": record["step"]}
+        begun, done = time.monotonic(), dict[str, Any](step=record["step"])
         try:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BEHIND)
-            contents = Contents.of(links, fds)
+            noted = [Log(**note) for note in record.get("logs", ())]
+            logs, done["only_here"] = travelling.of_own_disks(noted)
+            contents = Contents.of(links, fds).with_files(travelling.sizes(logs))
             image = self._about | {"record": record}
             about = {"step": record["step"], "contents": contents.note(), "image": image}
-            stream = self._until_stopped(contents.pieces(links, fds))
+            pieces = contents.pieces(links, fds, travelling.paths(logs))
+            stream = self._until_stopped(pieces)
             if self._writer is None:
                 self._writer = Writer(self._folders, self._parity, reader.whole(self._folders))
             done["bytes"] = self._writer.write(record["number"], about, stream)

@@ -25,7 +25,7 @@ from pyft.flush import manifest, reader
 from pyft.flush.codes import Code
 from pyft.flush.disk import Disk
 from pyft.flush.reader import Loaded
-from pyft.images import clocks, criu
+from pyft.images import clocks, criu, travelling
 
 EVERY_S = 600.0
 LOCK = "lock"
@@ -158,6 +158,10 @@ def _launcher(loaded: Loaded, options: JobOptions, last: int) -> Launcher:
     """Return the launcher of a job whose first agent finds a restore that was begun."""
     image = loaded.manifest.about["image"]
     record = image["record"] | {"folder": str(loaded.folder)}
+    notes = record.get("logs", [])
+    record["logs"], moved = travelling.make_all(notes, loaded.folder, may_have_booted=True)
+    for sentence in moved:
+        messages.say(sentence)
     # Numbers of lines are never used twice: of one that is damaged something may be there.
     left = left_behind(record, loaded.memory, {"number": last})
     kept = {name: [make_note(name, note), *fds] for name, (note, fds) in left.items()}

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,11 +47,17 @@ def killed(job: Job) -> Iterator[None]:
                     os.kill(pid, number)
         job.wait()
         yield
-        for pid in pids:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        wait_for(lambda: are_gone(pids), 20, "their numbers are free")
     finally:
         linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 0)
+
+
+def are_gone(pids: Iterable[int]) -> bool:
+    """Say whether none is left, also of those that become ours when their parents have ended."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def damage(path: Path) -> None:
@@ -117,6 +123,60 @@ def test_all_is_lost_with_a_folder_and_the_last_line(tmp_path: Path) -> None:
         second.assert_nothing_left()
         assert not first.processes()
         assert (folders[0] / "lock").exists(), "it flushes to the same folders, and a new one"
+    finally:
+        second.kill_everything()
+
+
+def disk_at(folder: Path, saved: Path, job: Path) -> tuple[str, ...]:
+    """Return what starts a job with a disk of its own, whose files are saved at its end.
+
+    Its output is opened there: CRIU finds no mount of another namespace.
+    """
+    script = f"""
+    mount -t tmpfs tmpfs {folder} || exit
+    exec </dev/null >>{job}/stdout.txt 2>>{job}/stderr.txt
+    "$@"
+    code=$?
+    cp {folder}/* {saved}
+    exit $code
+    """
+    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh")
+
+
+@pytest.mark.long
+def test_all_is_lost_with_the_disk_that_has_the_log(tmp_path: Path) -> None:
+    """What was in it at the line is there again, each line once."""
+    disk, saved, flush = tmp_path / "disk", tmp_path / "saved", tmp_path / "flush"
+    for folder in (disk, saved):
+        folder.mkdir()
+    slow = tmp_path / "slow"
+    slow.touch()
+    first = movable.start(
+        tmp_path / "a",
+        *("--steps", str(STEPS), "--slow", str(slow), "--log", str(disk / "log.txt")),
+        options=("--flush", str(flush), "--flush-every", "0"),
+        wrapper=(*disk_at(disk, saved, tmp_path / "a"), *ELSEWHERE),
+        PYFT_IMAGE_EVERY="3",
+    )
+    try:
+        first.wait_attached()
+        wait_for(lambda: lines(flush), 60, first.errors)
+        with killed(first):
+            pass
+    finally:
+        first.kill_everything()
+    slow.unlink()
+    wrapper = disk_at(disk, saved, tmp_path / "b")
+    second = Job(tmp_path / "b", (), options=("--resume", str(flush)), wrapper=wrapper)
+    try:
+        assert second.wait(120) == 0, second.errors()
+        said = movable.results(first) | movable.results(second)
+        for rank in (0, 1):
+            written = (saved / f"log.txt.{rank}").read_text().splitlines()
+            assert len(written) == len(set(written)) == STEPS
+            assert set(written) <= said
+        assert not list(disk.iterdir())
+        second.assert_nothing_left()
     finally:
         second.kill_everything()
 

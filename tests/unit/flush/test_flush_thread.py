@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from pyft.agent import flushes
 from pyft.agent.flushes import Flushes
 from pyft.flush import manifest, reader
-from pyft.images import memory
+from pyft.images import memory, travelling
+from pyft.images.appended import Log
 
 AWAY = 77_000  # from the begin of a memory object
 CLIENT = {"channel": {"name": "rank0-pid7-dev0"}}
@@ -149,6 +151,43 @@ def test_a_line_that_too_few_folders_have_counts_for_nothing(
         for folder in folders[1:] if number == 5 else ():
             (folder / "line-5").rename(folder / "line-5.partial")
     assert [sorted(os.listdir(folder)) for folder in folders] == [["line-4", "line-6"]] * 3
+
+
+def test_files_on_a_disk_of_this_host_are_in_the_line(tmp_path: Path, said: list[str]) -> None:
+    """As they were when the image was made. Another host sees the others itself."""
+    image, flushed = Image(tmp_path, 1), new(tmp_path / "flush")
+    own, shared = tmp_path / "own.txt", tmp_path / "shared.txt"
+    for path in (own, shared):
+        path.write_text("step 1\n")
+    logs = [replace(Log.of(str(path)), disk=disk) for path, disk in ((shared, ""), (own, "x"))]
+    with own.open("a") as file:
+        file.write("step 2\n")
+    flushed.offer(image.record | {"logs": [log.note() for log in logs]}, {0: image.fds})
+    finish(flushed)
+    image.drop()
+    loaded = reader.newest([tmp_path / "flush"], tmp_path / "again")
+    names = sorted(path.name for path in loaded.folder.iterdir())
+    assert names == ["appended-1", "pages-1.img"]
+    assert (loaded.folder / "appended-1").read_text() == "step 1\n"
+    loaded.drop()
+
+
+def test_files_that_are_too_large_are_said_once(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed, log = new(tmp_path / "flush"), tmp_path / "log.txt"
+    log.write_text("step 1\n")
+    note = replace(Log.of(str(log)), disk="x").note()
+    for number, most in ((1, 6), (2, 6), (3, 7)):
+        monkeypatch.setattr(travelling, "MOST_BYTES", most)
+        image = Image(tmp_path, number)
+        flushed.offer(image.record | {"logs": [note]}, {0: image.fds})
+        finish(flushed)
+        image.drop()
+    assert len(said) == 2
+    assert "only this host can resume it: files that are appended to have" in said[0]
+    assert str(log) in said[0]
+    assert said[1] == f"--flush: step [30] is on disk in [{tmp_path / 'flush'}]"
 
 
 def test_the_job_ends_in_the_middle(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from typer.testing import CliRunner
 
 from pyft.agent.image_record import NOTE, left_behind, memory_of
 from pyft.agent.job.options import JobOptions
+from pyft.agent.process.notes import read_note
 from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.supervisor.link import Handover
 from pyft.cli import flushed
 from pyft.cli.main import app
+from pyft.images.appended import Log
+from pyft.images.travelling import LogError
 from pyft.recovery.images import AHEAD, ClientState, Dump, Hold, ImagePlan
 
 RECORD: dict[str, Any] = {"number": 3, "step": 30, "clients": {"0": {"channel": {"name": "x"}}}}
@@ -39,6 +43,37 @@ def test_the_next_agent_finds_a_restore_that_was_begun() -> None:
     assert handover.notes[RESTORING] == RECORD
     assert memory_of(RECORD, handover) == {0: [7, 8]}
     assert handover.notes["job"]["meta"]["state"] == "running"
+
+
+@pytest.mark.parametrize("has_come", [True, False])
+def test_files_that_this_host_has_not_are_made(
+    has_come: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started."""
+    path, folder = tmp_path / "log.txt", tmp_path / "line"
+    folder.mkdir()
+    path.write_text("step 1\n")
+    record = RECORD | {"logs": [Log.of(str(path)).note()]}
+    path.rename(folder / "appended-0")
+    if not has_come:
+        (folder / "appended-0").unlink()
+    about = {"image": {"record": record, "clients_name": "pyft-x"}}
+    loaded: Any = SimpleNamespace(
+        manifest=SimpleNamespace(about=about), folder=folder, memory={0: []}
+    )
+    started: list[Any] = []
+    monkeypatch.setattr(flushed, "Launcher", lambda *what: started.append(what))
+    options: Any = None
+    if not has_come:
+        with pytest.raises(LogError, match="this host has it not"):
+            flushed._launcher(loaded, options, 9)
+        assert not started
+        return
+    flushed._launcher(loaded, options, 9)
+    assert path.read_text() == "step 1\n"
+    ((_, _, kept),) = started
+    note = read_note(kept[RESTORING][0])
+    assert [log["inode"] for log in note["logs"]] == [path.stat().st_ino]
 
 
 def test_options_of_flushes_come_to_the_agent() -> None:
