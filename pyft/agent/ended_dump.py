@@ -1,8 +1,8 @@
 """Ends a dump that is under way when all go back, or the job ends: by itself, if it can.
 
-Only CRIU lets go of what it holds at its end, and takes its rules out of the network's filter. A tree
-of which all processes are killed is dumped no further, so that end is near. One that does not come to it
-is killed.
+Only CRIU lets go of what it holds, at its end. A tree of which all processes are killed is dumped no
+further, so that end is near. One that does not come to it is killed. Its rules in the network's filter
+may stay in either case: it leaves at once when a process dies, or is stopped, in which it works.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Collection
 
 from pyft.agent.process import messages, process_tree
 from pyft.agent.process.awake import AwakeClock
@@ -24,13 +25,22 @@ def end_dump(pid: int, root: int, most_s: float, *, with_tree: bool) -> None:
 
     `with_tree`: kill that at once. Without CRIU it would go on in the middle of something.
     """
-    connections = tree.connections(tree.members(root))
+    cut = tree.connections(tree.members(root))
     if with_tree:
         process_tree.send(tree.members(root), signal.SIGKILL)
-    if _ends(pid, most_s):
-        return
-    process_tree.send([pid], signal.SIGKILL)
-    if not _ends(pid, KILLED_S):  # in a system call that nothing ends; it may still add rules
+    if not _ends(pid, most_s):
+        process_tree.send([pid], signal.SIGKILL)
+        if not _ends(pid, KILLED_S):  # in a system call that nothing ends; it may still add rules
+            return
+    let_go(cut)
+
+
+def let_go(connections: Collection[tuple[str, str]]) -> None:
+    """Have none of these cut any more: CRIU, which has cut them, has ended in the middle of a dump.
+
+    They are as in /proc/net/tcp.
+    """
+    if not connections:
         return
     try:
         packet_filter.remove_rules(tree.filter_keys(connections))

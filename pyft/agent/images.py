@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyft import config
 from pyft.agent import image_record, leaving
 from pyft.agent.client_states import client_state_of, stands
-from pyft.agent.ended_dump import end_dump
+from pyft.agent.ended_dump import end_dump, let_go
 from pyft.agent.flushes import Flushes
 from pyft.agent.image_record import NOTE
 from pyft.agent.members.member import Member
@@ -111,6 +111,7 @@ class Images:
             for fd in handover.fds.get(name, []):
                 os.close(fd)
         self._dumps(handover.at_work(DUMP))
+        self._after_failed(handover.failed(DUMP))
         actions = self._plan.adopt(time.monotonic(), note["plan"])
         if self._dump:  # it writes into what is to be dropped
             self._at_end = actions
@@ -165,10 +166,12 @@ class Images:
         if not self._dump or pid != self._dump:
             return False
         self._dump = 0
-        self._servers.supervisor.forget(pid)
-        if (
-            self.back
-        ):  # were the new image to count now, the one to which all go back would be dropped
+        if status:
+            self._after_failed([pid])
+        else:
+            self._servers.supervisor.forget(pid)
+        # Were the new image to count now, the one to which all go back would be dropped.
+        if self.back:
             return True
         if self._plan.phase is not decided.Phase.DUMP:  # the agent before has begun it
             self._continue()
@@ -178,6 +181,13 @@ class Images:
         why = "" if status == 0 else f"CRIU: {criu.why_failed(self._folder_of(self._plan.number))}"
         self._perform(self._plan.dumped(time.monotonic(), self._client_states(), why))
         return True
+
+    def _after_failed(self, pids: list[int]) -> None:
+        """Forget dumps that have failed; the tree goes on, with all that they have cut."""
+        for pid in pids:
+            self._servers.supervisor.forget(pid)
+        if pids and self._root and not self._dump:
+            let_go(tree.connections(tree.members(self._root)))
 
     def client_lost(self, why: str) -> bool:
         """Say whether all go back because a client was killed."""

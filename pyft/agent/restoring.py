@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pyft.agent.channel import page
+from pyft.agent.ended_dump import let_go
 from pyft.agent.process import messages, process_tree
 from pyft.agent.process.awake import AwakeClock
 from pyft.agent.supervisor.children import RESTORE
@@ -83,10 +84,11 @@ class Restoring:
     # ---- the present is ended -----------------------------------------------------------------
 
     def _end_connections(self) -> None:
-        """What the kernel has left of them is in the way of those of the image."""
+        """What kernel and CRIU have left of them is in the way of those of the image."""
         wanted = {(local, remote) for local, remote in self._record.get("connections", ())}
         with contextlib.suppress(OSError):  # CRIU says what it cannot restore
             leftovers.end(wanted)
+        let_go(wanted)  # a dump that has failed; the agent that knew of it may have died
 
     def _cut_logs(self) -> None:
         for note in self._record["logs"]:

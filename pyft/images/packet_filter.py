@@ -1,8 +1,9 @@
 """Takes rules out of the network's filter that CRIU has left there: asked of the kernel by netlink.
 
 While it dumps, CRIU cuts the tree's TCP connections, by a table of nf_tables of its own: `inet CRIU-` and
-an id that it tells nothing else. It removes that table at its end. One that is killed leaves it, and the
-connections stay cut, also those that are restored from an image.
+an id that it tells nothing else. It removes that table at its end. One that is killed leaves it, and so
+does one that gives up because a process has died, or was stopped, while CRIU's own code ran in it. Then
+the connections stay cut, also those that are restored from an image.
 """
 
 from __future__ import annotations

@@ -135,13 +135,15 @@ def test_client_and_agent_are_killed_at_once(tmp_path: Path) -> None:
 
 
 # CRIU of which each dump waits at its end, while the file `armed` is there and `go` is not. It holds
-# all that it has cut by then.
+# all that it has cut by then. With `fails` it ends there, as it does when a process dies in which its
+# own code runs: nothing is let go.
 WAITING_CRIU = """#!/bin/sh
 here=$(dirname "$0")
 if [ "$CRTOOLS_SCRIPT_ACTION" ]; then
     [ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0
     touch "$here/waits"
     while [ ! -e "$here/go" ]; do sleep 0.05; done
+    [ ! -e "$here/fails" ] || kill -KILL $PPID
     exit 0
 fi
 [ "$1" = dump ] && [ -e "$here/armed" ] && exec {criu} "$@" --action-script "$0"
@@ -149,8 +151,8 @@ exec {criu} "$@"
 """
 
 
-@pytest.mark.parametrize("hangs", [False, True])
-def test_a_client_is_killed_while_criu_dumps(tmp_path: Path, hangs: bool) -> None:
+@pytest.mark.parametrize("then", ["goes on", "hangs", "fails"])
+def test_a_client_is_killed_while_criu_dumps(tmp_path: Path, then: str) -> None:
     """What CRIU has cut by then would stay cut: the ranks' connection is restored, and used."""
     program = tmp_path / "bin" / "criu"
     program.parent.mkdir()
@@ -167,7 +169,9 @@ def test_a_client_is_killed_while_criu_dumps(tmp_path: Path, hangs: bool) -> Non
         assert packet_filter.cutting(cut)
         os.kill(movable.client(job, 1), signal.SIGKILL)
         wait_for(lambda: "all go back" in job.errors(), 60, job.errors)
-        if not hangs:
+        if then == "fails":
+            (program.parent / "fails").touch()
+        if then != "hangs":
             (program.parent / "go").touch()
         assert job.wait(120) == 0, job.errors()
         assert packet_filter.cutting(cut) == []

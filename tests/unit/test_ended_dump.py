@@ -62,12 +62,13 @@ def dump(program: str) -> subprocess.Popen[bytes]:
 def test_one_that_ends_by_itself_is_not_killed(
     tree: tuple[int, set[bytes]], removed: list[set[bytes]]
 ) -> None:
+    """It may have left all cut: it leaves at once when a process dies in which it works."""
     process = dump("import sys; sys.stdin.read()")
     assert process.stdin
     process.stdin.close()
     end_dump(process.pid, tree[0], 60, with_tree=False)
     assert process.poll() == 0
-    assert removed == []
+    assert removed == [tree[1]]
 
 
 def test_one_that_hangs_is_killed_and_cuts_nothing_any_more(
@@ -86,6 +87,11 @@ def test_its_tree_ends_first(tree: tuple[int, set[bytes]], removed: list[set[byt
     end_dump(process.pid, tree[0], 60, with_tree=True)
     wait_for(lambda: process.poll() is not None, 30, "it is gone")
     assert process.poll() == 0
+    assert removed == [tree[1]]
+
+
+def test_without_connections_the_filter_is_not_asked(removed: list[set[bytes]]) -> None:
+    ended_dump.let_go(set())
     assert removed == []
 
 

@@ -41,6 +41,21 @@ def test_what_was_settled_about_snapshots_goes_back_with_the_stores(
     assert supervisor.notes == THEN
 
 
+def test_nothing_of_the_image_is_cut_any_more_when_it_is_restored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CRIU that has failed in a dump leaves its rules; the agent that has seen it may have died."""
+    done: list[object] = []
+    for name in ("end_all", "let_go"):
+        monkeypatch.setattr(restoring, name, lambda what, *_, n=name: done.append((n, what)))
+    monkeypatch.setattr(restoring.leftovers, "end", lambda _: 0)
+    monkeypatch.setattr(Restoring, "_restore", lambda self, clients: done.append("restored"))
+    ends = ["0100007F:1F90", "0100007F:A0B1"]
+    record = {"pids": [7], "logs": [], "clients": {}, "connections": [ends], **THEN}
+    Restoring(Supervisor(), Path(), record, {}, dict).run()  # type: ignore[arg-type]
+    assert done == [("end_all", [7]), ("let_go", {tuple(ends)}), "restored"]
+
+
 class Ended(Exception):
     """This agent has ended, and the next one begins."""
 

@@ -33,6 +33,7 @@ class Supervisor:
         self.last = last
         self.notes: dict[str, Any] = {}
         self.fds: dict[str, list[int]] = {}
+        self.forgotten: list[int] = []
 
     def keep(self, name: str, note: dict[str, Any], fds: Any = ()) -> None:
         if name == self.last:
@@ -47,12 +48,12 @@ class Supervisor:
             os.close(fd)
 
     def forget(self, pid: int) -> None:
-        pass
+        self.forgotten.append(pid)
 
-    def handover(self, dumps: bool) -> Handover:
-        """Return what the next agent gets."""
+    def handover(self, dumps: bool, status: int | None = None) -> Handover:
+        """Return what the next agent gets. `status`: of CRIU, if it has ended."""
         fds = {name: [os.dup(fd) for fd in kept] for name, kept in self.fds.items()}
-        works = {CRIU: Process(DUMP, CRIU, None, None)} if dumps else {}
+        works = {CRIU: Process(DUMP, CRIU, None, status)} if dumps else {}
         return Handover(notes=dict(self.notes), fds=fds, processes=works)
 
 
@@ -143,3 +144,36 @@ def test_a_dump_of_the_agent_before_leaves_nothing_when_it_has_ended(
     assert told == ["forget 3"]
     assert list(supervisor.notes[NOTE]["records"]) == ["2"]
     assert after._plan.current == 2
+
+
+@pytest.fixture
+def let_go(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Return the connections that nothing is to cut any more."""
+    found: list[object] = []
+    monkeypatch.setattr(images_module, "let_go", found.append)
+    monkeypatch.setattr(images_module.process_tree, "send", lambda *_: None)
+    monkeypatch.setattr(images_module.tree, "members", lambda root: [root])
+    monkeypatch.setattr(images_module.tree, "connections", tuple)
+    return found
+
+
+@pytest.mark.parametrize("status", [0, 256])
+@pytest.mark.parametrize("when", ["before", "after", "own"])
+def test_what_a_failed_dump_has_cut_is_let_go(
+    tmp_path: Path, let_go: list[object], status: int, when: str
+) -> None:
+    """CRIU ends before the next agent has come, or after that, or is this agent's own."""
+    supervisor = Supervisor()
+    images = begun(supervisor, tmp_path)
+    images._client_states = list  # type: ignore[method-assign]
+    images._root, images._dump = 5, CRIU
+    if when != "own":
+        images = images_of(supervisor, tmp_path)
+        images.adopt(
+            5, supervisor.handover(dumps=True, status=status if when == "before" else None)
+        )
+    if when != "before":
+        assert let_go == []
+        assert images.ended(CRIU, status)
+    assert let_go == ([(5,)] if status else [])
+    assert supervisor.forgotten == ([CRIU] if status or when != "before" else [])

@@ -54,6 +54,10 @@ class Handover:
         found = (p.pid for p in self.processes.values() if p.name == name and p.status is None)
         return next(found, 0)
 
+    def failed(self, name: str) -> list[int]:
+        """Return the processes of this name that have ended, and not well."""
+        return [p.pid for p in self.processes.values() if p.name == name and p.status]
+
 
 class SupervisorLink:
     """One end of the agent's socket to the supervisor."""
