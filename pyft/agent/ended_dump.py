@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from pyft.agent.process import messages, process_tree
 from pyft.agent.process.awake import AwakeClock
+from pyft.agent.process.stopped import kill_all
 from pyft.images import packet_filter, tree
 
 KILLED_S = 5.0  # for what is killed to be gone
@@ -27,7 +28,7 @@ def end_dump(pid: int, root: int, most_s: float, *, with_tree: bool) -> None:
     """
     cut = tree.connections(tree.members(root))
     if with_tree:
-        process_tree.send(tree.members(root), signal.SIGKILL)
+        kill_all(lambda: tree.members(root))
     if not _ends(pid, most_s):
         process_tree.send([pid], signal.SIGKILL)
         if not _ends(pid, KILLED_S):  # in a system call that nothing ends; it may still add rules

@@ -20,6 +20,7 @@ from pyft.agent.channel import page
 from pyft.agent.ended_dump import let_go
 from pyft.agent.process import messages, process_tree
 from pyft.agent.process.awake import AwakeClock
+from pyft.agent.process.stopped import kill_all
 from pyft.agent.supervisor.children import RESTORE
 from pyft.agent.supervisor.link import SupervisorLink
 from pyft.images import criu, leftovers, memory
@@ -155,6 +156,7 @@ class Restoring:
 def end_all(pids: list[int], ended: Callable[[], object]) -> None:
     """Kill all that the supervisor has but the agent, and see that these numbers are free."""
     supervisor = os.getppid()
+    kill_all(lambda: process_tree.descendants(supervisor, {os.getpid()}))
     clock = AwakeClock()
     deadline = clock.now() + END_S
     while True:

@@ -44,6 +44,17 @@ def stop_all(living: Callable[[], list[int]]) -> list[int]:
         _wait_for(fresh, "process", TREE_STOP_S, begun)
 
 
+def kill_all(living: Callable[[], list[int]]) -> None:
+    """Kill the processes that `living` lists, after all of them stand still.
+
+    Else some would act on the end of others until they are killed themselves: torchrun gets a signal
+    when its parent dies, and a script one from torchrun.
+    """
+    with contextlib.suppress(OSError):  # what does not stop is killed all the same
+        stop_all(living)
+    process_tree.send(living(), signal.SIGKILL)
+
+
 def _wait_for(pids: list[int], what: str, most_s: float, begun: float) -> None:
     """Wait until processes stand still; raise OSError."""
     while moving := [pid for pid in pids if not _stands_still(pid)]:
