@@ -109,12 +109,24 @@ class HostImages(Images):
         """Decide; also while CRIU works, since others may have failed."""
         if self._dump and not self._servers.ending:
             self._look_at_dump()
-            self._perform(self._plan.look(time.monotonic(), []))
+            self._beside_dump(self._plan.look(time.monotonic(), []))
         else:
             super().look()
         self._tell_lacks_gpu()
         if why := self._plan.unanswered():
             self.failed = f"{why}, and the head says nothing"
+
+    def _beside_dump(self, ordered: Sequence[decided.Action | actions.Action]) -> None:
+        """Do what can be done while CRIU works, and all else when it has ended.
+
+        CRIU gives up when its tree is told to go on: connections stay cut, and their sockets deaf.
+        """
+        for action in ordered:
+            written = isinstance(action, decided.Drop) and action.number == self._plan.number
+            if written or isinstance(action, decided.Release):
+                self._at_end.append(action)
+            else:
+                self._do(action)
 
     def _tell_lacks_gpu(self) -> None:
         """Let the head find a GPU elsewhere for a rank that waits for one."""

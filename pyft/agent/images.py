@@ -60,7 +60,7 @@ class Images:
         self._dump = 0  # CRIU's pid
         self._clock = AwakeClock()
         self._dump_until = math.inf
-        self._at_end: list[decided.Action] = []  # of a dump that the agent before has begun
+        self._at_end: list[decided.Action] = []  # of a dump that nothing waits for
         self._root = 0
         self._began = self._looked_at = 0.0
         self._signs: dict[int, tuple[int, ...]] = {}  # of clients, at the last close look
@@ -173,7 +173,9 @@ class Images:
         # Were the new image to count now, the one to which all go back would be dropped.
         if self.back:
             return True
-        if self._plan.phase is not decided.Phase.DUMP:  # the agent before has begun it
+        if (
+            self._plan.phase is not decided.Phase.DUMP
+        ):  # the agent before has begun it, or it is given up
             self._continue()
             self._perform([decided.Release(), *self._at_end])
             self._at_end = []

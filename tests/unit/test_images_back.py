@@ -98,6 +98,28 @@ def test_the_head_is_told_that_criu_hangs(tmp_path: Path, monkeypatch: pytest.Mo
     assert told == ["lost: CRIU has not ended within [300] s"]
 
 
+def test_a_dump_that_the_head_gives_up_is_not_disturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CRIU fails if its tree is told to go on, and leaves all connections within it cut."""
+    images, done = HostImages(images_of(tmp_path, dumps=0)._servers), list[str]()
+    monkeypatch.setattr(images, "_tell_lacks_gpu", lambda: None)
+    monkeypatch.setattr(images, "_continue", lambda: done.append("goes on"))
+    monkeypatch.setattr(images, "_drop", lambda number: done.append(f"drop {number}"))
+    plan, said = images._plan, [{"kind": "release", "why": "host [h1] is lost", "number": 3}]
+    said.append({"kind": "drop", "number": 2})
+    plan.link = SimpleNamespace(  # type: ignore[assignment]
+        heard=lambda: said.pop(0) if said else None, say=lambda *_, **__: None
+    )
+    plan.phase, plan.number, plan.current = Phase.DUMP, 3, 1
+    images._dump = DUMPED
+    images.look()
+    assert done == ["drop 2"]
+    assert images.ended(DUMPED, 0)
+    assert done[-1] == "drop 3"
+    assert set(done[1:-1]) == {"goes on"}
+
+
 class Clock:
     """One that is put forward."""
 
