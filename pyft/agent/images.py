@@ -173,9 +173,8 @@ class Images:
         # Were the new image to count now, the one to which all go back would be dropped.
         if self.back:
             return True
-        if (
-            self._plan.phase is not decided.Phase.DUMP
-        ):  # the agent before has begun it, or it is given up
+        # The agent before has begun it, or it is given up.
+        if self._plan.phase is not decided.Phase.DUMP:
             self._continue()
             self._perform([decided.Release(), *self._at_end])
             self._at_end = []
