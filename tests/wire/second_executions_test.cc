@@ -1,5 +1,7 @@
 // Second executions of products: whose turn it is, the server's own memory, other places.
+#include "server/dmr/second_executions.h"
 #include "check.h"
+#include "own_server.h"
 #include "server/dmr/again.h"
 #include "server/dmr/rotation.h"
 #include "server/dmr/shadow.h"
@@ -276,6 +278,48 @@ TEST(a_product_is_executed_again_with_a_handle_and_places_of_the_servers) {
   CHECK(again.execute(header, body, product, places, stream) != 0);  // not its command
   header.call = static_cast<uint16_t>(Call::cublasLtMatmul);
   CHECK(again.execute(header, body, product, places, stream) != 0);
+}
+
+namespace {
+
+struct Unheard : dmr::SecondExecutions::Hears {
+  void executed_again(const dmr::Execution&, const ring::Digest&) override {}
+};
+
+}  // namespace
+
+TEST(a_second_execution_at_once_has_a_workspace_as_large_as_the_first) {
+  backend::Table table = table_that_sees();
+  table.cuMemAlloc_v2 = [](CUdeviceptr* address, size_t bytes) {
+    alignas(ShadowMemory::kAlign) static std::byte memory[1 << 20];
+    *address = reinterpret_cast<CUdeviceptr>(memory);
+    return bytes <= sizeof memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  OwnServer server(&table);
+  Unheard unheard;
+  dmr::SecondExecutions::Options options;
+  options.memory = 1 << 20;
+  dmr::SecondExecutions second(server.session, nullptr, nullptr, options, unheard);
+  cmd::cublasSgemm_v2 c{};
+  c.handle.handle = 7, c.handle.workspace = 0x9000, c.handle.workspace_bytes = 4096;
+  c.alpha.low = 0x3f800000;
+  c.A = 0x1000, c.B = 0x2000, c.C = 0x3000;
+  c.m = 3, c.n = 5, c.k = 4, c.lda = 3, c.ldb = 4, c.ldc = 8;
+  const auto execution = std::make_shared<dmr::Execution>();
+  execution->header.call = static_cast<uint16_t>(Call::cublasSgemm_v2);
+  const Body body = std::as_bytes(std::span(&c, 1));
+  CHECK(dmr::read_product(execution->header, body, &execution->product) == dmr::Reading::kProduct);
+  second.plan(execution, body, true);
+  CHECK(execution->second.when == dmr::Second::When::kNow);
+  seen = {};
+  second.follow(execution, nullptr);
+  CHECK(execution->second.compared.load());
+  const auto number = [](const void* one) { return reinterpret_cast<uint64_t>(one); };
+  CHECK(seen.workspace != nullptr);
+  CHECK_EQ(number(seen.workspace), execution->second.places.workspace);
+  CHECK(number(seen.workspace) >= number(seen.c) + execution->product.output.extent());
+  CHECK(number(seen.workspace) + 4096 <=
+        execution->second.piece->address() + execution->second.piece->bytes());
 }
 
 CHECK_MAIN

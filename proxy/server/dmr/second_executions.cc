@@ -58,12 +58,12 @@ void SecondExecutions::plan(const std::shared_ptr<Execution>& execution, Body bo
       checkpoint::digest(e.product.arguments.data(), e.product.arguments.size(), options_.key));
   When& when = e.second.when;
   when = this->when(e, voted);
+  if (when != When::kNever) e.body.assign(body.begin(), body.end());
   if (when == When::kKept && !place(&e)) when = When::kNow;
   if (when == When::kNow && !place(&e)) {
     when = When::kNever;
     count(counters().dmr_no_room);
   }
-  if (when != When::kNever) e.body.assign(body.begin(), body.end());
 }
 
 // A replay has no time to wait in; what it executes is compared with what the program was told.
