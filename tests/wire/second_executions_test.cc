@@ -322,4 +322,26 @@ TEST(a_second_execution_at_once_has_a_workspace_as_large_as_the_first) {
         execution->second.piece->address() + execution->second.piece->bytes());
 }
 
+TEST(a_second_execution_has_the_modes_of_the_first_though_the_handle_is_new) {
+  backend::Table table = table_that_sees();
+  static int atomics;
+  table.cublasSetAtomicsMode = [](cublasHandle_t, cublasAtomicsMode_t mode) {
+    atomics = mode;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  cmd::cublasSgemm_v2 c{};
+  c.handle.atomics_mode = CUBLAS_ATOMICS_NOT_ALLOWED;
+  c.alpha.low = 0x3f800000;
+  c.m = 3, c.n = 5, c.k = 4, c.lda = 3, c.ldb = 4, c.ldc = 8;
+  EntryHeader header{};
+  header.call = static_cast<uint16_t>(Call::cublasSgemm_v2);
+  const Body body = std::as_bytes(std::span(&c, 1));
+  dmr::Product product;
+  CHECK(dmr::read_product(header, body, &product) == dmr::Reading::kProduct);
+  atomics = CUBLAS_ATOMICS_ALLOWED;  // what a new handle has
+  dmr::Again again(table);
+  CHECK_EQ(again.execute(header, body, product, dmr::places_of(product), nullptr), 0);
+  CHECK_EQ(atomics, int{CUBLAS_ATOMICS_NOT_ALLOWED});
+}
+
 CHECK_MAIN

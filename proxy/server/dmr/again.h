@@ -32,7 +32,7 @@ class Again {
 
   const backend::Table& api_;
   cublasHandle_t handle_ = nullptr;
-  BlasState modes_;
+  BlasState modes_{.atomics_mode = CUBLAS_ATOMICS_ALLOWED};  // those that a new handle has
 };
 
 }  // namespace pyft::server::dmr
