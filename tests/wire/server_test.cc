@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
+#include "api/commands.h"
 #include "api/mock_table.h"
 #include "check.h"
 #include "own_server.h"
@@ -200,6 +202,70 @@ TEST(a_result_that_was_not_kept_is_not_written_again) {
   CHECK(is_refused(session, 5, target));
   session.recovery().set_replaying(false);
   CHECK(!is_refused(session, 5, target));
+}
+
+// A server that executes fills: in the place of the one before, if it replays.
+struct Fills {
+  Fills(Job& job, bool replays) : session(*job.attachment.channel, &table(), job.alive) {
+    CHECK_EQ(session.recovery().journal().adopt(), "");
+    session.recovery().set_replaying(replays);
+  }
+  static const backend::Table& table() {
+    static const backend::Table made = [] {
+      backend::Table table = backend::mock_table();
+      table.cuMemsetD8Async = [](CUdeviceptr at, unsigned char value, size_t bytes, CUstream) {
+        std::memset(reinterpret_cast<void*>(at), value, bytes);
+        return CUDA_SUCCESS;
+      };
+      table.cuMemsetD2D8Async = [](CUdeviceptr at, size_t pitch, unsigned char value, size_t width,
+                                   size_t height, CUstream) {
+        for (size_t row = 0; row < height; ++row)
+          std::memset(reinterpret_cast<void*>(at + row * pitch), value, width);
+        return CUDA_SUCCESS;
+      };
+      return table;
+    }();
+    return made;
+  }
+  template <class Command>
+  void execute(uint64_t seq, Call call, const Command& command) {
+    ring::EntryHeader header{};
+    header.seq = seq, header.call = static_cast<uint16_t>(call), header.reply_slot = ring::kNoSlot;
+    CHECK(server::dispatch(session, header, std::as_bytes(std::span(&command, 1)), {}).ok());
+  }
+  // Bytes of a line of 8 in client memory, and half of each of two lines.
+  void execute_all(uint64_t target) {
+    execute(5, Call::cudaMemsetAsync, cmd::cudaMemsetAsync{0, target, 1, 1, 8});
+    execute(6, Call::cudaMemset2DAsync, cmd::cudaMemset2DAsync{0, target + 8, 8, 2, 1, 4, 2});
+  }
+  server::Session session;
+};
+
+TEST(client_memory_is_not_filled_again_in_a_replay) {
+  Job job;
+  std::string error;
+  CHECK(job.serve(&error) != nullptr);  // makes the store
+  job.start();
+  std::byte* const memory = job.attachment.channel->bounce();
+  const auto target = reinterpret_cast<uint64_t>(memory);
+  const auto line = [&](int i) {
+    return std::string(reinterpret_cast<const char*>(memory + 8 * i), 8);
+  };
+  std::memset(memory, 'x', 24);
+  Fills(job, false).execute_all(target);
+  CHECK_EQ(line(0), "\1\1\1\1\1\1\1\1");
+  CHECK_EQ(line(1), "\2\2\2\2xxxx");
+  CHECK_EQ(line(2), "\2\2\2\2xxxx");
+  std::memset(memory, 'y', 24);  // the program has seen it, and goes on
+  job.page().consumed = 64;
+  Fills(job, true).execute_all(target);
+  for (const int i : {0, 1, 2}) CHECK_EQ(line(i), "yyyyyyyy");
+  // The device's own memory is filled in each replay.
+  std::byte own[8] = {};
+  Fills(job, true).execute(
+      5, Call::cudaMemsetAsync,
+      cmd::cudaMemsetAsync{0, reinterpret_cast<uint64_t>(own), 3, 1, sizeof own});
+  CHECK(own[7] == std::byte{3});
 }
 
 }  // namespace

@@ -171,4 +171,23 @@ int copy_2d_journaled(Session& session, const EntryHeader& header, const cmd::cu
   return code ? code : result.finish(stream);
 }
 
+// There is nothing to compare: what an earlier server has filled is left as it is.
+int fill_journaled(Session& session, const EntryHeader& header, uint64_t target, uint64_t bytes,
+                   CUstream stream, FunctionRef<int()> fill) {
+  checkpoint::Journal& journal = session.recovery().journal();
+  if (!journal.exists() || !bytes || !in_client_memory(session, target, bytes) ||
+      captures(session, stream))
+    return fill();
+  JournalRecord* record = journal.find(header.seq, 0, JournalKind::kResult);
+  if (record && record->filled.load()) return 0;
+  if (!record) {
+    require_kept(session, header.seq, "gave to the program");
+    record = journal.add(header.seq, 0, JournalKind::kResult, bytes, 0);
+  }
+  const int code = fill();
+  if (code || !record) return code;
+  return session.on_stream(stream,
+                           [record] { record->filled.store(1, std::memory_order_release); });
+}
+
 }  // namespace pyft::server

@@ -4,6 +4,7 @@
 #ifndef PYFT_SERVER_HANDLERS_HOST_COPIES_H_
 #define PYFT_SERVER_HANDLERS_HOST_COPIES_H_
 
+#include "pyft/function_ref.h"
 #include "server/handlers/handlers.h"
 
 namespace pyft::server {
@@ -43,6 +44,11 @@ int copy_journaled(Session& session, const EntryHeader& header, uint64_t target,
 // The same for rows. What lies between the rows in client memory is read and never written.
 int copy_2d_journaled(Session& session, const EntryHeader& header,
                       const cmd::cudaMemcpy2DAsync& command, CUstream stream);
+
+// Has the stream put so many bytes at the target, where they are nothing but what the command says:
+// `fill` gives that to the stream, and returns the backend's code.
+int fill_journaled(Session& session, const EntryHeader& header, uint64_t target, uint64_t bytes,
+                   CUstream stream, FunctionRef<int()> fill);
 
 }  // namespace pyft::server
 

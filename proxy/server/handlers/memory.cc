@@ -231,18 +231,53 @@ Status do_cudaMemcpy2DAsync(Session& session, const EntryHeader& header,
                 copy_2d_journaled(session, header, c, stream));
 }
 
+namespace {
+
+int fill(const backend::Table& api, const cmd::cudaMemsetAsync& c, CUstream stream) {
+  switch (c.element_bytes) {
+    case 1:
+      return api.cuMemsetD8Async(c.dst, static_cast<unsigned char>(c.value), c.count, stream);
+    case 2:
+      return api.cuMemsetD16Async(c.dst, static_cast<unsigned short>(c.value), c.count, stream);
+    case 4:
+      return api.cuMemsetD32Async(c.dst, c.value, c.count, stream);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+int fill(const backend::Table& api, const cmd::cudaMemset2DAsync& c, CUstream stream) {
+  switch (c.element_bytes) {
+    case 1:
+      return api.cuMemsetD2D8Async(c.dst, c.pitch, static_cast<unsigned char>(c.value), c.width,
+                                   c.height, stream);
+    case 2:
+      return api.cuMemsetD2D16Async(c.dst, c.pitch, static_cast<unsigned short>(c.value), c.width,
+                                    c.height, stream);
+    case 4:
+      return api.cuMemsetD2D32Async(c.dst, c.pitch, c.value, c.width, c.height, stream);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// From the first byte to the last; 0: none, or more than memory has, for the backend to refuse.
+uint64_t extent(uint64_t pitch, uint64_t element_bytes, uint64_t width, uint64_t height) {
+  uint64_t row = 0, rows = 0, all = 0;
+  const bool too_large = __builtin_mul_overflow(width, element_bytes, &row) ||
+                         __builtin_mul_overflow(height ? height - 1 : 0, pitch, &rows) ||
+                         __builtin_add_overflow(rows, row, &all);
+  return too_large || !height ? 0 : all;
+}
+
+}  // namespace
+
 Status do_cudaMemsetAsync(Session& session, const EntryHeader& header,
                           const cmd::cudaMemsetAsync& c, Body, Body) {
   CUstream stream;
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
-  const backend::Table& api = session.backend();
-  int code = CUDA_ERROR_INVALID_VALUE;
-  if (c.element_bytes == 1)
-    code = api.cuMemsetD8Async(c.dst, static_cast<unsigned char>(c.value), c.count, stream);
-  else if (c.element_bytes == 2)
-    code = api.cuMemsetD16Async(c.dst, static_cast<unsigned short>(c.value), c.count, stream);
-  else if (c.element_bytes == 4)
-    code = api.cuMemsetD32Async(c.dst, c.value, c.count, stream);
+  const int code = fill_journaled(session, header, c.dst, extent(0, c.element_bytes, c.count, 1),
+                                  stream, [&] { return fill(session.backend(), c, stream); });
   return finish(session, header, "cudaMemsetAsync", Domain::kCuda, code);
 }
 
@@ -250,16 +285,9 @@ Status do_cudaMemset2DAsync(Session& session, const EntryHeader& header,
                             const cmd::cudaMemset2DAsync& c, Body, Body) {
   CUstream stream;
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
-  const backend::Table& api = session.backend();
-  int code = CUDA_ERROR_INVALID_VALUE;
-  if (c.element_bytes == 1)
-    code = api.cuMemsetD2D8Async(c.dst, c.pitch, static_cast<unsigned char>(c.value), c.width,
-                                 c.height, stream);
-  else if (c.element_bytes == 2)
-    code = api.cuMemsetD2D16Async(c.dst, c.pitch, static_cast<unsigned short>(c.value), c.width,
-                                  c.height, stream);
-  else if (c.element_bytes == 4)
-    code = api.cuMemsetD2D32Async(c.dst, c.pitch, c.value, c.width, c.height, stream);
+  const uint64_t bytes = extent(c.pitch, c.element_bytes, c.width, c.height);
+  const int code = fill_journaled(session, header, c.dst, bytes, stream,
+                                  [&] { return fill(session.backend(), c, stream); });
   return finish(session, header, "cudaMemset2DAsync", Domain::kCuda, code);
 }
 
