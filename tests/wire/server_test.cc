@@ -17,6 +17,7 @@
 #include "own_server.h"
 #include "ring/writer.h"
 #include "server/handlers/host_copies.h"
+#include "server/recovery/session_device.h"
 
 namespace {
 
@@ -266,6 +267,55 @@ TEST(client_memory_is_not_filled_again_in_a_replay) {
       5, Call::cudaMemsetAsync,
       cmd::cudaMemsetAsync{0, reinterpret_cast<uint64_t>(own), 3, 1, sizeof own});
   CHECK(own[7] == std::byte{3});
+}
+
+// A device that this process works for, and one stream of which has work.
+namespace busy {
+bool has_work = true;
+int ended = 0;
+
+const backend::Table& table() {
+  static const backend::Table made = [] {
+    backend::Table table = backend::mock_table();
+    table.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
+      *stream = reinterpret_cast<CUstream>(0x3000);
+      return CUDA_SUCCESS;
+    };
+    table.cuStreamQuery = [](CUstream stream) {
+      const bool works = has_work && stream == reinterpret_cast<CUstream>(0x3000);
+      return works ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    };
+    table.cuStreamDestroy_v2 = [](CUstream) {
+      ++ended;
+      return CUDA_SUCCESS;
+    };
+    return table;
+  }();
+  return made;
+}
+
+struct Device : server::DeviceCalls {
+  bool works() const override { return true; }
+};
+}  // namespace busy
+
+TEST(a_cut_waits_for_what_streams_were_given_that_the_program_has_ended) {
+  busy::Device device;
+  OwnServer server(&busy::table(), device);
+  const backend::Extras extras{};
+  server::SessionState state(server.session, extras);
+  const uint64_t handle = Handle::make(HandleKind::kStream, 20, 1).value;
+  const cmd::cudaStreamCreateWithPriority create{handle, CU_STREAM_NON_BLOCKING, 0};
+  CHECK(server.dispatch(Call::cudaStreamCreateWithPriority, create).ok());
+  CHECK_EQ(state.idle(), int{CUDA_ERROR_NOT_READY});
+  CHECK(server.dispatch(Call::cudaStreamDestroy, cmd::cudaStreamDestroy{handle}).ok());
+  CHECK_EQ(state.idle(), int{CUDA_ERROR_NOT_READY});
+  busy::has_work = false;
+  CHECK_EQ(state.idle(), 0);
+  CHECK_EQ(busy::ended, 1);
+  CHECK(server.dispatch(Call::cudaStreamCreateWithPriority, create).ok());
+  CHECK(server.dispatch(Call::cudaStreamDestroy, cmd::cudaStreamDestroy{handle}).ok());
+  CHECK_EQ(busy::ended, 2);
 }
 
 }  // namespace

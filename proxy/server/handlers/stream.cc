@@ -1,5 +1,6 @@
 #include "ring/completion.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/left_streams.h"
 #include "server/session/collective_marks.h"
 
 namespace pyft::server {
@@ -12,6 +13,21 @@ Status bind_minted(Session& session, const EntryHeader& header, const char* name
   if (code == 0 && (handle.kind() != kind || !session.table(kind).bind(handle, object)))
     return bad_handle(value);
   return finish(session, header, name, Domain::kCuda, code);
+}
+
+// A device that works by itself is waited for as a whole at cuts. A stream that captures is not
+// asked, as that would break the capture.
+int end_stream(Session& session, CUstream stream) {
+  const backend::Table& api = session.backend();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (!session.works() || !api.cuStreamQuery || !api.cuStreamIsCapturing ||
+      api.cuStreamIsCapturing(stream, &status) || status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return api.cuStreamDestroy_v2(stream);
+  LeftStreams& left = session.state<LeftStreams>();
+  left.idle(api);
+  if (api.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) return api.cuStreamDestroy_v2(stream);
+  left.add(stream);
+  return 0;
 }
 
 }  // namespace
@@ -30,7 +46,7 @@ Status do_cudaStreamDestroy(Session& session, const EntryHeader& header,
   if (!stream) return bad_handle(c.handle);
   if (session.marks()) session.marks()->forget(static_cast<CUstream>(stream));
   return finish(session, header, "cuStreamDestroy_v2", Domain::kCuda,
-                session.backend().cuStreamDestroy_v2(static_cast<CUstream>(stream)));
+                end_stream(session, static_cast<CUstream>(stream)));
 }
 
 Status do_cudaStreamWaitEvent(Session& session, const EntryHeader& header,

@@ -7,6 +7,7 @@
 #include "checkpoint/memory/copier.h"
 #include "pyft/log.h"
 #include "pyft/settings.h"
+#include "server/handlers/left_streams.h"
 #include "server/handlers/live_objects.h"
 #include "server/handlers/moved_variables.h"
 #include "server/handlers/scratch.h"
@@ -171,6 +172,7 @@ int SessionState::idle() {
   session_.table(HandleKind::kStream).for_each([&](void* stream) {
     if (code == 0) code = query(static_cast<CUstream>(stream));
   });
+  if (code == 0) code = session_.state<LeftStreams>().idle(session_.backend());
   if (code == 0 && !session_.works()) code = session_.backend().cuCtxSynchronize();
   return code;
 }
