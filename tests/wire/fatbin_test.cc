@@ -1,6 +1,8 @@
 // What a program's containers of device code are read as: which bytes go to the server.
 #include "client/code/fatbin.h"
 
+#include <vector_types.h>
+
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -73,6 +75,39 @@ TEST(an_image_that_is_none_has_no_bytes) {
   CHECK(select_code(&empty, 7, 5).empty());
   const Bytes other = fatbin("hopper___", 90);
   CHECK(select_code(other.data(), 7, 5).empty());
+}
+
+// Of client/code/module.h, where bytes are something else.
+namespace pyft::client {
+struct Kernel;
+Kernel* kernel_of_function(const void* host_function);
+}  // namespace pyft::client
+
+// As compilers declare them in what they generate.
+extern "C" {
+void** __cudaRegisterFatBinary(void* image);
+void __cudaUnregisterFatBinary(void** handle);
+void __cudaRegisterFunction(void** handle, const char* host, char* device, const char* name,
+                            int limit, uint3* tid, uint3* bid, dim3* block, dim3* grid, int* warp);
+void __cudaRegisterVar(void** handle, char* host, char* device, const char* name, int ext,
+                       size_t bytes, int constant, int global);
+}
+
+// A name lies in the library, and nothing that is looked up later may look at it.
+TEST(a_library_that_is_unloaded_takes_its_names_with_it) {
+  static char function, variable, other;
+  static char name[] = "kernel_of_a_plugin";
+  static int image;
+  void** const plugin = __cudaRegisterFatBinary(&image);
+  __cudaRegisterFunction(plugin, &function, name, name, -1, nullptr, nullptr, nullptr, nullptr,
+                         nullptr);
+  __cudaRegisterVar(plugin, &variable, name, name, 0, 4, 0, 0);
+  void** const program = __cudaRegisterFatBinary(&image);
+  __cudaRegisterFunction(program, &other, name, name, -1, nullptr, nullptr, nullptr, nullptr,
+                         nullptr);
+  __cudaUnregisterFatBinary(plugin);
+  CHECK(kernel_of_function(&function) == nullptr);
+  CHECK(kernel_of_function(&other) != nullptr);
 }
 
 CHECK_MAIN

@@ -1,5 +1,6 @@
 // What compilers make programs call before main: 445 fatbins and 21,504 functions for import torch.
 // Registration only appends to vectors; the hash tables are built when something is looked up.
+#include <algorithm>
 #include <shared_mutex>
 
 #include "client/code/fatbin.h"
@@ -45,6 +46,14 @@ void hash_pending(Registry& r) {
     const Variable& v = r.variables[r.hashed_variables];
     r.symbols[v.host] = v;
   }
+}
+
+// Precondition: exclusive lock. What has been looked up since has copies of its names.
+template <class Entry>
+void forget_pending(std::vector<Entry>& all, size_t hashed, const Module* module) {
+  const auto pending = all.begin() + static_cast<std::ptrdiff_t>(hashed);
+  const auto is_its = [module](const Entry& entry) { return entry.module == module; };
+  all.erase(std::remove_if(pending, all.end(), is_its), all.end());
 }
 
 }  // namespace
@@ -104,9 +113,15 @@ PYFT_API void __cudaRegisterFatBinaryEnd(void** fatCubinHandle) {
   enter(Api::__cudaRegisterFatBinaryEnd);
 }
 
-// The device side ends with its server; at exit there is nothing left to tell it.
+// The device side ends with its server; at exit there is nothing left to tell it. Before that a
+// library goes with its names.
 PYFT_API void __cudaUnregisterFatBinary(void** fatCubinHandle) {
   enter(Api::__cudaUnregisterFatBinary);
+  const auto* const module = reinterpret_cast<const Module*>(fatCubinHandle);
+  Registry& r = registry();
+  const std::unique_lock lock(r.mutex);
+  forget_pending(r.functions, r.hashed_functions, module);
+  forget_pending(r.variables, r.hashed_variables, module);
 }
 
 PYFT_API void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char* deviceFun,
