@@ -59,6 +59,11 @@ struct Seen {
   void* stream = nullptr;
 } seen;
 
+// The only one that is made.
+void* own_stream() {
+  return reinterpret_cast<void*>(uint64_t{0x3000});
+}
+
 bool on_device(const void* address) {
   return reinterpret_cast<uint64_t>(address) - ring::kDeviceWindowBase < ring::kDeviceWindowBytes;
 }
@@ -142,6 +147,10 @@ backend::Table& table() {
     t.cufftXtExec = execute;
     t.cusolverDnCreate = t.cusparseCreate = t.cusparseCreateMatDescr = give_pointer;
     t.cusolverDnSetStream = set_stream;
+    t.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
+      *stream = static_cast<CUstream>(own_stream());
+      return CUDA_SUCCESS;
+    };
     t.cusolverDnSgetrf_bufferSize = needs;
     t.cusolverDnXgeqrf = factor;
     t.cusolverDnDgesvdaStridedBatched = batch;
@@ -213,6 +222,10 @@ TEST(results_scratch_and_host_arrays_of_the_solver) {
   CHECK_EQ(cusolverDnSetStream(solver, reinterpret_cast<void*>(uint64_t{77})), 3);
   w.calls();
   CHECK(seen.stream == reinterpret_cast<void*>(uint64_t{1}));
+  // What the thread does beside the library in its own stream is in the same one of the server.
+  CHECK_EQ(cusolverDnSetStream(solver, reinterpret_cast<void*>(uint64_t{2})), 0);
+  w.calls();
+  CHECK(seen.stream == own_stream());
   CHECK_EQ(cusolverDnDestroy(solver), 0);
   CHECK_EQ(w.calls(), "cusolverDnDestroy");
 }

@@ -138,6 +138,9 @@ void LibraryCall::sets_stream(void* stream, uint64_t* field) {
   *field = reinterpret_cast<uint64_t>(stream);
   cudaError_t error;
   if (!stream_of(static_cast<cudaStream_t>(stream), &error)) fail(library_code(library_, error));
+  // The server's thread has another one by this number.
+  const Stream* own = *field == 2 && first_ ? default_stream(first_->device, 2, &error) : nullptr;
+  if (own) *field = own->handle;
   new_stream_ = field;
 }
 
