@@ -1,6 +1,10 @@
 // Numbers of objects: used again with another generation, so that a program may make and end as
 // many as it likes, and an error for the program when too many live.
+#include <atomic>
+#include <chrono>
 #include <set>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "api/mock_table.h"
@@ -14,6 +18,8 @@ namespace {
 using namespace pyft;  // NOLINT: a test
 
 // The objects behind are never looked at.
+CUstream last_stream = reinterpret_cast<CUstream>(0x3000);
+
 backend::Table& table() {
   static backend::Table mocked = [] {
     backend::Table t = backend::mock_table();
@@ -26,7 +32,12 @@ backend::Table& table() {
       return CUDA_SUCCESS;
     };
     t.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
-      *stream = reinterpret_cast<CUstream>(0x3000);
+      last_stream = reinterpret_cast<CUstream>(reinterpret_cast<uint64_t>(last_stream) + 16);
+      *stream = last_stream;
+      return CUDA_SUCCESS;
+    };
+    t.cuEventCreate = [](CUevent* event, unsigned) {
+      *event = reinterpret_cast<CUevent>(0x4000);
       return CUDA_SUCCESS;
     };
     return t;
@@ -107,6 +118,60 @@ TEST(a_server_knows_as_many_as_a_client_makes) {
     CHECK(!objects.bind(Handle::make(kind, ring::kCompletionWords, 1), &object));
     CHECK(objects.unbind(Handle::make(kind, ring::kCompletionWords - 1, 1)) == &object);
   }
+}
+
+cudaStream_t new_stream() {
+  cudaStream_t stream = nullptr;
+  CHECK_EQ(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0), cudaSuccess);
+  return stream;
+}
+
+TEST(the_word_of_a_stream_is_not_used_again_before_its_work_is_done) {
+  OneProcess& process = *new OneProcess(&table());
+  const cudaStream_t busy = new_stream();
+  cudaEvent_t event = nullptr;
+  CHECK_EQ(cudaEventCreate(&event), cudaSuccess);
+  process.calls();
+  process.counted.hold(last_stream);
+  CHECK_EQ(cudaEventRecord(event, busy), cudaSuccess);
+  CHECK_EQ(cudaStreamDestroy(busy), cudaSuccess);
+  const cudaStream_t next = new_stream();
+  CHECK(handle_of(next).index() != handle_of(busy).index());
+  process.counted.release();
+  process.calls();
+  CHECK_EQ(cudaStreamDestroy(next), cudaSuccess);
+  const std::set<uint32_t> again{handle_of(new_stream()).index(), handle_of(new_stream()).index()};
+  CHECK(again.contains(handle_of(busy).index()));
+  CHECK(again.contains(handle_of(next).index()));
+  process.calls();
+}
+
+TEST(what_a_stream_was_given_is_waited_for_behind_its_end) {
+  OneProcess& process = *new OneProcess(&table());
+  const cudaStream_t busy = new_stream();
+  cudaEvent_t event = nullptr;
+  CHECK_EQ(cudaEventCreate(&event), cudaSuccess);
+  process.calls();
+  process.counted.hold(last_stream);
+  CHECK_EQ(cudaEventRecord(event, busy), cudaSuccess);
+  CHECK_EQ(cudaStreamDestroy(busy), cudaSuccess);
+  const cudaStream_t next = new_stream();
+  cudaEvent_t other = nullptr;
+  CHECK_EQ(cudaEventCreate(&other), cudaSuccess);
+  CHECK_EQ(cudaEventRecord(other, next), cudaSuccess);
+  CHECK_EQ(cudaStreamSynchronize(next), cudaSuccess);
+  CHECK_EQ(cudaEventQuery(event), cudaErrorNotReady);
+  std::atomic<bool> returned{false};
+  std::thread waits([&] {
+    CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    returned = true;
+  });
+  process.calls();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(!returned.load());
+  process.counted.release();
+  waits.join();
+  CHECK_EQ(cudaEventQuery(event), cudaSuccess);
 }
 
 }  // namespace

@@ -4,8 +4,11 @@
 
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "alive.h"
 #include "backend/mock.h"
@@ -60,9 +63,26 @@ struct OneProcess {
   struct Counted : pyft::server::DeviceCalls {
     int publish(void* stream, void (*function)(void*), void* data) override {
       publications.fetch_add(1);
+      {
+        const std::lock_guard lock(mutex);
+        if (held && stream == held) return held_back.emplace_back(function, data), 0;
+      }
       return DeviceCalls::publish(stream, function, data);
     }
+    // This stream of the backend stands still, until release().
+    void hold(const void* stream) {
+      const std::lock_guard lock(mutex);
+      held = stream;
+    }
+    void release() {
+      const std::lock_guard lock(mutex);
+      held = nullptr;
+      for (const auto& [function, data] : std::exchange(held_back, {})) function(data);
+    }
     std::atomic<uint64_t> publications{0};
+    std::mutex mutex;  // guards the two below
+    const void* held = nullptr;
+    std::vector<std::pair<void (*)(void*), void*>> held_back;
   } counted;
   std::unique_ptr<pyft::server::Session> session, beside;
 };

@@ -10,6 +10,7 @@
 #include "client/device/capture.h"
 #include "client/device/past_caches.h"
 #include "client/device/stream.h"
+#include "client/process/handles.h"
 #include "ring/hold.h"
 
 namespace pyft::client {
@@ -273,9 +274,11 @@ cudaError_t Device::synchronize(Stream& stream) {
 
 cudaError_t Device::synchronize_all() {
   std::vector<Stream*> streams;
+  std::vector<std::pair<Stream*, uint64_t>> left;
   {
     const std::lock_guard lock(stream_mutex_);
     streams = streams_;
+    left = left_;
   }
   // What a capture has written down is no work yet.
   std::erase_if(streams, [](const Stream* stream) { return stream->capture.load() != 0; });
@@ -285,6 +288,11 @@ cudaError_t Device::synchronize_all() {
   }
   for (Stream* stream : streams)
     if (const cudaError_t error = synchronize(*stream); error != cudaSuccess) return error;
+  for (const auto& [stream, value] : left) {
+    if (const cudaError_t error = wait(stream->word, value); error != cudaSuccess) return error;
+    observe(*stream, value);
+  }
+  end_left_streams();
   return health();
 }
 
@@ -293,9 +301,20 @@ void Device::add_stream(Stream* stream) {
   streams_.push_back(stream);
 }
 
-void Device::remove_stream(Stream* stream) {
+void Device::leave_stream(Stream* stream, uint64_t value) {
   const std::lock_guard lock(stream_mutex_);
-  std::erase(streams_, stream);
+  if (std::erase(streams_, stream)) left_.emplace_back(stream, value);
+}
+
+void Device::end_left_streams() {
+  const std::lock_guard lock(stream_mutex_);
+  std::erase_if(left_, [this](const auto& left) {
+    const auto& [stream, value] = left;
+    const bool done =
+        !find_word_handle(stream->handle, HandleKind::kStream) && reached(stream->word, value);
+    if (done) end_word(stream->handle);
+    return done;
+  });
 }
 
 void Device::add_global(uint64_t address, uint64_t bytes) {

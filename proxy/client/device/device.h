@@ -108,7 +108,11 @@ class Device {
 
   Stream& null_stream() { return *null_stream_; }
   void add_stream(Stream* stream);
-  void remove_stream(Stream* stream);
+  // It gets no more work. What it was given goes on up to this value of its word: until then the
+  // word is no other object's, and the device is waited for.
+  void leave_stream(Stream* stream, uint64_t value);
+  // Words of such streams that are done, and whose handles have ended, may be used again.
+  void end_left_streams();
 
   // Device memory outside our own allocations: module variables handed out, memory of other
   // processes.
@@ -155,6 +159,7 @@ class Device {
   std::vector<std::pair<uint64_t, uint64_t>> globals_;
   std::atomic<bool> any_globals_{false};
   std::vector<Stream*> streams_;
+  std::vector<std::pair<Stream*, uint64_t>> left_;
   std::unique_ptr<Stream> null_stream_;
   std::unique_ptr<std::atomic<uint64_t>[]> values_;  // last value given out, by word
 };

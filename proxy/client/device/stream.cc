@@ -17,6 +17,7 @@ cudaError_t create_stream(Device& device, unsigned flags, int priority, uint64_t
   const auto make = [](uint64_t handle, void* context) -> void* {
     return new Stream(*static_cast<Device*>(context), handle, Handle{handle}.index());
   };
+  device.end_left_streams();
   const uint64_t handle = mint_word_handle(HandleKind::kStream, make, &device);
   if (!handle) return cudaErrorMemoryAllocation;
   auto* stream = static_cast<Stream*>(find_word_handle(handle, HandleKind::kStream));
@@ -88,7 +89,8 @@ cudaError_t create_stream(unsigned flags, int priority, cudaStream_t* out) {
   return error;
 }
 
-// What is still running on the stream runs on; the touch makes cudaDeviceSynchronize wait for it.
+// What is still running on the stream runs on: the touch makes the null stream's next
+// synchronisation wait for it, and the fence tells when it is done.
 // The object is never freed: another thread may be synchronising the device through it.
 cudaError_t destroy_stream(cudaStream_t handle) {
   if (reinterpret_cast<uint64_t>(handle) <= 2) return cudaErrorInvalidResourceHandle;
@@ -96,10 +98,14 @@ cudaError_t destroy_stream(cudaStream_t handle) {
   Stream* stream = stream_of(handle, &error);
   if (!stream) return error;
   Device& device = stream->device;
+  // In a capture a fence would become a node, and of a device that is lost nothing comes.
+  uint64_t value = 0;
+  if (stream->capture.load() || device.fence(*stream, &value) != cudaSuccess) value = 0;
   device.touch(device.null_stream());
-  device.remove_stream(stream);
+  device.leave_stream(stream, value);
   error = device.send(Call::cudaStreamDestroy, cmd::cudaStreamDestroy{stream->handle});
-  end_word_handle(stream->handle, HandleKind::kStream);
+  end_but_for_word(stream->handle, HandleKind::kStream);
+  device.end_left_streams();
   return error;
 }
 

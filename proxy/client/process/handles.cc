@@ -61,6 +61,18 @@ Slot* live_slot(uint64_t handle, HandleKind kind) {
   return slot.handle.load(std::memory_order_acquire) == handle ? &slot : nullptr;
 }
 
+// The mutex is held, below as well.
+void* end_object(uint64_t handle, HandleKind kind) {
+  Slot* slot = live_slot(handle, kind);
+  if (!slot) return nullptr;
+  slot->handle.store(0, std::memory_order_release);
+  return slot->object.exchange(nullptr);
+}
+
+void free_word(uint64_t handle) {
+  if (Handle{handle}.generation() < kMaxGeneration) free_indexes.push_back(Handle{handle}.index());
+}
+
 }  // namespace
 
 uint64_t mint_word_handle(HandleKind kind, void* (*make)(uint64_t, void*), void* context) {
@@ -90,11 +102,19 @@ void* find_word_handle(uint64_t handle, HandleKind kind) {
 
 void* end_word_handle(uint64_t handle, HandleKind kind) {
   const std::lock_guard lock(mutex);
-  Slot* slot = live_slot(handle, kind);
-  if (!slot) return nullptr;
-  slot->handle.store(0, std::memory_order_release);
-  if (Handle{handle}.generation() < kMaxGeneration) free_indexes.push_back(Handle{handle}.index());
-  return slot->object.exchange(nullptr);
+  void* const object = end_object(handle, kind);
+  if (object) free_word(handle);
+  return object;
+}
+
+void* end_but_for_word(uint64_t handle, HandleKind kind) {
+  const std::lock_guard lock(mutex);
+  return end_object(handle, kind);
+}
+
+void end_word(uint64_t handle) {
+  const std::lock_guard lock(mutex);
+  free_word(handle);
 }
 
 uint64_t mint_handle(HandleKind kind) {

@@ -21,6 +21,9 @@ uint64_t mint_word_handle(HandleKind kind, void* (*make)(uint64_t handle, void* 
 void* find_word_handle(uint64_t handle, HandleKind kind);
 // Ends the handle and returns its object; the index may be minted again with the next generation.
 void* end_word_handle(uint64_t handle, HandleKind kind);
+// The same in two steps, where the word may still be published for the object that has ended.
+void* end_but_for_word(uint64_t handle, HandleKind kind);
+void end_word(uint64_t handle);
 
 // Fresh handle of a kind without words; 0 when kMaxObjects live, which is said.
 uint64_t mint_handle(HandleKind kind);
