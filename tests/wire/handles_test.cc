@@ -174,6 +174,29 @@ TEST(what_a_stream_was_given_is_waited_for_behind_its_end) {
   CHECK_EQ(cudaEventQuery(event), cudaSuccess);
 }
 
+// A destructor of a library may copy at a thread's end, when that has no stream of its own any
+// more.
+struct AtTheEnd {
+  ~AtTheEnd() { code = cudaEventRecord(event, cudaStreamPerThread); }
+  inline static cudaEvent_t event = nullptr;
+  inline static cudaError_t code = cudaErrorUnknown;
+};
+
+TEST(no_call_is_lost_at_the_end_of_a_thread) {
+  OneProcess& process = *new OneProcess(&table());
+  CHECK_EQ(cudaEventCreate(&AtTheEnd::event), cudaSuccess);
+  process.calls();
+  std::thread([] {
+    thread_local const AtTheEnd last;
+    CHECK_EQ(cudaStreamQuery(cudaStreamPerThread), cudaSuccess);
+    static_cast<void>(last);
+  }).join();
+  CHECK_EQ(AtTheEnd::code, cudaSuccess);
+  const std::string calls = process.calls();
+  CHECK(calls.find("cuStreamDestroy_v2") != calls.npos);
+  CHECK(calls.find("cuEventRecord") != calls.npos);
+}
+
 }  // namespace
 
 CHECK_MAIN

@@ -29,19 +29,22 @@ cudaError_t create_stream(Device& device, unsigned flags, int priority, uint64_t
                      cmd::cudaStreamCreateWithPriority{handle, flags, priority});
 }
 
-// The default streams of one thread, by device.
-struct ThreadStreams {
-  std::array<uint64_t, kMaxDevices> handles{};
-  ~ThreadStreams() {
-    for (const uint64_t handle : handles)
-      if (handle) destroy_stream(reinterpret_cast<cudaStream_t>(handle));
+// The default streams of one thread, by device. They are no object that ends: what ends behind
+// them in the thread, and behind all threads' ends, may use them, and makes new ones.
+thread_local std::array<uint64_t, kMaxDevices> thread_streams{};
+
+struct EndsThreadStreams {
+  ~EndsThreadStreams() {
+    for (uint64_t& handle : thread_streams)
+      if (handle) destroy_stream(reinterpret_cast<cudaStream_t>(std::exchange(handle, 0)));
   }
 };
 
 // Like any blocking stream it waits for the legacy stream, which waits for it.
 Stream* thread_stream(Device& device, cudaError_t* error) {
-  thread_local ThreadStreams mine;
-  uint64_t& handle = mine.handles[static_cast<size_t>(device.ordinal())];
+  thread_local const EndsThreadStreams ends;
+  static_cast<void>(ends);
+  uint64_t& handle = thread_streams[static_cast<size_t>(device.ordinal())];
   if (!handle) *error = create_stream(device, 0, 0, &handle);
   auto* stream = static_cast<Stream*>(find_word_handle(handle, HandleKind::kStream));
   return *error == cudaSuccess ? stream : nullptr;
