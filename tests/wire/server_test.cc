@@ -141,6 +141,7 @@ TEST(a_server_is_not_made_on_a_store_that_is_of_no_use) {
 struct Counted : checkpoint::Differences {
   uint64_t count = 0;
   void differs(const checkpoint::Difference& /*difference*/) override { ++count; }
+  void cannot_tell(const checkpoint::Difference& /*difference*/) override { ++count; }
 };
 
 TEST(a_server_that_replaces_another_answers_only_into_slots_without_an_answer) {
