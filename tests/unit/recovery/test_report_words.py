@@ -95,6 +95,18 @@ def test_sums_of_a_job() -> None:
     assert report.summary([recovered(0, 0.25)], 0.5)["goodput"] == 0.5
 
 
+def test_what_is_counted_in_parts_is_lost_once() -> None:
+    sums = report.Sums()
+    sums.take([recovered(1, 4), recovered(2, 3)], 10.0)
+    assert (sums.lost_seconds, sums.until) == (3.0, 4.0)
+    sums.take([recovered(3, 6)], 10.0)
+    assert (sums.lost_seconds, sums.until) == (5.0, 6.0)
+    sums.take([recovered(4, 5)], 10.0)
+    assert (sums.lost_seconds, sums.until) == (5.0, 6.0), "it was over before"
+    sums.take([fault(7)], 8.0)
+    assert (sums.lost_seconds, sums.until) == (6.0, 8.0), "it is not over yet"
+
+
 def test_a_fault_is_known_by_when_and_where_it_was() -> None:
     one = asdict(fault(1.0, epoch_from=2))
     assert report.key_of(one) == report.key_of({**one, "outcome": "recovered", "ended": 3.0})
