@@ -10,6 +10,7 @@
 #include "api/mock_table.h"
 #include "check.h"
 #include "client/code/fatbin.h"
+#include "client/code/module.h"
 #include "comes.h"
 #include "fake_device.h"
 #include "own_server.h"
@@ -35,8 +36,9 @@ struct Driver {
   int launches = 0;
   bool without_buffer = false;
   int fill_code = 0;
-  int left_behind = 0;        // what a destroyed stream still does fails with this code
-  uint64_t elsewhere_by = 0;  // where the device has page-locked memory
+  int loads = 0, load_code = 0;  // of modules
+  int left_behind = 0;           // what a destroyed stream still does fails with this code
+  uint64_t elsewhere_by = 0;     // where the device has page-locked memory
 } driver;
 
 CUresult register_memory(void* memory, size_t bytes, unsigned) {
@@ -142,7 +144,8 @@ backend::Table& table() {
     t.cuMemHostGetDevicePointer_v2 = host_pointer;
     t.cuModuleLoadData = [](CUmodule* module, const void*) {
       *module = reinterpret_cast<CUmodule>(0x2000);
-      return CUDA_SUCCESS;
+      ++driver.loads;
+      return static_cast<CUresult>(driver.load_code);
     };
     t.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) {
       *function = reinterpret_cast<CUfunction>(0x3000);
@@ -299,6 +302,28 @@ TEST(a_kernel_whose_parameters_nobody_tells_is_refused) {
   CHECK_EQ(cuModuleGetFunction(&function, module, "kernel"), CUDA_ERROR_NOT_SUPPORTED);
   table().cuFuncGetParamInfo = tells;
   CHECK_EQ(cuModuleGetFunction(&function, module, "kernel"), CUDA_SUCCESS);
+}
+
+// A program that was told so gives memory back, and launches again.
+TEST(a_module_for_which_there_was_no_memory_may_be_loaded_later) {
+  driver = {};
+  OneProcess& p = process();
+  client::Module module(".version 9.0 .target sm_90", false);
+  uint64_t handle = 0;
+  const auto load = [&] { return module.load(*p.device, &handle); };
+  driver.load_code = CUDA_ERROR_OUT_OF_MEMORY;
+  CHECK_EQ(load(), CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(handle, 0u);
+  driver.load_code = CUDA_ERROR_INVALID_IMAGE;
+  CHECK_EQ(load(), CUDA_ERROR_INVALID_IMAGE);
+  driver.load_code = 0;
+  CHECK_EQ(load(), CUDA_ERROR_INVALID_IMAGE);  // the image is the same
+  CHECK_EQ(driver.loads, 2);
+  client::Module other(".version 9.0 .target sm_90", false);
+  driver.load_code = CUDA_ERROR_OUT_OF_MEMORY;
+  CHECK_EQ(other.load(*p.device, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+  driver.load_code = 0;
+  CHECK_EQ(other.load(*p.device, &handle), CUDA_SUCCESS);
 }
 
 // As kernels for newer devices are launched: hints that the server does not pass on are no errors.

@@ -8,6 +8,22 @@
 #include "client/queries/properties.h"
 
 namespace pyft::client {
+namespace {
+
+// It is the image's fault. Anything else may pass: there may be memory again.
+bool is_final(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInvalidKernelImage:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidPtx:
+    case cudaErrorUnsupportedPtxVersion:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 Module::Module(const void* image, bool own) : image_(image) {
   if (!own) return;
@@ -34,7 +50,8 @@ CUresult Module::load(Device& device, uint64_t* handle) {
   const uint64_t minted = mint_handle(HandleKind::kModule);
   if (!minted) return CUDA_ERROR_OUT_OF_MEMORY;
   error = device.confirm(Call::cuModuleLoadData, cmd::cuModuleLoadData{minted}, code);
-  if (error != cudaSuccess) return failed_[slot] = static_cast<CUresult>(error);
+  if (is_final(error)) failed_[slot] = static_cast<CUresult>(error);
+  if (error != cudaSuccess) return static_cast<CUresult>(error);
   *handle = handles_[slot] = minted;
   return CUDA_SUCCESS;
 }
