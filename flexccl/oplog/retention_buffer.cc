@@ -236,8 +236,10 @@ void RetentionBuffer::restart(const LogPosition& now, const LogPosition& end, st
   for (int slot = 0; slot < self_->slots(); ++slot) pairs_[slot];
   for (const auto& [slot, pair] : now.pairs)
     pairs_[slot].sent = pair.sent, pairs_[slot].received = pair.received;
-  for (const auto& [slot, pair] : end.pairs)
-    pairs_[slot].sent_at_fence = pair.sent, pairs_[slot].received_for_good = pair.received;
+  for (const auto& [slot, pair] : end.pairs) {
+    Pair& here = pairs_[slot];
+    here.sent_before = here.sent_at_fence = pair.sent, here.received_for_good = pair.received;
+  }
 }
 
 LogPosition RetentionBuffer::position_now() const {
@@ -247,11 +249,14 @@ LogPosition RetentionBuffer::position_now() const {
   return now;
 }
 
-void RetentionBuffer::fence(std::shared_ptr<const Membership> self) {
+void RetentionBuffer::fence(std::shared_ptr<const Membership> self, std::span<const int> changed) {
   const std::scoped_lock lock(mutex_);
   self_ = std::move(self);
   done_at_fence_ = std::max(counters_.done, claimed_);
   for (auto& [slot, pair] : pairs_) pair.sent_at_fence = std::max(pair.sent_at_fence, pair.sent);
+  for (const int slot : changed)
+    if (const auto pair = pairs_.find(slot); pair != pairs_.end())
+      pair->second.sent_before = pair->second.sent_at_fence;
 }
 
 Counters RetentionBuffer::counters() const {
@@ -325,6 +330,7 @@ Answer RetentionBuffer::answer(const Question& question, std::shared_ptr<const v
     const Pair& pair = known->second;
     answer.sent_at_fence = pair.sent_at_fence;
     answer.sent = pair.sent;
+    answer.sent_before = pair.sent_before;
     // What a rank repeats has come to its predecessor: it must not come again.
     answer.received = question.offset == kForGood ? pair.received_for_good
                                                   : std::max(pair.received, pair.received_for_good);

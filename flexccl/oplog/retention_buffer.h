@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "algo/operation.h"
@@ -82,8 +83,9 @@ class RetentionBuffer final : public Responder {
                const std::vector<Inherited>& kept);
   LogPosition position_now() const;
 
-  // Takes an epoch: what was begun before it is told apart from what comes.
-  void fence(std::shared_ptr<const Membership> self);
+  // Takes an epoch: what was begun before it is told apart from what comes. In the slots `changed`
+  // there are other ranks now.
+  void fence(std::shared_ptr<const Membership> self, std::span<const int> changed);
   Counters counters() const;
   // Slots that have not received everything yet.
   std::vector<int> debtors() const;
@@ -115,6 +117,7 @@ class RetentionBuffer final : public Responder {
   };
   struct Pair {
     std::uint64_t sent = 0, sent_at_fence = 0, received = 0;
+    std::uint64_t sent_before = 0;        // when the rank that is there now took the slot
     std::uint64_t received_for_good = 0;  // recorded: a replacement of this rank has them as well
     std::map<std::uint64_t, Message> messages;
   };

@@ -26,12 +26,13 @@ std::vector<PointToPoint> by_position(std::vector<PointToPoint> calls, const Mem
 
 }  // namespace
 
-// A new rank goes on where its predecessor stopped, as far as its partners can tell.
+// A new rank goes on where its predecessor stopped, as far as its partners can tell. What they have
+// sent since it came is for itself, also before a later step of the epoch.
 void OperationRunner::meet_pairs(const std::vector<PointToPoint>& calls) {
   for (const PointToPoint& call : calls) {
     if (call.peer == membership_->slot || retention_->knows_pair(call.peer)) continue;
     const Answer there = ask_about(call.peer);
-    retention_->set_pair(call.peer, there.received, there.sent_at_fence);
+    retention_->set_pair(call.peer, there.received, there.sent_before);
   }
 }
 

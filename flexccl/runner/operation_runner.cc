@@ -83,7 +83,7 @@ void OperationRunner::apply(bool waking) {
   }
   published_ = membership_ = std::make_shared<const Membership>(after(*membership_, steps));
   placed_.store(true, std::memory_order_release);  // what is decided now comes after its own step
-  retention_->fence(membership_);
+  retention_->fence(membership_, changed);
   engine_.change(membership_, changed);
   if (waking) engine_.ring_peers();
   answers_.clear();

@@ -10,7 +10,7 @@
 namespace flexccl {
 
 inline constexpr std::uint32_t kMagic = 0x6c636366;  // "fccl"
-inline constexpr std::uint32_t kWireVersion = 3;
+inline constexpr std::uint32_t kWireVersion = 4;
 
 struct Address {
   Bytes16 process;         // also the name of the process's abstract Unix socket

@@ -51,11 +51,12 @@ struct Answer {
   std::uint32_t epoch = 0, ranks = 0;  // `ranks`: of the operation that is kept
   std::uint64_t done = 0, done_at_fence = 0, serves_after = 0;
   std::uint64_t sent_at_fence = 0, sent = 0, received = 0;
-  Address address = {};     // of kAddress
-  std::uint64_t bytes = 0;  // that follow
-  std::uint64_t mac = 0;    // over the question's mac and everything above
+  Address address = {};           // of kAddress
+  std::uint64_t bytes = 0;        // that follow
+  std::uint64_t sent_before = 0;  // when the asking rank took its slot
+  std::uint64_t mac = 0;          // over the question's mac and everything above
 };
-static_assert(sizeof(Answer) == 112);
+static_assert(sizeof(Answer) == 120);
 
 class JoinVisit;
 

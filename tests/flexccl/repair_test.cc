@@ -252,6 +252,28 @@ TEST(idle_ranks_forget_what_nobody_needs) {
   }
 }
 
+// It had not met the sender when the next step came, which does not make the message its
+// predecessor's.
+TEST(a_message_to_a_new_rank_outlives_the_next_repair) {
+  for (const auto transport : kAll) {
+    Crew crew(3, transport);
+    const float values[] = {4.0f, 5.0f, 6.0f};
+    float got = 0.0f;
+    const auto send = [&](const float* value) {
+      must(ncclSend(value, 1, ncclFloat32, 1, crew.at(0), nullptr), "send");
+      must(flexcclSynchronize(crew.at(0)), "synchronize");
+    };
+    send(&values[0]);  // nobody has received it when its rank dies
+    crew.kill(1), crew.replace(1);
+    send(&values[1]);
+    crew.kill(2), crew.replace(2);
+    send(&values[2]);
+    must(ncclRecv(&got, 1, ncclFloat32, 0, crew.at(1), nullptr), "receive");
+    must(flexcclSynchronize(crew.at(1)), "synchronize");
+    CHECK_EQ(got, 5.0f);
+  }
+}
+
 TEST(add_and_remove) {
   for (const auto transport : kAll)
     for (const std::uint64_t repair_ms : {std::uint64_t{0}, Crew::kRepairMs}) {
