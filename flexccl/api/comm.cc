@@ -173,18 +173,19 @@ ncclComm_t make_child(Communicator& parent, const std::vector<int>& members,
 }
 
 struct Choice {
-  std::int32_t color, key;
+  std::int32_t slot = -1, color = 0, key = 0;
 };
 
-ncclComm_t split(Communicator& parent, Choice mine) {
-  std::vector<Choice> all;
-  Membership at;
+// Who divides it is in the answers: a replay gets those of its predecessor, and there may have been
+// other ranks then.
+ncclComm_t split(Communicator& parent, int color, int key) {
+  const auto at = parent.view();
+  const Choice mine{at->slot, color, key};
+  std::vector<Choice> all(static_cast<std::size_t>(at->slots()));
   std::uint64_t sequence = 0;
   parent.run_now([&](Communicator& self) {
-    const OpDescriptor op{.collective = Collective::kSplit, .dtype = ncclInt32, .count = 2};
-    self.run([&](const Membership& membership) {
-      at = membership;
-      all.resize(at.members.size());
+    const OpDescriptor op{.collective = Collective::kSplit, .dtype = ncclInt32, .count = 3};
+    self.run([&](const Membership&) {
       return Operation{.op = op,
                        .buffers = {reinterpret_cast<const std::byte*>(&mine),
                                    reinterpret_cast<std::byte*>(all.data())},
@@ -192,32 +193,30 @@ ncclComm_t split(Communicator& parent, Choice mine) {
     });
     sequence = self.runner().counters().done;
   });
-  if (mine.color == NCCL_SPLIT_NOCOLOR) return nullptr;
+  if (color == NCCL_SPLIT_NOCOLOR) return nullptr;
+  std::erase_if(all, [&](const Choice& one) { return one.slot < 0 || one.color != color; });
+  std::ranges::stable_sort(all, {}, &Choice::key);
   std::vector<int> members;
-  const auto choice = [&](int slot) { return all[static_cast<std::size_t>(at.position(slot))]; };
-  for (const int slot : at.members)
-    if (choice(slot).color == mine.color) members.push_back(slot);
-  std::stable_sort(members.begin(), members.end(),
-                   [&](int a, int b) { return choice(a).key < choice(b).key; });
+  for (const Choice& one : all) members.push_back(one.slot);
   return make_child(
       parent, members,
-      {'s', static_cast<std::int64_t>(at.comm), static_cast<std::int64_t>(sequence), mine.color});
+      {'s', static_cast<std::int64_t>(at->comm), static_cast<std::int64_t>(sequence), color});
 }
 
 ncclComm_t shrink(Communicator& parent, std::span<const int> excluded) {
+  const int own = parent.view()->slot;
+  const auto [number, all] = parent.runner().count_child(content_hash(std::as_bytes(excluded)));
   std::vector<int> members;
-  const Membership self = parent.membership();
-  const Hash what = content_hash(std::as_bytes(excluded));
-  std::vector<std::int64_t> identity{'x', static_cast<std::int64_t>(self.comm),
-                                     static_cast<std::int64_t>(parent.runner().count_child(what))};
-  for (const int slot : self.members) {
+  std::vector<std::int64_t> identity{'x', static_cast<std::int64_t>(parent.view()->comm),
+                                     static_cast<std::int64_t>(number)};
+  for (const int slot : all) {
     if (std::find(excluded.begin(), excluded.end(), slot) == excluded.end())
       members.push_back(slot);
     else
       identity.push_back(slot);
   }
-  if (std::find(members.begin(), members.end(), self.slot) == members.end())
-    fail(ncclInvalidArgument, "flexccl: rank [", self.slot,
+  if (std::find(members.begin(), members.end(), own) == members.end())
+    fail(ncclInvalidArgument, "flexccl: rank [", own,
          "] calls ncclCommShrink and is on the list of excluded ranks");
   return make_child(parent, members, identity);
 }
@@ -286,7 +285,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
     if (color < NCCL_SPLIT_NOCOLOR) fail(ncclInvalidArgument, "flexccl: color [", color, "]");
     *newcomm = nullptr;
     const auto parent = live(comm);
-    flexccl::initialise([=] { *newcomm = flexccl::split(*parent, {color, key}); });
+    flexccl::initialise([=] { *newcomm = flexccl::split(*parent, color, key); });
   });
 }
 

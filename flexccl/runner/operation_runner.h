@@ -44,8 +44,8 @@ class OperationRunner {
   void run(const Make& make);
   void run(const std::vector<PointToPoint>& calls);
   // Counts a communicator that is made from this one without a message; `what` makes it another
-  // one. Returns its number, the same in a replay.
-  std::uint64_t count_child(const Hash& what);
+  // one. Returns its number, and the slots that are live; in a replay as they were.
+  std::pair<std::uint64_t, std::vector<int>> count_child(const Hash& what);
 
   // From any thread; the last step is the one that the caller of the repair wants, those before it
   // are decided. A running operation is interrupted by a step that it takes, or, when the

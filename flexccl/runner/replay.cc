@@ -159,16 +159,25 @@ void OperationRunner::enter(std::uint64_t operation, std::uint64_t sequence) {
                    {&membership_->members.front(), membership_->members.size()});
 }
 
-std::uint64_t OperationRunner::count_child(const Hash& what) {
+std::pair<std::uint64_t, std::vector<int>> OperationRunner::count_child(const Hash& what) {
   const std::scoped_lock turn(turn_);
   const LogPosition before = retention_->position_now();
-  const OperationResult outcome{.op = {}, .ring = membership_->ring(), .input = what};
+  std::vector<std::byte> live(static_cast<std::size_t>(membership_->slots()));  // 1: is there
+  for (const int slot : expected()->members) live[static_cast<std::size_t>(slot)] = std::byte{1};
+  OperationResult outcome{.op = {}, .ring = membership_->ring(), .input = what};
   enter(before.operation + 1, before.sequence);
-  if (records_.replaying())
-    records_.replay(outcome, {});
-  else if (records_.active())
+  if (records_.replaying()) {
+    const std::span<std::byte> output(live);
+    records_.replay(outcome, std::span(&output, 1));
+  } else if (records_.active()) {
+    const std::span<const std::byte> output(live);
+    outcome.outputs = std::span(&output, 1);
     records_.append(before, outcome);
-  return retention_->count_child();
+  }
+  std::vector<int> slots;
+  for (int slot = 0; slot < membership_->slots(); ++slot)
+    if (live[static_cast<std::size_t>(slot)] != std::byte{0}) slots.push_back(slot);
+  return {retention_->count_child(), slots};
 }
 
 }  // namespace flexccl

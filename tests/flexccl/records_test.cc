@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 
 #include "crew.h"
 #include "script.h"
@@ -209,6 +210,43 @@ TEST(other_inputs_are_reported_and_damage_is_refused) {
   arena->bytes[state_of(fresh).record_bytes] ^= std::byte{1};
   CHECK_EQ(repeat(), ncclInvalidArgument);
   must(ncclCommAbort(fresh), "ncclCommAbort");
+}
+
+// A rank has been removed since: the parts have it all the same, and the same numbers.
+TEST(parts_are_made_again_of_those_that_were_there) {
+  const auto arena = std::make_unique<Arena>();
+  Crew crew(4, flexcclLoopback);
+  must(flexcclSetRecords(crew.at(1), arena->bytes, sizeof arena->bytes), "flexcclSetRecords");
+  ncclComm_t parts[4] = {}, rests[4] = {};
+  int first = 0;
+  const auto shrink = [&](int rank) {
+    must(ncclCommShrink(crew.at(rank), &first, 1, &rests[rank], nullptr, NCCL_SHRINK_DEFAULT),
+         "ncclCommShrink");
+  };
+  crew.run([&](int rank) { return ncclCommSplit(crew.at(rank), 0, -rank, &parts[rank], nullptr); });
+  for (const int rank : {1, 2, 3}) shrink(rank);
+  crew.kill(3);
+  for (const int rank : {0, 1, 2}) must(ncclRemoveNode(crew.at(rank), 3), "ncclRemoveNode");
+  crew.kill(1);
+  for (ncclComm_t* part : {&parts[1], &rests[1]})
+    must(ncclCommAbort(std::exchange(*part, nullptr)), "ncclCommAbort");
+  flexcclInfo_t info;
+  crew.at(1) = crew.recruit(1, &info);
+  must(flexcclReplay(crew.at(1), arena->bytes, sizeof arena->bytes, 0), "flexcclReplay");
+  for (const int rank : {0, 2}) must(ncclReplaceNode(crew.at(rank), 1, &info), "ncclReplaceNode");
+  must(ncclCommSetupNewRank(crew.at(1)), "ncclCommSetupNewRank");
+  must(ncclCommSplit(crew.at(1), 0, -1, &parts[1], nullptr), "ncclCommSplit");
+  shrink(1);
+  for (const auto& [again, there, nranks, rank] :
+       {std::tuple(parts[1], parts[2], 4, 2), std::tuple(rests[1], rests[2], 3, 0)}) {
+    const flexcclState_t state = state_of(again);
+    CHECK_EQ(state.comm, state_of(there).comm);
+    CHECK_EQ(state.nranks, nranks);
+    CHECK_EQ(state.slot, rank);
+  }
+  for (const int rank : {0, 1, 2, 3})
+    for (ncclComm_t part : {parts[rank], rests[rank]})
+      if (part) must(ncclCommAbort(part), "ncclCommAbort");
 }
 
 TEST(kept_memory_is_freed_by_idle_ranks) {
