@@ -254,9 +254,12 @@ void RetentionBuffer::fence(std::shared_ptr<const Membership> self, std::span<co
   self_ = std::move(self);
   done_at_fence_ = std::max(counters_.done, claimed_);
   for (auto& [slot, pair] : pairs_) pair.sent_at_fence = std::max(pair.sent_at_fence, pair.sent);
-  for (const int slot : changed)
-    if (const auto pair = pairs_.find(slot); pair != pairs_.end())
-      pair->second.sent_before = pair->second.sent_at_fence;
+  for (const int slot : changed) {
+    const auto pair = pairs_.find(slot);
+    if (pair == pairs_.end()) continue;
+    pair->second.sent_before = pair->second.sent_at_fence;
+    if (self_->position(slot) < 0) forget_messages(slot, UINT64_MAX);  // it was removed
+  }
 }
 
 Counters RetentionBuffer::counters() const {

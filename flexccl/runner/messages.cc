@@ -13,14 +13,16 @@ namespace {
 
 constexpr std::uint64_t kGoodbyeMs = 3000;
 
+int position_of(int slot, const Membership& self) {
+  const int position = self.position(slot);
+  if (position < 0)
+    fail(ncclInvalidArgument, "flexccl: rank [", slot, "] was removed from the communicator");
+  return position;
+}
+
 // Calls that name slots, as schedules want them.
 std::vector<PointToPoint> by_position(std::vector<PointToPoint> calls, const Membership& self) {
-  for (PointToPoint& call : calls) {
-    const int slot = call.peer;
-    call.peer = self.position(slot);
-    if (call.peer < 0)
-      fail(ncclInvalidArgument, "flexccl: rank [", slot, "] was removed from the communicator");
-  }
+  for (PointToPoint& call : calls) call.peer = position_of(call.peer, self);
   return calls;
 }
 
@@ -31,6 +33,7 @@ std::vector<PointToPoint> by_position(std::vector<PointToPoint> calls, const Mem
 void OperationRunner::meet_pairs(const std::vector<PointToPoint>& calls) {
   for (const PointToPoint& call : calls) {
     if (call.peer == membership_->slot || retention_->knows_pair(call.peer)) continue;
+    static_cast<void>(position_of(call.peer, *membership_));  // or it would be asked in vain
     const Answer there = ask_about(call.peer);
     retention_->set_pair(call.peer, there.received, there.sent_before);
   }
@@ -74,6 +77,7 @@ bool OperationRunner::fetch_message(const PointToPoint& call, std::uint64_t inde
   if (call.sends)
     return index <= retention_->sent_at_fence(call.peer) ||
            (joined_ && index <= ask_about(call.peer).received);
+  static_cast<void>(position_of(call.peer, *membership_));
   if (index > ask_about(call.peer).sent_at_fence) return false;
   fetch({.verb = Verb::kMessage, .sequence = index}, call.peer,
         {call.buffers.out, message_bytes(call)});

@@ -357,6 +357,30 @@ TEST(remove_after_others_have_completed_an_average) {
   }
 }
 
+TEST(nothing_is_owed_to_a_rank_that_was_removed) {
+  Crew crew(3, flexcclLoopback);
+  const float value = 1.0f;
+  must(ncclSend(&value, 1, ncclFloat32, 2, crew.at(0), nullptr), "send");
+  must(flexcclSynchronize(crew.at(0)), "synchronize");
+  CHECK_EQ(state_of(crew.at(0)).owed, 1u);
+  crew.kill(2);
+  for (const int rank : {0, 1}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
+  CHECK_EQ(state_of(crew.at(0)).owed, 0u);
+  CHECK_EQ(state_of(crew.at(0)).kept_bytes, 0u);
+}
+
+// Nothing comes of it any more, so nothing is waited for.
+TEST(a_receive_from_a_rank_that_was_removed_ends) {
+  Crew crew(3, flexcclLoopback);
+  float value = 1.0f;
+  const auto begun = std::chrono::steady_clock::now();
+  crew.kill(2);
+  must(ncclRecv(&value, 1, ncclFloat32, 2, crew.at(0), nullptr), "receive");
+  for (const int rank : {0, 1}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
+  CHECK_EQ(flexcclSynchronize(crew.at(0)), ncclInvalidArgument);
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(Crew::kRepairMs));
+}
+
 // Their buffers have a block for the rank that is gone: a rank that has begun one cannot finish it,
 // and must not think that it did. What is left of the communicator can be shrunk into a new one.
 TEST(remove_ends_operations_with_blocks) {
