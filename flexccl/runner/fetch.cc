@@ -9,7 +9,7 @@
 namespace flexccl {
 namespace {
 
-constexpr std::chrono::milliseconds kAskAgain(1), kAskTheSilent(10);
+constexpr std::chrono::milliseconds kAskAgain(1), kAskTheSilent(10), kAskForNews(50);
 constexpr std::uint64_t kAnswerMs = 3000;
 constexpr std::size_t kPieceBytes = 4 << 20;  // between two looks whether there is a repair
 
@@ -88,13 +88,14 @@ void OperationRunner::never_comes(int slot, const Error& error) {
 }
 
 // A rank that does not answer is gone, and will be replaced; or it has not made this communicator
-// yet, because it needs the operation of another one that this rank repeats first.
-Answer OperationRunner::ask_patiently(int slot) {
+// yet, because it needs the operation of another one that this rank repeats first; or too many ask
+// it at once.
+Answer OperationRunner::ask_patiently(int slot, const Question& question, std::span<std::byte> to) {
   const Deadline deadline = in_ms(membership_->repair_ms);
-  for (;; std::this_thread::sleep_for(kAskTheSilent)) {
+  for (Every news(kAskForNews);; std::this_thread::sleep_for(kAskTheSilent)) {
     look_up();
     try {
-      const Answer answer = ask_slot(slot, {}, {});
+      const Answer answer = ask_slot(slot, question, to);
       set_paused(std::nullopt);
       return answer;
     } catch (const Error& error) {
@@ -104,6 +105,7 @@ Answer OperationRunner::ask_patiently(int slot) {
       if (over) asked_ = slot;
       if (over || error.code != ncclRemoteError) throw;
     }
+    if (news.is_due()) ask_for_news();
   }
 }
 
@@ -112,7 +114,7 @@ Answer OperationRunner::ask_about(int slot) {
   const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
   for (;;) {
     look_up();
-    const Answer answer = ask_patiently(slot);
+    const Answer answer = ask_patiently(slot, {}, {});
     if (answer.availability == Availability::kHere) return answers_[slot] = answer;
     if (answer.epoch < membership_->epoch) inform(slot);
     if (answer.epoch > membership_->epoch) hear_of(slot, answer.epoch);
@@ -148,16 +150,6 @@ int OperationRunner::find_source(std::uint64_t sequence) {
   return -1;
 }
 
-Answer OperationRunner::ask_for_piece(int slot, const Question& question, std::span<std::byte> to) {
-  try {
-    return ask_slot(slot, question, to);
-  } catch (const Error& error) {
-    if (error.code == ncclRemoteError && has_left(slot)) never_comes(slot, error);
-    asked_ = slot;
-    throw;
-  }
-}
-
 void OperationRunner::fetch(Question question, int slot, std::span<std::byte> to, bool blocks) {
   const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
   const std::uint64_t begin = question.offset;
@@ -165,7 +157,7 @@ void OperationRunner::fetch(Question question, int slot, std::span<std::byte> to
     look_up();
     const std::size_t piece = std::min(kPieceBytes, to.size() - at);
     question.offset = begin + at, question.bytes = piece;
-    const Answer answer = ask_for_piece(slot, question, to.subspan(at, piece));
+    const Answer answer = ask_patiently(slot, question, to.subspan(at, piece));
     const auto ranks = static_cast<std::uint32_t>(membership_->ring().size);
     if (answer.availability == Availability::kHere && blocks && answer.ranks != ranks)
       fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "]: rank [", slot,

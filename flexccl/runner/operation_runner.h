@@ -145,7 +145,7 @@ class OperationRunner {
   bool must_ask(Collective collective, bool interrupted) const;
   int find_source(std::uint64_t sequence);
   Answer ask_about(int slot);
-  Answer ask_patiently(int slot);
+  Answer ask_patiently(int slot, const Question& question, std::span<std::byte> to);
   [[noreturn]] void never_comes(int slot, const Error& error);
   void set_paused(std::optional<int> suspect);
   int suspect() const { return asked_ >= 0 ? asked_ : engine_.suspect(); }
@@ -157,7 +157,6 @@ class OperationRunner {
   // `blocks`: what is fetched lies where the number of ranks says.
   void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
   Answer ask_slot(int slot, Question question, std::span<std::byte> to);
-  Answer ask_for_piece(int slot, const Question& question, std::span<std::byte> to);
   void record(const Operation& operation, Ring ring, const Hash& input);
   bool is_recorded(const Operation& operation) const;
   void replay(const Operation& operation, std::uint64_t sequence);

@@ -50,6 +50,10 @@ class Neighbour : public Responder {
   Answer answer(const Question& question, std::shared_ptr<const void>* owner,
                 std::span<const std::byte>* payload) override {
     if (question.verb == Verb::kStatus) return status(++asked);
+    if (question.verb == Verb::kOutput) {
+      const auto output = std::make_shared<std::vector<std::byte>>(kept(++fetched));
+      *payload = *output, *owner = output;
+    }
     if (question.verb != Verb::kSteps) return {};
     ++asked_for_steps;
     const auto all = std::make_shared<std::vector<Change>>(steps);
@@ -79,8 +83,11 @@ class Neighbour : public Responder {
 
   std::function<Answer(int times)> status = [](int) { return Answer(); };
   std::function<void(JoinVisit&)> visit = [](JoinVisit&) {};
+  std::function<std::vector<std::byte>(int times)> kept = [](int) {
+    return std::vector<std::byte>();
+  };
   std::vector<Change> steps;
-  std::atomic<int> asked = 0, asked_for_steps = 0, heard = 0, deaf = 0, visited = 0;
+  std::atomic<int> asked = 0, asked_for_steps = 0, heard = 0, deaf = 0, visited = 0, fetched = 0;
 
  private:
   InboxName name_;

@@ -213,6 +213,40 @@ TEST(an_operation_is_made_anew_for_a_step_before_its_first_attempt) {
   CHECK_EQ(value, 1.0f);
 }
 
+// As one does that too many ask at once.
+TEST(a_rank_that_refuses_a_question_is_asked_again) {
+  Membership self = membership(0, 2, {step_to(1, 1)});
+  self.repair_ms = 2000;
+  const auto one = Neighbour::at(self, 1);
+  float value = 1, sum = 5;
+  one->status = [](int) {
+    Answer status = status_in(1, Availability::kHere);
+    status.done_at_fence = 1;
+    return status;
+  };
+  one->kept = [&](int times) {
+    if (times == 1) fail(ncclRemoteError, "it is asked too much");
+    const auto bytes = std::as_bytes(std::span(&sum, 1));
+    return std::vector(bytes.begin(), bytes.end());
+  };
+  {
+    OperationRunner runner(self, 0);
+    auto* at = reinterpret_cast<std::byte*>(&value);
+    const auto code = result_of([&] {
+      runner.run([&](const Membership&) {
+        OpDescriptor op{};
+        op.collective = Collective::kAllReduce, op.dtype = ncclFloat32, op.count = 1;
+        return Operation{.op = op, .buffers = {at, at}, .reduce = all_reduce};
+      });
+    });
+    CHECK_EQ(code, ncclSuccess);
+    CHECK_EQ(value, 5.0f);
+    CHECK_EQ(one->fetched.load(), 2);
+    CHECK(!runner.paused());
+  }
+  one->leave();
+}
+
 TEST(where_nothing_is_to_come_a_rank_expects_what_it_has) {
   const Membership self = membership(0, 3, {step_to(1, 1)});
   OperationRunner runner(self, 0);
