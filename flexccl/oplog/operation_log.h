@@ -120,7 +120,7 @@ class OperationLog {
   bool put(Record record, const std::map<int, PairCounters>& pairs,
            std::span<const std::span<const std::byte>> outputs);
   bool put_operation(const LogPosition& before, const OperationResult& outcome);
-  bool resume(const LogPosition& before, const OperationResult& outcome);
+  bool end_gap(const LogPosition& here);
   void give_up(std::uint64_t operation);
   void commit_now();
 
@@ -135,6 +135,7 @@ class OperationLog {
   std::uint64_t resumed_ = 0;         // after this operation, after the last gap
   std::uint64_t gaps_ = 0;            // so far, of this process
   bool may_resume_ = false;           // something was committed since the gap began
+  LogPosition stands_ = {};           // in a gap: where the rank is
 };
 
 }  // namespace flexccl

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -18,6 +19,15 @@ void show(std::uint64_t& field, std::uint64_t value) {
 
 bool is_collective(const OpDescriptor& op) {
   return op.collective != Collective::kSendRecv && op.collective != Collective::kNone;
+}
+
+// Where the rank stands then.
+LogPosition after(LogPosition before, const OperationResult& outcome) {
+  ++before.operation;
+  before.sequence += is_collective(outcome.op);
+  before.children += outcome.op.collective == Collective::kNone;
+  for (const auto& [slot, pair] : outcome.changed) before.pairs[slot] = pair;
+  return before;
 }
 
 }  // namespace
@@ -83,19 +93,18 @@ bool OperationLog::put_operation(const LogPosition& before, const OperationResul
 }
 
 // Ends a gap: what follows is recorded, and can be replayed from here on.
-bool OperationLog::resume(const LogPosition& before, const OperationResult& outcome) {
+bool OperationLog::end_gap(const LogPosition& here) {
   Record gap{};
   gap.kind = RecordKind::kGap;
-  gap.operation = before.operation, gap.sequence = before.sequence;
-  gap.children = before.children;
-  may_resume_ = false;
-  if (!put(gap, before.pairs, {}) || !put_operation(before, outcome)) return false;
+  gap.operation = here.operation, gap.sequence = here.sequence;
+  gap.children = here.children;
+  if (!put(gap, here.pairs, {})) return false;
   show(header_->gap_from, 0);
-  resumed_ = before.operation;
+  resumed_ = here.operation;
   if (std::has_single_bit(gaps_))
     log_line(kWarning, "rank [%u] of communicator [%llx] records again, from [%llu] on",
              header_->shown.slot, static_cast<unsigned long long>(header_->shown.comm),
-             static_cast<unsigned long long>(before.operation + 1));
+             static_cast<unsigned long long>(here.operation + 1));
   if (wanted_ >= resumed_) commit_now();
   return true;
 }
@@ -117,12 +126,11 @@ void OperationLog::append(const LogPosition& before, const OperationResult& outc
   const std::scoped_lock lock(mutex_);
   if (!active()) return;
   const std::uint64_t operation = before.operation + 1;
-  if (!header_->gap_from) {
-    if (!put_operation(before, outcome)) give_up(operation);
-  } else if (may_resume_ && !resume(before, outcome)) {
-    give_up(operation);
-  }
+  const bool resumes = header_->gap_from && std::exchange(may_resume_, false);
+  if (resumes && !end_gap(before)) give_up(operation);
+  if (!header_->gap_from && !put_operation(before, outcome)) give_up(operation);
   last_operation_ = operation;
+  if (header_->gap_from) stands_ = after(before, outcome);
   show(header_->shown.done_collectives, before.sequence + is_collective(outcome.op));
   show(header_->shown.done, operation);
 }
@@ -136,6 +144,8 @@ void OperationLog::commit(std::uint64_t operation) {
   wanted_ = std::max(wanted_, operation);
   may_resume_ = true;
   commit_now();
+  // Nothing after it lacks its record: it can be gone back to now, not only after one more.
+  if (header_->gap_from && operation == last_operation_) may_resume_ = !end_gap(stands_);
 }
 
 void OperationLog::commit_now() {

@@ -183,6 +183,29 @@ TEST(a_gap_ends_when_a_commit_has_passed_it) {
   CHECK(region->entered == 4 && region->done == 4);
 }
 
+// Without another operation: the next one may be that in which the rank dies.
+TEST(a_commit_of_all_that_was_done_ends_a_gap) {
+  const auto arena = std::make_unique<Arena>();
+  std::vector<float> values(2 * 20000, 1.0f);
+  Crew crew(2, flexcclLoopback);
+  must(flexcclSetRecords(crew.at(0), arena->bytes, 200000), "records");
+  add(crew, values, 3);
+  CHECK_EQ(state_of(crew.at(0)).recorded, 0);
+  must(flexcclCommitted(crew.at(0), 3), "flexcclCommitted");
+  CHECK_EQ(state_of(crew.at(0)).recorded, 1);
+  CHECK_EQ(state_of(crew.at(0)).committed, 3u);
+  crew.kill(0);
+  flexcclInfo_t info;
+  crew.at(0) = crew.recruit(0, &info);
+  must(flexcclReplay(crew.at(0), arena->bytes, 200000, 3), "flexcclReplay");
+  must(ncclReplaceNode(crew.at(1), 0, &info), "ncclReplaceNode");
+  must(ncclCommSetupNewRank(crew.at(0)), "ncclCommSetupNewRank");
+  std::fill(values.begin(), values.begin() + 20000, 2.0f);
+  add(crew, values, 1);
+  CHECK(std::ranges::all_of(values, [](float value) { return value == 2.0f; }));
+  CHECK_EQ(state_of(crew.at(0)).operation, 4u);
+}
+
 TEST(other_inputs_are_reported_and_damage_is_refused) {
   const auto arena = std::make_unique<Arena>();
   std::vector<float> values(2 * 20000, 1.0f);
