@@ -39,23 +39,39 @@ bool Steps::learn(std::span<const Change> steps) {
   const std::scoped_lock lock(mutex_);
   look();
   bool fits = true;
-  for (const Change& step : steps)
-    fits &= same_step(known_.try_emplace(step.epoch, step).first->second, step);
+  for (const Change& step : steps)  // what follows another step than the known one is not for here
+    fits = fits && same_step(known_.try_emplace(step.epoch, step).first->second, step);
+  fits = pin_up() && fits;
   // A new rank may have missed some; what lies before the first known step is of no use to any
   // rank.
   while (known_.size() > Info::kMaxChanges) known_.erase(known_.begin());
   if (!known_.empty())
     newest_.store(std::max(newest_.load(), known_.rbegin()->first), std::memory_order_release);
   changed_.notify_all();
-  return pin_up() && fits;
+  return fits;
 }
 
-// What was heard by message goes to the others of this host.
-bool Steps::pin_up() const {
-  if (!log_ || known_.empty() || log_->epoch() >= known_.rbegin()->first) return true;
+// What was heard by message goes to the others of this host. False: another rank was first.
+bool Steps::pin_up() {
+  if (!log_ || known_.empty()) return true;
+  if (!follow_page()) return false;
   std::vector<Change> steps;
   for (const auto& [epoch, step] : known_) steps.push_back(step);
-  return log_->publish(steps);
+  const bool first = log_->publish(steps);
+  return follow_page() && first;
+}
+
+// What stands there is decided. False: something else was taken for it here.
+bool Steps::follow_page() {
+  bool fits = true;
+  for (const Change& step : log_->steps_after(known_.begin()->first - 1)) {
+    const auto [known, is_new] = known_.try_emplace(step.epoch, step);
+    if (is_new || same_step(known->second, step)) continue;
+    fits = false;
+    known_.erase(known, known_.end());
+    known_.emplace(step.epoch, step);
+  }
+  return fits;
 }
 
 void Steps::agree(const Change& step) {

@@ -52,7 +52,8 @@ class Steps {
  private:
   // Precondition of these: mutex_ is held.
   void look() const;
-  bool pin_up() const;
+  bool pin_up();
+  bool follow_page();
   std::optional<Change> decided_at(std::uint32_t epoch) const;
   Vote count_vote(const Change& step) const;
 

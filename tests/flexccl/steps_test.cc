@@ -90,6 +90,35 @@ TEST(only_steps_that_follow_each_other_are_taken) {
   CHECK(are(steps.decided(0), 1, 3));
 }
 
+TEST(what_follows_another_step_is_not_taken) {
+  Steps steps(0, nullptr);
+  CHECK(learns(steps, step_to(1)));
+  CHECK(!steps.learn(std::vector{step_to(1, Repair::kReplace, 2), step_to(2)}));
+  CHECK(are(steps.decided(0), 1, 1));
+  CHECK_EQ(steps.newest(), 1u);
+}
+
+// Two ranks decide at once, some of these times; the one that is refused goes on with the other's.
+TEST(a_rank_whose_step_is_refused_knows_the_other_one) {
+  for (int round = 0; round < 400; ++round) {
+    const auto page = new_page();
+    Steps ranks[] = {Steps(0, page), Steps(0, page)};
+    std::atomic<int> ready = 0, decide = 0;
+    {
+      std::vector<std::jthread> threads;
+      for (const std::uint8_t mine : {0, 1})
+        threads.emplace_back([&, mine] {
+          const Change step = step_to(1, Repair::kReplace, mine);
+          ++ready;
+          while (ready < 2) continue;
+          decide += learns(ranks[mine], step);
+        });
+    }
+    CHECK_EQ(decide.load(), 1);
+    CHECK(same_step(ranks[0].decided(0)[0], ranks[1].decided(0)[0]));
+  }
+}
+
 TEST(what_is_older_than_its_epoch_is_no_news) {
   Steps steps(5, nullptr);
   CHECK_EQ(steps.newest(), 5u);
