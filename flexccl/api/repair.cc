@@ -1,6 +1,7 @@
 // The calls that repair a communicator, and what they are told by and tell the embedding program.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "api/state.h"
 #include "oplog/content_store.h"
@@ -49,27 +50,29 @@ void take_new_node(ncclComm_t comm, Repair repair, int slot, const flexcclInfo_t
   communicator->runner().agree(steps);
 }
 
-bool removes(const std::vector<Change>& steps, int slot) {
-  return !steps.empty() && steps.back().slot == slot && steps.back().repair == Repair::kRemove;
+// What these steps do last to the slot, if they remove its rank.
+std::optional<Change> removal(const std::vector<Change>& steps, int slot) {
+  const auto last = std::find_if(steps.rbegin(), steps.rend(),
+                                 [slot](const Change& step) { return step.slot == slot; });
+  if (last == steps.rend() || last->repair != Repair::kRemove) return std::nullopt;
+  return *last;
 }
 
 void remove(ncclComm_t comm, int slot) {
   const auto communicator = repairable(comm);
   OperationRunner& runner = communicator->runner();
   const auto self = runner.view();
-  if (self->position(slot) < 0 && removes(self->changes, slot)) return;
+  if (self->position(slot) < 0 && removal(self->changes, slot)) return;
   // The first survivor decides, the others follow when they are called.
   const std::vector<Change> decided = runner.decided();
-  Change step;
-  if (removes(decided, slot)) {
-    step = decided.back();
-  } else {
+  std::optional<Change> step = removal(decided, slot);
+  if (!step) {
     const Membership now = decided.empty() ? *self : after(*self, decided);
     step = {now.epoch + 1, slot, Repair::kRemove, 0, {}};
-    now.check(step);
+    now.check(*step);
   }
   if (!self->repair_ms) communicator->synchronize();
-  runner.change({step});
+  runner.change({*step});
 }
 
 void set_up(Communicator& communicator) {

@@ -357,6 +357,30 @@ TEST(remove_after_others_have_completed_an_average) {
   }
 }
 
+// What others have decided since then does not keep a rank from following, nor from being told once
+// more.
+TEST(a_removal_is_followed_after_later_steps) {
+  Crew crew(6, flexcclLoopback);
+  std::vector<float> values(6, 1.0f);
+  crew.kill(5);
+  must(ncclRemoveNode(crew.at(0), 5), "ncclRemoveNode");
+  crew.kill(2);
+  flexcclInfo_t info;
+  crew.at(2) = crew.recruit(2, &info);
+  for (const int rank : {1, 3}) must(ncclReplaceNode(crew.at(rank), 2, &info), "ncclReplaceNode");
+  must(ncclCommSetupNewRank(crew.at(2)), "ncclCommSetupNewRank");
+  for (const int rank : {0, 1, 3, 4}) must(ncclRemoveNode(crew.at(rank), 5), "ncclRemoveNode");
+  for (int rank = 0; rank < 5; ++rank) {
+    float* value = &values[static_cast<std::size_t>(rank)];
+    must(ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, crew.at(rank), nullptr), "call");
+  }
+  for (int rank = 0; rank < 5; ++rank) {
+    must(flexcclSynchronize(crew.at(rank)), "synchronize");
+    CHECK_EQ(values[static_cast<std::size_t>(rank)], 5.0f);
+    CHECK_EQ(state_of(crew.at(rank)).epoch, 2u);
+  }
+}
+
 TEST(nothing_is_owed_to_a_rank_that_was_removed) {
   Crew crew(3, flexcclLoopback);
   const float value = 1.0f;
