@@ -63,6 +63,9 @@ std::uint64_t Communicator::take_ticket() {
 }
 
 void Communicator::submit(cudaStream_t stream, Task task) {
+  // Tickets and streams in the same order: two threads that race here would wait for each other. An
+  // operation may run in here at once, and takes the other mutex.
+  const std::scoped_lock order(order_);
   std::unique_lock lock(mutex_);
   if (!streams_.enqueue) {
     start_worker();
@@ -71,7 +74,6 @@ void Communicator::submit(cudaStream_t stream, Task task) {
     return;
   }
   auto queued = std::make_unique<Queued>(shared_from_this(), take_ticket(), std::move(task));
-  // Tickets and streams in the same order: two threads that race here would wait for each other.
   const auto run = [](void* arg) {
     const std::unique_ptr<Queued> mine(static_cast<Queued*>(arg));
     if (!mine->communicator->in_turn(mine->ticket, mine->task)) mine->communicator->stand();

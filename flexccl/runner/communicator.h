@@ -105,6 +105,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::mutex children_mutex_;
   std::vector<Child> children_;
 
+  std::mutex order_;  // of what is submitted
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t issued_ = 0, served_ = 0;

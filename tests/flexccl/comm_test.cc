@@ -250,6 +250,37 @@ TEST(operations_run_in_the_embedders_streams) {
   }
 }
 
+// Two threads call at once. The stream takes no second operation before the first one, which would
+// wait for it.
+TEST(operations_come_into_a_stream_in_their_order) {
+  static std::atomic<int> calls;
+  calls = 0;
+  const auto slow_at_first = [](int device, cudaStream_t stream, void (*run)(void*), void* arg) {
+    if (++calls == 1) usleep(100000);  // the other one comes meanwhile
+    return enqueue_fake(device, stream, run, arg);
+  };
+  const flexcclStreamTable table{slow_at_first, [] { return 7; }};
+  flexcclSetStreamTable(&table);
+  FakeStream stream;
+  {
+    Cluster cluster(1, flexcclLoopback);
+    int values[2] = {1, 2};
+    const auto call = [&](int* value) {
+      CHECK_EQ(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, cluster.at(0),
+                             reinterpret_cast<cudaStream_t>(&stream)),
+               ncclSuccess);
+    };
+    std::thread first([&] { call(&values[0]); });
+    CHECK(comes([] { return calls == 1; }));
+    std::thread second([&] { call(&values[1]); });
+    first.join(), second.join();
+    for (int i = 0; i < 200 && stream.ran < 2; ++i) usleep(10000);
+    CHECK_EQ(stream.ran.load(), 2);
+    if (stream.ran < 2) CHECK_EQ(ncclCommAbort(std::exchange(cluster.at(0), nullptr)), ncclSuccess);
+  }
+  flexcclSetStreamTable(nullptr);
+}
+
 // What an operation leaves that another rank has not come to is no result. Its stream stands, as
 // NCCL's do, and a thread that waits for it does not read that.
 TEST(the_stream_of_a_failed_operation_stands) {
