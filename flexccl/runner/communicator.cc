@@ -106,6 +106,8 @@ bool Communicator::in_turn(std::uint64_t ticket, const Task& task) {
       fail(ncclInvalidUsage, "flexccl: the communicator was aborted");
   } catch (const Error& error) {
     record(error);
+  } catch (const std::exception& error) {  // such as no memory for what is kept
+    record(Error(ncclSystemError, std::string("flexccl: ") + error.what()));
   }
   const std::scoped_lock lock(mutex_);
   if (runs) running_ = false;

@@ -7,12 +7,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 
 #include "api/state.h"
 #include "cluster.h"
 #include "comes.h"
+#include "transport/endpoint.h"
 
 namespace {
 
@@ -50,6 +52,17 @@ struct PerRank {
 };
 
 }  // namespace
+
+// Such as for the copy that a redo needs.
+TEST(no_memory_is_an_error_of_the_communicator) {
+  flexccl::Membership self{.comm = 77, .timeout_ms = 1000};
+  self.members = std::vector{0};
+  self.addresses = std::vector{flexccl::Endpoint::process().address()};
+  const auto communicator = flexccl::Communicator::create(self, {}, 0);
+  communicator->submit(nullptr, [](flexccl::Communicator&) { throw std::bad_alloc(); });
+  communicator->synchronize();
+  CHECK_EQ(communicator->async_error(), ncclSystemError);
+}
 
 TEST(count_mismatch_names_both_sides) {
   for (const auto transport : kAll) {
