@@ -71,6 +71,7 @@ std::shared_ptr<MembershipLog> MembershipLog::make(const Membership& self, bool 
 
 std::shared_ptr<MembershipLog> MembershipLog::begin(const Membership& self) {
   if (self.members.size() <= kSmall) return nullptr;
+  if (self.addresses.size() > Info::kMaxSlots) return nullptr;  // their ranks are not replaced
   const Address& own = self.address(self.slot);
   std::uint32_t here = 0;
   bool shared = false;

@@ -90,6 +90,16 @@ TEST(only_steps_that_follow_each_other_are_taken) {
   CHECK(are(steps.decided(0), 1, 3));
 }
 
+TEST(the_page_has_room_for_all_its_readers) {
+  Membership self = member(8191, 8192, 0);
+  self.comm = 400;
+  const auto page = MembershipLog::begin(self);
+  CHECK(page && page->is_read_by(8191));
+  Membership more = member(65535, 65536, 0);
+  more.comm = 401;
+  CHECK(!MembershipLog::begin(more));
+}
+
 TEST(what_follows_another_step_is_not_taken) {
   Steps steps(0, nullptr);
   CHECK(learns(steps, step_to(1)));
