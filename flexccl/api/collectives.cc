@@ -25,7 +25,10 @@ OpDescriptor check(const Arguments& call, const Communicator& communicator) {
   if (!communicator.ready())
     fail(ncclInvalidUsage, "flexccl: a new rank has to call ncclCommSetupNewRank first");
   if (!element) fail(ncclInvalidArgument, "flexccl: datatype [", int(call.dtype), "] is unknown");
-  if (call.root < -1 || (call.root >= 0 && self.position(call.root) < 0))
+  // A rank that was there before may be named in a replay.
+  const bool is_one =
+      self.position(call.root) >= 0 || (call.root < self.slots() && communicator.replaying());
+  if (call.root < -1 || (call.root >= 0 && !is_one))
     fail(ncclInvalidArgument, "flexccl: rank [", call.root, "] is not one of [", n, "] ranks");
   if (call.count >
       std::numeric_limits<std::size_t>::max() / 2 / element / static_cast<std::size_t>(n))

@@ -52,6 +52,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // For the repair calls.
   OperationRunner& runner() { return runner_; }
   bool ready() const { return ready_; }
+  bool replaying() const { return runner_.is_replaying(); }
   void make_ready() { ready_ = true; }
 
   void synchronize();  // returns when everything submitted so far is done, or never will be

@@ -178,10 +178,10 @@ void OperationRunner::run(const Make& make) {
   catch_up();
   const Ring first = membership_->ring();
   std::shared_ptr<const Membership> made_for = membership_;
-  Operation operation = make(*made_for);
   const std::uint64_t sequence = retention_->next_sequence();
+  if (records_.replaying()) return replay(make(with_all_slots(*made_for)), sequence);
+  Operation operation = make(*made_for);
   enter(retention_->counters().operations + 1, sequence);
-  if (records_.replaying()) return replay(operation, sequence);
   // Before it runs: afterwards the output may lie there.
   const Hash input = records_.active() ? input_hash(operation, first) : Hash();
   if (!keeps_) {
@@ -214,7 +214,8 @@ void OperationRunner::run(const Make& make) {
     return true;
   });
   record(operation, membership_->ring(), input);
-  retention_->complete(sequence, operation, membership_->ring(), is_recorded(operation));
+  retention_->complete(sequence, operation, membership_->ring(),
+                       is_recorded(operation, membership_->ring()));
   release_known(sequence, in_ring, operation.op.collective);
 }
 

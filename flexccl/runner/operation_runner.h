@@ -90,6 +90,7 @@ class OperationRunner {
   void replay_after(std::uint64_t operation, std::span<std::byte> memory);
   void record(std::span<std::byte> memory);
   OperationLog& records() { return records_; }
+  bool is_replaying() const { return records_.replaying(); }
   // The communicator that this one was split or shrunk from.
   void set_parent(std::uint64_t comm) {
     parent_ = comm;
@@ -158,8 +159,8 @@ class OperationRunner {
   void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
   Answer ask_slot(int slot, Question question, std::span<std::byte> to);
   void record(const Operation& operation, Ring ring, const Hash& input);
-  bool is_recorded(const Operation& operation) const;
-  void replay(const Operation& operation, std::uint64_t sequence);
+  bool is_recorded(const Operation& operation, Ring ring) const;
+  void replay(Operation operation, std::uint64_t sequence);
   void replay(const std::vector<PointToPoint>& calls);
   void record_batch(const std::vector<PointToPoint>& calls, const LogPosition& before,
                     const Hash& input);

@@ -2,6 +2,7 @@
 #include "runner/replay.h"
 
 #include <cstring>
+#include <numeric>
 
 #include "runner/operation_runner.h"
 #include "transport/endpoint.h"
@@ -17,6 +18,12 @@ bool has_output(const Operation& operation, Ring ring) {
 // What has to be recorded.
 std::size_t recorded_bytes(const Operation& operation, Ring ring) {
   return has_output(operation, ring) ? output_bytes(operation, ring) : 0;
+}
+
+// Of an operation as records name it: whether its root is this rank, which is in `slot`.
+OpDescriptor seen_from(int slot, OpDescriptor op, Ring ring) {
+  if (op.root >= 0) op.root = op.root == slot ? ring.rank : ring.size;
+  return op;
 }
 
 constexpr OpDescriptor kBatch{.collective = Collective::kSendRecv};
@@ -35,6 +42,13 @@ Hash input_hash(const std::vector<PointToPoint>& calls) {
   for (const PointToPoint& call : calls)
     if (call.sends) hash = content_hash({call.buffers.in, message_bytes(call)}, hash);
   return hash;
+}
+
+Membership with_all_slots(Membership self) {
+  std::vector<int> slots(static_cast<std::size_t>(self.slots()));
+  std::iota(slots.begin(), slots.end(), 0);
+  self.members = std::move(slots);
+  return self;
 }
 
 RecordOwner OperationRunner::owner() const {
@@ -64,7 +78,7 @@ void OperationRunner::replay_after(std::uint64_t operation, std::span<std::byte>
   std::vector<Inherited> kept;
   const std::uint64_t open = records_.each_open([&](const Record& record, auto output) {
     const Ring ring{record.rank, record.ranks};
-    const Operation operation{.op = record.op};
+    const Operation operation{.op = seen_from(membership_->slot, record.op, ring)};
     if (keeps_ && identical_output(record.op.collective) && has_output(operation, ring))
       kept.push_back({record.sequence, operation, ring, output});
   });
@@ -75,8 +89,10 @@ void OperationRunner::replay_after(std::uint64_t operation, std::span<std::byte>
 void OperationRunner::record(const Operation& operation, Ring ring, const Hash& input) {
   if (!records_.active()) return;
   const std::span<const std::byte> output(operation.buffers.out, recorded_bytes(operation, ring));
+  OpDescriptor named = operation.op;
+  if (named.root >= 0) named.root = membership_->slot_at(named.root);
   records_.append(retention_->position_now(),
-                  {.op = operation.op,
+                  {.op = named,
                    .ring = ring,
                    .input = input,
                    .outputs = std::span(&output, 1),
@@ -84,25 +100,28 @@ void OperationRunner::record(const Operation& operation, Ring ring, const Hash& 
 }
 
 // Whether a replacement of this rank can give others what they need of the operation.
-bool OperationRunner::is_recorded(const Operation& operation) const {
+bool OperationRunner::is_recorded(const Operation& operation, Ring ring) const {
   return records_.active() && identical_output(operation.op.collective) &&
-         has_output(operation, membership_->ring());
+         has_output(operation, ring);
 }
 
 // The ring is that of the first time: a repair may have changed the number of ranks since.
-void OperationRunner::replay(const Operation& operation, std::uint64_t sequence) {
+void OperationRunner::replay(Operation operation, std::uint64_t sequence) {
+  enter(retention_->counters().operations + 1, sequence);
   const Ring ring = records_.next_ring();
+  const OpDescriptor named = operation.op;
+  operation.op = seen_from(membership_->slot, named, ring);
   const Hash input = input_hash(operation, ring);
   if (keeps_)
     retention_->keep(sequence, operation, ring);
   else
     retention_->begin(sequence);
   const std::span<std::byte> output(operation.buffers.out, recorded_bytes(operation, ring));
-  records_.replay({.op = operation.op, .input = input}, std::span(&output, 1));
+  records_.replay({.op = named, .input = input}, std::span(&output, 1));
   if (output.empty() && output_bytes(operation, ring) && operation.buffers.in)
     std::memmove(operation.buffers.out, operation.buffers.in, output_bytes(operation, ring));
   if (keeps_)
-    retention_->complete(sequence, operation, ring, is_recorded(operation));
+    retention_->complete(sequence, operation, ring, is_recorded(operation, ring));
   else
     retention_->complete(sequence);
 }
@@ -137,7 +156,7 @@ void OperationRunner::replay(const std::vector<PointToPoint>& calls) {
       continue;
     else if (!call.sends)
       retention_->receive(call.peer);
-    else if (keeps_)
+    else if (keeps_ && membership_->position(call.peer) >= 0)
       retention_->keep_message(call.peer, call.buffers.in, message_bytes(call));
     else
       retention_->count_message(call.peer);

@@ -272,6 +272,51 @@ TEST(parts_are_made_again_of_those_that_were_there) {
       if (part) must(ncclCommAbort(part), "ncclCommAbort");
 }
 
+// Roots and partners are those of then, whichever ranks have been removed since.
+TEST(operations_are_repeated_after_a_removal) {
+  const auto arena = std::make_unique<Arena>();
+  Crew crew(4, flexcclLoopback);
+  must(flexcclSetRecords(crew.at(1), arena->bytes, sizeof arena->bytes), "flexcclSetRecords");
+  float values[4][5] = {};
+  const auto call = [&](int rank) {
+    float* mine = values[rank];
+    const ncclComm_t comm = crew.at(rank);
+    for (int i = 0; i < 5; ++i) mine[i] = static_cast<float>(10 * rank + i);
+    for (const int root : {0, 3})
+      must(ncclBcast(mine + root, 1, ncclFloat32, root, comm, nullptr), "ncclBcast");
+    must(ncclReduce(mine + 1, mine + 1, 1, ncclFloat32, ncclSum, 1, comm, nullptr), "ncclReduce");
+    if (rank == 0) must(ncclSend(mine + 2, 1, ncclFloat32, 1, comm, nullptr), "ncclSend");
+    if (rank == 1) must(ncclRecv(mine + 2, 1, ncclFloat32, 0, comm, nullptr), "ncclRecv");
+    if (rank == 1) must(ncclSend(mine + 4, 1, ncclFloat32, 0, comm, nullptr), "ncclSend");
+    if (rank == 0) must(ncclRecv(mine + 4, 1, ncclFloat32, 1, comm, nullptr), "ncclRecv");
+  };
+  const auto check = [&] {
+    const float wanted[] = {0, 1 + 11 + 21 + 31, 2, 33, 14};
+    for (int i = 0; i < 5; ++i) CHECK_EQ(values[1][i], wanted[i]);
+  };
+  for (int rank = 0; rank < 4; ++rank) call(rank);
+  crew.synchronize();
+  check();
+  crew.kill(0);
+  for (const int rank : {1, 2, 3}) must(ncclRemoveNode(crew.at(rank), 0), "ncclRemoveNode");
+  crew.kill(1);
+  flexcclInfo_t info;
+  crew.at(1) = crew.recruit(1, &info);
+  must(flexcclReplay(crew.at(1), arena->bytes, sizeof arena->bytes, 0), "flexcclReplay");
+  for (const int rank : {2, 3}) must(ncclReplaceNode(crew.at(rank), 1, &info), "ncclReplaceNode");
+  must(ncclCommSetupNewRank(crew.at(1)), "ncclCommSetupNewRank");
+  call(1);
+  must(flexcclSynchronize(crew.at(1)), "synchronize");
+  check();
+  CHECK_EQ(state_of(crew.at(1)).diverged, 0u);
+  for (const int rank : {1, 2, 3})
+    must(ncclBcast(&values[rank][1], 1, ncclFloat32, 3, crew.at(rank), nullptr), "ncclBcast");
+  for (const int rank : {1, 2, 3}) must(flexcclSynchronize(crew.at(rank)), "synchronize");
+  CHECK_EQ(values[1][1], 31.0f);
+  must(flexcclAskAround(crew.at(1)), "flexcclAskAround");
+  CHECK(comes([&] { return state_of(crew.at(1)).kept_bytes == 0; }));
+}
+
 TEST(kept_memory_is_freed_by_idle_ranks) {
   std::vector<float> values(2 * 20000, 1.0f);
   Crew crew(2, flexcclLoopback);
