@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from pyft.agent.process import messages
+from pyft.agent.process.notes import make_note
+from pyft.agent.supervisor.link import SupervisorLink
 
 
 @pytest.fixture
@@ -79,6 +81,21 @@ def test_an_agent_keeps_as_many_descriptors_as_a_message_can_have(
     for fd in got[1]:
         os.close(fd)
     assert descriptors() == before
+
+
+def test_the_next_agent_is_given_as_many_descriptors_as_were_kept(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    """Stores of ranks that have ended go with one note: more than a message has elsewhere."""
+    kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]
+    note = make_note("shares", {"kept": kept})
+    messages.send(ends[0], "kept", (note, *kept), name="shares")
+    messages.send(ends[0], "all")
+    found = SupervisorLink(ends[1]).take_over()
+    assert found.notes["shares"] == {"kept": kept}
+    assert len(found.fds["shares"]) == len(kept)
+    for fd in (note, *kept, *found.fds["shares"]):
+        os.close(fd)
 
 
 def test_the_other_side_has_ended(ends: tuple[socket.socket, socket.socket]) -> None:

@@ -171,7 +171,7 @@ class SupervisorLink:
         self._say("over")
 
     def _next(self) -> tuple[dict[str, Any], list[int]]:
-        got = messages.receive(self.socket)
+        got = messages.receive(self.socket, messages.MOST_DESCRIPTORS)  # what was kept has many
         if got is None:  # this process is about to get SIGKILL; the launcher ends the rest
             messages.flush_and_exit(1)
         return got
