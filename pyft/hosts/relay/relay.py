@@ -205,7 +205,8 @@ def main(arguments: list[str]) -> int:
         os.write(2, f"pyft: [{command[0]}] cannot be started: {error.strerror}\n".encode())
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NO_PROGRAM
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # what ends a process in any case has no handler
+            signal.signal(-status, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [-status])
         os.kill(os.getpid(), -status)
     return status

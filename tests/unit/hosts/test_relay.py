@@ -191,6 +191,14 @@ def test_signals_and_ends_are_those_of_the_command(world: World) -> None:
     assert world.start(1, "/nowhere/program").wait(PATIENCE_S) == relay.NOT_FOUND
 
 
+def test_a_command_that_is_killed_ends_its_relay_likewise(world: World) -> None:
+    process = world.start(0, "sh", "-c", "kill -KILL $$", stderr=subprocess.PIPE)
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert process.stderr
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
 def test_a_place_that_has_ended_refuses(world: World) -> None:
     """And who asks what cannot be is answered, or let go."""
     world.start(0, "true").wait(PATIENCE_S)
