@@ -107,6 +107,33 @@ def test_a_second_fault_before_the_place_of_the_first() -> None:
     assert out == b"1\n2\n3\n4\n"
 
 
+def test_a_second_fault_in_the_middle_of_a_line_that_comes_again() -> None:
+    """What of it was passed on before the first one is not glued to the next line."""
+    for first, torn, second in ((b"1\n2\n", b"1\n", b"2"), (b"1\n2\n", b"", b"1"), (b"12", b"", b"1")):
+        valve = Valve()
+        valve.mark(1)
+        out = valve.take(first)
+        out += valve.back(1)
+        out += valve.take(torn + second)
+        out += valve.back(1)
+        rest = b"1\n2\n3\n" if first != b"12" else b"123\n"
+        out += valve.take(rest) + valve.end()
+        assert (out, valve.otherwise) == (rest, 0)
+
+
+def test_a_line_is_torn_twice() -> None:
+    valve = Valve()
+    valve.mark(1)
+    out = valve.take(b"0\nab")
+    out += valve.back(1)
+    out += valve.take(b"0\nabcd")
+    out += valve.back(1)
+    out += valve.take(b"0\n")
+    out += valve.back(1)  # before it comes at all
+    out += valve.take(b"0\nabcdef\n1\n") + valve.end()
+    assert out == b"0\nabcdef\n1\n"
+
+
 def test_an_image_that_is_not_known_swallows_nothing() -> None:
     """That of a place which comes from another host."""
     valve = Valve()

@@ -110,18 +110,32 @@ class Valve:
 
     def back(self, number: int) -> bytes:
         """All go back to an image; return what the lost processes have printed last."""
-        rest = self._rest()
         if number not in self._marks:
-            return rest
+            return self._rest()
         at, part = self._marks[number]
         again = self._lines[at:]
-        self._torn = self._line
+        rest = self._tear()
         self._line, self._passed = part, len(part)
         self._lines = self._lines[:at]
         self._again.update(again)
         self._left = self._again.total() + bool(self._torn)
         self._ahead = max(self._left, LEAST_AHEAD)
         self._marks = {n: (least, p) for n, (least, p) in self._marks.items() if least <= at}
+        return rest
+
+    def _tear(self) -> bytes:
+        """Give up a line in its middle; return what of it has not come before.
+
+        While lines are awaited it may be one of these, or the one that was torn before.
+        """
+        line, rest, before = self._line, self._rest(), self._torn
+        if self._left and before.startswith(line):
+            return b""
+        if before and line.startswith(before):
+            rest = line[len(before) :]
+        elif any(one.startswith(line) for one in self._again.elements()):
+            return b""
+        self._torn = line
         return rest
 
     def end(self) -> bytes:
