@@ -237,6 +237,28 @@ def test_a_reader_that_has_gone_is_told_to_the_command(ends: tuple[int, int, Pum
     os.close(written)
 
 
+def test_a_slow_reader_gets_all_where_writers_do_not_wait() -> None:
+    """Some other process has set O_NONBLOCK for the pipe or terminal that both have as stdout."""
+    source, written = os.pipe()
+    arrived, target = os.pipe()
+    fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(target, False)
+    pump = Pump(source, target)
+    pump.start()
+    lines = b"a line\n" * 4096
+    os.write(written, lines)
+    os.close(written)
+    pump.join(0.3)  # it has taken all, and the reader's pipe is full
+    assert pump.is_alive()
+    got = b""
+    while len(got) < len(lines):
+        got += os.read(arrived, 1 << 16)
+    assert got == lines
+    pump.join(60)
+    os.close(arrived)
+    os.close(target)
+
+
 def test_a_reader_that_stalls_does_not_mix_up_before_and_after() -> None:
     """What the lost processes have printed, and what comes again, is in the pipe at once."""
     source, written = os.pipe()

@@ -240,7 +240,12 @@ class Pump(threading.Thread):
 
     def _put(self, data: bytes) -> None:
         while data:
-            data = data[os.write(self._target, data) :]
+            try:
+                data = data[os.write(self._target, data) :]
+            except BlockingIOError:  # another process has set it so: this one waits all the same
+                poller = select.poll()
+                poller.register(self._target, select.POLLOUT)
+                poller.poll()
 
 
 def _waiting_in(pipe: int) -> int:
