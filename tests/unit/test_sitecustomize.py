@@ -84,6 +84,69 @@ def test_cudnn_is_off_on_soft_gpus_only(folder: Path) -> None:
     assert run(folder, program, PYFT_GPUS="soft:1") == "True\n"
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "find_spec('torch')",  # only asked for, as by libraries that can do without it
+        "find_spec('torch'); find_spec('torch'); find_spec('torch.optim.optimizer')",
+        "FAIL = True\ntry: import torch\nexcept ImportError: del builtins.FAIL",
+    ],
+)
+def test_a_module_is_found_before_it_is_imported(folder: Path, before: str) -> None:
+    init = folder / "torch" / "__init__.py"
+    init.write_text(
+        "import builtins\nif hasattr(builtins, 'FAIL'): raise ImportError\n" + init.read_text()
+    )
+    program = f"import builtins\nfrom importlib.util import find_spec\n{before}\n"
+    program = program.replace("FAIL = True", "builtins.FAIL = True")
+    program += "import torch; print(torch.backends.cudnn.enabled, set(vars(torch.__loader__)))"
+    printed = run(folder, program, PYFT_JOB="j", PYFT_GPUS="soft:1")
+    assert printed in ("False {'name', 'path'}\n", "False {'path', 'name'}\n")
+
+
+def test_one_loader_may_be_found_several_times_and_load_several_modules(folder: Path) -> None:
+    """As that of a zip file."""
+    program = """
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+class Loader:
+    def create_module(self, spec): return None
+    def exec_module(self, module): module.__dict__["backends"] = backends
+class backends:
+    class cudnn: enabled = True
+class Finder:
+    loader = Loader()
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self.loader) if name in ("torch", "other") else None
+sys.meta_path.insert(1, Finder())
+find_spec("torch"), find_spec("torch")
+import other; print(backends.cudnn.enabled)
+import torch; print(backends.cudnn.enabled, vars(Finder.loader))
+"""
+    assert run(folder, program, PYFT_JOB="j", PYFT_GPUS="soft:1") == "True\nFalse {}\n"
+
+
+def test_finders_that_ask_all_others_find_it(folder: Path) -> None:
+    """As those of other tools that want to know of an import: each leaves itself out only."""
+    program = """
+import sys
+from importlib.util import find_spec
+class Other:
+    asks = False
+    def find_spec(self, name, path=None, target=None):
+        if self.asks or name != "torch": return None
+        self.asks = True
+        found = find_spec(name)
+        self.asks = False
+        return found
+sys.meta_path.insert(0, Other())
+import torch; print(torch.backends.cudnn.enabled)
+sys.meta_path.append(Other())
+"""
+    assert run(folder, program, PYFT_JOB="j", PYFT_GPUS="soft:1") == "False\n"
+
+
 def test_programs_that_turn_cudnn_on_are_told(folder: Path) -> None:
     program = (
         "import torch; c = torch.backends.cudnn; c.enabled = c.enabled = True; print(c.enabled)"

@@ -213,37 +213,57 @@ _HOOKS = {"torch": _after_torch, "torch.optim.optimizer": _after_optimizer}
 
 
 class _AfterImport(object):
-    """A finder that lets the others find the module, and gets called once it has been executed."""
+    """A finder that lets the others find the module, and gets called once it has been executed.
+
+    A module may be found without being imported, as often as a program likes: many only ask whether
+    there is a torch.
+    """
+
+    def __init__(self):
+        self._asks = set()  # what the other finders are asked for: they may ask all in their turn
 
     def find_spec(self, name, path=None, target=None):
-        hook = _HOOKS.pop(name, None)
-        if hook is None:
+        if name not in _HOOKS or name in self._asks:
             return None
-        spec = None
-        for finder in sys.meta_path:
+        self._asks.add(name)
+        try:
+            spec = self._of_others(name, path, target)
+        finally:
+            self._asks.discard(name)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            _wrap(spec.loader, name)
+        return spec
+
+    def _of_others(self, name, path, target):
+        for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             if finder is not self and find is not None:
                 spec = find(name, path, target)
-            if spec is not None:
-                break
-        if spec is not None and hasattr(spec.loader, "exec_module"):
-            _wrap(spec.loader, hook)
-        if not _HOOKS and self in sys.meta_path:
-            sys.meta_path.remove(self)
-        return spec
+                if spec is not None:
+                    return spec
+        return None
 
 
-def _wrap(loader, hook):
+def _wrap(loader, name):
     original = loader.exec_module
+    if getattr(original, "pyft_after", None) == name:
+        return  # a loader that was given before
 
     def exec_module(module):
-        del loader.exec_module  # an instance attribute: the loader is as before
+        if module.__name__ != name:  # a loader of several modules
+            return original(module)
+        vars(loader).pop("exec_module", None)  # an instance attribute: the loader is as before
         original(module)
+        hook = _HOOKS.pop(name, None)
+        if not _HOOKS:
+            sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not _AfterImport]
         try:
-            hook(module)
+            if hook is not None:
+                hook(module)
         except Exception as error:
-            sys.stderr.write("pyft: the hook after [%s] failed: %r\n" % (module.__name__, error))
+            sys.stderr.write("pyft: the hook after [%s] failed: %r\n" % (name, error))
 
+    exec_module.pyft_after = name
     try:
         loader.exec_module = exec_module
     except AttributeError:
