@@ -208,6 +208,16 @@ o.step()
     assert printed == "0 0 0 0\n1 1 56 7\n1 1 56 8\n2 0 0 0\ncut\n"
 
 
+def test_a_step_needs_no_python_of_pyfts_own_age(
+    folder: Path, compile_shim: Callable[[str], str]
+) -> None:
+    """Python 3.9, for which there is a torch, has a zip() without `strict`."""
+    library = compile_shim(DATING_SHIM)
+    program = f"import builtins\nours = zip\nbuiltins.zip = lambda *all: ours(*all)\n{DATED}"
+    printed = run(folder, f"{program}step(first, 1, 2)", PYFT_JOB="j", LD_PRELOAD=library)
+    assert printed == "new new .\n"
+
+
 # Prints the numbers behind the blocks of a scope with one pool.
 DATING_SHIM = """
 #include <stdint.h>

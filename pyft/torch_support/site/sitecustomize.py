@@ -139,7 +139,7 @@ def _live_cut(shim, ctypes):
             for block in segment["blocks"]:
                 if block["state"] != "inactive":
                     blocks.extend((block["address"], block["requested_size"]))
-        places = list(zip(blocks[::2], blocks[1::2], strict=True))
+        places = [(blocks[at], blocks[at + 1]) for at in range(0, len(blocks), 2)]
         new = (a for a, _ in places if a not in owners and before.get(a, (0, 0, 0))[2] < settled)
         names = None if next(new, None) is None else lasting()
         for address, size in places:
