@@ -183,19 +183,29 @@ class Head:
                     link.send("refused", why=why)
                     return None
             self._replace(who, link)
-            self._perform()  # what a claim has decided is written first
-            if self._is_out():
-                raise LinkError(self._broken)
-            life = coordinator.facts.places[int(who[1])].life if role != "spare" else 0
-            places = len(coordinator.facts.places)
-            term = coordinator.facts.term
-            link.send("welcome", life=life, lease_s=coordinator.lease, places=places, term=term)
-            if role == "agent":
-                number, restored = int(who[1]), checked.number(hello, "restored")
-                coordinator.known_at(number, checked.name(hello, "address"))
-                coordinator.agent(now, number, restored)
-                self._perform()
+            try:
+                self._welcome(now, who, link, hello)
+            except BaseException:
+                self._over(who, link)  # nothing is heard of it, so nothing would notice its end
+                raise
         return who
+
+    def _welcome(
+        self, now: float, who: tuple[str, int | str], link: Link, hello: dict[str, Any]
+    ) -> None:
+        """Say where the job is; raise OSError."""
+        coordinator = self._coordinator
+        self._perform()  # what a claim has decided is written first
+        if self._is_out():
+            raise LinkError(self._broken)
+        life = coordinator.facts.places[int(who[1])].life if who[0] != "spare" else 0
+        places, term = len(coordinator.facts.places), coordinator.facts.term
+        link.send("welcome", life=life, lease_s=coordinator.lease, places=places, term=term)
+        if who[0] == "agent":
+            number, restored = int(who[1]), checked.number(hello, "restored")
+            coordinator.known_at(number, checked.name(hello, "address"))
+            coordinator.agent(now, number, restored)
+            self._perform()
 
     def _answer(self, link: Link, hello: dict[str, Any]) -> None:
         """Do what an operator asks for, when it is in the ledger; then say how the job is."""

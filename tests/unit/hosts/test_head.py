@@ -251,6 +251,25 @@ def test_what_programs_of_two_places_say_is_passed_on(head: Where) -> None:
         agents[0].receive(5)
 
 
+def test_a_caller_that_is_gone_before_its_welcome_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the head would ask a connection that it has closed whether there is room for a word."""
+    ledger = FileLedger(None)
+    monkeypatch.setattr(ledger, "is_shared", True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        made = Head(listener, SECRET, 1, ledger, lease=20.0, every=0.0)
+    where = {"role": "host", "place": 0, "host": "h0"}
+    for hello in (where | {"life": 0}, where | {"life": 1}, AGENT):
+        sock, other = socket.socketpair()
+        with other:
+            link = Gone(sock)
+            with pytest.raises(OSError, match="gone"):
+                made._introduced(link, {"kind": "hello", **hello})  # type: ignore[arg-type]
+            assert link.is_closed
+            assert made._links == {}
+            made._say_here()
+    assert not made._coordinator.facts.places[0].present
+
+
 def test_a_flood_of_connections_is_bounded_and_the_job_goes_on(
     head: Where,
 ) -> None:
@@ -296,6 +315,25 @@ def test_the_next_head_does_not_take_places_earlier(tmp_path: Path) -> None:
             made = Head(listener, SECRET, 2, ledger, lease=lease, every=0.0)
         assert made._coordinator.lease == 20.0
         ledger.close()
+
+
+AGENT = {"role": "agent", "place": 0, "life": 1, "restored": 0, "address": "h0"}
+
+
+class Gone(Link):
+    """A connection whose other end is gone when it is to be welcomed."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket, self._writer = sock, sock.dup()
+
+    def send(self, kind: str, **values: Any) -> None:
+        """Raise."""
+        raise ConnectionResetError("gone")
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether it was closed here."""
+        return self.socket.fileno() < 0
 
 
 class Full(FileLedger):
