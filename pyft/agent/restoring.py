@@ -60,7 +60,7 @@ class Restoring:
         self._record = record
         self._fds = fds
         self._gone = gone
-        self._ended = ended  # takes what the supervisor says; status by pid
+        self._ended = ended  # takes what the supervisor says; status by pid, always the same dict
 
     def run(self) -> None:
         """Do it; raise RestoreError when that is impossible."""
@@ -123,6 +123,7 @@ class Restoring:
             inherit.append((kept, 1 + len(memory.PARTS), f"socket:[{inode}]"))
         folder, root = Path(self._record["folder"]), self._record["root"]
         self._supervisor.forget(root)
+        ended = self._ended()  # all of it: what was told later is of processes that run now
         pid = self._supervisor.start_criu(
             RESTORE,
             criu.restore_arguments(self._program, folder),
@@ -130,6 +131,7 @@ class Restoring:
             inherit,
             self._record["standard"],
         )
+        ended.pop(pid, None)  # of one before it with that number
         clock = AwakeClock()
         deadline = clock.now() + RESTORE_S
         while (status := self._ended().get(pid)) is None:

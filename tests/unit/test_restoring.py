@@ -56,6 +56,23 @@ def test_nothing_of_the_image_is_cut_any_more_when_it_is_restored(
     assert done == [("end_all", [7]), ("let_go", {tuple(ends)}), "restored"]
 
 
+def test_how_another_process_of_criu_s_number_has_ended_does_not_count(tmp_path: Path) -> None:
+    """Numbers come again, and an agent may have had a thousand dumps before it restores one."""
+    ended, looks = {77: 0}, iter(range(9))
+
+    def reaped() -> dict[int, int]:
+        if next(looks) == 3:
+            ended[77] = 1 << 8  # it has failed
+        return ended
+
+    supervisor = SimpleNamespace(forget=lambda pid: None, start_criu=lambda *_: 77)
+    record = {"folder": str(tmp_path), "root": 9, "standard": []}
+    back = Restoring(supervisor, Path(), record, {}, reaped)  # type: ignore[arg-type]
+    with pytest.raises(CriuError):
+        back._restore({})
+    assert next(looks) == 4
+
+
 class Ended(Exception):
     """This agent has ended, and the next one begins."""
 
