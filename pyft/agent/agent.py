@@ -118,7 +118,7 @@ class Agent:
         try:
             leaving.leave(image, self._launcher, self._back.reaped)
         except (restoring.RestoreError, OSError) as error:
-            self._command.stop_reason = f"this host cannot leave its place: {error}"
+            self._command.fail(f"this host cannot leave its place: {error}")
             return
         self._servers.incidents.left()
         self._finish(image.about["why"], 0)
@@ -166,7 +166,8 @@ class Agent:
         self._clients.save_finished()
         if self._images:
             self._images.turn()
-            self._command.stop_reason = self._command.stop_reason or self._images.failed
+            if self._images.failed:
+                self._command.fail(self._images.failed)
 
     def _end(self) -> int:
         self._command.keep()

@@ -26,6 +26,7 @@ class Command:
         self.ended: dict[int, int] = {}  # pid -> status, of the supervisor's last children
         self.stop_reason = ""
         self.signalled = False  # the user wants it to end
+        self.failed = False  # pyft cannot go on with it, and has it end before it would
 
     def adopt(self, handover: Handover) -> None:
         """Go on where the agent before has stopped; for the first one: at the beginning."""
@@ -33,6 +34,7 @@ class Command:
         self._meta |= kept.get("meta", {})
         self.stop_reason = self.stop_reason or kept.get("stop_reason", "")
         self.signalled = kept.get("signalled", False)
+        self.failed = kept.get("failed", False)
         for process in handover.processes.values():
             if process.name == COMMAND:
                 self.pid = process.pid
@@ -42,7 +44,12 @@ class Command:
     def keep(self) -> None:
         """Keep for the next agent what cannot be seen."""
         note = {"meta": self._meta, "stop_reason": self.stop_reason}
-        self._supervisor.keep(NOTE, note | {"signalled": self.signalled})
+        self._supervisor.keep(NOTE, note | {"signalled": self.signalled, "failed": self.failed})
+
+    def fail(self, why: str) -> None:
+        """Have it end, as pyft cannot go on with it."""
+        self.failed = self.failed or not (self.has_ended or self.stop_reason or self.signalled)
+        self.stop_reason = self.stop_reason or why
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start it; raise CommandError when that is impossible."""
@@ -73,5 +80,8 @@ class Command:
 
     @property
     def exit_code(self) -> int:
-        """Return what a shell would see, as after SIGKILL if its status is not known."""
-        return messages.exit_code(self.ended.get(self.pid, signal.SIGKILL))
+        """Return what a shell would see, as after SIGKILL if its status is not known.
+
+        A script may take SIGTERM for a wish, and end with 0: where pyft has failed that is no success.
+        """
+        return messages.exit_code(self.ended.get(self.pid, signal.SIGKILL)) or int(self.failed)

@@ -1,0 +1,79 @@
+"""The end of a job: which exit code the launcher is told, and when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyft.agent.agent import Agent
+from pyft.agent.command import NOTE, Command
+from pyft.agent.supervisor.link import Handover
+
+PID = 7
+WHY = "a server has died, and the head says nothing"
+
+
+class Supervisor:
+    """Keeps notes."""
+
+    def __init__(self) -> None:
+        self.notes: dict[str, Any] = {}
+
+    def keep(self, name: str, note: dict[str, Any], fds: object = ()) -> None:
+        self.notes[name] = note
+
+    def kill(self, pid: int, number: int) -> None:
+        """Do nothing."""
+
+
+def command(status: int | None = None) -> Command:
+    """Return one that was started, and has ended if it has a status."""
+    made = Command(Supervisor(), {})  # type: ignore[arg-type]
+    made.pid = PID
+    if status is not None:
+        made.process_ended(PID, status)
+    return made
+
+
+@pytest.mark.parametrize(("status", "code"), [(0, 1), (3 << 8, 3), (15, 143)])
+def test_a_command_that_pyft_had_to_end_has_no_success(status: int, code: int) -> None:
+    """A script may take SIGTERM for a wish: it saves its state and ends with 0."""
+    ended = command()
+    ended.fail(WHY)
+    ended.keep()
+    ended.process_ended(PID, status)
+    assert (ended.stop_reason, ended.exit_code) == (WHY, code)
+    again = command(status)  # of the next agent
+    again.adopt(Handover(notes={NOTE: ended._supervisor.notes[NOTE]}))  # type: ignore[attr-defined]
+    assert (again.stop_reason, again.exit_code) == (WHY, code)
+
+
+def test_what_comes_behind_the_end_of_a_command_changes_nothing() -> None:
+    ended = command(0)
+    ended.fail(WHY)
+    assert ended.exit_code == 0
+    stopped = command()
+    stopped.stop_reason = "the agent [pid 5] got SIGTERM"
+    stopped.fail(WHY)
+    stopped.process_ended(PID, 0)
+    assert (stopped.exit_code, stopped.stop_reason[:9]) == (0, "the agent")
+    asked = command()  # by the user
+    asked.signal(15)
+    asked.fail(WHY)
+    asked.process_ended(PID, 0)
+    assert asked.exit_code == 0
+
+
+def test_an_agent_ends_a_job_that_cannot_go_on() -> None:
+    made: Any = object.__new__(Agent)
+    quiet = lambda *_: None  # noqa: E731
+    made._loop, made._from_supervisor = SimpleNamespace(turn=quiet), quiet
+    made._clients = SimpleNamespace(save_finished=quiet)
+    made._command, made._images = command(), SimpleNamespace(turn=quiet, failed="")
+    made._turn()
+    assert not made._command.stop_reason
+    made._images.failed = WHY
+    made._turn()
+    assert (made._command.stop_reason, made._command.failed) == (WHY, True)
