@@ -90,7 +90,8 @@ class Agent:
         except (CommandError, UsageError) as failure:
             text, code = str(failure), failure.exit_code
             messages.send(self._launcher, "failed", text=text, exit_code=code)
-            self._finish("not started")
+            self._write_end("not started")
+            self._supervisor.over()
             return code
         if self._images:
             self._images.begin(self._command.pid)
@@ -121,7 +122,8 @@ class Agent:
             self._command.fail(f"this host cannot leave its place: {error}")
             return
         self._servers.incidents.left()
-        self._finish(image.about["why"], 0)
+        self._write_end(image.about["why"], 0)
+        self._supervisor.over()
         messages.flush_and_exit(0)
 
     def _adopt(self, handover: Handover) -> None:
@@ -203,8 +205,9 @@ class Agent:
         code = self._command.exit_code
         if self._servers.missed and not code:
             code = NOT_INJECTED
-        self._finish(self._command.stop_reason or "ended", code)
+        self._write_end(self._command.stop_reason or "ended", code)
         messages.send(self._launcher, "ended", exit_code=code)
+        self._supervisor.over()  # from now on no other agent would say so
         return 0
 
     def _missed_by_variables(self) -> list[dict[str, str]]:
@@ -213,11 +216,10 @@ class Agent:
             return []
         return asked_faults.missed(self._options.log_dir, self._options.job)
 
-    def _finish(self, state: str, exit_code: int | None = None) -> None:
+    def _write_end(self, state: str, exit_code: int | None = None) -> None:
         ended = {"state": state, "exit_code": exit_code, "ended": time.time()}
         self._meta.values |= ended
         self._meta.write()
-        self._supervisor.over()
 
     def _members(self) -> list[Member]:
         return list(self._servers.members.values())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyft.agent import agent as agent_module
 from pyft.agent.agent import Agent
 from pyft.agent.command import NOTE, Command
 from pyft.agent.supervisor.link import Handover
@@ -77,3 +78,31 @@ def test_an_agent_ends_a_job_that_cannot_go_on() -> None:
     made._images.failed = WHY
     made._turn()
     assert (made._command.stop_reason, made._command.failed) == (WHY, True)
+
+
+def test_no_agent_is_the_last_one_before_the_launcher_knows_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that dies between the two words would have its success taken for the supervisor's death."""
+    said: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        agent_module.messages, "send", lambda _, kind, exit_code: said.append((kind, exit_code))
+    )
+    monkeypatch.setattr(
+        agent_module.process_tree, "end_descendants", lambda *_, **__: ([], True)
+    )
+    monkeypatch.setattr(agent_module.report, "at_end", lambda _: [])
+    quiet = lambda *_: None  # noqa: E731
+    made: Any = object.__new__(Agent)
+    made._command, made._images, made._timeline, made._launcher = command(0), None, None, None
+    made._servers = SimpleNamespace(
+        **dict.fromkeys(("end", "end_all", "report"), quiet),
+        members={},
+        requests=SimpleNamespace(missed=list),
+    )
+    made._operators = SimpleNamespace(sum_up=quiet)
+    made._options = SimpleNamespace(head="h:1")
+    made._meta = SimpleNamespace(values={}, write=lambda: said.append(("written", 0)))
+    made._supervisor = SimpleNamespace(over=lambda: said.append(("over", 0)))
+    assert made._end() == 0
+    assert said == [("written", 0), ("ended", 0), ("over", 0)]
