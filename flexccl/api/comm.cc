@@ -176,7 +176,7 @@ struct Choice {
   std::int32_t slot = -1, color = 0, key = 0;
 };
 
-// Who divides it is in the answers: a replay gets those of its predecessor, and there may have been
+// The answers name the ranks that divide it: a replay gets those of then, and there may have been
 // other ranks then.
 ncclComm_t split(Communicator& parent, int color, int key) {
   const auto at = parent.view();

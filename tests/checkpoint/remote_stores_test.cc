@@ -122,6 +122,31 @@ TEST(a_content_is_likely_to_be_where_the_table_of_its_owner_says) {
   CHECK(!RemoteStores(kSeed, none).likely_content(wanted("current")));
 }
 
+TEST(a_content_is_likely_to_be_at_the_end_of_the_heap_and_not_behind_it) {
+  const Member member;
+  const uint64_t last = member.store->header().heap_bytes - 8;
+  member.forge({{1, 8, digest_of("current"), last}});
+  Agent agent({member.object.fd});
+  RemoteStores stores(kSeed, agent);
+  ring::ManifestBlock block = wanted("current");
+  block.bytes = 8;
+  const std::byte* const there = stores.likely_content(block);
+  CHECK(there != nullptr);
+  *member.store->at(last) = std::byte{42};
+  CHECK(there && *there == std::byte{42});
+  block.bytes = 9;
+  CHECK(!stores.likely_content(block));
+}
+
+TEST(a_table_that_is_damaged_names_nothing) {
+  const Member member;
+  member.forge({{1, 3, digest_of("one"), member.filled("one")}});
+  CHECK_EQ(look({member.object.fd}, "one"), "one");
+  const uint64_t table = member.store->header().manifest_offset[0] + sizeof(ring::Manifest);
+  member.object.at[table] ^= std::byte{1};  // another address on the device
+  CHECK_EQ(look({member.object.fd}, "one"), "no table of it names such a content");
+}
+
 TEST(a_store_is_asked_for_once_and_let_go) {
   const auto held = [] {
     std::ifstream maps("/proc/self/maps");

@@ -263,7 +263,7 @@ TEST(a_message_to_a_new_rank_outlives_the_next_repair) {
       must(ncclSend(value, 1, ncclFloat32, 1, crew.at(0), nullptr), "send");
       must(flexcclSynchronize(crew.at(0)), "synchronize");
     };
-    send(&values[0]);  // nobody has received it when its rank dies
+    send(&values[0]);  // not received yet when its rank dies
     crew.kill(1), crew.replace(1);
     send(&values[1]);
     crew.kill(2), crew.replace(2);
