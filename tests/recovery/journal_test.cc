@@ -82,6 +82,37 @@ TEST(what_is_lost_is_shown_until_a_snapshot_has_been_made_behind_it) {
   CHECK_EQ(bench.wanted(), 2u);
 }
 
+// Until a cut is decided nothing before it is free, so that entries behind it find no room either.
+TEST(what_is_lost_behind_a_cut_stays_lost_when_that_is_snapshotted) {
+  WithStore bench;
+  Journal journal(*bench.server_side);
+  CHECK(add(journal, 5, kArea / 2));
+  CHECK(!add(journal, 7, kArea / 2));
+  for (const uint64_t behind : {12u, 14u}) CHECK(!add(journal, behind, kArea / 2));
+  const uint32_t wanted = bench.wanted();
+  journal.release_before(10);
+  const ring::ControlPage& page = bench.channel->control();
+  CHECK_EQ(page.journal_lost.load(), 12u);
+  CHECK(!journal.lost(11) && journal.lost(12) && journal.lacks());
+  CHECK_EQ(bench.wanted(), wanted + 1);
+  journal.release_before(13);
+  CHECK_EQ(page.journal_lost.load(), 14u);
+  journal.release_before(15);
+  CHECK(!journal.lacks());
+  CHECK_EQ(page.journal_lost.load(), 0u);
+}
+
+// More of them than are known one by one: what lies in between counts as lost.
+TEST(many_losses_are_none_too_few) {
+  WithStore bench;
+  Journal journal(*bench.server_side);
+  for (uint64_t seq = 1; seq <= 10'000; seq += 2) CHECK(!add(journal, seq, 2 * kArea));
+  journal.release_before(9'500);
+  CHECK(!journal.lost(9'499) && journal.lost(9'501));
+  journal.release_before(10'001);
+  CHECK(!journal.lacks());
+}
+
 // The next server finds what the one before could not keep.
 TEST(a_loss_outlives_its_server) {
   WithStore bench;

@@ -19,6 +19,7 @@ constexpr uint64_t kAlign = 64;
 constexpr uint64_t kBackingStep = uint64_t{4} << 20;
 constexpr uint64_t kMaxKind = 5;
 constexpr uint64_t kAgainNs = 1'000'000'000;
+constexpr size_t kMostLost = 4096;
 
 uint64_t align_up(uint64_t value) {
   return (value + kAlign - 1) / kAlign * kAlign;
@@ -49,6 +50,7 @@ std::string Journal::adopt() {
   const uint64_t begin = header_->journal_begin.load(), end = header_->journal_end.load();
   const uint64_t size = header_->journal_bytes;
   backed_ = end;
+  if (const uint64_t first = header_->journal_lost.load()) lost_ = {first}, last_lost_ = first;
   if (begin > end || end - begin > size) return "the journal has no valid bounds";
   for (uint64_t position = begin; position < end;) {
     ring::JournalRecord* const record = at(position);
@@ -114,8 +116,19 @@ uint64_t Journal::used() const {
   return header_->journal_end.load() - header_->journal_begin.load();
 }
 
+// Behind a cut that is not decided yet entries may find no room, too, and the snapshot of that cut
+// does not make up for them.
+uint64_t Journal::first_lost_from(uint64_t seq) const {
+  const auto first = std::ranges::lower_bound(lost_, seq);
+  if (first != lost_.end()) return *first;
+  return last_lost_ >= seq ? seq : 0;
+}
+
 void Journal::lose(uint64_t seq) {
   uint64_t none = 0;
+  const auto place = std::ranges::lower_bound(lost_, seq);
+  if (lost_.size() < kMostLost && (place == lost_.end() || *place != seq)) lost_.insert(place, seq);
+  last_lost_ = std::max(last_lost_, seq);
   if (header_->journal_lost.compare_exchange_strong(none, seq)) {
     header_->journal_losses.fetch_add(1);
     channel_.control().journal_lost.store(seq);
@@ -202,18 +215,21 @@ void Journal::release_before(uint64_t seq) {
     begin += record->size;
   }
   header_->journal_begin.store(begin, std::memory_order_release);
+  wanted_ = false;
+  wanted_ns_ = 0;
   // A cut is snapshotted some time after it was made: what found no room since is still lost.
+  std::erase_if(lost_, [seq](uint64_t one) { return one < seq; });
   if (lacks() && header_->journal_lost.load() < seq) {
-    header_->journal_lost.store(0);
-    channel_.control().journal_lost.store(0);
-    if (header_->journal_losses.load() == 1)
+    const uint64_t first = first_lost_from(seq);
+    header_->journal_lost.store(first);
+    channel_.control().journal_lost.store(first);
+    if (first) want_snapshot();
+    if (!first && header_->journal_losses.load() == 1)
       PYFT_LOG(kRecovery, kInfo,
                "device [%u]: a snapshot has been made: the job is protected again; "
                "how often the journal was full is counted in the report (journal_losses)",
                channel_.device());
   }
-  wanted_ = false;
-  wanted_ns_ = 0;
   header_->journal_used.store(used(), std::memory_order_relaxed);
   std::erase_if(old_, [seq](const auto& one) { return one.second->seq < seq; });
 }

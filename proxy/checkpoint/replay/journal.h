@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ring/channel.h"
 #include "ring/store_layout.h"
@@ -59,12 +60,17 @@ class Journal {
   void watch_room();
   void want_snapshot();
   bool has_room(uint64_t data_bytes) const;
+  uint64_t first_lost_from(uint64_t seq) const;
 
   ring::Channel& channel_;
   ring::StoreHeader* header_ = nullptr;
   std::byte* area_ = nullptr;
   uint64_t backed_ = 0;  // positions below are backed by memory
   std::map<Key, ring::JournalRecord*> old_;
+  // Entries without room that no snapshot has passed, by number; beyond kMostLost the last one
+  // only.
+  std::vector<uint64_t> lost_;
+  uint64_t last_lost_ = 0;
   bool said_high_ = false, said_lost_ = false;
   bool wanted_ = false;     // a snapshot, because the journal fills
   uint64_t wanted_ns_ = 0;  // the last time
