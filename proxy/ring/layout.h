@@ -111,6 +111,7 @@ enum EntryFlags : uint16_t {
   kFoldedDead = 16,      // in the object log only: superseded or destroyed
   kStreamCaptured = 32,  // part of a stream capture
   kProfiled = 64,        // a profiler of the client wants to see what the device does for it
+  kRefused = 128,        // set by the client later: the server has answered that it made nothing
 };
 
 // Precedes every entry of ring and object log. `size` is a multiple of kEntryAlign and includes the

@@ -34,6 +34,10 @@ uint64_t object_key(std::span<const std::byte> body) {
   return key;
 }
 
+bool is_refused(const EntryHeader& header, std::span<const std::byte> body) {
+  return header.flags & kRefused && Handle{object_key(body)}.kind() != HandleKind::kCommunicator;
+}
+
 ObjectLog::ObjectLog(Channel& channel) : channel_(channel) {}
 
 EntryHeader* ObjectLog::at(uint64_t position) const {

@@ -33,6 +33,10 @@
 namespace pyft::ring {
 
 uint64_t object_key(std::span<const std::byte> body);
+// The entry has made nothing, as its server has said: it is not repeated, since another server
+// might make it, such as memory for which there is room now. But for a communicator, which other
+// ranks may have made all the same.
+bool is_refused(const EntryHeader& header, std::span<const std::byte> body);
 
 class ObjectLog {
  public:

@@ -11,7 +11,7 @@ namespace pyft::ring {
 namespace {
 
 constexpr uint16_t kKnownFlags =
-    kWantsReply | kHasPayload | kCreates | kDestroys | kStreamCaptured | kProfiled;
+    kWantsReply | kHasPayload | kCreates | kDestroys | kStreamCaptured | kProfiled | kRefused;
 
 std::string number(const char* name, uint64_t value) {
   return std::string(name) + " [" + std::to_string(value) + "]";

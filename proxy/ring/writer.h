@@ -119,7 +119,8 @@ class Writer {
   // Whether cuts commit only when they have been snapshotted.
   bool takes_snapshots() const;
 
-  // A confirmed creation failed on the server: it must not be re-created by a later one.
+  // A confirmed creation failed on the server: it must not be re-created by a later one. Before the
+  // slot of its answer is given to another call.
   void forget_creation(uint64_t seq);
 
   // Waits until the server has dispatched (not necessarily finished) the entry.
@@ -160,7 +161,7 @@ class Writer {
   void pass_commit_points();
   uint64_t ring_free_limit() const;
   void forget_capture(size_t before);
-  const EntryHeader& header_at(uint64_t position) const;
+  EntryHeader& header_at(uint64_t position) const;
   void retire_oldest(uint64_t new_end);
 
   Channel& channel_;

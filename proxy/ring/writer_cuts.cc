@@ -166,7 +166,9 @@ void Writer::forget_creation(uint64_t seq) {
   std::lock_guard lock(mutex_);
   for (size_t i = folds_.size(); i-- > 0;)
     if (folds_[i].seq == seq) {
-      const bool captured = header_at(folds_[i].position).flags & kStreamCaptured;
+      EntryHeader& header = header_at(folds_[i].position);
+      const bool captured = header.flags & kStreamCaptured;
+      if (!captured) header.flags |= kRefused;  // what is captured is repeated as a whole
       folds_.erase(folds_.begin() + static_cast<ptrdiff_t>(i));
       if (captured) forget_capture(i);
       return;
@@ -186,8 +188,8 @@ void Writer::forget_capture(size_t before) {
   folds_.erase(left, end);
 }
 
-const EntryHeader& Writer::header_at(uint64_t position) const {
-  return *reinterpret_cast<const EntryHeader*>(channel_.ring() + position % channel_.ring_bytes());
+EntryHeader& Writer::header_at(uint64_t position) const {
+  return *reinterpret_cast<EntryHeader*>(channel_.ring() + position % channel_.ring_bytes());
 }
 
 }  // namespace pyft::ring

@@ -11,6 +11,7 @@
 #include "pyft/fault.h"
 #include "pyft/log.h"
 #include "pyft/settings.h"
+#include "ring/object_log.h"
 
 namespace pyft::server {
 
@@ -129,6 +130,7 @@ void Loop::kill_if_asked(const ring::EntryView& entry) {
 Status Loop::execute(const ring::EntryView& entry) {
   PYFT_FAULT("server.before_dispatch");
   if (entry.header.call < ring::kFirstCall) return mark(entry);
+  if (ring::is_refused(entry.header, entry.body)) return Status::good();  // in a replay
   return dispatch_(session_, entry.header, entry.body, entry.payload);
 }
 

@@ -233,6 +233,23 @@ TEST(what_the_client_frees_while_objects_are_made_has_been_read) {
   CHECK(life->device.blocks == reference.device.blocks);
 }
 
+// There may be room for it in the next device, and the program takes its place for free.
+TEST(what_was_refused_before_the_snapshot_is_not_made) {
+  Job job;
+  std::optional<Life> life(std::in_place, job);
+  job.make(0x100000, 1000);
+  const Command command{0x900000, 5000, 0};
+  const uint64_t refused = job.writer->append(kMake, command, ring::kCreates).seq;
+  life->work();
+  life->device.blocks.erase(command.address);
+  job.writer->forget_creation(refused);
+  job.cut();
+  life->work();
+  life.emplace(job);
+  CHECK_EQ(life->problem, "");
+  CHECK_EQ(life->device.blocks.size(), 1u);
+}
+
 TEST(a_device_that_dies_before_any_snapshot_is_replayed_from_the_start) {
   Job job;
   std::optional<Life> life(std::in_place, job);

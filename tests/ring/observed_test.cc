@@ -1,5 +1,8 @@
 // OBSERVED marks and servers that follow another one: what the client has seen of the earlier
 // server's words holds before the next entries run, in the replay and behind it.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -70,7 +73,63 @@ server::Loop::End follow(uint64_t dispatched, uint32_t word = kWord) {
   return end;
 }
 
+std::vector<uint64_t> keys;  // of what was executed
+
+server::Status note(server::Session&, const ring::EntryHeader&, Bytes body, Bytes) {
+  keys.push_back(body_of(body).key);
+  return server::Status::good();
+}
+
+server::Status refuse(server::Session& session, const ring::EntryHeader& header, Bytes, Bytes) {
+  return session.reply(header, 2);
+}
+
+// The exit code of a server that follows another one, and refuses the only entry, whose answer is
+// gone: the slot is another call's by now.
+int refusal(uint16_t flags, bool refused_before) {
+  const auto client = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*client, alive);
+  const uint64_t seq = writer.append(kCall, Body{}, flags | ring::kWantsReply, {}, {}, 0).seq;
+  if (refused_before) writer.forget_creation(seq);
+  client->slot(0).done_seq = 100;
+  client->control().consumed = client->log().appended.load();
+  writer.goodbye();
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto mapped = server_side(*client);
+    server::Session session(*mapped, nullptr, alive);
+    server::Loop(session, refuse, 0).run();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WEXITSTATUS(status);
+}
+
 }  // namespace
+
+TEST(what_was_made_must_be_made_again) {
+  CHECK_EQ(refusal(ring::kCreates, false), ring::kUnrecoverableExit);
+  CHECK_EQ(refusal(ring::kCreates, true), 0);
+  CHECK_EQ(refusal(0, false), 0);  // a question
+  CHECK_EQ(refusal(ring::kCreates | ring::kStreamCaptured, false), 0);
+}
+
+TEST(what_was_refused_is_not_repeated) {
+  const auto client = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*client, alive);
+  writer.append(kCall, Body{1, 0}, ring::kCreates);
+  writer.forget_creation(writer.append(kCall, Body{2, 0}, ring::kCreates).seq);
+  writer.append(kCall, Body{3, 0}, ring::kCreates);
+  client->control().consumed = client->log().appended.load();
+  writer.goodbye();
+  const auto mapped = server_side(*client);
+  server::Session session(*mapped, nullptr, alive);
+  CHECK(server::Loop(session, note, 0).run() == server::Loop::End::kGoodbye);
+  CHECK(keys == (std::vector<uint64_t>{1, 3}));
+}
 
 TEST(the_next_entry_waits_wherever_the_earlier_server_ended) {
   // 1: the client has seen the word, and appends the mark when the new server has gone live.

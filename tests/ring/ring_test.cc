@@ -556,6 +556,32 @@ TEST(objects_without_room_are_missing_until_they_end) {
   CHECK_EQ(missing.load(), uint64_t{0});
 }
 
+// A server that follows must not make it after all: the program uses its address for something
+// else.
+TEST(what_a_server_has_refused_says_so_in_the_ring) {
+  auto channel = make_channel(small_shape());
+  AlwaysAlive alive;
+  ring::Writer writer(*channel, alive);
+  const uint64_t graph = handle(HandleKind::kGraph, 1), stream = handle(HandleKind::kStream, 1);
+  const uint64_t comm = handle(HandleKind::kCommunicator, 1);
+  writer.append(kCall, Body{1, 0}, ring::kCreates);
+  writer.forget_creation(writer.append(kCall, Body{2, 0}, ring::kCreates).seq);
+  writer.append(kCall, Body{stream, 0}, ring::kStreamCaptured);
+  const uint16_t ends = ring::kStreamCaptured | ring::kCreates;
+  writer.forget_creation(writer.append(kCall, Body{graph, stream}, ends).seq);
+  writer.forget_creation(writer.append(kCall, Body{comm, 0}, ring::kCreates).seq);
+  ring::Reader reader(channel->log_view(), ring::Reader::Mode::kServer, 0);
+  ring::EntryView entry;
+  std::vector<bool> refused, marked;
+  while (reader.next(&entry) == ring::Reader::Next::kEntry) {
+    refused.push_back(ring::is_refused(entry.header, entry.body));
+    marked.push_back(entry.header.flags & ring::kRefused);
+  }
+  CHECK_EQ(reader.error(), "");
+  CHECK(refused == (std::vector<bool>{false, true, false, false, false}));
+  CHECK(marked == (std::vector<bool>{false, true, false, false, true}));
+}
+
 TEST(a_captured_graph_without_room_is_missing_as_a_whole) {
   auto channel = make_channel(small_shape());
   AlwaysAlive alive;

@@ -147,7 +147,7 @@ void enums() {
   VALUES(Shared, "IntFlag", kImports, kExports)
   VALUES(ReplayMode, "IntEnum", kNormal, kSerial, kDeliver)
   VALUES(EntryFlags, "IntFlag", kWantsReply, kHasPayload, kCreates, kDestroys, kFoldedDead,
-         kStreamCaptured, kProfiled)
+         kStreamCaptured, kProfiled, kRefused)
 }
 
 void attach() {

@@ -51,6 +51,7 @@ std::string read_ring(const ring::LogView& log, const ring::Manifest& until, Obj
   while (reader.position() < until.position) {
     if (reader.next(&entry) != ring::Reader::Next::kEntry)
       return "the log ends before the snapshotted position: " + reader.error();
+    if (ring::is_refused(entry.header, entry.body)) continue;
     if (entry.header.flags & kOfObjects && entry.header.seq <= until.seq)
       objects->in_ring.push_back(copy_of(entry.header, entry.body, entry.payload));
   }

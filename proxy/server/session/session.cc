@@ -101,6 +101,15 @@ bool Session::answered_before(const ring::EntryHeader& header, int32_t code) {
                         "code [" + std::to_string(code) + "], the program was given [" +
                             std::to_string(slot.code) + "]",
                         checkpoint::Weight::kDecides, checkpoint::Repeated::kNot, true});
+  // The answer is gone. Of what was to make something it is known all the same.
+  constexpr uint16_t kNotKnown = ring::kStreamCaptured | ring::kRefused;
+  const bool made = header.flags & ring::kCreates && !(header.flags & kNotKnown);
+  if (done > header.seq && made && code && !late)
+    recovery_.fail(ring::FaultKind::kUnrecoverable, code,
+                   "entry [" + std::to_string(header.seq) +
+                       "] has made something that is refused now: code [" + std::to_string(code) +
+                       "]",
+                   header.seq);
   return done >= header.seq;
 }
 
