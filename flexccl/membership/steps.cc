@@ -57,8 +57,8 @@ bool Steps::pin_up() {
   if (!follow_page()) return false;
   std::vector<Change> steps;
   for (const auto& [epoch, step] : known_) steps.push_back(step);
-  const bool first = log_->publish(steps);
-  return follow_page() && first;
+  log_->publish(steps);
+  return follow_page();
 }
 
 // What stands there is decided. False: something else was taken for it here.

@@ -100,6 +100,15 @@ TEST(the_page_has_room_for_all_its_readers) {
   CHECK(!MembershipLog::begin(more));
 }
 
+// It is told of the last one, and finds those before it on the page.
+TEST(what_stands_on_the_page_is_taken_with_what_is_heard) {
+  const auto page = new_page();
+  CHECK(page->publish(steps_to(1, 3)));
+  Steps steps(0, page);
+  CHECK(learns(steps, step_to(3)));
+  CHECK(are(steps.decided(0), 1, 3));
+}
+
 TEST(what_follows_another_step_is_not_taken) {
   Steps steps(0, nullptr);
   CHECK(learns(steps, step_to(1)));
