@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyft.agent.process import messages
+from pyft.agent.process import losses, messages
 from pyft.agent.supervisor.children import COMMAND
 from pyft.agent.supervisor.link import Handover, SupervisorLink
 from pyft.errors import CommandError
@@ -61,9 +61,10 @@ class Command:
             raise CommandError(f"cannot start [{arguments[0]}]: {why}", code) from None
 
     def signal(self, number: int) -> None:
-        """Pass on a signal of the user's."""
-        self.signalled = True
-        self.keep()
+        """Pass on a signal of the user's, which need not be a wish that it ends."""
+        if number in losses.ASKED and not self.signalled:
+            self.signalled = True
+            self.keep()
         self._supervisor.kill(self.pid, number)
 
     def process_ended(self, pid: int, status: int) -> None:

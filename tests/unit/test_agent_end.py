@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,12 +22,14 @@ class Supervisor:
 
     def __init__(self) -> None:
         self.notes: dict[str, Any] = {}
+        self.killed: list[int] = []
 
     def keep(self, name: str, note: dict[str, Any], fds: object = ()) -> None:
         self.notes[name] = note
 
     def kill(self, pid: int, number: int) -> None:
-        """Do nothing."""
+        """Note it."""
+        self.killed.append(number)
 
 
 def command(status: int | None = None) -> Command:
@@ -65,6 +68,31 @@ def test_what_comes_behind_the_end_of_a_command_changes_nothing() -> None:
     asked.fail(WHY)
     asked.process_ended(PID, 0)
     assert asked.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ends"),
+    [
+        (
+            [signal.SIGUSR1, signal.SIGUSR2],
+            False,
+        ),  # for a snapshot of the script's own, as of Slurm's
+        ([signal.SIGUSR1, signal.SIGTERM], True),
+        ([signal.SIGINT, signal.SIGUSR1], True),
+    ],
+)
+def test_a_signal_that_is_no_wish_to_end_leaves_the_job_protected(
+    numbers: list[signal.Signals], ends: bool
+) -> None:
+    """Where the user wants the end, a client that is gone sends nobody back to an image."""
+    asked = command()
+    for number in numbers:
+        asked.signal(number)
+    assert asked.signalled is ends
+    assert asked._supervisor.killed == numbers  # type: ignore[attr-defined]
+    again = command()
+    again.adopt(Handover(notes=asked._supervisor.notes))  # type: ignore[attr-defined]
+    assert again.signalled is ends
 
 
 def test_an_agent_ends_a_job_that_cannot_go_on() -> None:

@@ -17,7 +17,7 @@ _PIDFD_GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
 _PATIENCE_S = 0.25  # for the parent
 # What a launcher or a user sends to a process that is to end.
-_ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def status_of(pidfd: int) -> int | None:
@@ -45,4 +45,4 @@ def is_lost(pidfd: int) -> bool:
     status = status_of(pidfd)
     if status is None:
         return True
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) not in _ASKED
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) not in ASKED
