@@ -280,7 +280,7 @@ class Agent:
             return
         message, _ = got
         if message["kind"] == "signal":
-            self._command.signal(int(message["number"]))
+            self._command.signal(int(message["number"]), had=bool(message["had"]))
 
     def _serve_metrics(self) -> None:
         """A command that works is not ended because the port is taken now."""

@@ -60,12 +60,16 @@ class Command:
             why = os.strerror(error.errno or 5)
             raise CommandError(f"cannot start [{arguments[0]}]: {why}", code) from None
 
-    def signal(self, number: int) -> None:
-        """Pass on a signal of the user's, which need not be a wish that it ends."""
+    def signal(self, number: int, *, had: bool = False) -> None:
+        """Pass on a signal of the user's, which need not be a wish that it ends.
+
+        `had`: the command has it from its terminal.
+        """
         if number in losses.ASKED and not self.signalled:
             self.signalled = True
             self.keep()
-        self._supervisor.kill(self.pid, number)
+        if not had:
+            self._supervisor.kill(self.pid, number)
 
     def process_ended(self, pid: int, status: int) -> None:
         """Take how a child of the supervisor has ended; of those long before nothing is asked."""

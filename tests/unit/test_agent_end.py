@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pyft.agent import agent as agent_module
 from pyft.agent.agent import Agent
 from pyft.agent.command import NOTE, Command
+from pyft.agent.process import messages
 from pyft.agent.supervisor.link import Handover
 
 PID = 7
@@ -93,6 +95,20 @@ def test_a_signal_that_is_no_wish_to_end_leaves_the_job_protected(
     again = command()
     again.adopt(Handover(notes=asked._supervisor.notes))  # type: ignore[attr-defined]
     assert again.signalled is ends
+
+
+def test_a_wish_by_the_terminal_is_known_and_not_passed_on() -> None:
+    """A launcher of the command ends its ranks then, and not each kernel tells by which signal."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made: Any = object.__new__(Agent)
+    made._launcher, made._command = ours, command()
+    with ours, theirs:
+        messages.send(theirs, "signal", number=int(signal.SIGINT), had=True)
+        made._from_launcher()
+        assert (made._command.signalled, made._command._supervisor.killed) == (True, [])
+        messages.send(theirs, "signal", number=int(signal.SIGINT), had=False)
+        made._from_launcher()
+        assert made._command._supervisor.killed == [signal.SIGINT]
 
 
 def test_an_agent_ends_a_job_that_cannot_go_on() -> None:

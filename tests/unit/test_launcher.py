@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +41,26 @@ def test_agents_that_take_over_leave_no_descriptor_behind() -> None:
     assert launcher._listen() == 7
     assert descriptors() == before + 1
     os.close(log)
+
+
+def test_the_agent_is_told_of_a_signal_that_the_command_has_from_its_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is to know that the user wants the end: what ends then was not killed by a fault."""
+    launcher = Launcher(SimpleNamespace(head="", movable=True))  # type: ignore[arg-type]
+    codes = [0x80, 0]  # of the kernel, of a process
+
+    def come(_: object) -> Any:
+        if not codes:
+            threading.Event().wait()  # a thread that ends with this process
+        return SimpleNamespace(si_signo=int(signal.SIGINT), si_code=codes.pop(0))
+
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+    monkeypatch.setattr(signal, "sigwaitinfo", come)
+    launcher._forward_signals()
+    for had in (True, False):
+        got = messages.receive(launcher._agent_end)
+        assert got == ({"kind": "signal", "number": int(signal.SIGINT), "had": had}, [])
 
 
 def test_what_it_saves_has_the_rank_that_was_found_out_later(tmp_path: Path) -> None:

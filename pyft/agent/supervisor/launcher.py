@@ -133,8 +133,8 @@ class Launcher:
                 info = signal.sigwaitinfo(ours)
                 if self.left:  # the command has gone; what there is now ends with this process
                     os._exit(128 + info.si_signo)
-                if info.si_code != _SI_KERNEL or has_own_session:
-                    messages.send(self._socket, "signal", number=info.si_signo)
+                had = info.si_code == _SI_KERNEL and not has_own_session
+                messages.send(self._socket, "signal", number=info.si_signo, had=had)
 
         threading.Thread(target=loop, daemon=True).start()
 
