@@ -8,8 +8,11 @@ from pyft.errors import UsageError
 
 _BY_THE_USER = ("COMMANDLINE", "ENVIRONMENT")
 _OF_PLACES = ("place", "address", "host")
-_OF_SERVERS = ("protect", "on_no_spare", "standby", "divergence", "metrics_port")
-_NOTHING = ("none", 0)  # values by which such an option asks for nothing
+_OF_SERVERS = (
+    *("protect", "on_no_spare", "standby", "divergence", "metrics_port"),
+    *("unsupported", "spans"),  # calls are named by the client, and spans are of recoveries
+)
+_NOTHING = ("none", "warn", 0)  # values by which such an option asks for nothing
 
 
 def names(context: typer.Context) -> list[str]:

@@ -180,6 +180,8 @@ def test_options_that_may_be_the_commands_own_are_left_alone(
         (["--direct", "--standby", "all"], "--standby needs servers"),
         (["--direct", "--on-no-spare", "wait"], "--on-no-spare needs servers"),
         (["--direct", "--divergence", "report"], "--divergence needs servers"),
+        (["--direct", "--unsupported", "error"], "--unsupported needs servers"),
+        (["--direct", "--spans"], "--spans needs servers"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(typed: list[str], said: str) -> None:
