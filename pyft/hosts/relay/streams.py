@@ -123,7 +123,7 @@ class Streams:
             if len(self._streams) >= MOST_STREAMS or (pair, one.stream) in self._streams:
                 raise OSError(errno.EMFILE, "too many connections")
             port = int.from_bytes(one.data[:2], "big")
-            sock = socket.create_connection((HERE, port), CONNECT_S)
+            sock = _connected(port)
         except OSError:
             pair.put(REFUSED, one.stream)
             return
@@ -283,6 +283,19 @@ class Streams:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(sock)
         sock.close()
+
+
+def _connected(port: int) -> socket.socket:
+    """Return a connection to a program that listens on this host; raise OSError.
+
+    Where none does, the kernel may choose that port for this end, and connect it with itself. The
+    program that is about to listen there could not, then.
+    """
+    sock = socket.create_connection((HERE, port), CONNECT_S)
+    if sock.getsockname() == sock.getpeername():
+        sock.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "nothing listens there")
+    return sock
 
 
 def _answer(asker: socket.socket, error: int, port: int = 0) -> None:

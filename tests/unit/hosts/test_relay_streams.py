@@ -10,7 +10,18 @@ from collections.abc import Callable
 
 import pytest
 
-from pyft.hosts.relay.pair import BARE, CHUNK, CREDIT, DATA, END, OPEN, RESET, Datagram, Pair
+from pyft.hosts.relay.pair import (
+    BARE,
+    CHUNK,
+    CREDIT,
+    DATA,
+    END,
+    OPEN,
+    REFUSED,
+    RESET,
+    Datagram,
+    Pair,
+)
 from pyft.hosts.relay.streams import CREDIT_STEP, MOST_WAITING, Streams
 
 STREAM, PATIENCE_S = 7, 20.0
@@ -91,6 +102,28 @@ def test_what_was_sent_before_the_end_is_read_after_it(end: str) -> None:
     assert place.streams.is_read
     assert not place.selector.get_map()
     place.close()
+
+
+def test_a_connection_with_itself_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs call a port again and again until another one listens there; it is to be free."""
+    made: list[socket.socket] = []
+
+    def connect(*_: object) -> socket.socket:
+        """Do what the kernel does where it chooses the port that is called."""
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
+        sock.connect(sock.getsockname())
+        made.append(sock)
+        return sock
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    pair, selector = Pair(0, 1), selectors.DefaultSelector()
+    streams = Streams(0, {1: pair}, selector)
+    streams.heard(pair, Datagram(1, 0, 0, 0, STREAM, OPEN, (29500).to_bytes(2, "big")))
+    assert [one.kind for one in pair.due(0.0)] == [REFUSED]
+    assert made[0].fileno() < 0
+    assert not selector.get_map()
+    selector.close()
 
 
 def test_what_comes_without_credit_ends_the_connection() -> None:
