@@ -149,7 +149,7 @@ def _options(loaded: Loaded, folders: list[Path], own: dict[str, Any]) -> JobOpt
     image = about.about["image"]
     wanted = {field.name for field in dataclasses.fields(JobOptions)}
     values = {name: value for name, value in image["options"].items() if name in wanted} | own
-    values |= {"command": tuple(values["command"]), "parity": about.parity}
+    values |= {"command": tuple(values["command"]), "parity": about.parity, "real_gpus": ()}
     values |= {"flush": tuple(map(str, folders)), "movable": True, "direct": False}
     return JobOptions(**values, native_dir=_native.native_dir())
 

@@ -16,7 +16,7 @@ from pyft.agent.job.environment import (
     program_environment,
     server_environment,
 )
-from pyft.agent.job.gpus import Choice, choose, library_folders
+from pyft.agent.job.gpus import Choice, choose, library_folders, on_this_host
 from pyft.agent.job.options import (
     PROXY_LIBRARIES,
     SERVER_FILES,
@@ -48,6 +48,32 @@ def test_real_gpus(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert choose(text, spares, lambda: UUIDS) == Choice(len(real) - spares, real)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "here"),
+    [
+        ((), ()),  # soft GPUs
+        (("GPU-cc", "GPU-aa"), ("GPU-cc", "GPU-aa")),  # it was on this host before
+        (("GPU-xx", "GPU-yy"), ("GPU-cc", "GPU-bb")),  # of those that the user leaves
+        (("GPU-xx", "GPU-xx", "GPU-yy"), ("GPU-cc", "GPU-cc", "GPU-bb")),
+        (("GPU-cc", "GPU-yy"), ("GPU-cc", "GPU-bb")),
+    ],
+)
+def test_a_place_of_another_host_has_as_many_gpus(
+    wanted: tuple[str, ...], here: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")
+    assert on_this_host(wanted, lambda: UUIDS) == here
+
+
+def test_a_host_without_so_many_gpus_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")
+    with pytest.raises(UsageError, match=r"works on \[3\] GPUs, and here are \[2\]"):
+        on_this_host(("GPU-xx", "GPU-yy", "GPU-zz"), lambda: UUIDS)
+    with pytest.raises(UsageError, match="no CUDA driver"):
+        on_this_host(("GPU-xx",), none)
+    assert on_this_host((), none) == ()
 
 
 @pytest.mark.parametrize(

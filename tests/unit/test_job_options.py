@@ -21,7 +21,7 @@ PLAIN = JobOptions("j", Path("/l"), Path("/n"), 1, direct=False, command=("train
 OTHER: dict[Any, Any] = {bool: True, int: 7, float: 2.5, str: "a b", Path: Path("/x y")}
 NAMES = [field.name for field in fields(JobOptions)]
 OF_THE_HOST = {
-    *("log_dir", "native_dir", "memory_folder", "metrics_port", "real_gpus"),
+    *("log_dir", "native_dir", "memory_folder", "metrics_port"),
     *("head", "place", "life", "host", "address"),
     *("flush", "parity", "flush_every"),
 }

@@ -53,6 +53,29 @@ def choose(
     return Choice(len(chosen) - spares, tuple(chosen))
 
 
+def on_this_host(
+    wanted: Sequence[str], driver: Callable[[], Sequence[str]] | None = None
+) -> tuple[str, ...]:
+    """Return the real GPUs of a place that goes on here: its own, or as many of another host.
+
+    Raise UsageError where there are not so many.
+    """
+    names = list(dict.fromkeys(wanted))  # two numbers may mean one GPU
+    if not names:
+        return ()
+    try:
+        found = (driver or driver_gpus)()
+    except DriverError as error:
+        raise UsageError(f"the place works on GPUs, and here is no CUDA driver ({error})") from None
+    if set(names) <= set(found):
+        return tuple(wanted)
+    here = _automatic(found, 0)
+    if len(here) < len(names):
+        raise UsageError(f"the place works on [{len(names)}] GPUs, and here are [{len(here)}]")
+    taken = dict(zip(names, here, strict=False))
+    return tuple(taken[name] for name in wanted)
+
+
 def _soft(text: str, count: int, spares: int) -> int:
     if not 1 <= count <= MAX_DEVICES:
         raise UsageError(f"--gpus [{text}] is out of range: soft:1 to soft:{MAX_DEVICES} exist")

@@ -26,6 +26,7 @@ DEFAULT_PROTECT = "snapshot"
 OF_JOB = (
     *("job", "devices", "spares", "strict", "protect", "on_no_spare", "standby", "divergence"),
     *("dmr", "dmr_where", "dmr_budget", "dmr_memory"),
+    "real_gpus",  # of which each host has its own: gpus.on_this_host
 )
 
 

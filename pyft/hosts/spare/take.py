@@ -17,6 +17,7 @@ if not __package__:
 
 from pyft import _native
 from pyft.agent.job import job_folder
+from pyft.agent.job.gpus import on_this_host
 from pyft.agent.job.options import JobOptions
 from pyft.agent.process import messages
 from pyft.agent.process.notes import make_note, read_note
@@ -33,6 +34,7 @@ def main(fd: int) -> int:
     clocks.go_on(note["clocks"])
     values = {name: value for name, value in note["options"].items() if name in wanted}
     values |= {"command": tuple(values["command"]), "log_dir": Path(values["log_dir"])}
+    values |= {"real_gpus": on_this_host(values.get("real_gpus", ()))}
     options = JobOptions(**values, native_dir=_native.native_dir(), direct=False, movable=True)
     options.check_native_files()
     job_folder.create(options.log_dir)

@@ -17,11 +17,14 @@ import pytest
 
 from pyft.agent import leaving as agents
 from pyft.agent.host_images import HostImages
+from pyft.agent.job import gpus
+from pyft.agent.job.options import JobOptions
+from pyft.agent.process.notes import make_note
 from pyft.agent.restoring import RestoreError
 from pyft.agent.supervisor.launcher import Launcher
 from pyft.hosts.place.mirror import Stored
 from pyft.hosts.place.remote import Leave
-from pyft.hosts.spare import leaving
+from pyft.hosts.spare import leaving, take
 from pyft.hosts.spare import spare as module
 from pyft.hosts.spare.spare import Spare
 from pyft.images import memory
@@ -281,6 +284,30 @@ def test_what_a_place_appends_to_is_made_before_it_goes_on(
         why = f"place [1] cannot be taken: [{path}] has not come as it was"
         assert why in capfd.readouterr().err
         assert not Head.last.said
+
+
+@pytest.mark.parametrize("real", [(), ("GPU-xx",)])
+def test_a_place_goes_on_with_gpus_of_its_kind(
+    real: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soft ones would compute something else in place of real ones, and so slowly."""
+    started: list[JobOptions] = []
+
+    def launcher(made: JobOptions, *_: object) -> None:
+        started.append(made)
+
+    monkeypatch.setattr(gpus, "driver_gpus", lambda: ["GPU-aa", "GPU-bb"])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(take.clocks, "go_on", lambda _: None)
+    monkeypatch.setattr(take.leaving, "run", lambda _: 7)
+    monkeypatch.setattr(take, "Launcher", launcher)
+    monkeypatch.setattr(JobOptions, "check_native_files", lambda _: None)
+    asked = JobOptions("j", Path("/l"), Path("/n"), 1, False, ("train",), real_gpus=real)
+    sent = asked.of_the_job() | {"log_dir": str(tmp_path / "place-1"), "life": 2}
+    note = {"options": sent, "clients_name": "n", "clocks": {}, "kept": {}}
+    assert take.main(make_note("take", note)) == 7
+    assert [one.real_gpus for one in started] == [("GPU-aa",) if real else ()]
+    assert [one.backend for one in started] == ["cuda" if real else "soft"]
 
 
 # ---- the launcher stands by -----------------------------------------------------------------------
