@@ -190,6 +190,20 @@ def test_triton_finds_a_driver_to_link_with(tmp_path: Path, direct: bool) -> Non
     assert targets == {"libcuda.so": library, "libcuda.so.1": library}
 
 
+def test_triton_finds_no_driver_of_a_job_before(tmp_path: Path) -> None:
+    """A folder of --log-dir may be used again: by a job with other libraries, or by another pyft."""
+    links = [tmp_path / "triton" / name for name in ("libcuda.so", "libcuda.so.1")]
+    jobs = [replace(options(direct=direct), log_dir=tmp_path) for direct in (True, False)]
+    jobs.append(replace(jobs[0], native_dir=Path("/elsewhere")))
+    for job in jobs:
+        link_for_triton(job)
+        assert [os.readlink(link) for link in links] == [job.preload_libraries()[0]] * 2
+    links[0].unlink()
+    links[0].write_text("a file")
+    link_for_triton(jobs[0])
+    assert os.readlink(links[0]) == jobs[0].preload_libraries()[0]
+
+
 def test_contents_in_gpus_only_are_refused_where_nccl_connects_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

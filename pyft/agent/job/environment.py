@@ -176,12 +176,12 @@ def link_for_triton(options: JobOptions) -> None:
 
     Up to 3.4 it then links with libcuda.so, which it takes for a link to that one.
     """
-    folder = options.log_dir / "triton"
+    folder, libraries = options.log_dir / "triton", options.preload_libraries()
     folder.mkdir(exist_ok=True)
     for name in ("libcuda.so.1", "libcuda.so"):
         link = folder / name
-        libraries = options.preload_libraries()
-        if libraries and not link.is_symlink():
+        if libraries and not (link.is_symlink() and os.readlink(link) == libraries[0]):
+            link.unlink(missing_ok=True)  # of a job that had the folder before
             os.symlink(libraries[0], link)
 
 
