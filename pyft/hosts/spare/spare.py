@@ -140,7 +140,8 @@ class Spare:
         image.let_go()
         self._receiver.end()  # no other place is this host's: copies for that are of no use
         try:
-            return child.wait()
+            code = child.wait()
+            return 128 - code if code < 0 else code  # as a shell has it
         finally:
             image.drop()
 

@@ -213,8 +213,9 @@ def wait_until_it_serves(spare: Spare) -> None:
     raise AssertionError("it takes no connection")
 
 
+@pytest.mark.parametrize(("ended", "code"), [(7, 7), (-9, 137)])
 def test_a_host_with_a_place_keeps_no_memory_of_images(
-    image: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ended: int, code: int, image: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What goes on with the place has it; other copies would stay for the rest of the job."""
     monkeypatch.setattr(module, "HeadLink", Head)
@@ -236,12 +237,12 @@ def test_a_host_with_a_place_keeps_no_memory_of_images(
             pass
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", spare._port), 20)
-        return 7
+        return ended
 
     monkeypatch.setattr(module.subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=wait))
     order = {"kind": "take", "place": 1, "number": 3, "life": 2, "round": 1, "happened": []}
     Head.last.orders.append(order)
-    assert spare.run() == 7
+    assert spare.run() == code
     assert not image.folder.exists()
 
 
