@@ -62,7 +62,9 @@ class Deaths:
         self._decide(member, server.epoch, fault)
 
     def not_started(self, member: Member, epoch: int, why: str) -> None:
-        """Take in that a server could not be started."""
+        """Take in that a server could not be started; its client may have ended since."""
+        if member.client_gone:
+            return
         fault = classify.Fault(classify.row_of("exit", ATTACH_EXIT), why)
         self._servers.incidents.died(member, self._servers.plan.ranks[member.id], fault)
         self._servers.event(events.Exited(member.id, epoch, fault))

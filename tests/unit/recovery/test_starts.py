@@ -10,6 +10,7 @@ import pytest
 
 from pyft.agent.job.options import JobOptions
 from pyft.agent.lifecycle import starts as module
+from pyft.agent.lifecycle.deaths import Deaths
 from pyft.agent.lifecycle.starts import Starts
 from pyft.agent.members.server import Server
 from pyft.recovery import events
@@ -93,3 +94,19 @@ def test_a_server_that_cannot_be_started_is_a_death(
     Starts(job).replace(member(1), events.Start(0, 2, 0, Mode.NORMAL))  # type: ignore[arg-type]
     why = "the server cannot be started: [Errno 24] Too many open files"
     assert job.did == [("the rank", 1), (2, why), "written down"]
+
+
+@pytest.mark.parametrize("client_gone", [False, True])
+def test_a_server_that_cannot_be_started_is_no_fault_of_a_client_that_has_ended(
+    client_gone: bool,
+) -> None:
+    """That it cannot is told a moment later; the rank may be forgotten by then, and its memory."""
+    told: list[Any] = []
+    servers: Any = SimpleNamespace(
+        options=SimpleNamespace(backend="soft"),
+        plan=SimpleNamespace(ranks={} if client_gone else {0: "the rank"}),
+        incidents=SimpleNamespace(died=lambda member, rank, fault: told.append(rank)),
+        event=told.append,
+    )
+    Deaths(servers).not_started(SimpleNamespace(id=0, client_gone=client_gone), 3, "why")  # type: ignore[arg-type]
+    assert len(told) == (0 if client_gone else 2)
