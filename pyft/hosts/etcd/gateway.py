@@ -18,6 +18,7 @@ from pyft.hosts.head.elected import Refused, Unanswered
 
 LARGEST = 64 << 20  # of an answer
 PAGE = 200  # keys of a prefix that are read at once
+TOO_MANY = "too many requests"  # at this moment; a store that is full has the same status
 
 
 @dataclass(frozen=True)
@@ -140,11 +141,17 @@ class Gateway:
         except (OSError, http.client.HTTPException) as error:
             self._turn()
             raise Unanswered(f"etcd does not answer: {error or type(error).__name__}") from None
-        said = _parsed(data)
+        is_late = status >= http.client.INTERNAL_SERVER_ERROR  # no leader among them, or late
+        try:
+            said = _parsed(data)
+        except Refused as error:  # also a page of what stands before etcd, while that is away
+            if not is_late:
+                raise
+            said = {"error": str(error)}
         if status == http.client.OK and "error" not in said:
             return said
         why = f"{said.get('error') or said.get('message') or data[:80]!r:.200}"
-        if status >= http.client.INTERNAL_SERVER_ERROR:  # no leader among them, or late
+        if is_late or (status == http.client.TOO_MANY_REQUESTS and TOO_MANY in why):
             self._turn()
             raise Unanswered(f"etcd cannot answer: {why}")
         raise Refused(f"etcd refuses [{what}]: {why}")

@@ -151,3 +151,22 @@ def test_all_pages_are_read(member: Member) -> None:
     made._post = post  # type: ignore[method-assign]
     assert [one.key for one in made.read("/a", SECONDS)] == ["/a0", "/a1"]
     assert [body["key"] for _, body in member.asked] == ["L2E=", "L2EwAA=="]
+
+
+@pytest.mark.parametrize(
+    ("status", "data", "error"),
+    [
+        (429, b'{"error": "etcdserver: too many requests", "code": 8}', Unanswered),
+        (429, b'{"error": "etcdserver: mvcc: database space exceeded", "code": 8}', Refused),
+        (429, b"<html>", Refused),
+        (502, b"<html>bad gateway</html>", Unanswered),
+        (503, b"", Unanswered),
+    ],
+)
+def test_an_etcd_that_has_too_much_to_do_is_asked_again(
+    member: Member, status: int, data: bytes, error: type[Exception]
+) -> None:
+    """A head that is refused something ends."""
+    member.status, member.data = status, data
+    with pytest.raises(error):
+        Gateway([member.where]).grant(5, SECONDS)
