@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
@@ -142,10 +143,16 @@ def host(
     config.check()
     _check_criu()
     name, address = _name_of(host), _address_of(head, address)
+    signal.signal(signal.SIGTERM, _end)
     with tempfile.TemporaryDirectory(prefix="pyft-host-", dir=folder) as own:
         spare = Spare(head, link.token(), name, address, Path(own))
         code = spare.run()
     messages.flush_and_exit(code)
+
+
+def _end(number: int, _: object) -> None:
+    """End at a signal, but not before the images are removed: they are the memory of processes."""
+    raise SystemExit(128 + number)
 
 
 def place_of(head: str, place: int | None, host: str, address: str) -> dict[str, Any]:

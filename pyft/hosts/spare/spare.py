@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +143,8 @@ class Spare:
         image.let_go()
         self._receiver.end()  # no other place is this host's: copies for that are of no use
         try:
-            code = child.wait()
+            with _passes_on(child):
+                code = child.wait()
             return 128 - code if code < 0 else code  # as a shell has it
         finally:
             image.drop()
@@ -176,6 +180,19 @@ def _make_logs(image: Stored) -> None:
     image.record["logs"] = logs
     for sentence in moved:
         messages.say(sentence)
+
+
+@contextlib.contextmanager
+def _passes_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Have the place end by a signal that this process gets, and wait for that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _begin(parent: int) -> None:

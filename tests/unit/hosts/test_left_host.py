@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +24,7 @@ from pyft.agent.job.options import JobOptions
 from pyft.agent.process.notes import make_note
 from pyft.agent.restoring import RestoreError
 from pyft.agent.supervisor.launcher import Launcher
+from pyft.cli import several
 from pyft.hosts.place.mirror import Stored
 from pyft.hosts.place.remote import Leave
 from pyft.hosts.spare import leaving, take
@@ -244,6 +247,48 @@ def test_a_host_with_a_place_keeps_no_memory_of_images(
     Head.last.orders.append(order)
     assert spare.run() == code
     assert not image.folder.exists()
+
+
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    """Have the handler of now once more afterwards; without another one nothing happens."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_spare_host_that_is_ended_leaves_no_memory_of_processes_on_its_disk(
+    sigterm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm ends all hosts of a job by SIGTERM."""
+
+    def run() -> int:
+        (own,) = tmp_path.iterdir()
+        (own / "pages-1.img").write_text("secret")
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 0
+
+    def ended_otherwise(_: int) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(several.messages, "flush_and_exit", ended_otherwise)
+    monkeypatch.setenv("PYFT_TOKEN", "0123456789abcdef")
+    monkeypatch.setattr(several, "_check_criu", lambda: None)
+    monkeypatch.setattr(several, "Spare", lambda *_: SimpleNamespace(run=run))
+    with pytest.raises(SystemExit) as ended:
+        several.host("127.0.0.1:1", "127.0.0.1", "s0", tmp_path)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_ends_before_the_host_that_has_taken_it(sigterm: None) -> None:
+    said: list[int] = []
+    child: Any = SimpleNamespace(send_signal=said.append)
+    signal.signal(signal.SIGTERM, several._end)
+    with module._passes_on(child):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert said == [signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) is several._end
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
