@@ -132,9 +132,7 @@ def test_no_agent_is_the_last_one_before_the_launcher_knows_the_exit_code(
     monkeypatch.setattr(
         agent_module.messages, "send", lambda _, kind, exit_code: said.append((kind, exit_code))
     )
-    monkeypatch.setattr(
-        agent_module.process_tree, "end_descendants", lambda *_, **__: ([], True)
-    )
+    monkeypatch.setattr(agent_module.process_tree, "end_descendants", lambda *_, **__: ([], True))
     monkeypatch.setattr(agent_module.report, "at_end", lambda _: [])
     quiet = lambda *_: None  # noqa: E731
     made: Any = object.__new__(Agent)

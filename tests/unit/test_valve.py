@@ -109,7 +109,11 @@ def test_a_second_fault_before_the_place_of_the_first() -> None:
 
 def test_a_second_fault_in_the_middle_of_a_line_that_comes_again() -> None:
     """What of it was passed on before the first one is not glued to the next line."""
-    for first, torn, second in ((b"1\n2\n", b"1\n", b"2"), (b"1\n2\n", b"", b"1"), (b"12", b"", b"1")):
+    for first, torn, second in (
+        (b"1\n2\n", b"1\n", b"2"),
+        (b"1\n2\n", b"", b"1"),
+        (b"12", b"", b"1"),
+    ):
         valve = Valve()
         valve.mark(1)
         out = valve.take(first)

@@ -10,6 +10,7 @@ The syntax is that of old Python 3, because the program may use any version.
 
 import os
 import sys
+from _thread import get_ident
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -220,16 +221,19 @@ class _AfterImport(object):
     """
 
     def __init__(self):
-        self._asks = set()  # what the other finders are asked for: they may ask all in their turn
+        self._asks = (
+            set()
+        )  # what threads ask the other finders for, which may ask all in their turn
 
     def find_spec(self, name, path=None, target=None):
-        if name not in _HOOKS or name in self._asks:
+        asks = (name, get_ident())
+        if name not in _HOOKS or asks in self._asks:
             return None
-        self._asks.add(name)
+        self._asks.add(asks)
         try:
             spec = self._of_others(name, path, target)
         finally:
-            self._asks.discard(name)
+            self._asks.discard(asks)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             _wrap(spec.loader, name)
         return spec

@@ -251,7 +251,9 @@ def test_what_programs_of_two_places_say_is_passed_on(head: Where) -> None:
         agents[0].receive(5)
 
 
-def test_a_caller_that_is_gone_before_its_welcome_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_that_is_gone_before_its_welcome_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else the head would ask a connection that it has closed whether there is room for a word."""
     ledger = FileLedger(None)
     monkeypatch.setattr(ledger, "is_shared", True)
