@@ -112,6 +112,10 @@ const backend::Table& table() {
       *graph = reinterpret_cast<CUgraph>(0x6000);
       return CUDA_SUCCESS;
     };
+    t.cuGraphInstantiateWithFlags = [](CUgraphExec* exec, CUgraph, unsigned long long) {
+      *exec = reinterpret_cast<CUgraphExec>(0x7000);
+      return CUDA_SUCCESS;
+    };
     t.cuGraphLaunch = [](CUgraphExec, CUstream stream) {
       add(stream, {'g'});
       return CUDA_SUCCESS;
@@ -187,17 +191,22 @@ struct Rank {
   void all_reduce(uint32_t comm, uint32_t on) { all_reduce(comm, of_stream(on)); }
   void start_group() { CHECK(server.dispatch(Call::ncclGroupStart, cmd::ncclGroupStart{}).ok()); }
   void end_group() { CHECK(server.dispatch(Call::ncclGroupEnd, cmd::ncclGroupEnd{}).ok()); }
-  void launch_graph(uint32_t on) {
-    const cmd::cudaGraphLaunch c{handle(HandleKind::kGraphExec, 1).value, of_stream(on).value};
+  void launch_graph(uint32_t on, uint32_t exec = 1) {
+    const cmd::cudaGraphLaunch c{handle(HandleKind::kGraphExec, exec).value, of_stream(on).value};
     CHECK(server.dispatch(Call::cudaGraphLaunch, c).ok());
   }
   void begin_capture(uint32_t on) {
     const cmd::cudaStreamBeginCapture c{of_stream(on).value};
     CHECK(server.dispatch(Call::cudaStreamBeginCapture, c).ok());
   }
-  void end_capture(uint32_t on) {
-    const cmd::cudaStreamEndCapture c{handle(HandleKind::kGraph, 1).value, of_stream(on).value};
+  void end_capture(uint32_t on, uint32_t graph = 1) {
+    const cmd::cudaStreamEndCapture c{handle(HandleKind::kGraph, graph).value, of_stream(on).value};
     CHECK(server.dispatch(Call::cudaStreamEndCapture, c).ok());
+  }
+  void instantiate(uint32_t exec, uint32_t graph = 1) {
+    const cmd::cudaGraphInstantiateWithFlags c{handle(HandleKind::kGraphExec, exec).value,
+                                               handle(HandleKind::kGraph, graph).value, 0};
+    CHECK(server.dispatch(Call::cudaGraphInstantiateWithFlags, c).ok());
   }
   // What the agent sees.
   uint32_t waiting() {
@@ -320,6 +329,54 @@ TEST(captures_have_no_marks_and_launches_of_what_they_captured_have) {
   CHECK_EQ(left_in(stream(3)), "gw");
   finish(stream(3), 'g');
   CHECK_EQ(driver.writes_captured, 0u);
+}
+
+// Counts what this rank has done with others, as a line has it.
+struct Counts : checkpoint::CommunicatorRecovery, checkpoint::Snapshots {
+  bool can_replace() const override { return false; }
+  std::string rejoin() override { return {}; }
+  void* made_before(uint64_t, uint64_t) override { return nullptr; }
+  void made(void*, uint64_t, uint64_t, int, int) override {}
+  void ended(uint64_t, uint64_t) override {}
+  void let_go(uint64_t) override {}
+  void collective(uint64_t handle) override { all += std::to_string(Handle{handle}.index()); }
+  void message(uint64_t, int peer, bool sends) override {
+    all += (sends ? "s" : "r") + std::to_string(peer);
+  }
+  void commit_output() override { all += '.'; }
+  bool make_room() override { return false; }
+  std::string take() { return std::exchange(all, {}); }
+  std::string all;
+};
+
+// Where ranks go back together their cuts have to fit, which these numbers say.
+TEST(what_a_graph_has_captured_counts_at_each_launch_of_it) {
+  Rank rank;
+  Counts counts;
+  rank.server.session.recovery().communicators = &counts;
+  rank.server.session.recovery().set_snapshots(&counts);
+  rank.all_reduce(2, 1);
+  CHECK_EQ(counts.take(), ".2");
+  rank.begin_capture(1);
+  rank.all_reduce(2, 1);
+  rank.put<cmd::ncclSend>(Call::ncclSend, 3, Rank::of_stream(1));
+  rank.all_reduce(3, 2);  // captures nothing
+  rank.end_capture(1);
+  CHECK_EQ(counts.take(), "...3");
+  rank.instantiate(2);
+  rank.launch_graph(2);  // another one
+  CHECK_EQ(counts.take(), "");
+  rank.launch_graph(2, 2);
+  rank.launch_graph(3, 2);
+  CHECK_EQ(counts.take(), ".2s0.2s0");
+  // Within another graph.
+  rank.begin_capture(3);
+  rank.launch_graph(3, 2);
+  rank.end_capture(3, 2);
+  CHECK_EQ(counts.take(), ".");
+  rank.instantiate(3, 2);
+  rank.launch_graph(1, 3);
+  CHECK_EQ(counts.take(), ".2s0");
 }
 
 TEST(where_a_capture_cannot_be_asked_for_the_rank_looks_as_if_it_waited) {

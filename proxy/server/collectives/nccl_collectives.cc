@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "pyft/log.h"
+#include "server/session/captured_collectives.h"
 #include "server/session/kept.h"
 #include "server/session/marked.h"
 
@@ -89,13 +90,12 @@ Status resolve(Session& session, const Command& c, Factors factors, Operation* o
 
 // Before it may fail: the other ranks count it as well.
 template <class Command>
-void count(Session& session, const Command& c) {
-  checkpoint::CommunicatorRecovery* const comm_recovery = session.recovery().communicators;
-  if (!comm_recovery) return;
+void count(Session& session, const Command& c, CUstream stream) {
+  using What = CapturedCollectives::One::What;
+  CapturedCollectives::One one{c.comm};
   if constexpr (std::is_same_v<Command, cmd::ncclSend> || std::is_same_v<Command, cmd::ncclRecv>)
-    comm_recovery->message(c.comm, c.root, std::is_same_v<Command, cmd::ncclSend>);
-  else
-    comm_recovery->collective(c.comm);
+    one = {c.comm, std::is_same_v<Command, cmd::ncclSend> ? What::kSend : What::kReceive, c.root};
+  session.state<CapturedCollectives>().put(session, stream, one);
 }
 
 // In a group nothing reaches the stream before the group ends.
@@ -158,7 +158,7 @@ Status collective(Session& session, const EntryHeader& header, const Command& c,
     fail_communicator(session, c.comm, ncclInvalidUsage);
     return session.reply(header, ncclInvalidUsage);
   }
-  count(session, c);
+  count(session, c, operation.stream);
   Kept& kept = session.state<Kept>();
   if (kept.answers()) {
     kept.answer(session, header, operation.stream, operation.exchanged);

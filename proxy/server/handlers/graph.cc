@@ -2,6 +2,7 @@
 // do while it captures, its client has refused.
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
+#include "server/session/captured_collectives.h"
 #include "server/session/marked.h"
 
 namespace pyft::server {
@@ -23,7 +24,7 @@ Status do_cudaStreamBeginCapture(Session& session, const EntryHeader& header,
   if (!function) return missing(session, header, "cuStreamBeginCapture_v2", 801);
   const int code = session.change_captures([&](auto& open) {
     const int begun = function(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-    if (begun == 0) ++open;
+    if (begun == 0 && open++ == 0) session.state<CapturedCollectives>().begin();
     return begun;
   });
   return finish(session, header, "cuStreamBeginCapture_v2", Domain::kCuda, code);
@@ -48,6 +49,7 @@ Status do_cudaStreamEndCapture(Session& session, const EntryHeader& header,
   if (code == 0 && (handle.kind() != HandleKind::kGraph ||
                     !session.table(HandleKind::kGraph).bind(handle, graph)))
     return bad_handle(c.graph);
+  if (code == 0) session.state<CapturedCollectives>().end(c.graph);
   return finish(session, header, "cuStreamEndCapture", Domain::kCuda, code);
 }
 
@@ -71,6 +73,7 @@ Status do_cudaGraphInstantiateWithFlags(Session& session, const EntryHeader& hea
   if (code == 0 && (handle.kind() != HandleKind::kGraphExec ||
                     !session.table(HandleKind::kGraphExec).bind(handle, exec)))
     return bad_handle(c.exec);
+  if (code == 0) session.state<CapturedCollectives>().instantiate(c.exec, c.graph);
   return finish(session, header, "cuGraphInstantiateWithFlags", Domain::kCuda, code);
 }
 
@@ -82,6 +85,7 @@ Status do_cudaGraphLaunch(Session& session, const EntryHeader& header,
   CUstream stream;
   if (!resolve_graph_exec(session, c.exec, &exec)) return bad_handle(c.exec);
   if (!resolve_stream(session, c.stream, &stream)) return bad_handle(c.stream);
+  session.state<CapturedCollectives>().launch(session, stream, c.exec);
   const auto launch = [&] { return int{session.backend().cuGraphLaunch(exec, stream)}; };
   const bool waits = session.marks() && session.state<MarkedCalls>().in_graphs;
   return finish(session, header, "cuGraphLaunch", Domain::kCuda,
@@ -93,6 +97,7 @@ Status do_cudaGraphDestroy(Session& session, const EntryHeader& header,
   CUgraph graph;
   if (!resolve_graph(session, c.graph, &graph)) return bad_handle(c.graph);
   session.table(HandleKind::kGraph).unbind(Handle{c.graph});
+  session.state<CapturedCollectives>().destroy(c.graph);
   return finish(session, header, "cuGraphDestroy", Domain::kCuda,
                 session.backend().cuGraphDestroy(graph));
 }
@@ -102,6 +107,7 @@ Status do_cudaGraphExecDestroy(Session& session, const EntryHeader& header,
   CUgraphExec exec;
   if (!resolve_graph_exec(session, c.exec, &exec)) return bad_handle(c.exec);
   session.table(HandleKind::kGraphExec).unbind(Handle{c.exec});
+  session.state<CapturedCollectives>().destroy(c.exec);
   return finish(session, header, "cuGraphExecDestroy", Domain::kCuda,
                 session.backend().cuGraphExecDestroy(exec));
 }

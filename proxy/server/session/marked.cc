@@ -36,6 +36,10 @@ bool enter_marked(Session& session, CUstream stream) {
   return false;
 }
 
+bool is_captured(Session& session, CUstream stream) {
+  return captures(session, stream) == Captures::kYes;
+}
+
 void note_in_group(Session& session, CUstream stream) {
   std::vector<CUstream>& streams = session.state<MarkedCalls>().streams;
   if (std::ranges::find(streams, stream) == streams.end()) streams.push_back(stream);

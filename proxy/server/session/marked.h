@@ -33,6 +33,9 @@ int marked(Session& session, CUstream stream, Call call) {
   return code;
 }
 
+// What is put into the stream now becomes part of a graph.
+bool is_captured(Session& session, CUstream stream);
+
 // The group puts something into this stream when it ends, and nothing before.
 void note_in_group(Session& session, CUstream stream);
 
