@@ -187,7 +187,8 @@ struct StoredCommunicator {
   uint64_t key;     // names the communicator at all its ranks
   int32_t rank, size;
   uint64_t ended_seq;  // of the entry that destroyed it, 0: it lives
-  // Operations complete at two cuts, one of which is that of the current manifest.
+  // Operations complete at two cuts, one of which is that of the current manifest. Where all ranks
+  // replay: collectives that were counted.
   uint64_t line_cut[2], line_operation[2];
   // With which the program had it made; none: NCCL's own choices.
   uint64_t settings_bytes;

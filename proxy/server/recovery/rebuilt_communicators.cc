@@ -73,8 +73,10 @@ void RebuiltCommunicators::make_again(const ring::StoredCommunicator& entry) {
   const std::span settings(entry.settings, std::min(entry.settings_bytes, sizeof entry.settings));
   {
     const std::lock_guard lock(mutex_);
-    live_[entry.handle] = {nullptr, entry.key, entry.rank,
-                           0,       {},        {settings.begin(), settings.end()}};
+    Live& live = live_[entry.handle];
+    live = {nullptr, entry.key, entry.rank, 0, {}, {settings.begin(), settings.end()}};
+    // What is divided from it has a name by this, which nothing from before the line may have.
+    live.collectives = checkpoint::CommunicatorTable::line(entry, table_.committed().cut);
     number_from(id, &live_[entry.handle]);
   }
   ncclComm_t comm = nullptr;
@@ -228,9 +230,12 @@ void RebuiltCommunicators::tell(const std::vector<Reached>& reached) {
 }
 
 // Copies may end when the program is long past the cut.
-void RebuiltCommunicators::at_cut(uint64_t) {
+void RebuiltCommunicators::at_cut(uint64_t cut) {
   const std::lock_guard lock(mutex_);
   at_cut_ = reached();
+  for (const auto& [handle, live] : live_)
+    if (ring::StoredCommunicator* const entry = table_.living(handle))
+      table_.note_line(entry, cut, live.collectives);
 }
 
 void RebuiltCommunicators::tell_prepared(uint64_t step, uint64_t seq) {

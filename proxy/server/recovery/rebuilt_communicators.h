@@ -58,7 +58,7 @@ class RebuiltCommunicators : public checkpoint::CommunicatorRecovery {
   struct Messages {
     uint64_t sent = 0, received = 0;
   };
-  // Since the line, or since it was made.
+  // Messages since the line, or since it was made; collectives since it was made, in any server.
   struct Live {
     void* comm = nullptr;
     uint64_t key = 0;
