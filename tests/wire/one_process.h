@@ -17,12 +17,14 @@
 #include "server/loop.h"
 
 struct OneProcess {
-  explicit OneProcess(const pyft::backend::Table* table) {
+  // The server does not have the pinned window: one process cannot have it twice.
+  explicit OneProcess(const pyft::backend::Table* table, uint64_t pinned_bytes = 0) {
     setenv("PYFT_AGENT", "test", 1);
     setenv("PYFT_DEVICES", "1", 1);
     std::string error;
     pyft::ring::ChannelShape shape;
     shape.ring_bytes = shape.arena_bytes = shape.object_log_bytes = shape.bounce_bytes = 1 << 16;
+    shape.pinned_bytes = pinned_bytes;
     auto channel = pyft::ring::Channel::create(shape, &error);
     pyft::ring::ChannelSizes sizes = channel->sizes();
     sizes.pinned = 0;

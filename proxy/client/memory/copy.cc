@@ -29,6 +29,15 @@ Place place_of(uint64_t address, size_t bytes, const Device& device, Device** ow
   return *owner == &device ? Place::kPinned : Place::kPageable;
 }
 
+// The journal keeps what a stream reads of page-locked memory, and what it has written there. A
+// graph does both at each launch, and so does the replay of one.
+void announce_captured(const Stream& stream) {
+  if (stream.capture.load() && stream.device.writer().unreplayable())
+    say("a graph has captured copies from or to page-locked memory, or fills of it: what its "
+        "launches read and write there is in no log, so that from here on a replay may come to "
+        "other values");
+}
+
 cudaError_t write_device(Stream& stream, uint64_t dst, const std::byte* src, size_t bytes) {
   const size_t chunk = std::min<size_t>(stream.device.writer().max_payload_bytes(), kPieceToDevice);
   const auto how = bytes >= kLargeBytes ? PayloadCopy::kPastCaches : PayloadCopy::kCached;
@@ -142,10 +151,11 @@ cudaError_t copy(uint64_t dst, uint64_t src, size_t bytes, cudaStream_t handle, 
     return write_device(*stream, dst, reinterpret_cast<const std::byte*>(src), bytes);
   if (to == Place::kPageable)
     return read_device(*stream, reinterpret_cast<std::byte*>(dst), src, bytes);
+  const bool host = to == Place::kPinned || from == Place::kPinned;
+  if (host) announce_captured(*stream);
   error = stream->device.send(Call::cudaMemcpyAsync,
                               cmd::cudaMemcpyAsync{stream->handle, dst, src, bytes});
   stream->device.touch(*stream);
-  const bool host = to == Place::kPinned || from == Place::kPinned;
   return error == cudaSuccess && blocking && host ? stream->device.synchronize(*stream) : error;
 }
 
@@ -172,6 +182,7 @@ cudaError_t copy_2d(const Copy2D& job, cudaStream_t handle, bool blocking) {
     }
     return cudaSuccess;
   }
+  if (to == Place::kPinned || from == Place::kPinned) announce_captured(*stream);
   error =
       stream->device.send(Call::cudaMemcpy2DAsync,
                           cmd::cudaMemcpy2DAsync{stream->handle, job.dst, job.dst_pitch, job.src,
@@ -193,13 +204,15 @@ cudaError_t fill_2d(uint64_t dst, uint64_t pitch, uint32_t value, uint32_t eleme
   if (width == 0 || height == 0) return stream->device.health();
   const uint64_t bytes = (height - 1) * pitch + width * element_bytes;
   Device* owner = device_of_address(dst);
-  if (!owner) owner = device_of_pinned(dst, bytes);
+  const bool pinned = !owner;
+  if (pinned) owner = device_of_pinned(dst, bytes);
   if (!owner) return cudaErrorInvalidValue;
   if (owner != &stream->device) {
     error = stream->device.synchronize(*stream);
     if (error != cudaSuccess) return error;
     stream = &owner->null_stream();
   }
+  if (pinned) announce_captured(*stream);
   error = height == 1
               ? owner->send(Call::cudaMemsetAsync,
                             cmd::cudaMemsetAsync{stream->handle, dst, value, element_bytes, width})
