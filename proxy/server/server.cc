@@ -9,6 +9,7 @@
 #include "pyft/settings.h"
 #include "server/device.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/live_objects.h"
 #include "server/recovery/peer_import.h"
 #include "server/recovery/reads.h"
 #include "server/recovery/snapshot_options.h"
@@ -231,8 +232,12 @@ uint64_t Server::prepare(Standby& standby) {
                    : make_peer_import(session_, requests_, device_->memory().hashes());
   others_.emplace(session_, requests_, store_->digest_key(), std::move(peers));
   SessionObjects objects(session_, perform);
-  return session_.recovery().restore(
+  const uint64_t position = session_.recovery().restore(
       {*store_, device_->memory(), device_->state(), device_->placement(), objects, *others_});
+  if (const int code = protect_mappings(session_))
+    session_.recovery().fail(ring::FaultKind::kUnrecoverable, code,
+                             "memory that may only be read is not protected again");
+  return position;
 }
 
 void Server::take_snapshots() {

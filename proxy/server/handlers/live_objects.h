@@ -17,6 +17,8 @@ namespace pyft::server {
 // Both append.
 void allocated_memory(Session& session, std::vector<checkpoint::MemoryRange>* ranges);
 void accessible_mappings(Session& session, std::vector<checkpoint::MemoryRange>* ranges);
+// Memory that may only be read has got its contents: from now on it may only be read. 0, or a code.
+int protect_mappings(Session& session);
 struct LoadedModule {
   CUmodule module = nullptr;
   std::vector<checkpoint::MemoryRange> variables;  // if they are to be known; in the image's order

@@ -2,6 +2,7 @@
 // backend judges.
 #include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
@@ -12,7 +13,8 @@ namespace {
 struct Mapped {
   struct Mapping {
     uint64_t bytes;
-    bool accessible;
+    bool accessible;           // to be read, at least
+    bool is_restored = false;  // it may only be read, but its contents are written now
   };
   std::map<uint64_t, Mapping> by_address;
 
@@ -36,6 +38,13 @@ CUmemLocation location(const Session& session) {
   return place;
 }
 
+CUresult set_access(const Session& session, uint64_t address, uint64_t bytes, uint32_t flags) {
+  CUmemAccessDesc access{};
+  access.location = location(session);
+  access.flags = static_cast<CUmemAccess_flags>(flags);
+  return session.backend().cuMemSetAccess(address, bytes, &access, 1);
+}
+
 Status outside(const char* call, uint64_t address, uint64_t bytes) {
   return Status::broken(std::string(call) + " of [" + std::to_string(bytes) + "] bytes at [" +
                         std::to_string(address) + "] lies outside the device window");
@@ -46,6 +55,15 @@ Status outside(const char* call, uint64_t address, uint64_t bytes) {
 void accessible_mappings(Session& session, std::vector<checkpoint::MemoryRange>* ranges) {
   for (const auto& [address, mapping] : session.state<Mapped>().by_address)
     if (mapping.accessible) ranges->push_back({address, mapping.bytes});
+}
+
+int protect_mappings(Session& session) {
+  for (auto& [address, mapping] : session.state<Mapped>().by_address) {
+    if (!std::exchange(mapping.is_restored, false)) continue;
+    const int code = set_access(session, address, mapping.bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    if (code) return code;
+  }
+  return 0;
 }
 
 Status do_cuMemCreate(Session& session, const EntryHeader& header, const cmd::cuMemCreate& c, Body,
@@ -96,14 +114,16 @@ Status do_cuMemSetAccess(Session& session, const EntryHeader& header, const cmd:
                          Body, Body) {
   if (!session.in_device_window(c.address, c.bytes))
     return outside("cuMemSetAccess", c.address, c.bytes);
-  CUmemAccessDesc access{};
-  access.location = location(session);
-  access.flags = static_cast<CUmemAccess_flags>(c.flags);
-  const int code = session.backend().cuMemSetAccess(c.address, c.bytes, &access, 1);
-  const bool accessible = c.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const bool is_restored =
+      c.flags == CU_MEM_ACCESS_FLAGS_PROT_READ && session.recovery().restores_objects();
+  const uint32_t flags = is_restored ? uint32_t{CU_MEM_ACCESS_FLAGS_PROT_READWRITE} : c.flags;
+  const int code = set_access(session, c.address, c.bytes, flags);
+  const bool accessible = c.flags & CU_MEM_ACCESS_FLAGS_PROT_READ;
   if (code == 0)
-    session.state<Mapped>().within(c.address, c.bytes,
-                                   [&](auto it) { it->second.accessible = accessible; });
+    session.state<Mapped>().within(c.address, c.bytes, [&](auto it) {
+      it->second.accessible = accessible;
+      it->second.is_restored = is_restored;
+    });
   return finish(session, header, "cuMemSetAccess", Domain::kCuda, code);
 }
 
