@@ -270,6 +270,18 @@ TEST(floating_point_arguments_keep_their_bits) {
   CHECK_EQ(seen.mean, 0.1f);
 }
 
+TEST(a_replay_does_not_know_how_far_a_generator_is) {
+  OneProcess& w = wire();
+  std::atomic<uint64_t>& from = w.device->channel().log().unreplayable_from;
+  from = 0;
+  void* generator = nullptr;
+  CHECK_EQ(curandCreateGenerator(&generator, 100), 0);
+  CHECK_EQ(from.load(), 0u);
+  CHECK_EQ(curandGenerateNormal(generator, nullptr, 4, 0, 1), 0);
+  CHECK(from.load() != 0);
+  w.calls();
+}
+
 TEST(an_absent_library_is_named_and_nothing_breaks) {
   void* handle = nullptr;
   CHECK_EQ(cudnnCreate(&handle), 3000);

@@ -198,10 +198,22 @@ void LibraryCall::store(const Reply& reply) {
   }
 }
 
+// How far a generator of cuRAND is nobody can ask, and what it was given before a snapshot is not
+// repeated.
+void LibraryCall::announce_generator(Device& device, Call call) const {
+  const bool generates = library_ == ObjectLibrary::curand &&
+                         !(entry_flags(call) & (ring::kCreates | ring::kDestroys));
+  if (generates && device.writer().unreplayable())
+    say(std::string("[") + api_name(api_) +
+        "] takes numbers from a generator: how far that is in its sequence is in no snapshot, so "
+        "that from here on a replay may come to other values");
+}
+
 int LibraryCall::send(Call call, Bytes body) {
   Device* const device = code_ ? nullptr : this->device();
   if (!device) return code_;
   if (!library_present(*device, library_, api_)) return library_codes(library_).not_supported;
+  announce_generator(*device, call);
   const cudaError_t error = device->send(static_cast<uint16_t>(call), body, tail_);
   if (error == cudaSuccess) finish(*device);
   return library_code(library_, error);

@@ -100,6 +100,7 @@ class LibraryCall {
   void take(LibraryObject* object, uint64_t* field);
   void fail(int code);
   Device* device();
+  void announce_generator(Device& device, Call call) const;
   bool ready();
   void finish(Device& device);
   void store(const Reply& reply);
