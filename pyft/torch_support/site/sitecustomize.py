@@ -221,9 +221,8 @@ class _AfterImport(object):
     """
 
     def __init__(self):
-        self._asks = (
-            set()
-        )  # what threads ask the other finders for, which may ask all in their turn
+        # What threads ask the other finders for: these may ask all in their turn.
+        self._asks = set()
 
     def find_spec(self, name, path=None, target=None):
         asks = (name, get_ident())
