@@ -198,7 +198,7 @@ void LibraryCall::store(const Reply& reply) {
   }
 }
 
-// How far a generator of cuRAND is nobody can ask, and what it was given before a snapshot is not
+// No call tells how far a generator of cuRAND is. What it was given before a snapshot is not
 // repeated.
 void LibraryCall::announce_generator(Device& device, Call call) const {
   const bool generates = library_ == ObjectLibrary::curand &&
