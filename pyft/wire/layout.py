@@ -121,6 +121,7 @@ class EntryFlags(enum.IntFlag):
     FOLDED_DEAD = 16
     STREAM_CAPTURED = 32
     PROFILED = 64
+    REFUSED = 128
 
 
 ATTACH_REQUEST = View(
