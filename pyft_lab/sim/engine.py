@@ -113,7 +113,9 @@ def one(times, places, kinds, repairs, mechanism, nodes, rack, spares, horizon, 
                 hurt = 0
                 need = disk_recover
                 # A second loss finds the work at a checkpoint, but for rounding.
-                saved = np.floor(out[USEFUL] / (disk_tau * rate) + 1e-9) * disk_tau * rate
+                # Between two lie the work of one and the stall; `rate` has its share of that.
+                spacing = disk_tau * (1 - overhead)
+                saved = np.floor(out[USEFUL] / spacing + 1e-9) * spacing
                 back = max(0.0, out[USEFUL] - saved)
                 out[USEFUL] -= back
                 out[LOST] += back

@@ -57,7 +57,7 @@ class Simulation:
             self.job.lost += (cycles * m.interval + in_cycle - kept) * self.rate
 
     def lose_memory(self) -> None:
-        spacing = self.mechanism.disk_interval * self.rate
+        spacing = self.mechanism.disk_interval * (1 - self.mechanism.overhead)
         checkpoints = math.floor(self.job.useful / spacing + 1e-9)
         back = max(0.0, self.job.useful - checkpoints * spacing)
         self.job.useful -= back

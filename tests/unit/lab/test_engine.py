@@ -123,6 +123,18 @@ def test_goodput_is_the_exact_formula() -> None:
     assert error < 1e-3
 
 
+def test_checkpoints_beside_copies_are_the_exact_formula() -> None:
+    """If each fault loses what is in memory, a job is one that has its checkpoints only."""
+    cluster = Cluster(1024, 200.0, node_share=1.0, rack_share=0.0, spares=100_000)
+    tau, stall, recover, hours = 0.2, 0.1, 0.05, 3000.0
+    own = replace(PLAIN, interval=1 / 3600, stall=0.0, recover=recover, copies=1, distance=0)
+    own = replace(own, disk_interval=tau, disk_stall=stall, disk_recover=recover)
+    found = simulate(draw(cluster, hours, 0, 40, 1), own, cluster, hours)[:, engine.USEFUL] / hours
+    error = found.std(ddof=1) / math.sqrt(len(found))
+    expected = goodput.exact(cluster.mtbf_h, tau, stall, recover)
+    assert abs(found.mean() - expected) < 3 * error + 5e-4
+
+
 def test_losses_of_copies_are_the_formula() -> None:
     cluster = Cluster(400, 480.0, node_share=0.0, rack_share=0.0)  # 50 nodes, a fault each hour
     swap = replace(PLAIN, interval=20 / 3600, stall=0.0, copies=1, distance=7, recover=0.01)
