@@ -75,6 +75,13 @@ def test_a_wrong_cell_is_told_and_not_compared(tmp_path: Path) -> None:
     assert compare(results)[1].cost.pairs == 2  # type: ignore[union-attr]
 
 
+def test_one_wrong_run_marks_its_mechanism_whatever_came_after_it(tmp_path: Path) -> None:
+    results = [result("pyft-snapshot", seed, 0.4, good=seed != 1) for seed in (1, 2)]
+    for order in (results, results[::-1]):
+        text = page.write(order, tmp_path, "x").read_text()
+        assert '<td class="wrong">' in text
+
+
 def test_goodput_is_drawn_with_its_bands(tmp_path: Path) -> None:
     points = sweep.sweep([1024, 4096], "llama3", 5, 4, 1)
     svg = figures.goodput(points, tmp_path / "g.svg").read_text()
