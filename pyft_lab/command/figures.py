@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from statistics import fmean
 
 import matplotlib
 
@@ -30,18 +29,23 @@ def write(figure: Figure, path: Path) -> Path:
 
 
 def phases(results: list[Result], folder: Path) -> Path:
-    """Draw what a fault costs each mechanism, stacked by what the time went to; means."""
-    spent: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Draw what a fault costs each mechanism, stacked by what the time went to.
+
+    Means over all of its faults: one that has not had a phase has spent no time in it.
+    """
+    spent: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    count: dict[str, int] = defaultdict(int)
     for result in results:
         for fault in result.data.get("faults", []) if lost_of(result) else []:
+            count[result.cell.mechanism_name] += 1
             for name, seconds in fault["phases_s"].items():
-                spent[result.cell.mechanism_name][name].append(seconds)
+                spent[result.cell.mechanism_name][name] += seconds
     figure, axes = plt.subplots(figsize=(8, 0.5 * len(spent) + 1.2))
     names = list(dict.fromkeys(name for parts in spent.values() for name in parts))
     rows = sorted(spent, reverse=True)
     left = [0.0] * len(rows)
     for number, name in enumerate(names):
-        width = [fmean(spent[row][name]) if name in spent[row] else 0.0 for row in rows]
+        width = [spent[row].get(name, 0.0) / count[row] for row in rows]
         color = plt.get_cmap("tab20")(number % 20)
         axes.barh(rows, width, left=left, label=name, color=color)
         left = [one + other for one, other in zip(left, width, strict=True)]

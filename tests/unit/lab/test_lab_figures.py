@@ -82,6 +82,20 @@ def test_one_wrong_run_marks_its_mechanism_whatever_came_after_it(tmp_path: Path
         assert '<td class="wrong">' in text
 
 
+def test_bars_are_as_long_as_the_mean_cost_if_faults_have_other_phases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [result("pyft-movable", 1, 4.0), result("pyft-movable", 2, 8.0)]
+    runs[0].data["faults"][0]["phases_s"] = {"detect": 1.0, "restore": 3.0}
+    runs[1].data["faults"][0]["phases_s"] = {"import": 8.0}
+    drawn = []
+    monkeypatch.setattr(figures, "write", lambda figure, path: drawn.append(figure) or path)
+    figures.phases(runs, tmp_path)
+    (axes,) = drawn[0].axes
+    ends = [bar.get_x() + bar.get_width() for bar in axes.patches]
+    assert max(ends) == pytest.approx(6.0)  # 4 and 8 s
+
+
 def test_goodput_is_drawn_with_its_bands(tmp_path: Path) -> None:
     points = sweep.sweep([1024, 4096], "llama3", 5, 4, 1)
     svg = figures.goodput(points, tmp_path / "g.svg").read_text()
