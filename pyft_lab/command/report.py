@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.table import Table
@@ -106,7 +106,7 @@ def pairs_of(results: list[Result]) -> tuple[Pairs, Pairs, Pairs]:
         if cell == cell.reference or not (result.data["claimed"] and result.data["good"]):
             continue
         name = cell.mechanism_name
-        block = (cell.substrate, cell.workload, cell.ranks, cell.interval, cell.seed, cell.faults)
+        block = replace(cell, mechanism="")  # all but that is the same in a pair
         if lost and min(lost) > 0:
             costs[name][block] = sum(lost) / len(lost)
             walls[name][block] = result.data["wall_s"]

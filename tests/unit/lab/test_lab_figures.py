@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,14 @@ def test_ratios_are_those_of_the_pairs() -> None:
     assert snapshot.cost.low < 0.042 < snapshot.cost.high
     assert snapshot.overhead is not None
     assert snapshot.overhead.ratio == pytest.approx(1)
+
+
+@pytest.mark.parametrize("more", [{"steps": 400}, {"ranks_after": 1}])
+def test_runs_of_other_lengths_or_ranks_are_no_pair(more: dict[str, int]) -> None:
+    """`lab report` has the cells of all matrices that were run into a folder."""
+    others = [result("blocking", seed, 500) for seed in (1, 2, 3)]
+    others = [replace(run, cell=replace(run.cell, **more)) for run in others]
+    assert compare([*matrix(), *others])[1] == compare(matrix())[1]
 
 
 def test_a_wrong_cell_is_told_and_not_compared(tmp_path: Path) -> None:
