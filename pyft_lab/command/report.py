@@ -107,8 +107,9 @@ def pairs_of(results: list[Result]) -> tuple[Pairs, Pairs, Pairs]:
             continue
         name = cell.mechanism_name
         block = replace(cell, mechanism="")  # all but that is the same in a pair
-        if lost and min(lost) > 0:
-            costs[name][block] = sum(lost) / len(lost)
+        if lost and (cost := sum(lost) / len(lost)) > 0:
+            costs[name][block] = cost
+        if lost and result.data["wall_s"] > 0:
             walls[name][block] = result.data["wall_s"]
         if (plain := steady.get(cell.reference, 0)) > 0 and steady_seconds(result) > 0:
             overheads[name][block] = (steady_seconds(result), plain)

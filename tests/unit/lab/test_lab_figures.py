@@ -76,6 +76,18 @@ def test_runs_of_other_lengths_or_ranks_are_no_pair(more: dict[str, int]) -> Non
     assert compare([*matrix(), *others])[1] == compare(matrix())[1]
 
 
+def test_a_fault_that_costs_nothing_is_in_the_goodput_and_in_means() -> None:
+    runs = matrix()
+    free = [run for run in runs if run.cell.mechanism == "pyft-snapshot"]
+    free[0].data["faults"][0]["lost_s"] = 0.0  # alone there is no ratio of it
+    free[1].data["faults"].append(free[1].data["faults"][0] | {"lost_s": -0.02})
+    snapshot = compare(runs)[1]
+    assert snapshot.goodput is not None
+    assert snapshot.goodput.pairs == 3
+    assert snapshot.cost is not None
+    assert snapshot.cost.pairs == 2
+
+
 def test_a_wrong_cell_is_told_and_not_compared(tmp_path: Path) -> None:
     results = [*matrix()[:-1], result("pyft-snapshot", 3, 0.4, good=False)]
     text = page.write(results, tmp_path, "x").read_text()
