@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from statistics import geometric_mean
 from typing import Any
 
 from rich.table import Table
@@ -96,7 +97,10 @@ Pairs = dict[str, dict]  # by mechanism, then by block: the same faults, neighbo
 
 
 def pairs_of(results: list[Result]) -> tuple[Pairs, Pairs, Pairs]:
-    """Return cost per fault, steady time with that of the reference, and time of whole runs."""
+    """Return cost per fault, steady time by the reference's, and time of whole runs.
+
+    Steady times are lists by reference, the others values by block.
+    """
     steady = {r.cell: r.data["wall_s"] for r in results if r.cell == r.cell.reference}
     costs: Pairs = defaultdict(dict)
     overheads: Pairs = defaultdict(dict)
@@ -112,7 +116,8 @@ def pairs_of(results: list[Result]) -> tuple[Pairs, Pairs, Pairs]:
         if lost and result.data["wall_s"] > 0:
             walls[name][block] = result.data["wall_s"]
         if (plain := steady.get(cell.reference, 0)) > 0 and steady_seconds(result) > 0:
-            overheads[name][block] = (steady_seconds(result), plain)
+            ratio = steady_seconds(result) / plain
+            overheads[name].setdefault(cell.reference, []).append(ratio)
     return costs, overheads, walls
 
 
@@ -131,8 +136,9 @@ def compare(results: list[Result]) -> list[Comparison]:
         other = name != base
         cost = against(costs[name], costs[base]) if other else None
         goodput = against(walls[base], walls[name]) if other else None
-        pairs = list(overheads[name].values())
-        overhead = ratio_of_pairs(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
+        # Runs that share a reference share its luck: together they are one pair.
+        pairs = [geometric_mean(of) for of in overheads[name].values()]
+        overhead = ratio_of_pairs(pairs, [1.0] * len(pairs)) if len(pairs) > 1 else None
         found.append(Comparison(name, base, cost, overhead, goodput))
     return found
 

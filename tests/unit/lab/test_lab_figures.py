@@ -88,6 +88,17 @@ def test_a_fault_that_costs_nothing_is_in_the_goodput_and_in_means() -> None:
     assert snapshot.cost.pairs == 2
 
 
+def test_runs_that_share_a_reference_are_one_pair_of_steps() -> None:
+    """Each other schedule or kind of faults says nothing new of the reference's own luck."""
+    runs = matrix()
+    again = [replace(run, cell=replace(run.cell, faults=(replace(FAULT, step=8),))) for run in runs]
+    both = compare([*runs, *[run for run in again if run.cell.mechanism != "none"]])[1]
+    assert both.overhead is not None
+    assert both.overhead.pairs == 3
+    assert both.cost is not None
+    assert both.cost.pairs == 6  # each has a run of `blocking` of its own
+
+
 def test_a_wrong_cell_is_told_and_not_compared(tmp_path: Path) -> None:
     results = [*matrix()[:-1], result("pyft-snapshot", 3, 0.4, good=False)]
     text = page.write(results, tmp_path, "x").read_text()
