@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from pyft_lab.matrix.runner import Result
+from pyft_lab.matrix.spec import BATCH
 from pyft_lab.statistics import Ratio, ratio_of_pairs
 
 HEADINGS = ("run", "faults", "result", "attempts", "step ms", "lost s", "replayed", "load")
@@ -78,7 +79,7 @@ def table_of(results: list[Result]) -> Table:
 class Comparison:
     """What a mechanism's faults cost by those of `base`, and its steps by those of the reference.
 
-    `goodput` is that of whole runs with faults, by that of `base`: steps that count per second.
+    `goodput` is that of whole runs with faults, by that of `base`: samples that count per second.
     """
 
     mechanism: str
@@ -91,6 +92,11 @@ class Comparison:
 def steady_seconds(result: Result) -> float:
     """Return how long a run would have taken without what its faults cost."""
     return float(result.data["wall_s"] - sum(lost_of(result)))
+
+
+def trained_share(result: Result) -> float:
+    """Return the share of its samples that a run has trained with: ranks may have been away."""
+    return 1 - result.data.get("left_out", 0) / (BATCH * result.cell.steps)
 
 
 Pairs = dict[str, dict]  # by mechanism, then by block: the same faults, neighbours in time
@@ -114,7 +120,7 @@ def pairs_of(results: list[Result]) -> tuple[Pairs, Pairs, Pairs]:
         if lost and (cost := sum(lost) / len(lost)) > 0:
             costs[name][block] = cost
         if lost and result.data["wall_s"] > 0:
-            walls[name][block] = result.data["wall_s"]
+            walls[name][block] = result.data["wall_s"] / trained_share(result)
         if (plain := steady.get(cell.reference, 0)) > 0 and steady_seconds(result) > 0:
             ratio = steady_seconds(result) / plain
             overheads[name].setdefault(cell.reference, []).append(ratio)

@@ -99,6 +99,17 @@ def test_runs_that_share_a_reference_are_one_pair_of_steps() -> None:
     assert both.cost.pairs == 6  # each has a run of `blocking` of its own
 
 
+def test_samples_that_were_left_out_are_no_goodput() -> None:
+    runs = matrix()
+    for run in runs:
+        if run.cell.mechanism == "pyft-snapshot":
+            run.data["left_out"] = 16 * 40 // 4  # of steps that were done without a rank
+    whole, less = (compare(of)[1].goodput for of in (matrix(), runs))
+    assert whole is not None
+    assert less is not None
+    assert less.ratio / whole.ratio == pytest.approx(0.75)
+
+
 def test_a_wrong_cell_is_told_and_not_compared(tmp_path: Path) -> None:
     results = [*matrix()[:-1], result("pyft-snapshot", 3, 0.4, good=False)]
     text = page.write(results, tmp_path, "x").read_text()
