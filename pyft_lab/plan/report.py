@@ -54,7 +54,7 @@ def table_of(job: Job, outcomes: list[Outcome]) -> Table:
             f"{o.summary.goodput:.4f}", f"{o.summary.goodput_error:.4f}", f"{o.useful_share:.4f}",
             f"{o.lost_gpu_hours:,.0f}",
             f"{o.lost_gpu_hours * job.gpu_hour:,.0f}" if job.gpu_hour else "-",
-            f"{o.summary.p_state_lost:.3f}" if o.candidate.mechanism.copies else "-",
+            f"{o.p_lost:.2g}" if o.candidate.mechanism.copies else "-",
         )  # fmt: skip
     return table
 
@@ -71,10 +71,10 @@ def report(job: Job, rate_source: str) -> None:
     """Plan a job and print all of it."""
     outcomes = search(job)
     best, cluster = outcomes[0], job.cluster
-    if best.summary.p_state_lost > job.max_loss:
+    if best.p_lost > job.max_loss:
         raise SpecError(
             f"no candidate keeps the chance that memory is not enough below [{job.max_loss:g}]: "
-            f"the best has [{best.summary.p_state_lost:.3f}]"
+            f"the best has [{best.p_lost:.2g}]"
         )
     console = Console(width=None if Console().is_terminal else 160, highlight=False)
     console.print(

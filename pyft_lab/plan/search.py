@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from pyft_lab.errors import SpecError
-from pyft_lab.models import goodput
+from pyft_lab.models import goodput, survival
 from pyft_lab.sim import constants, simulate
 from pyft_lab.sim.cluster import Cluster, Mechanism
 
@@ -61,6 +61,7 @@ class Outcome:
     summary: simulate.Summary
     useful_share: float  # of all GPU-hours, those of spares as well
     lost_gpu_hours: float  # a run
+    p_lost: float  # the chance that memory is not enough in a run
 
 
 def waiting_share(cluster: Cluster, spares: int) -> float:
@@ -105,6 +106,15 @@ def candidates(job: Job) -> list[Candidate]:
     return sorted(set(found), key=lambda c: (-estimate(job, c), c.name, c.spares))
 
 
+def chance_of_loss(cluster: Cluster, candidate: Candidate, hours: float) -> float:
+    """Return the chance of a formula that memory is not enough in a run."""
+    m, c = candidate.mechanism, constants.mechanisms()[candidate.name]
+    if not m.copies:
+        return 0.0
+    rate = simulate.memory_losses_per_h(cluster, c, m.recover, m.protect)
+    return survival.probability(rate, hours)
+
+
 def outcome(job: Job, candidate: Candidate, cluster: Cluster | None = None) -> Outcome:
     """Simulate one candidate; all of a job meet the same faults."""
     cluster = replace(cluster or job.cluster, spares=candidate.spares)
@@ -114,12 +124,14 @@ def outcome(job: Job, candidate: Candidate, cluster: Cluster | None = None) -> O
     total = cluster.nodes + candidate.spares
     useful = summary.goodput * cluster.nodes / total
     lost = (1 - useful) * total * cluster.gpus_per_node * job.hours
-    return Outcome(candidate, summary, useful, lost)
+    # A hundred runs know of no small chance; formulas know of no wait that lasts.
+    p_lost = max(summary.p_state_lost, chance_of_loss(cluster, candidate, job.hours))
+    return Outcome(candidate, summary, useful, lost, p_lost)
 
 
 def ranked(job: Job, outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Return outcomes, the best first: those within the bound of losses, then by useful share."""
-    return sorted(outcomes, key=lambda o: (o.summary.p_state_lost > job.max_loss, -o.useful_share))
+    return sorted(outcomes, key=lambda o: (o.p_lost > job.max_loss, -o.useful_share))
 
 
 def search(job: Job) -> list[Outcome]:

@@ -48,6 +48,16 @@ def test_a_bound_comes_before_goodput(outcomes: list[search.Outcome]) -> None:
     assert last.mechanism.copies
 
 
+def test_a_bound_below_what_so_few_runs_can_show_is_kept_all_the_same() -> None:
+    cluster = Cluster(65536, 6.4, node_share=0.3, rack_share=0.0)
+    job = search.Job(cluster, days=2, max_loss=1e-4, mechanisms=("pyft-mirror", "restart"))
+    outcomes = search.search(job)
+    mirror = next(o for o in outcomes if o.candidate.mechanism.copies)
+    assert mirror.summary.p_state_lost == 0  # in no run
+    assert 1e-4 < mirror.p_lost < 0.02
+    assert outcomes[0].candidate.name == "restart"
+
+
 def test_no_spares_cost_more_than_some(outcomes: list[search.Outcome]) -> None:
     best = outcomes[0]
     none = search.outcome(JOB, replace(best.candidate, spares=0))
