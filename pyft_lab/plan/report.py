@@ -9,7 +9,7 @@ from rich.table import Table
 
 from pyft_lab.errors import SpecError
 from pyft_lab.models import goodput
-from pyft_lab.plan.search import Job, Outcome, search, sensitivity
+from pyft_lab.plan.search import AVAILABLE, Job, Outcome, search, sensitivity
 from pyft_lab.sim import constants
 
 TARGET = 0.97
@@ -28,7 +28,12 @@ def settings(job: Job, outcome: Outcome) -> list[str]:
     lines = [f"script: write a checkpoint to disk each {steps} steps"]
     if spares:
         lines.append(f"scheduler: keep {spares} spare nodes")
-    if outcome.candidate.name.startswith("pyft"):
+    if outcome.candidate.name not in AVAILABLE:
+        lines.append(
+            f"no options of pyft or torchrun give [{outcome.candidate.name}]: its row is what it "
+            f"would cost; leave it out of --mechanisms for what there is today"
+        )
+    elif outcome.candidate.name == "pyft":
         words = ["pyft", "run", "--gpus", "auto", "--protect", "snapshot", "--standby", "spares"]
         lines.append(f"{shlex.join(words)} -- torchrun --max-restarts=1000 train.py")
         lines.append(

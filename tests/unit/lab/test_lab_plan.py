@@ -83,6 +83,15 @@ def test_options_of_a_plan_are_options_of_pyft_run(outcomes: list[search.Outcome
     assert {word for word in words if word.startswith("--")} <= known
 
 
+@pytest.mark.parametrize("name", ["pyft-mirror", "deadpool", "reft", "jit"])
+def test_what_does_not_exist_has_no_command(name: str) -> None:
+    job = replace(JOB, days=2, mechanisms=(name,))
+    candidate = search.candidates(job)[0]
+    lines = report.settings(job, search.outcome(job, candidate))
+    assert not [line for line in lines if line.startswith(("pyft run", "torchrun"))]
+    assert any(f"[{name}]" in line for line in lines)
+
+
 def test_the_command_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     begin = time.process_time()
     with pytest.raises(SystemExit) as ended:
