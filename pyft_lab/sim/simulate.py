@@ -30,16 +30,21 @@ def enough_spares(cluster: Cluster) -> int:
     return spares.for_single_nodes(mean, WAITING_SHARE) + 2 * cluster.nodes_per_rack
 
 
+def distance_of(cluster: Cluster, c: Constants) -> int:
+    """Return how far off copies are: in a small cluster as far as it goes, never in the own node."""
+    return min(c.distance, cluster.nodes // 2)
+
+
 def memory_losses_per_h(
     cluster: Cluster, c: Constants, recover_h: float, protect_h: float
 ) -> float:
     """Return how often what is in memory is not enough."""
-    per_h = 1 / cluster.mtbf_h
-    if c.distance == 0:  # with any fault that the node does not live through
+    per_h, distance = 1 / cluster.mtbf_h, distance_of(cluster, c)
+    if distance == 0:  # with any fault that the node does not live through
         hurting = 1.0 if c.soft_hurts else cluster.node_share + cluster.rack_share
         return per_h * (hurting + cluster.job_share)
     hurting = 1.0 if c.soft_hurts else cluster.node_share
-    rack = cluster.rack_share if c.distance < cluster.nodes_per_rack else 0.0
+    rack = cluster.rack_share if distance < cluster.nodes_per_rack else 0.0
     window = recover_h + protect_h
     ring = survival.ring_rate(cluster.nodes, c.copies, per_h * hurting / cluster.nodes, window)
     return per_h * (cluster.job_share + rack) + ring
@@ -61,7 +66,7 @@ def configure(cluster: Cluster, c: Constants, disk: Constants, step_s: float) ->
     best = interval.exact(disk_stall, 1 / rate) if rate > 0 else LONGEST_DISK_INTERVAL_H
     disk_interval = min(best, LONGEST_DISK_INTERVAL_H)
     return Mechanism(
-        step, 0.0, 0.0, recover, c.overhead[0], c.copies, c.distance, protect,
+        step, 0.0, 0.0, recover, c.overhead[0], c.copies, distance_of(cluster, c), protect,
         disk_interval, disk_stall, disk_recover, c.soft_hurts,
     )  # fmt: skip
 

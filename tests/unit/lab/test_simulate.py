@@ -156,3 +156,15 @@ def test_racks_ask_for_more_spares() -> None:
         replace(CLUSTER, node_share=0.1)
     )
     assert sweep.SCALES[-1] == 100_000
+
+
+@pytest.mark.parametrize("gpus", [256, 512])
+def test_copies_in_a_small_cluster_are_in_another_node(gpus: int) -> None:
+    """DEADPOOL's distance of 64 nodes leads back to the node itself in one of 32 or 64."""
+    cluster, known = Cluster(gpus, 20.0, rack_share=0.0), constants.mechanisms()
+    mirror = simulate.configure(cluster, known["pyft-mirror"], known["restart"], 20.0)
+    rows = {"": np.tile(np.array(mirror.numbers()), (20, 1))}
+    out = simulate.run(cluster, rows, 24 * 30.0, 1)[""]
+    nodes_lost = out[:, engine.FAULTS].mean() * cluster.node_share
+    assert nodes_lost > 3
+    assert out[:, engine.STATE_LOSSES].mean() < 0.1 * nodes_lost
