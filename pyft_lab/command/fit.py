@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from rich.table import Table
 from scipy import stats
 
-from pyft_lab.api import STORAGE
+from pyft_lab.api import DISK_LOST, OF_JOBS, STORAGE, Mechanism
 from pyft_lab.command.report import Comparison, compare, lost_of
 from pyft_lab.errors import LabError
 from pyft_lab.matrix.runner import Result, load
@@ -60,9 +60,9 @@ class Span:
 def steps_again(result: Result, step: int, kind: str) -> float:
     """Return how many whole steps a mechanism does again, by its model.
 
-    A checkpoint brings back the last multiple of the interval, a torn one the one before. One that
-    cannot be written is told of an interval after the last whole one. pyft replays what was done of
-    the step, and torchft does that one again: it is less than one.
+    A checkpoint brings back the last multiple of the interval, a torn one the one before, and one
+    that is gone nothing. One that cannot be written is told of an interval after the last whole one.
+    pyft replays what was done of the step, and torchft does that one again: it is less than one.
     """
     mechanism = find(result.cell.mechanism)
     if not mechanism.relaunches or mechanism.one_by_one or kind == "slow-write":
@@ -70,8 +70,17 @@ def steps_again(result: Result, step: int, kind: str) -> float:
     interval = result.cell.interval
     if kind in STORAGE:
         return float(interval)
-    since = step % interval + (interval if kind == "torn" else 0)
-    return float(step if mechanism.name == "none" else min(since, step))
+    if mechanism.name == "none" or is_all_gone(mechanism, kind):
+        return float(step)
+    in_memory = mechanism.places > 0  # whose files are none that could be torn
+    return float(min(step % interval + (interval if kind == "torn" and not in_memory else 0), step))
+
+
+def is_all_gone(mechanism: type[Mechanism], kind: str) -> bool:
+    """Say whether a fault takes all that a mechanism has saved, so that it begins anew."""
+    if mechanism.places:  # in memory of the launcher; peers have what one rank has lost
+        return kind in OF_JOBS or (kind == "memory-lost" and mechanism.least_ranks == 1)
+    return kind == DISK_LOST
 
 
 def samples(results: Iterable[Result]) -> list[Sample]:

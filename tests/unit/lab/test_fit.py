@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def test_steps_that_are_done_again_follow_the_kind_of_fault() -> None:
     run = result("blocking", 1, 27)
     assert {kind: fit.steps_again(run, 27, kind) for kind in kinds} == kinds
     assert fit.steps_again(result("pyft-snapshot", 1, 27), 27, "gpu-lost") == 0
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "kinds"),
+    [
+        ("memory", {"rank-kill": 7, "torn": 7, "memory-lost": 27, "job-kill": 27, "disk-lost": 27}),
+        ("peers", {"rank-kill": 7, "torn": 7, "memory-lost": 7, "job-kill": 27, "disk-lost": 27}),
+        ("blocking", {"memory-lost": 7, "job-kill": 7, "disk-lost": 27}),
+    ],
+)
+def test_what_a_fault_takes_with_it_is_done_again(mechanism: str, kinds: dict[str, int]) -> None:
+    run = result("blocking", 1, 27)
+    run = replace(run, cell=replace(run.cell, mechanism=mechanism))
+    assert {kind: fit.steps_again(run, 27, kind) for kind in kinds} == kinds
 
 
 def test_substrates_are_not_mixed(tmp_path: Path) -> None:
