@@ -175,8 +175,11 @@ def check(
 
     matrix = spec.Matrix(mechanism=[mechanism], steps=20, interval=[4], seed=[*range(1, seeds + 1)])
     matrix.check()
+    cells = spec.expand(matrix)
+    if why := next(filter(None, map(runner.not_claimed, cells)), ""):
+        raise LabError(f"[{mechanism}] is not tried: {why}")
     with TemporaryDirectory() as folder:
-        results = list(runner.run(Path(folder), spec.expand(matrix), matrix.timeout_s))
+        results = list(runner.run(Path(folder), cells, matrix.timeout_s))
     console = Console(width=160, highlight=False)
     console.print(table_of(results))
     for sentence in last_words(results):

@@ -36,6 +36,13 @@ def test_the_example_of_the_documents_passes(
     assert code == 0, out
 
 
+def test_what_is_not_tried_has_not_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["check", "pyft-snapshot", "--seeds", "1"])
+    assert ended.value.code == 2
+    assert "[pyft-snapshot] is not tried: " in capsys.readouterr().err
+
+
 def test_what_is_half_written_does_not_count(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.touch()
