@@ -116,12 +116,20 @@ class Cell:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+# Besides the mechanism's own files: what runs in the ranks, what starts them, and what judges them.
+RUNS = (
+    "workloads", "oracles", "mechanisms/checkpoints.py",
+    *(f"matrix/{name}.py" for name in ("job", "launch", "storage", "supervisor", "tied")),
+)  # fmt: skip
+
+
 @functools.cache
 def code_digest() -> str:
-    """Return a hash of what runs in the ranks."""
-    found = hashlib.sha256()
-    for file in sorted((resources.files("pyft_lab") / "workloads").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".py"):
+    """Return a hash of the code of the lab that a result depends on."""
+    root, found = Path(str(resources.files("pyft_lab"))), hashlib.sha256()
+    for name in RUNS:
+        path = root / name
+        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
             found.update(file.read_bytes())
     return found.hexdigest()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib import resources
 from pathlib import Path
 
@@ -53,6 +54,28 @@ def test_all_mechanisms_of_a_seed_meet_the_same_faults() -> None:
     assert [cell.key for cell in spec.expand(spec.read(Path("cpu.toml")))] == [
         cell.key for cell in cells
     ]
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["workloads/train.py", "matrix/launch.py", "matrix/storage.py", "mechanisms/checkpoints.py",
+     "oracles/oracle.py"],
+)  # fmt: skip
+def test_a_key_follows_what_makes_and_judges_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Or results of two versions of it would be pairs."""
+    root = Path(spec.__file__).parents[1]
+    copy = shutil.copytree(root, tmp_path / "pyft_lab")
+    (cell, *_) = spec.expand(spec.read(Path("cpu.toml")))
+    monkeypatch.setattr(spec.resources, "files", lambda _: copy)
+    keys = []
+    for more in ("", "# other\n"):
+        (copy / file).write_text((copy / file).read_text() + more)
+        spec.code_digest.cache_clear()
+        keys.append(cell.key)
+    spec.code_digest.cache_clear()
+    assert keys[0] != keys[1]
 
 
 def test_faults_are_not_at_checkpoints_unless_asked_for(tmp_path: Path) -> None:
