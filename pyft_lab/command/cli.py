@@ -200,7 +200,10 @@ def report(
     results = runner.load(out)
     if not results:
         raise LabError(f"[{out}] has no results")
-    finish(results, out, f"pyft lab report --out {out}", Console(width=160, highlight=False))
+    console = Console(width=160, highlight=False)
+    for sentence in runner.older(out, results):
+        console.print(sentence, markup=False)
+    finish(results, out, f"pyft lab report --out {out}", console)
 
 
 @app.command()

@@ -27,13 +27,14 @@ FAULT_COLUMNS = ("key", "mechanism", "kind", "moment", "step", "lost_s", "away_s
 def cell_row(result: Result) -> dict[str, Any]:
     """Return a result by the columns of the table of cells."""
     cell, data = result.cell, result.data
-    both = {**vars(cell), **data, "key": cell.key, "mechanism": cell.mechanism_name}
+    both = {**vars(cell), **data, "key": result.folder.name,
+            "mechanism": cell.mechanism_name}  # fmt: skip
     return {name: both.get(name) for name in CELL_COLUMNS}
 
 
 def fault_rows(result: Result) -> list[dict[str, Any]]:
     """Return the faults of a result by the columns of the table of faults."""
-    more = {"key": result.cell.key, "mechanism": result.cell.mechanism_name}
+    more = {"key": result.folder.name, "mechanism": result.cell.mechanism_name}
     faults = result.data.get("faults", [])
     return [{name: {**more, **fault}.get(name) for name in FAULT_COLUMNS} for fault in faults]
 
@@ -100,7 +101,7 @@ def write(results: list[Result], out: Path, command: str) -> Path:
         command=command, machine=machine(), loads=loads(results), kinds=kinds, bad=bad,
         sentences=report.sentences(results), outcomes=outcomes(results),
         figures=[inline(svg) for svg in drawn], headings=report.HEADINGS,
-        rows=[report.row_of(r) for r in results], keys=[r.cell.key for r in results],
+        rows=[report.row_of(r) for r in results], keys=[r.folder.name for r in results],
     )  # fmt: skip
     path.write_text(page)
     return path

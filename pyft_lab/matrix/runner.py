@@ -153,6 +153,7 @@ def run_cell(out: Path, cell: Cell, timeout_s: float, rerun_failed: bool = False
             run_cell(out, reference, timeout_s)
         data = {"claimed": True, "run_s": time.monotonic() - begin, **judge(out, work, cell)}
         data["tries"] = attempt + 1
+        data |= {"version": cell.version, "ended": time.time()}
         if data["status"] not in ("timed out", "died") and not data["oracle"]["faults"]:
             break
     data["disk_mb"] = disk.size(work) / disk.MB
@@ -193,12 +194,28 @@ def run(
 
 
 def load(out: Path) -> list[Result]:
-    """Return all results that a folder has."""
+    """Return the results that a folder has: of each substrate those of the newest version."""
     found = []
-    for path in sorted(out.glob("cells/*/result.json")):
-        if "." in path.parent.name:  # a runner is about to rename it
-            continue
+    for path in whole(out):
         facts = read_json(path.with_name("cell.json"))
         facts["faults"] = tuple(Fault(**fault) for fault in facts["faults"])
         found.append(Result(Cell(**facts), path.parent, read_json(path), cached=True))
-    return found
+    newest = {r.cell.substrate: r.data.get("version") for r in sorted(found, key=ended)}
+    found = [r for r in found if r.data.get("version") == newest[r.cell.substrate]]
+    last = {r.cell: r.folder for r in sorted(found, key=ended)}  # a mechanism may have changed
+    return [r for r in found if r.folder == last[r.cell]]
+
+
+def ended(result: Result) -> float:
+    return float(result.data.get("ended", 0.0))
+
+
+def whole(out: Path) -> list[Path]:
+    """Return the files of all results; one whose runner is about to rename it is none yet."""
+    return [p for p in sorted(out.glob("cells/*/result.json")) if "." not in p.parent.name]
+
+
+def older(out: Path, results: list[Result]) -> list[str]:
+    """Return a sentence if a folder has more than was loaded."""
+    left = len(whole(out)) - len(results)
+    return [f"[{left}] results of other versions are left out"] if left else []

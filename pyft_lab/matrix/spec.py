@@ -110,10 +110,15 @@ class Cell:
     def key(self) -> str:
         """Return what names the cell's folder: all that its result depends on."""
         what = asdict(self) | {"mechanism": self.mechanism_name}
-        facts = [SCHEMA, what, mechanisms.digest(self.mechanism), code_digest()]
-        facts += [sys.version.split()[0], metadata.version("torch")]
-        facts += [pyft_digest()] if self.substrate == "soft" else []
+        facts = [what, mechanisms.digest(self.mechanism), self.version]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def version(self) -> str:
+        """Return what is the same for all cells that may be compared, but for mechanisms."""
+        facts = [SCHEMA, code_digest(), sys.version.split()[0], metadata.version("torch")]
+        facts += [pyft_digest()] if self.substrate == "soft" else []
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 # Besides the mechanism's own files: what runs in the ranks, what starts them, and what judges them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -140,6 +141,24 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("cells/*.*"))
     code, text = outcome(tmp_path, "out", seeds, **slow)
     assert "0 cells run, 8 kept" in text
+
+
+def test_a_report_is_of_one_version(tmp_path: Path) -> None:
+    code, text = outcome(tmp_path, "out", [1, 2])
+    assert code == 0, text
+    kept = {r.folder for r in runner.load(tmp_path / "out")}
+    assert len(kept) == 8
+    for number, folder in enumerate(sorted(kept)[:3]):  # as an older version has left them
+        old = shutil.copytree(folder, folder.with_name(f"{number:016x}"))
+        data = json.loads((old / "result.json").read_text())
+        data |= {"version": "older", "ended": data["ended"] - 1000, "wall_s": 1e9}
+        (old / "result.json").write_text(json.dumps(data))
+    again = shutil.copytree(folder, folder.with_name("f" * 16))  # its mechanism has changed since
+    data = json.loads((again / "result.json").read_text())
+    (again / "result.json").write_text(json.dumps(data | {"ended": data["ended"] + 1}))
+    results = runner.load(tmp_path / "out")
+    assert {r.folder for r in results} == kept - {folder} | {again}
+    assert runner.older(tmp_path / "out", results) == ["[4] results of other versions are left out"]
 
 
 def wait_for_a_cell(out: Path, running: subprocess.Popen[str]) -> None:
