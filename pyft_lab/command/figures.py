@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
-from pyft_lab.command.report import Comparison, lost_of  # noqa: E402
+from pyft_lab.command.report import Comparison, labels, lost_of  # noqa: E402
 from pyft_lab.matrix.runner import Result  # noqa: E402
 from pyft_lab.sim.sweep import Point  # noqa: E402
 
@@ -35,11 +35,13 @@ def phases(results: list[Result], folder: Path) -> Path:
     """
     spent: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     count: dict[str, int] = defaultdict(int)
+    called = labels(results)
     for result in results:
         for fault in result.data.get("faults", []) if lost_of(result) else []:
-            count[result.cell.mechanism_name] += 1
+            row = called[result.cell.substrate, result.cell.mechanism_name]
+            count[row] += 1
             for name, seconds in fault["phases_s"].items():
-                spent[result.cell.mechanism_name][name] += seconds
+                spent[row][name] += seconds
     figure, axes = plt.subplots(figsize=(8, 0.5 * len(spent) + 1.2))
     names = list(dict.fromkeys(name for parts in spent.values() for name in parts))
     rows = sorted(spent, reverse=True)
@@ -58,7 +60,7 @@ def phases(results: list[Result], folder: Path) -> Path:
 def ratios(compared: list[Comparison], folder: Path) -> Path:
     """Draw both ratios of each mechanism with their intervals."""
     figure, pair = plt.subplots(1, 2, figsize=(9, 0.4 * len(compared) + 1.4), sharey=True)
-    base = compared[0].base if compared else ""
+    base = " or ".join(dict.fromkeys(one.base for one in compared))
     titles = (f"cost of a fault / that of {base}", "time of the steps / reference's")
     for axes, title, field in zip(pair, titles, ("cost", "overhead"), strict=True):
         for row, one in enumerate(compared):

@@ -78,11 +78,13 @@ def loads(results: list[Result]) -> str:
 def outcomes(results: list[Result]) -> dict[str, dict[str, list[str]]]:
     """Return per mechanism and kind of fault what the oracles said, once each."""
     found: dict[str, dict[str, list[str]]] = {}
+    called = report.labels(results)
     for result in results:
+        name = called[result.cell.substrate, result.cell.mechanism_name]
         word = "equal" if result.data["good"] else "wrong"
         word = word if result.data["claimed"] else "not claimed"
         for kind in {fault.kind for fault in result.cell.faults}:
-            words = found.setdefault(result.cell.mechanism_name, {}).setdefault(kind, [])
+            words = found.setdefault(name, {}).setdefault(kind, [])
             words += [word] if word not in words else []
     return found
 

@@ -133,8 +133,28 @@ def against(of: dict, to: dict) -> Ratio | None:
     return ratio_of_pairs(*zip(*both, strict=True)) if len(both) > 1 else None
 
 
+def labels(results: list[Result]) -> dict[tuple[str, str], str]:
+    """Return what to call a mechanism of a substrate: with its substrate, if there are several."""
+    pairs = {(r.cell.substrate, r.cell.mechanism_name) for r in results}
+    several = len({substrate for substrate, _ in pairs}) > 1
+    return {(of, name): f"{name} ({of})" if several else name for of, name in pairs}
+
+
 def compare(results: list[Result]) -> list[Comparison]:
-    """Compare over pairs: the same faults, and neighbours in time."""
+    """Compare over pairs, those of each substrate apart: the same faults, and neighbours in time."""
+    by: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        by[result.cell.substrate].append(result)
+    called = labels(results)
+    return [
+        replace(one, mechanism=called[substrate, one.mechanism])
+        for substrate, of in sorted(by.items())
+        for one in compare_alike(of)
+    ]
+
+
+def compare_alike(results: list[Result]) -> list[Comparison]:
+    """Compare results of one substrate."""
     costs, overheads, walls = pairs_of(results)
     base = "blocking" if "blocking" in costs else "none"
     found = []

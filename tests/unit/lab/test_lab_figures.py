@@ -110,6 +110,18 @@ def test_samples_that_were_left_out_are_no_goodput() -> None:
     assert less.ratio / whole.ratio == pytest.approx(0.75)
 
 
+def test_substrates_have_no_interval_in_common() -> None:
+    others = [replace(r, cell=replace(r.cell, substrate="cpu")) for r in matrix()]
+    for run in others:
+        run.data["wall_s"] *= 2
+    found = {one.mechanism: one for one in compare([*matrix(), *others])}
+    assert {*found} == {"blocking (cpu)", "blocking (soft)", "pyft-snapshot (cpu)",
+                        "pyft-snapshot (soft)"}  # fmt: skip
+    assert all(one.overhead.pairs == 3 for one in found.values() if one.overhead)
+    assert replace(found["pyft-snapshot (soft)"], mechanism="pyft-snapshot") == compare(matrix())[1]
+    assert {*page.outcomes([*matrix(), *others])} == {*found}
+
+
 def test_a_wrong_cell_is_told_and_not_compared(tmp_path: Path) -> None:
     results = [*matrix()[:-1], result("pyft-snapshot", 3, 0.4, good=False)]
     text = page.write(results, tmp_path, "x").read_text()
