@@ -82,6 +82,7 @@ def judge(out: Path, folder: Path, cell: Cell) -> dict[str, Any]:
         verdict = oracle.judge(folder, reference, most, cell.steps, cell.last_ranks, told)
         costs = oracle.costs(folder, cell.faults, repairs)
     verdict.faults += oracle.check_faults(cell.faults, ended["attempts"], repairs)
+    verdict.faults += oracle.check_fired(folder, cell.faults)
     verdict.faults += oracle.check_kills(folder, cell.faults)
     wrong, without = storage_oracle.check(folder, cell.faults, ended["attempts"])
     verdict.integrity, verdict.faults = verdict.integrity + wrong, verdict.faults + without

@@ -142,6 +142,15 @@ def check_faults(faults: Sequence[Any], attempts: int, repaired: list[dict[str, 
     return [f"[{missing}] of [{len(faults)}] faults had no effect"] if missing > 0 else []
 
 
+def check_fired(folder: Path, faults: Sequence[Any]) -> list[str]:
+    """Each fault has happened: restarts that others led to are none of it."""
+    return [
+        f"fault [{fault.kind}] of step [{fault.step}] has not happened"
+        for number, fault in enumerate(faults)
+        if fault.kind not in (AWAY, BACK) and not (folder / f"fired-{number}").exists()
+    ]
+
+
 def is_of(repair: dict[str, Any], fault: Any) -> bool:
     """Say whether a repair is that of a fault.
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyft_lab.api import FAULTS, OF_JOBS, SILENT, Mechanism
+from pyft_lab.api import FAULTS, KILLED, OF_JOBS, SILENT, Mechanism
 from pyft_lab.matrix import job, runner, spec
 from pyft_lab.mechanisms import SHIPPED, find, pyft_movable
 from pyft_lab.oracles import oracle
@@ -193,3 +193,23 @@ def test_each_fault_needs_a_restart_or_a_repair_of_its_own() -> None:
     assert oracle.check_faults(faults[:1], 1, [{**repair, "fault": "context-lost"}]) != []
     jobs = [spec.Fault(3, 0, "forward", kind) for kind in OF_JOBS]
     assert oracle.check_faults(jobs, 1, []) == []  # whether these were killed is asked apart
+
+
+def test_a_restart_after_a_killed_job_is_no_effect_of_another_fault(tmp_path: Path) -> None:
+    faults = (spec.Fault(2, 0, "forward", "job-kill"), spec.Fault(4, 1, "forward", "rank-kill"))
+    cell = spec.Cell("cpu", "mlp", "blocking", 2, 6, 3, 1, faults)
+    for folder in (tmp_path / "run", runner.folder_of(tmp_path, cell.reference)):
+        (folder / "ranks").mkdir(parents=True)
+        for rank in range(2):
+            lines = [{"attempt": 1, "step": s, "loss": "1", "ids": [s], "t": s} for s in range(6)]
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (folder / "ranks" / f"{rank}.jsonl").write_text(text)
+            (folder / f"final-{rank}").write_text("same")
+    run = tmp_path / "run"
+    (run / job.ENDED).write_text(json.dumps({"action": "done", "attempts": 2}))
+    (run / f"job-0{KILLED}").touch()
+    (run / "fired-0").write_text('{"t": 1.5}')
+    data = runner.judge(tmp_path, run, cell)
+    assert data["oracle"]["faults"] == ["fault [rank-kill] of step [4] has not happened"]
+    (run / "fired-1").write_text('{"t": 3.5}')
+    assert runner.judge(tmp_path, run, cell)["good"]
