@@ -13,6 +13,7 @@ from typing import Any
 
 from pyft_lab.api import AWAY, BACK, KILLED, OF_JOBS, SILENT, STORAGE
 from pyft_lab.mechanisms.checkpoints import digest
+from pyft_lab.mechanisms.dcp_async import WHOLE
 from pyft_lab.oracles import silent_oracle, storage_oracle
 
 ALL_BACK = "server-killed"  # in pyft's report
@@ -95,12 +96,20 @@ def check_state(run: Path, reference: Path, ranks: int) -> list[str]:
 
 
 def check_integrity(run: Path) -> list[str]:
-    """The newest checkpoint at the end is whole: the job has replaced those that were not."""
+    """The newest checkpoint at the end is whole: the job has replaced those that were not.
+
+    Files have digests; a folder of shares has a file that is written last.
+    """
     newest = sorted((run / "checkpoints").glob("step-*.pt"))[-1:]
+    shares = sorted(path for path in (run / "checkpoints").glob("step-*") if path.is_dir())[-1:]
     return [
         f"checkpoint [{path.name}] is not what was written"
         for path in newest
         if digest(path.read_bytes()) != path.stem.rpartition("-")[2]
+    ] + [
+        f"checkpoint [{path.name}] was not written to its end"
+        for path in shares
+        if not (path / WHOLE).exists()
     ]
 
 

@@ -253,6 +253,15 @@ def test_a_torn_checkpoint_is_passed_over(tmp_path: Path) -> None:
     assert checkpoints.read_checkpoint(folder) is None
 
 
+def test_shares_of_a_checkpoint_are_whole_at_the_end(tmp_path: Path) -> None:
+    for name in ("step-000004", "step-000008"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "checkpoints" / name / "__0_0.distcp").touch()
+    assert oracle.check_integrity(tmp_path) != []
+    (tmp_path / "checkpoints" / "step-000008" / ".metadata").touch()
+    assert oracle.check_integrity(tmp_path) == []  # the older one was given up
+
+
 def test_a_rank_ends_with_its_runner(tmp_path: Path) -> None:
     """Started for a runner that is gone already, and by one that is killed."""
     code = "from pyft_lab.workloads.train import end_with; end_with(%s); print('on', flush=True); "
