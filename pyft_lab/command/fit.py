@@ -36,7 +36,8 @@ class Sample:
     run: str
     seed: int
     lost_s: float
-    again: float
+    again: float  # as counted
+    modelled: float  # the same by the model, which is asked of runs that are predicted
     step_s: float
 
     @property
@@ -90,11 +91,10 @@ def samples(results: Iterable[Result]) -> list[Sample]:
         cell = result.cell
         for fault in result.data["faults"] if lost_of(result) else []:
             if fault["lost_s"] is not None:
-                again = steps_again(result, fault["step"], fault["kind"])
+                modelled = steps_again(result, fault["step"], fault["kind"])
+                costs = (fault["lost_s"], fault.get("again", modelled), modelled)
                 name, step_s = cell.mechanism_name, result.data["step_s"]
-                found.append(
-                    Sample(name, fault["kind"], cell.key, cell.seed, fault["lost_s"], again, step_s)
-                )
+                found.append(Sample(name, fault["kind"], cell.key, cell.seed, *costs, step_s))
     return found
 
 
@@ -176,7 +176,7 @@ def predict(found: list[Sample]) -> list[Prediction]:
         other = [s for s in group_of if s.seed not in fitted]
         if one and other:
             recover = by_run(one, "recover_s")
-            more = fmean([s.again * s.step_s for s in other])
+            more = fmean([s.modelled * s.step_s for s in other])
             predicted = Span(
                 recover.mean + more, recover.low + more, recover.high + more, recover.count
             )

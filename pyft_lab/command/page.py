@@ -20,7 +20,7 @@ from pyft_lab.matrix.runner import Result
 CELL_COLUMNS = ("key", "substrate", "workload", "mechanism", "ranks", "steps", "interval", "seed",
                 "status", "good", "attempts", "step_s", "wall_s", "replayed", "run_s",
                 "load1", "left_out")  # fmt: skip
-FAULT_COLUMNS = ("key", "mechanism", "kind", "moment", "step", "lost_s", "away_s",
+FAULT_COLUMNS = ("key", "mechanism", "kind", "moment", "step", "lost_s", "again", "away_s",
                  "phases_s", "answer")  # fmt: skip
 
 

@@ -204,6 +204,13 @@ def lost_seconds(lines: Lines, fired: float) -> float | None:
     return after["t"] - (before[-1]["t"] if before else fired) - step_seconds(lines)
 
 
+def steps_again(lines: Lines, fired: float) -> int:
+    """Return how many steps a rank did again after a fault, until its first new one."""
+    best = max((line["step"] for line in lines if line["t"] <= fired), default=-1)
+    after = [line["step"] for line in lines if line["t"] > fired]
+    return sum(1 for _ in itertools.takewhile(lambda step: step <= best, after))
+
+
 def restart_phases(folder: Path, rank: int, attempt: int, fired: float) -> dict[str, float]:
     """Return how long the parts of a restart took, from what its rank has noted."""
     path = folder / "ranks" / f"{rank}-{attempt}.times"
@@ -239,7 +246,7 @@ def costs(folder: Path, faults: Sequence[Any], repaired: list[dict[str, Any]]) -
             lost = silent_oracle.lost_seconds(lines, fired, step_seconds(lines))
         if lost is None:  # the job went on without that rank
             lost = lost_seconds(lines_of(folder, 0), fired)
-        cost["lost_s"] = lost
+        cost["lost_s"], cost["again"] = lost, steps_again(lines, fired)
         own = [repair for repair in repaired if is_of(repair, fault)]
         if own:
             ms = own[0]["phases_ms"]

@@ -62,6 +62,20 @@ def test_half_of_the_seeds_predict_the_others_and_a_wrong_model_does_not() -> No
     assert [p.holds for p in wrong] == [False, False]
 
 
+def test_steps_that_were_counted_are_fitted_and_those_of_the_model_predicted() -> None:
+    """A write in the background was not whole: an interval more was done again than the model has."""
+    runs = [run for run in cells() if run.cell.mechanism == "blocking"]
+    for run in runs:
+        (fault,) = run.data["faults"]
+        again = fault["step"] % 10 + 10
+        fault |= {"again": again, "lost_s": RECOVER_S["blocking"] + again * STEP_S}
+    found = tomllib.loads(fit.constants(runs))["blocking"]
+    assert found["recover_s"][0] == pytest.approx(RECOVER_S["blocking"])
+    assert found["replayed_steps"][0] > 10
+    (predicted,) = fit.predict(fit.samples(runs))
+    assert not predicted.holds  # the model lacks 5 s
+
+
 def test_too_few_runs_predict_nothing() -> None:
     assert fit.predict(fit.samples(cells(4))) == []
 

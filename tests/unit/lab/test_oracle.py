@@ -262,6 +262,12 @@ def test_shares_of_a_checkpoint_are_whole_at_the_end(tmp_path: Path) -> None:
     assert oracle.check_integrity(tmp_path) == []  # the older one was given up
 
 
+def test_steps_of_a_fault_are_counted_until_the_first_new_one() -> None:
+    steps = [0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6]  # faults after 3 and after 5
+    lines = [{"step": step, "t": float(t)} for t, step in enumerate(steps)]
+    assert [oracle.steps_again(lines, at) for at in (1.5, 3.5, 7.5)] == [0, 2, 2]
+
+
 def test_a_rank_ends_with_its_runner(tmp_path: Path) -> None:
     """Started for a runner that is gone already, and by one that is killed."""
     code = "from pyft_lab.workloads.train import end_with; end_with(%s); print('on', flush=True); "
