@@ -3,6 +3,7 @@
 #include <dirent.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -322,37 +323,45 @@ TEST(add_and_remove) {
     }
 }
 
+namespace {
+
+// What the others of four ranks have, which call this with ones while rank 2 is dead, and remove it
+// once they have come as far.
+std::vector<float> without_rank_2(flexcclTransport_t transport,
+                                  const std::function<ncclResult_t(float*, ncclComm_t)>& call,
+                                  const std::function<bool(Crew&)>& have_come) {
+  Crew crew(4, transport);
+  std::vector<float> values(4, 1.0f);
+  crew.kill(2);
+  for (const int rank : {0, 1, 3})
+    must(call(&values[static_cast<std::size_t>(rank)], crew.at(rank)), "call");
+  CHECK(comes([&] { return have_come(crew); }));
+  for (const int rank : {0, 1, 3}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
+  for (const int rank : {0, 1, 3}) must(flexcclSynchronize(crew.at(rank)), "synchronize");
+  return values;
+}
+
+}  // namespace
+
 TEST(remove_in_the_middle_of_an_operation) {
+  const auto call = [](float* value, ncclComm_t comm) {
+    return ncclAllReduce(value, value, 1, ncclFloat32, ncclAvg, comm, nullptr);
+  };
   for (const auto transport : kAll) {
-    Crew crew(4, transport);
-    std::vector<float> values(4, 1.0f);
-    crew.kill(2);
-    for (const int rank : {0, 1, 3}) {
-      float* value = &values[static_cast<std::size_t>(rank)];
-      must(ncclAllReduce(value, value, 1, ncclFloat32, ncclAvg, crew.at(rank), nullptr), "call");
-    }
-    CHECK(comes([&] { return state_of(crew.at(1)).paused == 1; }));
-    for (const int rank : {0, 1, 3}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
-    for (const int rank : {0, 1, 3}) {
-      must(flexcclSynchronize(crew.at(rank)), "synchronize");
-      CHECK_EQ(values[static_cast<std::size_t>(rank)], 1.0f);  // the average of three
-    }
+    const auto values = without_rank_2(transport, call,
+                                       [](Crew& crew) { return state_of(crew.at(1)).paused == 1; });
+    for (const std::size_t rank : {0, 1, 3}) CHECK_EQ(values[rank], 1.0f);  // the average of three
   }
 }
 
 // Ranks 0 and 1 have done their part among four; the root asks them for their inputs among three.
 TEST(remove_after_others_have_completed_an_average) {
+  const auto call = [](float* value, ncclComm_t comm) {
+    return ncclReduce(value, value, 1, ncclFloat32, ncclAvg, 3, comm, nullptr);
+  };
   for (const auto transport : kAll) {
-    Crew crew(4, transport);
-    std::vector<float> values(4, 1.0f);
-    crew.kill(2);
-    for (const int rank : {0, 1, 3}) {
-      float* value = &values[static_cast<std::size_t>(rank)];
-      must(ncclReduce(value, value, 1, ncclFloat32, ncclAvg, 3, crew.at(rank), nullptr), "call");
-    }
-    CHECK(comes([&] { return state_of(crew.at(0)).operation == 1; }));
-    for (const int rank : {0, 1, 3}) must(ncclRemoveNode(crew.at(rank), 2), "ncclRemoveNode");
-    for (const int rank : {0, 1, 3}) must(flexcclSynchronize(crew.at(rank)), "synchronize");
+    const auto values = without_rank_2(
+        transport, call, [](Crew& crew) { return state_of(crew.at(0)).operation == 1; });
     CHECK_EQ(values[3], 1.0f);
   }
 }

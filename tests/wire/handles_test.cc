@@ -126,41 +126,43 @@ cudaStream_t new_stream() {
   return stream;
 }
 
-TEST(the_word_of_a_stream_is_not_used_again_before_its_work_is_done) {
+// A stream that was destroyed while its work, up to an event, is held.
+struct EndedStream {
+  EndedStream() {
+    CHECK_EQ(cudaEventCreate(&event), cudaSuccess);
+    process.calls();
+    process.counted.hold(last_stream);
+    CHECK_EQ(cudaEventRecord(event, stream), cudaSuccess);
+    CHECK_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
   OneProcess& process = *new OneProcess(&table());
-  const cudaStream_t busy = new_stream();
+  const cudaStream_t stream = new_stream();
   cudaEvent_t event = nullptr;
-  CHECK_EQ(cudaEventCreate(&event), cudaSuccess);
-  process.calls();
-  process.counted.hold(last_stream);
-  CHECK_EQ(cudaEventRecord(event, busy), cudaSuccess);
-  CHECK_EQ(cudaStreamDestroy(busy), cudaSuccess);
+};
+
+TEST(the_word_of_a_stream_is_not_used_again_before_its_work_is_done) {
+  const EndedStream ended;
+  OneProcess& process = ended.process;
   const cudaStream_t next = new_stream();
-  CHECK(handle_of(next).index() != handle_of(busy).index());
+  CHECK(handle_of(next).index() != handle_of(ended.stream).index());
   process.counted.release();
   process.calls();
   CHECK_EQ(cudaStreamDestroy(next), cudaSuccess);
   const std::set<uint32_t> again{handle_of(new_stream()).index(), handle_of(new_stream()).index()};
-  CHECK(again.contains(handle_of(busy).index()));
+  CHECK(again.contains(handle_of(ended.stream).index()));
   CHECK(again.contains(handle_of(next).index()));
   process.calls();
 }
 
 TEST(what_a_stream_was_given_is_waited_for_behind_its_end) {
-  OneProcess& process = *new OneProcess(&table());
-  const cudaStream_t busy = new_stream();
-  cudaEvent_t event = nullptr;
-  CHECK_EQ(cudaEventCreate(&event), cudaSuccess);
-  process.calls();
-  process.counted.hold(last_stream);
-  CHECK_EQ(cudaEventRecord(event, busy), cudaSuccess);
-  CHECK_EQ(cudaStreamDestroy(busy), cudaSuccess);
+  const EndedStream ended;
+  OneProcess& process = ended.process;
   const cudaStream_t next = new_stream();
   cudaEvent_t other = nullptr;
   CHECK_EQ(cudaEventCreate(&other), cudaSuccess);
   CHECK_EQ(cudaEventRecord(other, next), cudaSuccess);
   CHECK_EQ(cudaStreamSynchronize(next), cudaSuccess);
-  CHECK_EQ(cudaEventQuery(event), cudaErrorNotReady);
+  CHECK_EQ(cudaEventQuery(ended.event), cudaErrorNotReady);
   std::atomic<bool> returned{false};
   std::thread waits([&] {
     CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -171,7 +173,7 @@ TEST(what_a_stream_was_given_is_waited_for_behind_its_end) {
   CHECK(!returned.load());
   process.counted.release();
   waits.join();
-  CHECK_EQ(cudaEventQuery(event), cudaSuccess);
+  CHECK_EQ(cudaEventQuery(ended.event), cudaSuccess);
 }
 
 // A destructor of a library may copy at a thread's end, when that has no stream of its own any

@@ -244,15 +244,21 @@ backend::Table table_that_sees() {
   return table;
 }
 
+// Of matrices of 3 x 4 and 4 x 5.
+cmd::cublasSgemm_v2 a_product() {
+  cmd::cublasSgemm_v2 c{};
+  c.alpha.low = 0x3f800000;
+  c.m = 3, c.n = 5, c.k = 4, c.lda = 3, c.ldb = 4, c.ldc = 8;
+  return c;
+}
+
 }  // namespace
 
 TEST(a_product_is_executed_again_with_a_handle_and_places_of_the_servers) {
-  cmd::cublasSgemm_v2 c{};
+  cmd::cublasSgemm_v2 c = a_product();
   c.handle.handle = 7, c.handle.stream = 1, c.handle.math_mode = 2;
   c.handle.workspace = 0x9000, c.handle.workspace_bytes = 4096;
-  c.alpha.low = 0x3f800000;
   c.A = 0x1000, c.B = 0x2000, c.C = 0x3000;
-  c.m = 3, c.n = 5, c.k = 4, c.lda = 3, c.ldb = 4, c.ldc = 8;
   EntryHeader header{};
   header.call = static_cast<uint16_t>(Call::cublasSgemm_v2);
   const Body body = std::as_bytes(std::span(&c, 1));
@@ -300,11 +306,9 @@ TEST(a_second_execution_at_once_has_a_workspace_as_large_as_the_first) {
   dmr::SecondExecutions::Options options;
   options.memory = 1 << 20;
   dmr::SecondExecutions second(server.session, nullptr, nullptr, options, unheard);
-  cmd::cublasSgemm_v2 c{};
+  cmd::cublasSgemm_v2 c = a_product();
   c.handle.handle = 7, c.handle.workspace = 0x9000, c.handle.workspace_bytes = 4096;
-  c.alpha.low = 0x3f800000;
   c.A = 0x1000, c.B = 0x2000, c.C = 0x3000;
-  c.m = 3, c.n = 5, c.k = 4, c.lda = 3, c.ldb = 4, c.ldc = 8;
   const auto execution = std::make_shared<dmr::Execution>();
   execution->header.call = static_cast<uint16_t>(Call::cublasSgemm_v2);
   const Body body = std::as_bytes(std::span(&c, 1));
@@ -329,10 +333,8 @@ TEST(a_second_execution_has_the_modes_of_the_first_though_the_handle_is_new) {
     atomics = mode;
     return CUBLAS_STATUS_SUCCESS;
   };
-  cmd::cublasSgemm_v2 c{};
+  cmd::cublasSgemm_v2 c = a_product();
   c.handle.atomics_mode = CUBLAS_ATOMICS_NOT_ALLOWED;
-  c.alpha.low = 0x3f800000;
-  c.m = 3, c.n = 5, c.k = 4, c.lda = 3, c.ldb = 4, c.ldc = 8;
   EntryHeader header{};
   header.call = static_cast<uint16_t>(Call::cublasSgemm_v2);
   const Body body = std::as_bytes(std::span(&c, 1));

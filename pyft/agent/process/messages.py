@@ -102,7 +102,11 @@ def status_text(wait_status: int) -> str:
 
 def exit_code(wait_status: int) -> int:
     """Return the exit code a shell would show: 128 + n for a death by signal n."""
-    code = os.waitstatus_to_exitcode(wait_status)
+    return shown(os.waitstatus_to_exitcode(wait_status))
+
+
+def shown(code: int) -> int:
+    """Return the same for a code that is -n for a death by signal n, as of Popen."""
     return 128 - code if code < 0 else code
 
 

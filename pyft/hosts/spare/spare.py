@@ -144,8 +144,7 @@ class Spare:
         self._receiver.end()  # no other place is this host's: copies for that are of no use
         try:
             with _passes_on(child):
-                code = child.wait()
-            return 128 - code if code < 0 else code  # as a shell has it
+                return messages.shown(child.wait())
         finally:
             image.drop()
 
