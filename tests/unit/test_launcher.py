@@ -14,7 +14,7 @@ import pytest
 
 from pyft.agent.channel.untrusted import Areas
 from pyft.agent.job import job_folder
-from pyft.agent.process import messages
+from pyft.agent.process import messages, process_tree
 from pyft.agent.supervisor.launcher import Launcher
 from pyft.errors import CommandError
 
@@ -43,10 +43,15 @@ def test_agents_that_take_over_leave_no_descriptor_behind() -> None:
     os.close(log)
 
 
+@pytest.mark.parametrize("outside", [False, True])
 def test_the_agent_is_told_of_a_signal_that_the_command_has_from_its_terminal(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, outside: bool
 ) -> None:
-    """It is to know that the user wants the end: what ends then was not killed by a fault."""
+    """It is to know that the user wants the end: what ends then was not killed by a fault.
+
+    Where the session's leader is in another PID namespace, the command has a session of its own.
+    """
+    monkeypatch.setattr(process_tree, "is_session_outside", lambda: outside)
     launcher = Launcher(SimpleNamespace(head="", movable=True))  # type: ignore[arg-type]
     codes = [0x80, 0]  # of the kernel, of a process
 
@@ -58,7 +63,7 @@ def test_the_agent_is_told_of_a_signal_that_the_command_has_from_its_terminal(
     monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
     monkeypatch.setattr(signal, "sigwaitinfo", come)
     launcher._forward_signals()
-    for had in (True, False):
+    for had in (not outside, False):
         got = messages.receive(launcher._agent_end)
         assert got == ({"kind": "signal", "number": int(signal.SIGINT), "had": had}, [])
 
