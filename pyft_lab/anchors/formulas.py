@@ -118,11 +118,6 @@ def mtbf_of_rate(gpus: float, per_1000_node_days: float) -> Computed:
     return Computed(value, [f"24 h / ({per_1000_node_days:g} / 1000 x {gpus:g} / 8 nodes)"])
 
 
-def rate_of_faults(faults: float, days: float, gpus: float) -> Computed:
-    value = rates.per_1000_node_days(faults, days, gpus)
-    return Computed(value, [f"{faults:g} / {days:g} d / ({gpus:g} / 8 nodes) x 1000"])
-
-
 def lost_gpu_hours(share: float, gpus: float, days: float) -> Computed:
     return Computed(share * gpus * days * 24, [f"{share:g} x {gpus:g} GPUs x {days:g} d x 24 h"])
 
@@ -147,7 +142,7 @@ FORMULAS: dict[str, Callable[..., Computed]] = {
     for function in (
         quotient, total, productive_share, mean_replay_min, node_step_fault,
         deadpool_loss, deadpool_swap_by_restart, faults_expected, reft_interval,
-        checkpoint_interval, mtbf_of_rate, rate_of_faults, lost_gpu_hours, mean_of_relative,
-        relative_of_means, mean_difference,
+        checkpoint_interval, mtbf_of_rate, lost_gpu_hours, mean_of_relative, relative_of_means,
+        mean_difference,
     )
 }  # fmt: skip

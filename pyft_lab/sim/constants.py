@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pyft_lab.errors import SpecError
+from pyft_lab.models import rates
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -78,9 +79,12 @@ def step_s(path: Path | None = None) -> float:
 
 
 def rate_of(trace: str) -> tuple[float, str]:
-    """Return a published rate per 1000 node-days, and its source."""
+    """Return a rate per 1000 node-days, and its source: published, or computed from such counts."""
     tables = read("traces.toml")
     if trace not in tables:
         raise SpecError(f"no trace [{trace}]: there are {sorted(tables)}")
     entry = tables[trace]
+    if "faults" in entry:
+        rate = rates.per_1000_node_days(entry["faults"], entry["days"], entry["gpus"])
+        return rate, f"computed from counts that are {entry['from']}: {entry['where']}"
     return float(entry["per_1000_node_days"]), f"{entry['from']}: {entry['where']}"

@@ -111,6 +111,15 @@ def test_every_constant_that_counts_says_where_it_is_from() -> None:
         assert all(where.startswith(constants.KINDS) for where in entry.provenance.values())
 
 
+@pytest.mark.parametrize(
+    ("trace", "rate"), [("llama3", 419 / 54 / 2048 * 1000), ("opt175b", 105 / 60 / 124 * 1000)]
+)
+def test_a_rate_that_no_paper_prints_is_computed_from_its_counts(trace: str, rate: float) -> None:
+    found, source = constants.rate_of(trace)
+    assert found == pytest.approx(rate, rel=1e-12)
+    assert source.startswith("computed from counts that are published: ")
+
+
 def test_the_command_prints_points_and_what_they_rest_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
