@@ -219,4 +219,4 @@ def whole(out: Path) -> list[Path]:
 def older(out: Path, results: list[Result]) -> list[str]:
     """Return a sentence if a folder has more than was loaded."""
     left = len(whole(out)) - len(results)
-    return [f"[{left}] results of other versions are left out"] if left else []
+    return [f"[{left}] results of other versions or machines are left out"] if left else []

@@ -7,6 +7,8 @@ import functools
 import hashlib
 import itertools
 import json
+import os
+import platform
 import random
 import sys
 from collections.abc import Sequence
@@ -117,6 +119,7 @@ class Cell:
     def version(self) -> str:
         """Return what is the same for all cells that may be compared, but for mechanisms."""
         facts = [SCHEMA, code_digest(), sys.version.split()[0], metadata.version("torch")]
+        facts += hardware()
         facts += [pyft_digest()] if self.substrate == "soft" else []
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
@@ -126,6 +129,19 @@ RUNS = (
     "workloads", "oracles", "mechanisms/checkpoints.py",
     *(f"matrix/{name}.py" for name in ("job", "launch", "storage", "supervisor", "tied")),
 )  # fmt: skip
+
+
+@functools.cache
+def hardware() -> list[str]:
+    """Return what times depend on: the processor's model, and how many of its cores there are."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    models = [
+        line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")
+    ]
+    return [models[0] if models else platform.machine(), str(len(os.sched_getaffinity(0)))]
 
 
 @functools.cache

@@ -158,7 +158,9 @@ def test_a_report_is_of_one_version(tmp_path: Path) -> None:
     (again / "result.json").write_text(json.dumps(data | {"ended": data["ended"] + 1}))
     results = runner.load(tmp_path / "out")
     assert {r.folder for r in results} == kept - {folder} | {again}
-    assert runner.older(tmp_path / "out", results) == ["[4] results of other versions are left out"]
+    assert runner.older(tmp_path / "out", results) == [
+        "[4] results of other versions or machines are left out"
+    ]
 
 
 def wait_for_a_cell(out: Path, running: subprocess.Popen[str]) -> None:

@@ -78,6 +78,16 @@ def test_a_key_follows_what_makes_and_judges_a_run(
     assert keys[0] != keys[1]
 
 
+def test_a_key_follows_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or times of two machines would be pairs, in a folder that was copied."""
+    (cell, *_) = spec.expand(spec.read(Path("cpu.toml")))
+    keys = set()
+    for hardware in (["a processor", "2"], ["a processor", "4"], ["another processor", "2"]):
+        monkeypatch.setattr(spec, "hardware", lambda found=hardware: found)
+        keys.add(cell.key)
+    assert len(keys) == 3
+
+
 def test_faults_are_not_at_checkpoints_unless_asked_for(tmp_path: Path) -> None:
     text = 'mechanism = ["none"]\nsteps = 40\ninterval = [4]\nschedule = {faults = 5, aligned = %s}'
     for aligned in (False, True):
