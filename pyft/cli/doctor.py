@@ -21,7 +21,7 @@ from pyft._native.driver import DriverError
 from pyft._native.driver import gpus as driver_gpus
 from pyft.agent.job.options import PROXY_LIBRARIES, SERVER_FILES, SOFT_GPU
 from pyft.hosts import slurm
-from pyft.images import criu
+from pyft.images import criu, memory
 from pyft.wire import layout
 
 TORCH_VERSION = "2.11.0"
@@ -215,12 +215,14 @@ def check_cores() -> Finding:
 
 
 def check_memory() -> Finding:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    values = {line.split(":")[0]: int(line.split()[1]) for line in lines if ":" in line}
-    free_gb = values.get("MemAvailable", 0) / (1 << 20)
+    free_gb = memory.available() / (1 << 30)
+    text = f"{free_gb:.1f} GB free, limits of control groups counted"
     if free_gb < MIN_MEMORY_GB:
-        return warn("memory", f"{free_gb:.1f} GB free", "lower PYFT_ARENA_MB and PYFT_RING_MB")
-    return ok("memory", f"{free_gb:.1f} GB free")
+        remedy = (
+            "raise the container's limit if it has one, or lower PYFT_ARENA_MB and PYFT_RING_MB"
+        )
+        return warn("memory", text, remedy)
+    return ok("memory", text)
 
 
 def check_nvidia_driver() -> Finding:

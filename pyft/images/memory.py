@@ -7,11 +7,34 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 PARTS = ("log", "control", "bounce", "pinned", "store")  # of a client
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _CHUNK = 64 << 20
 _GROUPS, _GROUP_FILES = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+
+
+class _Version(NamedTuple):
+    """What a version of the kernel's control groups calls its files."""
+
+    name: str
+    folder: str
+    limit: str
+    used: str
+    files: tuple[str, str]
+
+
+_VERSIONS = (
+    _Version("", ".", "memory.max", "memory.current", ("active_file", "inactive_file")),
+    _Version(
+        "memory",
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_active_file", "total_inactive_file"),
+    ),
+)
 
 
 def copy_of(source: int, name: str) -> int:
@@ -57,18 +80,23 @@ def available() -> int:
 def _left_to_groups() -> Iterator[int]:
     """Yield what the control groups of this process have left, of those that have a limit."""
     lines = _GROUPS.read_text().splitlines() if _GROUPS.exists() else []
-    own = next((line[3:] for line in lines if line.startswith("0::")), "")
-    folder = _GROUP_FILES / own.lstrip("/")
-    for group in (folder, *folder.parents):
-        if not group.is_relative_to(_GROUP_FILES):
-            return
-        with contextlib.suppress(OSError, ValueError, KeyError):  # no limit: `max` is no number
-            most, used = (
-                int((group / f"memory.{name}").read_text()) for name in ("max", "current")
-            )
-            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            cached = int(stat["active_file"]) + int(stat["inactive_file"])  # is given up for it
-            yield max(0, most - used + cached)
+    for version in _VERSIONS:
+        named = (line.split(":", 2) for line in lines)
+        own = next((path for _, names, path in named if version.name in names.split(",")), "")
+        top = _GROUP_FILES / version.folder
+        folder = top / own.lstrip("/")
+        for group in (folder, *folder.parents):
+            if not group.is_relative_to(top):
+                break
+            with contextlib.suppress(OSError, ValueError, KeyError):  # `max` is no number
+                yield _left_to_group(group, version)
+
+
+def _left_to_group(group: Path, version: _Version) -> int:
+    most, used = (int((group / name).read_text()) for name in (version.limit, version.used))
+    stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    cached = sum(int(stat[name]) for name in version.files)  # is given up for it
+    return max(0, most - used + cached)
 
 
 def data_of(fd: int) -> Iterator[tuple[int, int]]:

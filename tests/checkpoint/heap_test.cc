@@ -287,6 +287,37 @@ TEST(a_need_beyond_the_pages_that_are_there_gives_none_back) {
   CHECK_EQ(object.pages(), 134 * kMb);
 }
 
+TEST(a_heap_takes_no_memory_that_the_program_needs) {
+  const Object object(600 * kMb);
+  uint64_t spare = 20 * kMb, asked = 0;
+  Heap heap(object.fd.get(), kBefore, 600 * kMb, [&] { return ++asked, spare; });
+  CHECK_EQ(heap.take(10 * kMb), 0u);
+  spare = 10 * kMb;
+  CHECK_EQ(heap.take(11 * kMb), Heap::kNone);
+  CHECK_EQ(errno, ENOMEM);
+  CHECK_EQ(object.pages(), 10 * kMb);
+  CHECK_EQ(heap.take(10 * kMb), 10 * kMb);  // all that is left
+  heap.give(0, 10 * kMb);
+  spare = 0;
+  CHECK_EQ(heap.take(10 * kMb), 0u);  // pages that are there cost nothing
+  CHECK_EQ(asked, 3u);
+}
+
+TEST(it_asks_again_after_a_part_of_what_is_left) {
+  const Object object(600 * kMb);
+  uint64_t spare = 160 * kMb, asked = 0;
+  Heap heap(object.fd.get(), kBefore, 600 * kMb, [&] { return ++asked, spare; });
+  for (int i = 0; i < 5; ++i) CHECK(heap.take(2 * kMb) != Heap::kNone);
+  CHECK_EQ(asked, 1u);  // a sixteenth is 10 MiB
+  CHECK(heap.take(2 * kMb) != Heap::kNone);
+  CHECK_EQ(asked, 2u);
+  spare = uint64_t{1} << 50;
+  for (int i = 0; i < 4 + 128; ++i) CHECK(heap.take(2 * kMb) != Heap::kNone);
+  CHECK_EQ(asked, 3u);  // never more than 256 MiB
+  CHECK(heap.take(2 * kMb) != Heap::kNone);
+  CHECK_EQ(asked, 4u);
+}
+
 }  // namespace
 
 CHECK_MAIN

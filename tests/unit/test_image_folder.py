@@ -153,3 +153,21 @@ def test_the_limit_of_the_container_counts(
     monkeypatch.setattr(memory, "_GROUP_FILES", files)
     assert list(memory._left_to_groups()) == ([] if left is None else [left])
     assert (memory.available() == left) == (left is not None)
+
+
+def test_groups_of_the_kernels_first_version_count_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups, files = tmp_path / "cgroup", tmp_path / "fs"
+    own = files / "memory" / "docker" / "job"
+    own.mkdir(parents=True)
+    groups.write_text("4:hugetlb,memory:/docker/job\n0::/\n")
+    (own / "memory.limit_in_bytes").write_text("1000")
+    (own / "memory.usage_in_bytes").write_text("700")
+    (own / "memory.stat").write_text(
+        "active_file 1\ninactive_file 1\ntotal_active_file 100\ntotal_inactive_file 150\n"
+    )
+    monkeypatch.setattr(memory, "_GROUPS", groups)
+    monkeypatch.setattr(memory, "_GROUP_FILES", files)
+    assert list(memory._left_to_groups()) == [550]
+    assert memory.available() == 550

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <utility>
 
+#include "checkpoint/store/spare_memory.h"
 #include "checkpoint/throttle.h"
 
 namespace pyft::checkpoint {
@@ -14,6 +16,7 @@ namespace {
 
 constexpr uint64_t kBackingStep = uint64_t{2} << 20;
 constexpr uint64_t kKeepFree = uint64_t{64} << 20;
+constexpr uint64_t kPartOfLeft = 16, kMostAllowed = uint64_t{256} << 20;
 
 uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -26,10 +29,16 @@ uint64_t room_for(uint64_t bytes) {
 
 }  // namespace
 
-Heap::Heap(int fd, uint64_t file_offset, uint64_t bytes)
-    : fd_(fd), file_offset_(file_offset), bytes_(bytes / kAlign * kAlign) {
+Heap::Heap(int fd, uint64_t file_offset, uint64_t bytes, std::function<uint64_t()> spare)
+    : fd_(fd),
+      file_offset_(file_offset),
+      bytes_(bytes / kAlign * kAlign),
+      spare_(std::move(spare)) {
   if (bytes_) add_free(0, bytes_);
 }
+
+Heap::Heap(int fd, uint64_t file_offset, uint64_t bytes)
+    : Heap(fd, file_offset, bytes, [] { return spare_memory(); }) {}
 
 void Heap::add_free(uint64_t offset, uint64_t bytes) {
   free_[offset] = bytes;
@@ -98,10 +107,26 @@ void Heap::give(uint64_t offset, uint64_t bytes) {
 bool Heap::back(uint64_t end) {
   if (end <= backed_) return true;
   const uint64_t to = std::min(bytes_, round_up(end, kBackingStep));
+  if (!may_grow(to - backed_)) {
+    errno = ENOMEM;
+    return false;
+  }
   while (fallocate(fd_, 0, static_cast<off_t>(file_offset_ + backed_),
                    static_cast<off_t>(to - backed_)) != 0)
     if (errno != EINTR) return false;
   backed_ = to;
+  return true;
+}
+
+// The kernel gives pages beyond what there is as well, and ends a process for them. Other ranks
+// grow at the same time: each takes a part of what is left before it looks again.
+bool Heap::may_grow(uint64_t bytes) {
+  if (bytes > allowed_) {
+    const uint64_t left = spare_();
+    if (left < bytes) return false;
+    allowed_ = std::max(bytes, std::min(left / kPartOfLeft, kMostAllowed));
+  }
+  allowed_ -= bytes;
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -17,7 +18,9 @@ class Heap {
   static constexpr uint64_t kNone = ~uint64_t{0};
   static constexpr uint64_t kRemembered = 8;
 
-  // `fd` holds the heap at file_offset; no page of it needs to be there yet.
+  // `fd` holds the heap at file_offset; no page of it needs to be there yet. `spare` says how much
+  // memory it may still take.
+  Heap(int fd, uint64_t file_offset, uint64_t bytes, std::function<uint64_t()> spare);
   Heap(int fd, uint64_t file_offset, uint64_t bytes);
 
   // Room whose pages are there, kNone when there is none: no part is large enough, or the machine
@@ -41,11 +44,14 @@ class Heap {
   void add_free(uint64_t offset, uint64_t bytes);
   void drop_free(std::map<uint64_t, uint64_t>::iterator part);
   bool back(uint64_t end);
+  bool may_grow(uint64_t bytes);
   void touch(uint64_t end);
   uint64_t end_of_used() const;
 
   int fd_;
   uint64_t file_offset_, bytes_;
+  std::function<uint64_t()> spare_;
+  uint64_t allowed_ = 0;  // bytes that it may grow before it asks again
   uint64_t used_ = 0;
   uint64_t backed_ = 0;   // pages before it are there
   uint64_t touched_ = 0;  // and have been written before it

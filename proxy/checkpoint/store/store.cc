@@ -170,10 +170,14 @@ void Store::release(const std::vector<ring::ManifestBlock>& blocks) {
 
 uint64_t Store::reserve(uint64_t bytes) {
   const uint64_t offset = heap_.take(bytes);
-  if (offset == Heap::kNone)
-    problem_ = errno ? std::string("the machine has no memory for it: ") + std::strerror(errno)
-                     : "the store is full: " + numbered("bytes", heap_bytes_) +
-                           numbered(" in all, used", heap_.used()) + numbered(", wanted", bytes);
+  if (offset != Heap::kNone) return offset;
+  if (errno == ENOMEM)
+    problem_ = "the host, or the limit of its container, has too little memory left for it";
+  else if (errno)
+    problem_ = std::string("the machine has no memory for it: ") + std::strerror(errno);
+  else
+    problem_ = "the store is full: " + numbered("bytes", heap_bytes_) +
+               numbered(" in all, used", heap_.used()) + numbered(", wanted", bytes);
   return offset;
 }
 
