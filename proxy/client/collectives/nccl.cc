@@ -1,8 +1,7 @@
 #include "client/collectives/nccl.h"
 
-#include <algorithm>
 #include <span>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/process/handles.h"
@@ -45,8 +44,8 @@ ncclResult_t refused_by_server(const Reply& reply) {
 }
 
 template <class Command>
-ncclResult_t create(Call call, const Command& command, const Creation& made, Bytes payload,
-                    ncclComm_t* out) {
+ncclResult_t create_now(Call call, const Command& command, const Creation& made, Bytes payload,
+                        ncclComm_t* out) {
   Reply reply;
   const cudaError_t error = made.communicator->device.call(static_cast<uint16_t>(call),
                                                            bytes_of(command), &reply, {}, payload);
@@ -62,6 +61,14 @@ ncclResult_t create(Call call, const Command& command, const Creation& made, Byt
   end_word_handle(made.handle, HandleKind::kCommunicator);
   if (error != cudaSuccess) return nccl_result(error);
   return reply.code ? refused_by_server(reply) : ncclSuccess;
+}
+
+template <class Command>
+ncclResult_t create(Call call, const Command& command, const Creation& made,
+                    std::vector<std::byte> payload, ncclComm_t* out) {
+  return create_or_keep([call, command, made, payload = std::move(payload), out] {
+    return create_now(call, command, made, payload, out);
+  });
 }
 
 ncclResult_t init(const char* call, int ordinal, ncclComm_t* comm, int ranks, int rank,
@@ -85,7 +92,7 @@ ncclResult_t init(const char* call, int ordinal, ncclComm_t* comm, int ranks, in
   return create(
       Call::ncclCommInitRankScalable,
       cmd::ncclCommInitRankScalable{made.handle, ranks, rank, made.communicator->error_base}, made,
-      payload, comm);
+      std::move(payload), comm);
 }
 
 ncclResult_t unique_id(ncclUniqueId* out) {
@@ -112,10 +119,7 @@ ncclResult_t confirm(Communicator& communicator, Call call, const Command& comma
 }
 
 template <class Command>
-ncclResult_t end(const char* name, Call call, ncclComm_t comm) {
-  if (!comm) return ncclSuccess;
-  Communicator* communicator = communicator_of(comm);
-  if (!communicator) return no_communicator(name);
+ncclResult_t end(Call call, Communicator* communicator) {
   Reply reply;
   const ncclResult_t result = confirm(*communicator, call, Command{communicator->handle}, &reply);
   end_word_handle(communicator->handle, HandleKind::kCommunicator);
@@ -164,6 +168,10 @@ const std::string& last_nccl_sentence() {
   return last_sentence;
 }
 
+void set_last_nccl_sentence(std::string sentence) {
+  last_sentence = std::move(sentence);
+}
+
 ncclResult_t nccl_result(cudaError_t error) {
   if (error == cudaSuccess) return ncclSuccess;
   last_sentence = std::string("a CUDA call failed: ") + cudaGetErrorString(error);
@@ -206,17 +214,14 @@ PYFT_API ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* dev
   ncclUniqueId id;
   if (const ncclResult_t error = unique_id(&id); error != ncclSuccess) return error;
   // Every rank waits for the others, in a server of its own.
-  std::vector<ncclResult_t> results(static_cast<size_t>(ndev), ncclSuccess);
-  std::vector<std::jthread> ranks;
+  std::vector<NcclWork> ranks;
   for (int rank = 0; rank < ndev; ++rank) {
     ranks.emplace_back([&, rank] {
-      results[static_cast<size_t>(rank)] = init("ncclCommInitAll", devlist ? devlist[rank] : rank,
-                                                &comm[rank], ndev, rank, {&id, 1});
+      return init("ncclCommInitAll", devlist ? devlist[rank] : rank, &comm[rank], ndev, rank,
+                  {&id, 1});
     });
   }
-  ranks.clear();
-  const auto failed = std::ranges::find_if(results, [](ncclResult_t r) { return r; });
-  return failed == results.end() ? ncclSuccess : *failed;
+  return all_at_once(ranks);
 }
 
 PYFT_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
@@ -232,7 +237,7 @@ PYFT_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclCom
   return create(
       Call::ncclCommSplit,
       cmd::ncclCommSplit{made.handle, parent->handle, color, key, made.communicator->error_base},
-      made, payload, newcomm);
+      made, std::move(payload), newcomm);
 }
 
 PYFT_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
@@ -253,7 +258,7 @@ PYFT_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int
   return create(Call::ncclCommShrink,
                 cmd::ncclCommShrink{made.handle, parent->handle, excludeRanksCount, shrinkFlags,
                                     made.communicator->error_base},
-                made, payload, newcomm);
+                made, std::move(payload), newcomm);
 }
 
 PYFT_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
@@ -261,19 +266,30 @@ PYFT_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (!comm) return ncclSuccess;
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
-  Reply reply;
-  return confirm(*communicator, Call::ncclCommFinalize, cmd::ncclCommFinalize{communicator->handle},
-                 &reply);
+  return end_or_keep(*communicator, [communicator] {
+    Reply reply;
+    const cmd::ncclCommFinalize command{communicator->handle};
+    return confirm(*communicator, Call::ncclCommFinalize, command, &reply);
+  });
 }
 
 PYFT_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   enter(Api::ncclCommDestroy);
-  return end<cmd::ncclCommDestroy>(__func__, Call::ncclCommDestroy, comm);
+  if (!comm) return ncclSuccess;
+  Communicator* communicator = communicator_of(comm);
+  if (!communicator) return no_communicator(__func__);
+  return end_or_keep(*communicator, [communicator] {
+    return end<cmd::ncclCommDestroy>(Call::ncclCommDestroy, communicator);
+  });
 }
 
+// At once, also in a group: a program that aborts may never end it.
 PYFT_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   enter(Api::ncclCommAbort);
-  return end<cmd::ncclCommAbort>(__func__, Call::ncclCommAbort, comm);
+  if (!comm) return ncclSuccess;
+  Communicator* communicator = communicator_of(comm);
+  if (!communicator) return no_communicator(__func__);
+  return end<cmd::ncclCommAbort>(Call::ncclCommAbort, communicator);
 }
 
 PYFT_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
@@ -302,7 +318,9 @@ PYFT_API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   enter(Api::ncclRedOpDestroy);
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
-  Reply reply;
-  return confirm(*communicator, Call::ncclRedOpDestroy,
-                 cmd::ncclRedOpDestroy{communicator->handle, static_cast<int>(op), 0}, &reply);
+  return end_or_keep(*communicator, [communicator, op] {
+    Reply reply;
+    return confirm(*communicator, Call::ncclRedOpDestroy,
+                   cmd::ncclRedOpDestroy{communicator->handle, static_cast<int>(op), 0}, &reply);
+  });
 }

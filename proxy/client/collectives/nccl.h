@@ -3,6 +3,7 @@
 #ifndef PYFT_CLIENT_COLLECTIVES_NCCL_H_
 #define PYFT_CLIENT_COLLECTIVES_NCCL_H_
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ ncclResult_t no_communicator(const char* call);
 ncclResult_t add_settings(const char* call, const ncclConfig_t* given,
                           std::vector<std::byte>* payload);
 const std::string& last_nccl_sentence();
+void set_last_nccl_sentence(std::string sentence);
 // ncclSuccess, or what became of an entry that could not be appended or answered.
 ncclResult_t nccl_result(cudaError_t error);
 
@@ -51,6 +53,16 @@ struct NcclOperation {
 };
 // Appends the operation, or keeps it until the calling thread's group ends.
 ncclResult_t submit(const NcclOperation& operation);
+
+using NcclWork = std::function<ncclResult_t()>;
+// Makes a communicator, which waits for other ranks; in a group when it ends. Those of one group
+// are made at the same time, as one thread may have several ranks in it.
+ncclResult_t create_or_keep(NcclWork creation);
+// Ends a communicator, or something of it; in a group behind its operations, which may use it. That
+// of other communicators is ended at the same time: their ranks may wait for each other.
+ncclResult_t end_or_keep(const Communicator& of, NcclWork end);
+// At the same time, each in a thread of its own. The first failure, with its sentence.
+ncclResult_t all_at_once(const std::vector<NcclWork>& work);
 
 }  // namespace pyft::client
 

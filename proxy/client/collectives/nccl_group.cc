@@ -1,6 +1,8 @@
 // Groups: the calling thread's operations are kept until its outermost group ends, then appended
-// without anything of another thread's between them, one group per device.
+// without anything of another thread's between them, one group per device. Communicators are made
+// before that, all at once, and what operations may use is ended after it.
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,7 +13,9 @@ namespace {
 
 struct Group {
   int depth = 0;
+  std::vector<NcclWork> creations;
   std::vector<NcclOperation> operations;
+  std::vector<std::pair<const Communicator*, NcclWork>> ends;
 };
 thread_local Group group;
 
@@ -49,7 +53,66 @@ ncclResult_t flush(const std::vector<NcclOperation>& operations) {
   return ncclSuccess;
 }
 
+// The first work of each communicator.
+std::vector<NcclWork> take_firsts(std::vector<std::pair<const Communicator*, NcclWork>>* left) {
+  std::vector<NcclWork> firsts;
+  std::vector<const Communicator*> seen;
+  for (auto one = left->begin(); one != left->end();) {
+    if (std::ranges::find(seen, one->first) != seen.end()) {
+      ++one;
+      continue;
+    }
+    seen.push_back(one->first);
+    firsts.push_back(std::move(one->second));
+    one = left->erase(one);
+  }
+  return firsts;
+}
+
+// All of it is done, whatever fails: what was made and what ends has been promised to the program.
+ncclResult_t finish(Group ended) {
+  ncclResult_t result = all_at_once(ended.creations);
+  const auto note = [&result](ncclResult_t code) {
+    if (result == ncclSuccess) result = code;
+  };
+  if (!ended.operations.empty()) note(flush(ended.operations));
+  for (auto left = std::move(ended.ends); !left.empty();) note(all_at_once(take_firsts(&left)));
+  return result;
+}
+
 }  // namespace
+
+ncclResult_t create_or_keep(NcclWork creation) {
+  if (!group.depth) return creation();
+  group.creations.push_back(std::move(creation));
+  return ncclSuccess;
+}
+
+ncclResult_t end_or_keep(const Communicator& of, NcclWork end) {
+  if (!group.depth) return end();
+  group.ends.emplace_back(&of, std::move(end));
+  return ncclSuccess;
+}
+
+ncclResult_t all_at_once(const std::vector<NcclWork>& work) {
+  if (work.size() == 1) return work.front()();
+  struct Result {
+    ncclResult_t code = ncclSuccess;
+    std::string sentence;
+  };
+  std::vector<Result> results(work.size());
+  std::vector<std::jthread> threads;
+  for (size_t i = 0; i < work.size(); ++i)
+    threads.emplace_back([&one = work[i], &result = results[i]] {
+      result.code = one();
+      result.sentence = last_nccl_sentence();
+    });
+  threads.clear();
+  const auto failed = std::ranges::find_if(results, [](const Result& r) { return r.code; });
+  if (failed == results.end()) return ncclSuccess;
+  set_last_nccl_sentence(failed->sentence);
+  return failed->code;
+}
 
 ncclResult_t submit(const NcclOperation& operation) {
   if (group.depth) {
@@ -74,6 +137,6 @@ PYFT_API ncclResult_t ncclGroupStart() {
 PYFT_API ncclResult_t ncclGroupEnd() {
   enter(Api::ncclGroupEnd);
   if (!group.depth) return refuse_nccl(__func__, ncclInvalidUsage, "without ncclGroupStart");
-  if (--group.depth || group.operations.empty()) return ncclSuccess;
-  return flush(std::exchange(group.operations, {}));
+  if (--group.depth) return ncclSuccess;
+  return finish(std::exchange(group, {}));
 }
