@@ -78,13 +78,17 @@ static void lower_DFMA(Lowering* l, const Instr& i, Inst* o) {
 
 enum Special : uint8_t { kMin = 0, kMax = 15 };
 
-// Bits of `cmp`: less, equal, greater, unordered; MIN and MAX ask "take A".
+// MIN and MAX ask "take A". -0 is less than +0 there, as PTX demands of min.f64 and max.f64.
+static bool takes_first(uint8_t cmp, double a, double b) {
+  if (a != a || b != b) return b != b && a == a;
+  if (a == b) return std::signbit(cmp == kMin ? a : b);
+  return cmp == kMin ? a < b : a > b;
+}
+
+// Bits of `cmp`: less, equal, greater, unordered.
 static bool compare(uint8_t cmp, double a, double b) {
+  if (cmp == kMin || cmp == kMax) return takes_first(cmp, a, b);
   const bool unordered = a != a || b != b;
-  if (cmp == kMin || cmp == kMax) {
-    if (unordered) return b != b && a == a;
-    return cmp == kMin ? a < b : a > b;
-  }
   return (cmp & 1 && a < b) || (cmp & 2 && a == b) || (cmp & 4 && a > b) || (cmp & 8 && unordered);
 }
 

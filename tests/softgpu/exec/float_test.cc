@@ -171,6 +171,19 @@ TEST(double_rounding) {
   }
 }
 
+// min.f64 and max.f64 are this and a choice: +0 is greater than -0 there.
+TEST(DSETP_zeros) {
+  const Words dsetp("00003820000_000000221e00722a");  // DSETP.MIN.AND P1, P0, R30, R34
+  OneWarp w({dsetp.ra(4).rb(6), dsetp.ra(4).rb(6).set(76, 4, 15).set(81, 3, 2)});
+  w.fill(5, {0, 0, 0x80000000, 0x80000000});
+  w.fill(7, {0, 0x80000000, 0, 0x80000000});
+  CHECK(w.run());
+  CHECK_EQ(w.pred(1) >> 1 & 1, 0u);  // of +0 and -0 the minimum is the second
+  CHECK_EQ(w.pred(1) >> 2 & 1, 1u);
+  CHECK_EQ(w.pred(2) >> 1 & 1, 1u);
+  CHECK_EQ(w.pred(2) >> 2 & 1, 0u);
+}
+
 // ---- conversions -------------------------------------------------------------------------------
 
 static U to_integer(float v, unsigned mode, bool is_signed) {

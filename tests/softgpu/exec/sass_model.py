@@ -347,9 +347,10 @@ def dsetp(x: Lane) -> Result:
         return None, None, None  # no compiler combines these
     a, b = source(x, x.a, f.DOUBLE), source(x, x.b, f.DOUBLE)
     a_nan, b_nan = f.is_nan(f.DOUBLE, a), f.is_nan(f.DOUBLE, b)
-    condition = 1 if x["CMP"] == 0 else 4
-    takes_a = b_nan and not a_nan or f.compare(f.DOUBLE, condition, a, b)
-    return None, takes_a, a_nan and b_nan
+    if a_nan or b_nan:
+        return None, not a_nan, a_nan and b_nan
+    p, q = ((f.order(f.DOUBLE, v), not f.negative(f.DOUBLE, v)) for v in (a, b))
+    return None, p < q if x["CMP"] == 0 else p > q, False
 
 
 # ---- conversions
