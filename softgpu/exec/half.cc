@@ -21,22 +21,22 @@ static VF flush(VF v, float smallest) {
 }
 
 // The two values of an operand as floats; arithmetic in float and one rounding to half gives the
-// correctly rounded half, since float has more than twice its precision.
+// correctly rounded half, since float has more than twice its precision. A float counts as the half
+// that it is truncated to: compilers write cvt.rz.f16.f32 as the operand of what follows.
 static Pair operand(const Inst* in, const Row* row, int h, int position) {
   const VU v = load(row, h);
   const unsigned select = in->size >> (2 * position) & 3u;
   const unsigned mods = in->mods >> (2 * position) & 3u;
   Pair p;
   if (select == kF32) {
-    p.low = p.high = as<VF>(v);
+    p.low = p.high = halves_to_floats(floats_to_truncated_halves(as<VF>(v)));
   } else {
     p.low = halves_to_floats(select == kHigh ? v >> 16 : v & 0xffffu);
     p.high = halves_to_floats(select == kLow ? v & 0xffffu : v >> 16);
   }
   if (in->flags & kFtz) {
-    const float smallest = select == kF32 ? kSmallestFloat : kSmallestHalf;
-    p.low = flush(p.low, smallest);
-    p.high = flush(p.high, smallest);
+    p.low = flush(p.low, kSmallestHalf);
+    p.high = flush(p.high, kSmallestHalf);
   }
   const uint32_t keep = mods & kModAbs ? ~kSign : kFull, flip = mods & kModNeg ? kSign : 0;
   p.low = as<VF>((as<VU>(p.low) & keep) ^ flip);

@@ -74,6 +74,18 @@ inline VU floats_to_halves(VF v) {
 #endif
 }
 
+// The same, rounding towards zero.
+inline VU floats_to_truncated_halves(VF v) {
+#ifdef SOFTGPU_AVX512
+  const __m256i h = _mm512_cvtps_ph(as<__m512>(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+  return choose(v != v, splat(kNaN16), as<VU>(_mm512_cvtepu16_epi32(h)));
+#else
+  VU r;
+  for (int i = 0; i < kHalf; ++i) r[i] = half_from_double(v[i], 3);
+  return r;
+#endif
+}
+
 }  // namespace softgpu::exec
 
 #endif  // SOFTGPU_EXEC_HALF_H_

@@ -284,6 +284,34 @@ TEST(HMUL2_HSETP2) {
   }
 }
 
+// A float operand counts as the half that it is truncated to: compilers write cvt.rz.f16.f32 so.
+TEST(halves_of_floats) {
+  Operands operands;
+  for (int round = 0; round < 2000; ++round) {
+    OneWarp w({Words("00000000000_800000ff08087230").rd(4).ra(5).set(74, 2, 1),        // HADD2
+               Words("00000000000_0000005c60027232").rd(6).ra(5).rb(8).set(74, 2, 1),  // HMUL2
+               Words("00003f8d000_0000000020007234")                                   // HSETP2.NEU
+                   .ra(5)
+                   .rb(4)
+                   .set(74, 2, 1)
+                   .set(81, 3, 2)
+                   .set(84, 3, 3)});
+    for (U& lane : w.reg(5).lane) {
+      lane = operands.next();
+      if (round & 1) lane = (lane & 0x80ffffff) | (0x33 + (lane >> 24) % 20) << 24;
+    }
+    for (U& lane : w.reg(8).lane) lane = 0x3c003c00;  // ones
+    CHECK(w.run());
+    for (int i = 0; i < kLanes; ++i) {
+      const U half = half_from_double(as_float(w.reg(5).lane[i]), 3);
+      CHECK_EQ(w.reg(4).lane[i], half | half << 16);
+      CHECK_EQ(w.reg(6).lane[i], half | half << 16);
+      const bool nan = (half & 0x7fff) > 0x7c00;
+      CHECK_EQ(w.pred(2) >> i & 1, U{nan});
+    }
+  }
+}
+
 TEST(HMMA) {
   Operands operands;
   OneWarp w({Words("00000001004_000000282404723c").rd(4).ra(8).rb(10).rc(12)});

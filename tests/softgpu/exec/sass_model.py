@@ -407,10 +407,9 @@ def frnd(x: Lane) -> int:
 
 def halves(x: Lane, operand: Operand) -> list[int]:
     low, high = operand.word & 0xFFFF, operand.word >> 16
-    if operand.select == 1:
-        bits = sign_bits(f.SINGLE, operand.word, operand)
-        return [f.flush(f.SINGLE, bits) if x["FTZ"] else bits] * 2
-    pair = {0: (low, high), 2: (low, low), 3: (high, high)}[operand.select]
+    if operand.select == 1:  # a float, truncated to a half
+        low = f.convert(f.SINGLE, f.HALF, operand.word, f.RZERO)
+    pair = {0: (low, high), 3: (high, high)}.get(operand.select, (low, low))
     out = []
     for half in pair:
         bits = sign_bits(f.HALF, half, operand)
