@@ -156,6 +156,35 @@ static const LowerTable& lower_table() {
   return table;
 }
 
+// ---- what the table can spell and nothing here executes ---------------------------------------
+
+static bool is_atomic(Op op) {
+  return op == Op::ATOM || op == Op::ATOMG || op == Op::RED;
+}
+
+// Sums and exchanges are all that there is of floats.
+static bool unknown_atomic(const Instr& i) {
+  constexpr uint64_t kAdd = 0, kExchange = 8;
+  constexpr uint64_t kFloats = 1 << 3 | 1 << 4 | 1 << 6;  // F32, F16x2, F64
+  if (!is_atomic(i.op) || !(kFloats >> i.get(isa::ATOM::TYPE) & 1)) return false;
+  const uint64_t what = i.op == Op::RED ? i.get(isa::RED::OP) : i.get(isa::ATOM::OP);
+  return what != kAdd && what != kExchange;
+}
+
+// Kernels have constant banks 0 (parameters), 2 (literals), 3 (variables) and 4 (addresses).
+static bool unknown_bank(const Operand& operand) {
+  return operand.kind == OperandKind::kConst && (operand.bank == 1 || operand.bank > 4);
+}
+
+// Empty, or why the instruction would not do what it says.
+static std::string refused(const Instr& i) {
+  if (unknown_atomic(i)) return "has an operation that its type does not have";
+  if (unknown_bank(i.a) || unknown_bank(i.b) || unknown_bank(i.c)) return "reads no constant bank";
+  if (i.op == Op::R2UR && i.pd0.index != kPT) return "writes a predicate of unknown meaning";
+  if (i.op == Op::QSPC && i.rd != kRZ) return "writes a register of unknown meaning";
+  return {};
+}
+
 static std::string decode_text(const Kernel& kernel, std::vector<Instr>* out) {
   out->resize(kernel.text.size() / kInstrBytes);
   for (size_t n = 0; n < out->size(); ++n) {
@@ -166,6 +195,9 @@ static std::string decode_text(const Kernel& kernel, std::vector<Instr>* out) {
     if (!why.empty()) return why;
     if (!lower_table()[static_cast<size_t>((*out)[n].op)]) {
       return "instruction [" + to_string((*out)[n]) + "] has no handler";
+    }
+    if (std::string no = refused((*out)[n]); !no.empty()) {
+      return "instruction [" + to_string((*out)[n]) + "] " + no;
     }
   }
   return {};

@@ -108,6 +108,33 @@ TEST(unknown_instruction) {
   CHECK(fault.message.find("kernel [bad]") != std::string::npos);
 }
 
+// The table knows more words than there are meanings.
+TEST(instructions_of_unknown_meaning) {
+  const auto refusal = [](const char* sample) {
+    const Word words[2] = {Words(sample).word(), exit_word().word()};
+    Kernel kernel;
+    kernel.name = "odd";
+    kernel.text = {reinterpret_cast<const uint8_t*>(words), sizeof words};
+    return prepare_kernel(kernel);
+  };
+  CHECK_EQ(
+      refusal("000008f47ff_00000006020473a8"),
+      "instruction [ATOMG.E.MIN.EF.F32.FTZ.RN.STRONG.GPU PT, R4, [R2], R6] has an operation that "
+      "its type does not have");
+  CHECK_EQ(refusal("00001014900_000000060200798e"),
+           "instruction [RED.E.MAX.EF.F16x2.RN.STRONG.GPU [R2], R6] has an operation that its type "
+           "does not have");
+  CHECK_EQ(refusal("00000000f00_0240000000047a02"),
+           "instruction [MOV R4, c[0x9][0x0]] reads no constant bank");
+  CHECK_EQ(refusal("00000000f00_0040000000047a02"),
+           "instruction [MOV R4, c[0x1][0x0]] reads no constant bank");
+  CHECK_EQ(refusal("00000020000_00000000020473c2"),
+           "instruction [R2UR P1, UR4, R2] writes a predicate of unknown meaning");
+  CHECK_EQ(refusal("00000020500_00000000020473aa"),
+           "instruction [QSPC.E.S P1, R4, [R2]] writes a register of unknown meaning");
+  CHECK_EQ(refusal("000000e0000_00000000020473c2"), "");  // R2UR UR4, R2
+}
+
 TEST(a_kernel_is_named_as_its_source_has_it) {
   CHECK(readable_kernel_name("_Z3badiPil") == "bad");
   CHECK(readable_kernel_name("_Z5scaleIfEvPT_") == "scale<float>");
