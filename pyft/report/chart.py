@@ -84,10 +84,8 @@ def _lane(lane: Lane, window: Window, y: float) -> Iterator[str]:
     yield f'<g class="lane" data-rank="{lane.rank}">'
     width = WIDTH - LEFT - RIGHT
     yield f'<rect class="bed" x="{LEFT}" y="{y:.0f}" width="{width:.0f}" height="{LANE:.0f}" rx="4"/>'
-    gpus = dict.fromkeys(gpu for since, gpu in lane.gpus if since <= window.end)
-    gpu = f"GPU {' → '.join(map(str, gpus))}" if gpus else ""
     yield f'<text class="rank" x="4" y="{y + 17:.0f}">rank {lane.rank}</text>'
-    yield f'<text class="gpu" x="4" y="{y + 32:.0f}">{gpu}</text>'
+    yield f'<text class="gpu" x="4" y="{y + 32:.0f}">{_gpus(lane, window.end)}</text>'
     yield from _steps([at for at in lane.steps if window.shows(at, at)], window, y)
     for fault in lane.faults:
         if window.shows(fault.start, fault.end):
@@ -100,6 +98,15 @@ def _lane(lane: Lane, window: Window, y: float) -> Iterator[str]:
             f"<title>snapshot of {escape(one.name)}, seen at {one.start:.2f} s</title></path>"
         )
     yield "</g>"
+
+
+def _gpus(lane: Lane, end: float) -> str:
+    """Return on which GPUs a rank was until then: one after the other for each of its devices."""
+    paths = []
+    for path in (lane.gpus, *lane.beside):
+        gpus = dict.fromkeys(gpu for since, gpu in path if since <= end)
+        paths += [" → ".join(map(str, gpus))] if gpus else []
+    return f"GPU {', '.join(dict.fromkeys(paths))}" if paths else ""
 
 
 def _steps(steps: list[float], window: Window, y: float) -> Iterator[str]:

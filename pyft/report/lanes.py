@@ -60,6 +60,7 @@ class Lane:
     exact: bool = True  # or some of the steps are spread evenly between two looks of the agent
     snapshots: list[Span] = field(default_factory=list)
     gpus: list[tuple[float, int]] = field(default_factory=list)  # since when, which
+    beside: list[list[tuple[float, int]]] = field(default_factory=list)  # of its other devices
     faults: list[FaultSpan] = field(default_factory=list)
 
 
@@ -102,12 +103,8 @@ def read(folder: Path) -> Job:
     start_ns, seen = timeline(folder / FILE)
     rings = _rings(folder, start_ns)
     lanes: dict[int, Lane] = {}
-    for entry in [*meta.get("channels", []), *meta.get("live", [])]:
-        one = seen.get(entry.get("id", -1), Seen())
-        exact = rings.get(entry.get("name"), [])
-        if one.steps or exact:  # a process may look at a device without working on it
-            rank = int(entry.get("rank", 0))
-            _add(lanes.setdefault(rank, Lane(rank)), entry, one, exact)
+    for (rank, _), devices in _processes(meta, seen, rings).items():
+        _add(lanes.setdefault(rank, Lane(rank)), list(devices.values()))
     recovery = meta.get("recovery") or {}
     before = number_of_earlier(recovery)
     now = number(recovery.get("seconds")) if state_of(meta) == "running" else 0.0
@@ -121,14 +118,39 @@ def read(folder: Path) -> Job:
     return Job(str(meta.get("job", folder.name)), folder, meta, state_of(meta), seconds, ordered)
 
 
-def _add(lane: Lane, entry: Mapping[str, Any], seen: Seen, exact: list[float]) -> None:
-    """Put a process into the lane of its rank, which may have had another one before."""
-    lane.pids.append(int(entry.get("pid", 0)))
-    steps, whole = _steps(seen.steps, exact)
-    lane.steps = sorted([*lane.steps, *steps])[:MOST_STEPS]
-    lane.exact = lane.exact and whole
-    lane.snapshots += [Span(f"cut {cut}", at, at) for at, cut in seen.snapshots]
-    lane.gpus += seen.gpus or [(0.0, int(entry.get("gpu", 0)))]
+def _processes(
+    meta: Mapping[str, Any], seen: Mapping[int, Seen], rings: Mapping[str | None, list[float]]
+) -> dict[tuple[int, int], dict[int, Lane]]:
+    """Return what is known of each device, by the rank and process that works on it."""
+    found: dict[tuple[int, int], dict[int, Lane]] = {}
+    for entry in [*meta.get("channels", []), *meta.get("live", [])]:
+        one = seen.get(entry.get("id", -1), Seen())
+        exact = rings.get(entry.get("name"), [])
+        if not (one.steps or exact):  # a process may look at a device without working on it
+            continue
+        rank, pid = int(entry.get("rank", 0)), int(entry.get("pid", 0))
+        devices = found.setdefault((rank, pid), {})
+        lane = devices.setdefault(int(entry.get("device", 0)), Lane(rank, [pid]))
+        steps, whole = _steps(one.steps, exact)
+        lane.steps += steps
+        lane.exact = lane.exact and whole
+        lane.snapshots += [Span(f"cut {cut}", at, at) for at, cut in one.snapshots]
+        lane.gpus += one.gpus or [(0.0, int(entry.get("gpu", 0)))]
+    return found
+
+
+def _add(lane: Lane, devices: list[Lane]) -> None:
+    """Put a process into the lane of its rank, which may have had another one before.
+
+    Each step of a process has a cut on all of its devices: it is that of the device with the most.
+    """
+    most = max(devices, key=lambda one: len(one.steps))
+    lane.pids += most.pids
+    lane.steps = sorted([*lane.steps, *most.steps])[:MOST_STEPS]
+    lane.exact = lane.exact and most.exact
+    lane.snapshots += most.snapshots
+    lane.gpus += most.gpus
+    lane.beside += [one.gpus for one in devices if one is not most]
 
 
 def _steps(seen: list[tuple[float, int]], exact: list[float]) -> tuple[list[float], bool]:

@@ -15,7 +15,7 @@ from pyft.agent.operators.timeline import FILE, Timeline
 from pyft.cli import report as report_command
 from pyft.errors import TraceError
 from pyft.recovery import report
-from pyft.report import history, lanes, page
+from pyft.report import chart, history, lanes, page
 from pyft.top.look import look
 
 
@@ -44,6 +44,19 @@ def test_the_ring_knows_the_last_steps_exactly() -> None:
     assert steps == [1.25, 1.5, 1.75, 2.0, 2.25, 2.6, 2.7, 2.9]
     assert lanes._steps(seen, [float(k) for k in range(8)]) == ([float(k) for k in range(8)], True)
     assert lanes._steps([], [1.0]) == ([1.0], True)
+
+
+def test_a_step_on_two_devices_of_a_process_is_one(tmp_path: Path) -> None:
+    """A process without a launcher has both; under one it may look at another rank's device."""
+    folder = sample.write(tmp_path / "job", steps=4)
+    meta = json.loads((folder / "meta.json").read_text())
+    for channel in meta["channels"]:
+        channel |= {"rank": 0, "pid": 9}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    (lane,) = lanes.read(folder).lanes
+    assert lane.steps == [2.0, 3.0, 4.0, 5.0]
+    assert [one.name for one in lane.snapshots] == ["cut 1", "cut 2"]
+    assert ">GPU 0, 1</text>" in chart.svg([lane], 0.0, 9.0, "x")
 
 
 def test_damaged_records_are_left_out(tmp_path: Path) -> None:
