@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -14,6 +14,14 @@ from pyft.trace import targets
 from pyft.trace.reader import TraceReader, format_entry, format_stats
 
 FOLLOW_S = 0.2
+
+
+class Chosen(TypedDict):
+    """Which entries are printed or counted."""
+
+    call: str | None
+    thread: int | None
+    handle: str | None
 
 
 def trace(
@@ -44,53 +52,60 @@ def trace(
 
     Default: the rings of the latest job.
     """
+    if follow and (stats or objects):
+        raise UsageError("--follow prints the ring: leave --stats and --objects")
     rings = targets.find(target)
+    chosen: Chosen = {"call": call, "thread": thread, "handle": handle}
     if follow:
-        if stats or objects:
-            raise UsageError("--follow prints the ring: leave --stats and --objects")
-        _follow(rings, call=call, thread=thread, handle=handle, deterministic=deterministic)
+        _follow(rings, chosen, tail, deterministic)
         return
     for ring in rings:
         if len(rings) > 1:
             print(f"# {ring.title.partition('-')[0] if deterministic else ring.title}")
         with TraceReader(ring.path, deterministic=deterministic) as reader:
             if stats:
-                print("\n".join(format_stats(reader.stats())))
+                found = reader.stats(**chosen, tail=tail, objects=objects)
+                print("\n".join(format_stats(found)))
                 continue
-            first = next(reader.entries(), None)  # times count from here, whatever is printed
-            start_ns = first.time_ns if first else 0
-            for entry in reader.entries(
-                call=call, thread=thread, handle=handle, tail=tail, objects=objects
-            ):
+            start_ns = _start_ns(reader)
+            for entry in reader.entries(**chosen, tail=tail, objects=objects):
                 print(format_entry(entry, deterministic=deterministic, start_ns=start_ns))
 
 
+def _start_ns(reader: TraceReader) -> int:
+    """Return from when times count, whatever is printed: when the first entry was written."""
+    first = next(reader.entries(), None)
+    return first.time_ns if first else 0
+
+
 def _follow(
-    rings: Sequence[targets.Ring],
-    *,
-    call: str | None,
-    thread: int | None,
-    handle: str | None,
-    deterministic: bool,
+    rings: Sequence[targets.Ring], chosen: Chosen, tail: int | None, deterministic: bool
 ) -> None:
-    """Print what is there, then what is added, every FOLLOW_S seconds."""
+    """Print what is there, or the last of it, then what is added, every FOLLOW_S seconds."""
     with contextlib.ExitStack() as stack:
         readers = [
             (ring, stack.enter_context(TraceReader(ring.path, deterministic=deterministic)))
             for ring in rings
         ]
-        seen = dict.fromkeys((ring.title for ring in rings), 0)
+        seen: dict[str, int] = {}
         starts: dict[str, int] = {}
         while True:
             alive = any(ring.live and ring.path.exists() for ring in rings)
             for ring, reader in readers:
                 label = f"{ring.title} " if len(rings) > 1 else ""
-                for entry in reader.entries(call=call, thread=thread, handle=handle):
-                    start_ns = starts.setdefault(ring.title, entry.time_ns)
-                    if entry.seq > seen[ring.title]:
+                starts[ring.title] = start_ns = starts.get(ring.title) or _start_ns(reader)
+                last = tail if ring.title not in seen else None
+                seen.setdefault(ring.title, 0 if tail is None else _newest(reader))
+                for entry in reader.entries(**chosen, tail=last):
+                    if last is not None or entry.seq > seen[ring.title]:
                         text = format_entry(entry, deterministic=deterministic, start_ns=start_ns)
                         print(f"{label}{text}", flush=True)
-                        seen[ring.title] = entry.seq
+                        seen[ring.title] = max(entry.seq, seen[ring.title])
             if not alive:
                 return
             time.sleep(FOLLOW_S)
+
+
+def _newest(reader: TraceReader) -> int:
+    """Return the number of the last entry, 0 before there is one."""
+    return next((entry.seq for entry in reader.entries(tail=1)), 0)

@@ -8,6 +8,7 @@ with TraceReader(path) as trace:
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,8 +116,11 @@ class TraceReader:
             self._trace.skip(max(0, count - tail))
             yield from self._read(objects=False)
             return
-        kept = list(self._matching(call, thread, handle, objects))
-        yield from kept[max(0, len(kept) - tail) :]
+        kept: deque[Entry] = deque(maxlen=tail)
+        try:
+            kept.extend(self._matching(call, thread, handle, objects))
+        finally:  # also in front of a damaged one
+            yield from kept
 
     def times_of_steps(self) -> Iterator[int]:
         """Yield when each step has ended whose cut the ring still has, in nanoseconds."""
@@ -125,11 +129,19 @@ class TraceReader:
             if raw.call == Mark.CUT and not raw.forced:
                 yield raw.time_ns
 
-    def stats(self) -> TraceStats:
-        """Count the entries in the ring by call."""
+    def stats(
+        self,
+        *,
+        call: str | None = None,
+        thread: int | None = None,
+        handle: str | None = None,
+        tail: int | None = None,
+        objects: bool = False,
+    ) -> TraceStats:
+        """Count entries by call: all that are in the ring, or those that `entries` would yield."""
         stats = TraceStats(self.info())
-        self._trace.rewind()
-        for entry in self._read(objects=False):
+        chosen = self.entries(call=call, thread=thread, handle=handle, tail=tail, objects=objects)
+        for entry in chosen:
             stats.first_ns = stats.first_ns or entry.time_ns
             stats.last_ns = entry.time_ns
             one = stats.calls.setdefault(entry.call, CallStats())

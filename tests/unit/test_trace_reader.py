@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from pyft import _native
 from pyft._native import NativeError
 from pyft.agent.channel import channel, untrusted
+from pyft.cli.main import app
+from pyft.errors import UsageError
 from pyft.trace.reader import TraceReader, format_entry, format_stats
 from pyft.wire.layout import (
     ALLOC_MARK,
@@ -77,6 +80,11 @@ def fill(log: Log) -> None:
     log.append(Mark.CUT, CUT_MARK.pack(1))
 
 
+def saved(log: Log) -> str:
+    """Return the name of the log for a command of this process."""
+    return f"/proc/self/fd/{log.fd}"
+
+
 def test_live_log(log: Log) -> None:
     fill(log)
     with TraceReader(log.fd) as trace:
@@ -105,8 +113,8 @@ def test_filters(log: Log) -> None:
 def test_saved_log(log: Log, tmp_path: Path) -> None:
     fill(log)
     channel.save_log(log.fd, tmp_path / "a.ring", untrusted.Areas.of_new(log.fd))
-    with TraceReader(log.fd) as live, TraceReader(tmp_path / "a.ring") as saved:
-        assert list(saved.entries()) == list(live.entries())
+    with TraceReader(log.fd) as live, TraceReader(tmp_path / "a.ring") as copy:
+        assert list(copy.entries()) == list(live.entries())
 
 
 def test_stats(log: Log) -> None:
@@ -120,6 +128,39 @@ def test_stats(log: Log) -> None:
     lines = format_stats(stats)
     assert lines[1].startswith("OBSERVED")
     assert "6 entries" in lines[-1]
+
+
+def test_stats_are_of_what_was_chosen(log: Log) -> None:
+    fill(log)
+    with TraceReader(log.fd) as trace:
+        assert {name: one.count for name, one in trace.stats(call="ALLOC").calls.items()} == {
+            "ALLOC": 2
+        }
+        assert trace.stats(thread=1).total.count == 1
+        assert trace.stats(call="OBSERVED", tail=2).total.count == 2
+        assert trace.stats(objects=True).total.count == 0
+    said = CliRunner().invoke(app, ["trace", saved(log), "--stats", "--call", "ALLOC"]).output
+    assert [line.split()[:2] for line in said.splitlines()[1:3]] == [["ALLOC", "2"], ["total", "2"]]
+
+
+def test_following_begins_with_the_last_ones(log: Log) -> None:
+    fill(log)
+    follow = ["trace", saved(log), "--follow", "--deterministic"]
+    assert len(CliRunner().invoke(app, follow).output.splitlines()) == 6
+    lines = CliRunner().invoke(app, [*follow, "--tail", "2"]).output.splitlines()
+    assert [line.split()[0] for line in lines] == ["5", "6"]
+    assert not CliRunner().invoke(app, [*follow, "--tail", "0"]).output
+    for option in ("--stats", "--objects"):
+        assert isinstance(CliRunner().invoke(app, [*follow, option]).exception, UsageError)
+
+
+def test_times_count_from_the_first_entry_whatever_is_printed(log: Log) -> None:
+    fill(log)
+    at = untrusted.log_header(log.fd)["ring_offset"] + log.append(Mark.GATE, bytes(8))
+    ENTRY_HEADER["time_ns"].put(log.fd, 1001 + 7_000_000, at=at)
+    for more in ([], ["--follow"], ["--follow", "--tail", "1"]):
+        line = CliRunner().invoke(app, ["trace", saved(log), "--call", "GATE", *more]).output
+        assert line.split()[1:3] == ["7.000", "ms"], line
 
 
 def test_deterministic_lines_have_no_time(log: Log) -> None:
@@ -141,6 +182,11 @@ def test_damaged_entry_ends_the_trace(log: Log) -> None:
         assert [next(entries).seq for _ in range(6)] == [1, 2, 3, 4, 5, 6]
         with pytest.raises(NativeError, match=rf"\[{at}\].*size \[17\]"):
             next(entries)
+        for chosen, numbers in (({}, [5, 6]), ({"call": "OBSERVED"}, [4, 5])):
+            last = trace.entries(tail=2, **chosen)
+            assert [next(last).seq for _ in range(2)] == numbers
+            with pytest.raises(NativeError):
+                next(last)
 
 
 def test_oldest_is_where_reading_starts(log: Log) -> None:
