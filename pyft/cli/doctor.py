@@ -20,6 +20,7 @@ from pyft._native import cuda_releases, linux
 from pyft._native.driver import DriverError
 from pyft._native.driver import gpus as driver_gpus
 from pyft.agent.job.options import PROXY_LIBRARIES, SERVER_FILES, SOFT_GPU
+from pyft.agent.process import messages
 from pyft.hosts import slurm
 from pyft.images import criu, memory
 from pyft.wire import layout
@@ -312,9 +313,9 @@ def audit(target: str, *, as_json: bool) -> None:
     from pyft.cli import imports  # reads ELF, which nothing else here does
 
     try:
-        objects = imports.objects_of(target)
+        objects = imports.objects_of(target, messages.say)
     except imports.ImportsError as error:
-        print(f"pyft: {error}", file=sys.stderr)
+        messages.say(str(error))
         raise typer.Exit(1) from None
     found = imports.rows(objects, imports.installed_calls())
     if as_json:

@@ -10,7 +10,8 @@ import importlib.metadata
 import io
 import re
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +23,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from pyft import _native
 from pyft.cli.coverage import known_calls
+from pyft.errors import NativeMissingError
 
 # Library -> how its functions begin. The first that fits has a function.
 LIBRARIES = {
@@ -67,11 +69,17 @@ CONSTANT = (".rodata", ".data.rel.ro")
 OWN_RUNTIME_NAMES = 250
 
 
+MAGIC = b"\x7fELF"
 # What the reader of ELF raises for files that are damaged, or are something else.
 DAMAGED = (
     *(ELFError, ConstructError, OSError, ValueError, LookupError),
     *(TypeError, AttributeError, AssertionError, OverflowError, MemoryError),
 )
+
+
+# And that of wheels: also of a part that is encrypted, or packed in a way that Python does not know.
+DAMAGED_WHEEL = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError)
+Say = Callable[[str], None]
 
 
 class ImportsError(Exception):
@@ -133,45 +141,74 @@ def read_object(name: str, file: BinaryIO) -> Object:
     return found
 
 
-def files_of(target: str) -> Iterator[tuple[str, BinaryIO]]:
+def files_of(target: str, say: Say) -> Iterator[tuple[str, BinaryIO]]:
     """Yield the shared objects of an installed package, a wheel, a folder or a file."""
     path = Path(target)
-    if path.suffix == ".whl" and path.is_file():
-        with zipfile.ZipFile(path) as wheel:
-            for name in wheel.namelist():
-                if is_shared(name):
-                    yield name, io.BytesIO(wheel.read(name))
-        return
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-    elif path.is_file():
-        files = [path]
-    else:
-        try:
-            owned = importlib.metadata.files(target) or []
-        except (importlib.metadata.PackageNotFoundError, ValueError):
-            raise ImportsError(
-                f"[{target}] is no installed package, no file and no folder"
-            ) from None
-        files = [Path(str(file.locate())) for file in owned]
+    try:
+        if path.suffix == ".whl" and path.is_file():
+            yield from _of_wheel(path, say)
+            return
+        files = _files(path, target)
+    except OSError as error:  # such as a name that is too long
+        raise ImportsError(f"[{target}] cannot be read: {error.strerror}") from None
     for file in files:
         if (is_shared(file.name) or file == path) and file.is_file():
-            with file.open("rb") as opened:
+            try:
+                opened = file.open("rb")
+            except OSError as error:
+                say(f"[{file}] cannot be read, and is left out: {error.strerror}")
+                continue
+            with opened:
                 yield str(file), opened
+
+
+def _of_wheel(path: Path, say: Say) -> Iterator[tuple[str, BinaryIO]]:
+    try:
+        wheel = zipfile.ZipFile(path)
+    except DAMAGED_WHEEL as error:
+        raise ImportsError(f"[{path}] is no wheel: {error}") from None
+    with wheel:
+        for name in filter(is_shared, wheel.namelist()):
+            try:
+                data = wheel.read(name)
+            except DAMAGED_WHEEL as error:
+                say(f"[{name}] cannot be read, and is left out: {error}")
+                continue
+            yield name, io.BytesIO(data)
+
+
+def _files(path: Path, target: str) -> list[Path]:
+    """Return the files of a folder, of a package, or the one that is named."""
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_file())
+    if path.is_file():
+        return [path]
+    try:
+        owned = importlib.metadata.files(target) or []
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        raise ImportsError(f"[{target}] is no installed package, no file and no folder") from None
+    return [Path(str(file.locate())) for file in owned]
 
 
 def is_shared(name: str) -> bool:
     return bool(re.search(r"\.so(\.\d+)*$", name))
 
 
-def objects_of(target: str) -> list[Object]:
-    """Read all shared objects of a target; raises ImportsError if there are none."""
+def objects_of(target: str, say: Say = lambda _: None) -> list[Object]:
+    """Read all shared objects of a target; raises ImportsError if there are none.
+
+    `say`: told of each that cannot be read. A linker script, or a file of another kind with such a
+    name, is none.
+    """
     found = []
-    for name, file in files_of(target):
+    for name, file in files_of(target, say):
+        if file.read(len(MAGIC)) != MAGIC:
+            continue
         try:
             found.append(read_object(name, file))
-        except DAMAGED:
-            continue  # a linker script, or a file of another kind with that name
+        except DAMAGED as error:
+            why = str(error) or type(error).__name__
+            say(f"[{name}] is a damaged shared object, and is left out: {why}")
     if not found:
         raise ImportsError(f"[{target}] has no shared objects")
     return found
@@ -204,11 +241,18 @@ class Served:
 
 def installed_calls() -> Served:
     """Return how the installed pyft has each function."""
-    exported = set()
+    records, exported = known_calls(), set()
     for name in ("libpyft_shim.so", "libpyft_nvml.so"):
-        with (_native.native_dir() / name).open("rb") as file:
-            exported |= {symbol for symbol, undefined in symbols(ELFFile(file)) if not undefined}
-    return Served(known_calls(), exported)
+        path = _native.native_dir() / name
+        try:
+            with path.open("rb") as file:
+                found = [symbol for symbol, undefined in symbols(ELFFile(file)) if not undefined]
+        except DAMAGED as error:
+            raise NativeMissingError(
+                f"[{path}] cannot be read: {error}: install pyft again"
+            ) from None
+        exported |= set(found)
+    return Served(records, exported)
 
 
 def rows(objects: list[Object], served: Served) -> list[Row]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pyft.cli import imports
+from pyft.errors import NativeMissingError
 
 SOURCE = """
 extern int cudaMalloc(void **, unsigned long), cudaMallocArray(void), nvrtcVersion(int *, int *);
@@ -98,6 +99,53 @@ def test_a_damaged_file_is_no_library(tmp_path: Path, library: Path) -> None:
         damaged.write_bytes(content)
         with contextlib.suppress(imports.ImportsError):
             assert len(imports.objects_of(str(damaged))) == 1
+
+
+def test_what_cannot_be_read_is_named(library: Path, tmp_path: Path) -> None:
+    """In front of rows that lack it, or in one sentence where there is nothing else."""
+    (library.parent / "damaged.so").write_bytes(library.read_bytes()[:1000])
+    wheel = tmp_path / "package-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.write(library, "package/extension.so")
+        file.write(library, "package/torn.so")
+    data = bytearray(wheel.read_bytes())
+    data[data.rindex(b"PK\3\4") + 1000] ^= 0xFF  # in the last file's own bytes
+    wheel.write_bytes(data)
+    for place, left_out in ((library.parent, "damaged.so"), (wheel, "torn.so")):
+        said: list[str] = []
+        assert [Path(one.name).name for one in imports.objects_of(str(place), said.append)] == [
+            "extension.so"
+        ]
+        assert len(said) == 1
+        assert left_out in said[0]
+    wheel.write_text("no wheel")
+    for target in (str(wheel), "a" * 5000):
+        with pytest.raises(imports.ImportsError, match="is no wheel|cannot be read"):
+            imports.objects_of(target)
+
+
+def test_a_file_of_another_user_is_left_out(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (library.parent / "secret.so").write_bytes(library.read_bytes())
+    opened = Path.open
+
+    def refuse(path: Path, *mode: str) -> object:
+        if path.name == "secret.so":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *mode)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    said: list[str] = []
+    assert len(imports.objects_of(str(library.parent), said.append)) == 1
+    assert [line for line in said if "secret.so" in line and "Permission denied" in line]
+
+
+def test_without_native_files_it_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "coverage.json").write_text("[]")
+    monkeypatch.setenv("PYFT_NATIVE_DIR", str(tmp_path))
+    with pytest.raises(NativeMissingError, match="install pyft again"):
+        imports.installed_calls()
 
 
 @pytest.mark.long
