@@ -14,6 +14,7 @@ from pyft.flush.cost import Cost, failed_by
 from pyft.flush.manifest import DamagedError
 
 CODES = ((1, 0), (2, 1), (3, 1), (5, 1), (3, 2), (6, 2), (10, 2), (9, 3))  # folders, parity
+MOST_GB = 1e9
 COLUMNS = ("folders", "parity", "disk", "copies", "GB each", "MB/s", "MB memory", "lost")
 
 
@@ -27,7 +28,8 @@ def plan(
         ),
     ] = None,
     gigabytes: Annotated[
-        float | None, typer.Option(min=0.0, help="Or: how large a line is (all processes' memory).")
+        float | None,
+        typer.Option(min=0.0, max=MOST_GB, help="Or: how large a line is (all processes' memory)."),
     ] = None,
     every: Annotated[
         float, typer.Option("--flush-every", min=1.0, help="Seconds between two lines.")

@@ -30,7 +30,9 @@ def top(
         str | None,
         typer.Argument(metavar="[JOB]", help="Its name, folder, or the agent's pid."),
     ] = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+    every: Annotated[
+        float, typer.Option(min=0.1, max=3600.0, help="Seconds between two looks.")
+    ] = 1.0,
 ) -> None:
     """Show a running job on the terminal: ranks, GPUs, step rate, snapshots, faults.
 

@@ -286,3 +286,12 @@ def test_usage_errors_are_one_sentence() -> None:
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", ["plan --gigabytes inf", "plan --gigabytes 1e300", "top --every inf"]
+)
+def test_a_number_that_nothing_has_is_a_usage_error(words: str) -> None:
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 2, done.exception
+    assert "Invalid value for" in done.output
