@@ -54,11 +54,12 @@ def test_sentences_in_tables_are_short(tmp_path: Path, page: str) -> None:
 
 def test_links_lead_to_files_and_headings(tmp_path: Path) -> None:
     good = "[a](b.md) [b](b.md#two-words) [c](#here) [d](https://x.org/y.md#z) [e](..)\n\n# Here\n"
-    bad = "\n[a](c.md)\n[b](b.md#three)\n```\n[c](c.md)\n```\n`[d](c.md)`\n"
+    bad = "\n[a](c.md)\n[b](b.md#three)\n```\n[c](c.md)\n```\n`[d](c.md)`\n\n[e\nf](e.md)\n"
     files = {"docs/a.md": good, "docs/b.md": "# Two `words`\n", "docs/bad.md": bad}
     assert check(tmp_path, files) == [
         "docs/bad.md:2: the link leads to [docs/c.md], which does not exist",
         "docs/bad.md:3: [docs/b.md] has no heading [#three]",
+        "docs/bad.md:10: the link leads to [docs/e.md], which does not exist",
     ]
 
 

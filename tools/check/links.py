@@ -151,18 +151,34 @@ class Tree:
         return set().union(*self.numbers.values())
 
 
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines between empty ones together, without code, each time with the first's number.
+
+    The text of a link may begin on one line and end on the next.
+    """
+    first, lines = 0, list[str]()
+    for number, line in [*prose.without_fences(text), (0, "")]:
+        if lines and (not line.strip() or number != first + len(lines)):
+            yield first, "\n".join(lines)
+            lines = []
+        if line.strip():
+            first = first if lines else number
+            lines.append(CODE.sub("", line))
+
+
 def links(tree: Tree, page: str, text: str) -> Iterator[str]:
     """Yield what links of a page do not lead to."""
-    for number, line in prose.without_fences(text):
-        for target in LINK.findall(CODE.sub("", line)):
+    for number, part in paragraphs(text):
+        for found in LINK.finditer(part):
+            line, target = number + part.count("\n", 0, found.start(1)), found[1]
             if re.match(r"[a-z]+:", target):
                 continue
             name, _, anchor = target.partition("#")
             where = page if not name else _beside(page, name)
             if not tree.has(where):
-                yield f"{page}:{number}: the link leads to [{where}], which does not exist"
+                yield f"{page}:{line}: the link leads to [{where}], which does not exist"
             elif anchor and anchor not in tree.headings(where):
-                yield f"{page}:{number}: [{where}] has no heading [#{anchor}]"
+                yield f"{page}:{line}: [{where}] has no heading [#{anchor}]"
 
 
 def _beside(page: str, name: str) -> str:
