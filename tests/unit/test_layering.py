@@ -114,6 +114,11 @@ def test_importing_torch_outside_its_folder_is_refused(tmp_path: Path) -> None:
     assert "pyft/cli/bad.py:1: only pyft/torch_support imports torch" in said
 
 
+def test_a_relative_import_is_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, {"pyft/cli/bad.py": "\nfrom ..torch_support import hooks\n"})
+    assert "pyft/cli/bad.py:2: a relative import: name the module in full" in said
+
+
 @pytest.mark.parametrize(
     ("source", "imports", "problem"),
     [

@@ -2,7 +2,7 @@
 
 shim -> client -> ring <- checkpoint <- server -> backend; softgpu and flexccl include nothing of
 ours but themselves, softgpu profiling too; client and server never include each other; only pyft/torch_support imports torch;
-Python reaches native code only through pyft._native. Folders include each other without cycles, and
+Python reaches native code only through pyft._native, and imports name their module in full. Folders include each other without cycles, and
 so do those of Python, where an import for types counts.
 pyft and pyft_lab import nothing of each other; of pyft_lab, only what runs in the ranks imports torch:
 workloads, and functions of mechanisms and of the class that all of these derive from.
@@ -88,6 +88,16 @@ def check_cycles(found: Iterable[Include]) -> Iterator[str]:
         )
 
 
+def check_relative(root: Path) -> Iterator[str]:
+    """Yield one sentence per import that does not name its module in full: no rule would see it."""
+    for part in PYTHON_PARTS:
+        for path in sorted((root / part).rglob("*.py")):
+            relative = path.relative_to(root).as_posix()
+            for node in ast.walk(ast.parse(path.read_text(), filename=relative)):
+                if isinstance(node, ast.ImportFrom) and node.level:
+                    yield f"{relative}:{node.lineno}: a relative import: name the module in full"
+
+
 def check_imports(root: Path) -> Iterator[str]:
     """Yield one sentence per forbidden Python import."""
     for path in sorted((root / "pyft").rglob("*.py")):
@@ -117,7 +127,8 @@ def check_imports(root: Path) -> Iterator[str]:
 def main() -> int:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     found = list(includes(root))
-    problems = [*check_parts(found), *check_cycles(found), *check_imports(root)]
+    problems = [*check_parts(found), *check_cycles(found)]
+    problems += [*check_relative(root), *check_imports(root)]
     for part in PYTHON_PARTS:
         problems += check_cycles(python_imports(root, part))
     for problem in problems:
