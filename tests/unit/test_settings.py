@@ -60,6 +60,8 @@ def test_a_small_tree_has_no_problem(tmp_path: Path) -> None:
         ("pyft/x.py", 'a = os.environ["PYFT_NEW"]\n', "pyft/x.py:1: reads [PYFT_NEW] itself"),
         ("pyft/x.py", 'os.getenv("PYFT_NEW")\n', "pyft/x.py:1: reads [PYFT_NEW] itself"),
         ("pyft/x.py", 'a = "PYFT_NEW" in os.environ\n', "pyft/x.py:1: reads [PYFT_NEW] itself"),
+        ("pyft/x.py", "from os import environ, path\n", "pyft/x.py:1: imports os.environ"),
+        ("pyft/x.py", "from os import getenv as get\n", "pyft/x.py:1: imports os.getenv"),
         ("proxy/server/use.cc", "\n", "settings.toml: [PYFT_NEW]: nothing in proxy/, shim/"),
         ("docs/env-vars.md", "\n", "docs/env-vars.md: is stale"),
     ],

@@ -1,6 +1,7 @@
 """Refuse reads of the environment beside the table, and files that the table has outrun.
 
-C++ reads it by the generated headers only, Python reads PYFT_* by pyft/config.py only. A setting
+C++ reads it by the generated headers only, Python reads PYFT_* by pyft/config.py only, and takes
+os.environ and os.getenv out of no module: they are looked for by these names. A setting
 whose accessor nothing uses is refused as well.
 """
 
@@ -20,6 +21,7 @@ import gen_settings  # noqa: E402
 import settings_table  # noqa: E402
 
 GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(")
+TAKEN_OUT = {"environ", "environb", "getenv", "getenvb"}
 # Code of C++ whose settings a header has.
 READ_IN = {"pyft": ("proxy", "shim"), "softgpu": ("softgpu",), "flexccl": ("flexccl",)}
 # It runs in the script's Python before pyft can be imported.
@@ -62,9 +64,14 @@ def check_python(root: Path) -> Iterator[str]:
         file = path.relative_to(root).as_posix()
         if file in OWN_READERS:
             continue
-        for line, name in read_names(ast.parse(path.read_text(), filename=file)):
+        tree = ast.parse(path.read_text(), filename=file)
+        for line, name in read_names(tree):
             if name.startswith("PYFT_"):
                 yield f"{file}:{line}: reads [{name}] itself: pyft/config.py does that"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "os":
+                for name in sorted({alias.name for alias in node.names} & TAKEN_OUT):
+                    yield f"{file}:{node.lineno}: imports os.{name}, which has to be seen where it is read"
 
 
 def check_used(root: Path, table: Path) -> Iterator[str]:
