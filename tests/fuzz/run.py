@@ -143,9 +143,10 @@ def main() -> int:
     parser.add_argument("--mutations", type=int, help="of each target, however long that takes")
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--target", action="append", help="only this one")
+    targets: dict[str, Any] = {make.name: make for make in (*TARGETS, Sockets)}  # type: ignore[attr-defined]
+    parser.add_argument("--target", action="append", choices=targets, help="only this one")
     asked = parser.parse_args()
-    chosen = [make for make in (*TARGETS, Sockets) if not asked.target or make.name in asked.target]  # type: ignore[attr-defined]
+    chosen = [targets[name] for name in dict.fromkeys(asked.target or targets)]
     print(f"seed {asked.seed}, corpus in [{asked.corpus}]", flush=True)
     if asked.corpus == CORPUS and not (CORPUS / "counts.json").exists():
         CORPUS.mkdir(parents=True, exist_ok=True)

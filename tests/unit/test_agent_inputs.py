@@ -43,3 +43,11 @@ def test_the_long_form_ends_after_so_many_mutations(tmp_path: Path) -> None:
             "http": 40 * run,
             "orders": 40 * run,
         }
+
+
+def test_a_target_that_is_none_is_refused() -> None:
+    """Or nothing would be tried, and all would be well."""
+    command = [sys.executable, LONG_FORM, "--mutations", "1", "--target", "htp"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "invalid choice: 'htp'" in done.stderr
