@@ -51,6 +51,15 @@ def test_a_package_offers_its_modules() -> None:
     ]
 
 
+def test_a_module_of_ours_has_to_be_there() -> None:
+    package = {"pyft/errors.py": "", "pyft/__init__.py": ""}
+    lost = "from pyft.error import UsageError\nimport pyft.errors\nimport pyft.log\nimport os.no"
+    assert found(lost, **package) == [
+        "tests/test_one.py:1: there is no module pyft.error",
+        "tests/test_one.py:3: there is no module pyft.log",
+    ]
+
+
 def test_a_module_that_makes_names_offers_any() -> None:
     made = {"tests/made.py": "def __getattr__(name): ...", "tests/star.py": "from os import *"}
     assert found("from made import any\nfrom star import other", **made) == []

@@ -1,4 +1,4 @@
-"""Refuse an import of a name that its module of this repository does not have.
+"""Refuse an import of a name that its module of this repository does not have, or of no module of it.
 
 pytest collects nothing of a folder of which one file cannot be imported, and says so after all
 other tests have run.
@@ -10,7 +10,7 @@ import ast
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +44,20 @@ def _module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def _missing(path: Path, node: ast.AST, files: Mapping[str, list[Path]]) -> Iterator[str]:
+    """Yield a sentence for a module of our packages that is not there."""
+    if isinstance(node, ast.Import):
+        modules = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        modules = [node.module]
+    else:
+        return
+    for module in modules:
+        package = module.partition(".")[0]
+        if package in PACKAGES and package in files and module not in files:
+            yield f"{path}:{node.lineno}: there is no module {module}"
+
+
 def problems(trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Yield one sentence per import of what is not there. Paths are relative to the root."""
     files: dict[str, list[Path]] = defaultdict(list)
@@ -52,6 +66,7 @@ def problems(trees: dict[Path, ast.Module]) -> Iterator[str]:
     offered = {name: names(trees[paths[0]]) for name, paths in files.items() if len(paths) == 1}
     for path, tree in trees.items():
         for node in ast.walk(tree):
+            yield from _missing(path, node, files)
             if not isinstance(node, ast.ImportFrom) or node.level or node.module not in offered:
                 continue
             has = offered[node.module]
