@@ -29,6 +29,7 @@ _NO_IO_URING = (  # classic BPF: operation, jumps if true and false, value
 )
 
 # The same numbers on all architectures.
+_SYS_PIDFD_GETFD = 438
 _SYS_FSOPEN, _SYS_FSCONFIG, _SYS_FSMOUNT = 430, 431, 432
 _FSOPEN_CLOEXEC = _FSMOUNT_CLOEXEC = 1
 _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
@@ -156,6 +157,18 @@ def detached_tmpfs(options: Mapping[str, str]) -> int:
         return _system_call(_SYS_FSMOUNT, context, _FSMOUNT_CLOEXEC, attributes)
     finally:
         os.close(context)
+
+
+def descriptor_of(pid: int, fd: int) -> int:
+    """Return a descriptor of ours for what another process has open; raise OSError.
+
+    Needs the right to trace that process.
+    """
+    process = os.pidfd_open(pid)
+    try:
+        return _system_call(_SYS_PIDFD_GETFD, process, fd, 0)
+    finally:
+        os.close(process)
 
 
 def _system_call(number: int, *arguments: object) -> int:

@@ -184,11 +184,12 @@ class Images:
         return True
 
     def _after_failed(self, pids: list[int]) -> None:
-        """Forget dumps that have failed; the tree goes on, with all that they have cut."""
+        """Forget dumps that have failed; the tree goes on, and its connections with it."""
         for pid in pids:
             self._servers.supervisor.forget(pid)
         if pids and self._root and not self._dump:
-            let_go(tree.connections(tree.members(self._root)))
+            members = tree.members(self._root)
+            let_go(tree.connections(members), members)
 
     def client_lost(self, why: str) -> bool:
         """Say whether all go back because a client was killed."""

@@ -25,6 +25,7 @@ class OpenFile:
     """A descriptor of a process."""
 
     pid: int
+    fd: int
     link: str
     flags: int
     device: int
@@ -63,8 +64,8 @@ def open_files(pids: Collection[int]) -> Iterator[OpenFile]:
                 flags = _flags_of(pid, name)
             except OSError:  # closed meanwhile
                 continue
-            regular = stat.S_ISREG(about.st_mode)
-            yield OpenFile(pid, link, flags, about.st_dev, about.st_ino, regular, about.st_nlink)
+            own = (about.st_dev, about.st_ino, stat.S_ISREG(about.st_mode), about.st_nlink)
+            yield OpenFile(pid, int(name), link, flags, *own)
 
 
 def standard_files(pid: int) -> dict[tuple[int, int], tuple[int, str]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Thread
 
 import pytest
@@ -15,6 +16,7 @@ from job import wait_for
 from pyft.agent import ended_dump
 from pyft.agent.ended_dump import end_dump
 from pyft.images import packet_filter
+from pyft.images import tree as of_tree
 
 # One end of each connection is this process's, the other one that of a thread of it.
 CONNECTED = """
@@ -26,6 +28,25 @@ for family, where in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
     kept += [server, one, server.accept()[0]]
     print(one.getsockname()[1], one.getpeername()[1], flush=True)
 sys.stdin.read()
+"""
+
+# As CRIU leaves both ends where it gives up: what is sent then is refused.
+HALTED = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+one = socket.create_connection(server.getsockname())
+other = server.accept()[0]
+for end in (one, other):
+    end.setsockopt(socket.IPPROTO_TCP, 19, 1)  # TCP_REPAIR
+try:
+    one.sendall(b"early")
+except OSError:
+    print("halted", flush=True)
+sys.stdin.readline()
+one.sendall(b"late")
+print(other.recv(8).decode(), flush=True)
+for end in (one, other, server):
+    print(end.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR), flush=True)
 """
 
 
@@ -107,3 +128,17 @@ def test_rules_that_cannot_be_removed_are_told_of(
     end_dump(dump("import time; time.sleep(600)").pid, tree[0], 0.0, with_tree=False)
     said = capfd.readouterr().err
     assert "CRIU's rules stay in the network's filter: Operation not permitted" in said
+
+
+def test_connections_that_a_failed_dump_has_halted_go_on(
+    need: Callable[[str, bool, str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    need("root", os.geteuid() == 0, "halts connections as CRIU does")
+    ends = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", HALTED], **ends)
+    assert process.stdout
+    assert process.stdout.readline() == "halted\n"
+    ended_dump.let_go(of_tree.connections([process.pid]), [process.pid])
+    said, _ = process.communicate("\n", timeout=30)
+    assert said.split() == ["late", "1", "1", "1"]
+    assert capfd.readouterr().err == ""

@@ -148,12 +148,12 @@ def test_a_dump_of_the_agent_before_leaves_nothing_when_it_has_ended(
 
 @pytest.fixture
 def let_go(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Return the connections that nothing is to cut any more."""
+    """Return connections that nothing is to cut or halt any more, and the processes that have them."""
     found: list[object] = []
-    monkeypatch.setattr(images_module, "let_go", found.append)
+    monkeypatch.setattr(images_module, "let_go", lambda *what: found.append(what))
     monkeypatch.setattr(images_module.process_tree, "send", lambda *_: None)
     monkeypatch.setattr(images_module.tree, "members", lambda root: [root])
-    monkeypatch.setattr(images_module.tree, "connections", tuple)
+    monkeypatch.setattr(images_module.tree, "connections", lambda pids: [("of", pids)])
     return found
 
 
@@ -175,5 +175,5 @@ def test_what_a_failed_dump_has_cut_is_let_go(
     if when != "before":
         assert let_go == []
         assert images.ended(CRIU, status)
-    assert let_go == ([(5,)] if status else [])
+    assert let_go == ([([("of", [5])], [5])] if status else [])
     assert supervisor.forgotten == ([CRIU] if status or when != "before" else [])
