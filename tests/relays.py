@@ -30,7 +30,8 @@ class Relays:
         self.drops, self.carried = drops, 0
         self._dice = random.Random(1)
         self.ends = [
-            relayed.Relayed(name, place, self.carry) for place, name in enumerate(self.names)
+            relayed.Relayed(name, place, self.carry, relayed.opened(name))
+            for place, name in enumerate(self.names)
         ]
         self.is_open = [True, True]  # what the place says may leave it
         self._over = False

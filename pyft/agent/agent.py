@@ -72,7 +72,7 @@ class Agent:
         assert handover.launcher is not None
         self._launcher = handover.launcher
         if self._images:
-            self._images.launcher = handover.launcher
+            self._images.launcher, self._images.relay = handover.launcher, handover.relay
         job_folder.create(self._options.log_dir)
         link_for_triton(self._options)
         if record := handover.notes.get(restoring.NOTE):

@@ -59,7 +59,9 @@ class HostImages(Images):
             token(),
             lambda: plan.hello(options.place, options.life, options.address),
         )
-        self._relayed = relayed.Relayed(self._clients_name, options.place, plan.tell_relayed)
+        assert self.relay
+        about = (self._clients_name, options.place)
+        self._relayed = relayed.Relayed(*about, plan.tell_relayed, self.relay)
         self._servers.loop.watch(self._relayed.socket, self._hear_relay)
         self._servers.loop.watch(plan.link.wake, self.look)
         if self._servers.plan.rollback:

@@ -68,6 +68,7 @@ class Images:
         self._clients_name = ""
         self.flushes: Flushes | None = None
         self.launcher: socket.socket | None = None  # which passes on what the command prints
+        self.relay: socket.socket | None = None  # hears the relay, where there is one
 
     @property
     def folder(self) -> Path:

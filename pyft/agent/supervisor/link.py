@@ -42,6 +42,7 @@ class Handover:
 
     launcher: socket.socket | None = None
     orders: socket.socket | None = None  # listens for operators
+    relay: socket.socket | None = None  # hears the relay of a place
     clients_name: str = ""
     restarts: int = 0  # agents before this one
     notes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class SupervisorLink:
             kind = message["kind"]
             if kind == "hello":
                 sockets = [socket.socket(fileno=fd) for fd in fds]
-                handover.launcher, handover.orders = (*sockets, None)[:2]
+                handover.launcher, handover.orders, handover.relay = (*sockets, None, None)[:3]
                 handover.clients_name, handover.restarts = (
                     message["clients_name"],
                     message["restarts"],

@@ -41,6 +41,7 @@ from pyft.agent.supervisor.children import (
     start_server,
 )
 from pyft.agent.supervisor.link import orders_name
+from pyft.hosts.place import relayed
 
 ATTEMPTS = 3  # agents in a row that end without having worked
 GRACE_S = 1.5
@@ -72,6 +73,7 @@ class Supervisor:
         self._kept: dict[str, list[int]] = dict(kept or {})  # the first one is the note
         self._callers = Callers(clients_name, self._tell_of)
         self._orders: socket.socket | None = None
+        self._relay: socket.socket | None = None
         self._agent_pid = 0
         self._agent: socket.socket | None = None
         self._restarts = 0
@@ -90,6 +92,8 @@ class Supervisor:
             calls, accept = self._callers.listen()
             self._selector.register(calls, selectors.EVENT_READ, accept)
             self._orders = listen(orders_name(self._clients_name))
+        if self._options.head:
+            self._relay = relayed.opened(self._clients_name)
         self._start_agent()
         while self._agent_pid:
             for key, _ in self._selector.select():
@@ -123,7 +127,7 @@ class Supervisor:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        fds = [self._launcher, *([self._orders] if self._orders else [])]
+        fds = [one for one in (self._launcher, self._orders, self._relay) if one]
         self._tell("hello", fds, clients_name=self._clients_name, restarts=self._restarts)
         for name, kept in self._kept.items():
             self._tell("kept", kept, name=name)

@@ -39,23 +39,46 @@ def name_of(clients_name: str) -> str:
     return f"{clients_name}-relay"
 
 
+def opened(clients_name: str) -> socket.socket:
+    """Return the socket at which agents hear the relay, for a process that outlives them.
+
+    Free for a moment, its name could be taken by another user, who knows it from /proc/net/unix: no
+    agent would hear the relay any more, and the relay would tell that user all.
+    """
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    found.setblocking(False)
+    found.bind("\0" + relay.outer_name(name_of(clients_name)))
+    return found
+
+
 def _key() -> bytes:
     return key_for(token(), "relays")
 
 
 class Relayed:
-    """The agent's end of its place's relay. `pass_on(place, text)`: gives a datagram to the head."""
+    """The agent's end of its place's relay."""
 
     def __init__(
-        self, clients_name: str, place: int, pass_on: Callable[[int, str], object]
+        self,
+        clients_name: str,
+        place: int,
+        pass_on: Callable[[int, str], object],
+        opened: socket.socket,
     ) -> None:
+        """`pass_on(place, text)`: gives a datagram to the head. `opened`: what the supervisor holds."""
         self._name, self._place, self._key = name_of(clients_name), place, _key()
         self._pass_on = pass_on
         self.places: list[str] = []  # addresses of all, once they are there
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.socket = opened
         self.socket.setblocking(False)
-        self.socket.bind("\0" + relay.outer_name(self._name))
+        self._forget_earlier()
+
+    def _forget_earlier(self) -> None:
+        """What was said to an agent before this one may be of no line; else it is said again."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.socket.recv(LARGEST + 1)
 
     def heard(self, is_open: bool) -> None:
         """Take what the relay has said; `is_open`: it may leave this host."""

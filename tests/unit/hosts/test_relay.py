@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import base64
 import errno
+import os
 import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from relays import ADDRESSES, Relays
+from strangers import as_nobody
 
+from pyft.agent.supervisor.callers import listen
+from pyft.agent.supervisor.link import SupervisorLink
+from pyft.agent.supervisor.supervisor import Supervisor
 from pyft.hosts.place import relayed
 from pyft.hosts.relay import relay
-from pyft.hosts.relay.pair import AGENT, MAC, OVER, target_of
+from pyft.hosts.relay.pair import AGENT, BARE, MAC, OVER, Datagram, packed, target_of
 from pyft.hosts.relay.streams import MOST_WAITING
 
+Need = Callable[[str, bool, str], None]
 PATIENCE_S = 20.0
 KIND_AT = MAC + 28  # of a datagram
 
@@ -226,7 +233,8 @@ def test_the_end_of_a_place_is_heard_though_its_first_word_is_lost(world: World)
 def test_the_agents_end_takes_nothing_but_datagrams(world: World) -> None:
     stranger = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     carried: list[int] = []
-    end = relayed.Relayed(f"pyft-test-{secrets.token_hex(6)}", 0, lambda to, _: carried.append(to))
+    name = f"pyft-test-{secrets.token_hex(6)}"
+    end = relayed.Relayed(name, 0, lambda to, _: carried.append(to), relayed.opened(name))
     end.places = ADDRESSES
     where = "\0" + relay.outer_name(end._name)
     for data in (b"", b"x", bytes(200), secrets.token_bytes(4000)):
@@ -235,6 +243,58 @@ def test_the_agents_end_takes_nothing_but_datagrams(world: World) -> None:
     assert all(to != AGENT for to in carried)  # the others are refused by head and relay
     assert target_of(b"") == AGENT
     stranger.close()
+
+
+def test_the_next_agent_hears_what_is_said_from_then_on(
+    need: Need, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name stays the job's between two agents; what was said before may be of no line."""
+    need("root", os.geteuid() == 0, "becomes another user")
+    monkeypatch.setenv("PYFT_TOKEN", secrets.token_hex(16))
+    name = f"pyft-test-{secrets.token_hex(6)}"
+    carried: list[int] = []
+
+    def agent() -> relayed.Relayed:
+        kept = socket.socket(fileno=os.dup(held.fileno()))  # as it is handed over
+        return relayed.Relayed(name, 0, lambda to, _: carried.append(to), kept)
+
+    with relayed.opened(name) as held, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+        where = "\0" + relay.outer_name(relayed.name_of(name))
+        agent().socket.close()
+        assert as_nobody(lambda: bound(where)) == "OSError"
+        own.sendto(said(1), where)
+        after = agent()
+        own.sendto(said(2), where)
+        after.heard(True)
+        after.socket.close()
+    assert carried == [2]
+
+
+def test_each_agent_is_given_what_hears_the_relay() -> None:
+    name = f"pyft-test-{secrets.token_hex(6)}"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    launcher, _ = socket.socketpair()
+    with ours, theirs, launcher:
+        supervisor = Supervisor(SimpleNamespace(head="h:1"), launcher, 0, name)  # type: ignore[arg-type]
+        supervisor._orders, supervisor._relay = listen(f"{name}-orders"), relayed.opened(name)
+        supervisor._agent = ours
+        supervisor._hand_over()
+        got = SupervisorLink(theirs).take_over()
+        assert got.relay
+        assert got.orders
+        with got.relay, got.orders, supervisor._orders, supervisor._relay:
+            assert got.relay.getsockname().decode() == "\0" + relay.outer_name(f"{name}-relay")
+            assert got.orders.getsockname().decode() == f"\0{name}-orders"
+
+
+def bound(where: str) -> str:
+    socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).bind(where)
+    return "bound"
+
+
+def said(to: int) -> bytes:
+    """Return what a relay says to that of another place."""
+    return packed(bytes(16), Datagram(0, to, 1, 0, 0, BARE))
 
 
 def question(place: int, port: int) -> bytes:
