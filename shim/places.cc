@@ -88,6 +88,13 @@ bool is_stream(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
+// Another user may have taken the name of a relay that has ended.
+bool is_of_this_user(int relay) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(relay, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
 bool exchange(int relay, const Question& question, Answer* answer) {
   if (send(relay, &question, sizeof question, MSG_NOSIGNAL) != sizeof question) return false;
   ssize_t got;
@@ -110,7 +117,8 @@ Answer ask(const Question& question) {
   const size_t length = std::min(std::strlen(name), sizeof where.sun_path - 1);
   std::memcpy(where.sun_path + 1, name, length);
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  if (real_connect()(relay, reinterpret_cast<sockaddr*>(&where), size) != 0)
+  if (real_connect()(relay, reinterpret_cast<sockaddr*>(&where), size) != 0 ||
+      !is_of_this_user(relay))
     answer.error = ENETUNREACH;
   else if (!exchange(relay, question, &answer))
     answer = {ETIMEDOUT, 0};

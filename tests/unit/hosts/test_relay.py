@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from relays import ADDRESSES, Relays
+from relays import ADDRESSES, LIBRARY, Relays
 from strangers import as_nobody
 
 from pyft.agent.supervisor.callers import listen
@@ -285,6 +285,46 @@ def test_each_agent_is_given_what_hears_the_relay() -> None:
         with got.relay, got.orders, supervisor._orders, supervisor._relay:
             assert got.relay.getsockname().decode() == "\0" + relay.outer_name(f"{name}-relay")
             assert got.orders.getsockname().decode() == f"\0{name}-orders"
+
+
+STRANGER = """
+import os, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+relay = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+relay.bind("\\0" + sys.argv[1])
+relay.listen()
+own = socket.create_server(("127.0.0.1", 0))
+print("up", flush=True)
+asker = relay.accept()[0]
+if asker.recv(8):
+    asker.send(b"".join(n.to_bytes(4, sys.byteorder) for n in (0, own.getsockname()[1])))
+asker.recv(8)
+"""
+CALLER = """
+import errno, socket
+try:
+    print(socket.create_connection(("192.0.2.1", 80), 10).getpeername())
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+def test_another_user_who_has_a_relays_name_is_told_nothing(need: Need) -> None:
+    need("root", os.geteuid() == 0, "becomes another user")
+    name = f"pyft-test-{secrets.token_hex(6)}"
+    command = [sys.executable, "-c", STRANGER, name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
+        assert stranger.stdout
+        assert stranger.stdout.readline() == "up\n"
+        own = {"LD_PRELOAD": str(LIBRARY), "PYFT_RELAY": name, "PYFT_PLACES": "192.0.2.1"}
+        caller = subprocess.run(
+            [sys.executable, "-c", CALLER],
+            **{"env": os.environ | own, "stdout": subprocess.PIPE, "text": True},
+            timeout=PATIENCE_S,
+            check=True,
+        )
+    assert caller.stdout == "ENETUNREACH\n"
 
 
 def bound(where: str) -> str:
