@@ -1,9 +1,10 @@
 """Found by every Python that `pyft run` starts, through PYTHONPATH.
 
-Does three things, none of which imports torch, and none of which may break any program:
+Does four things, none of which imports torch, and none of which may break any program:
 * runs the `sitecustomize` of the user, which this file hides;
 * after torch has been imported: turns cuDNN off on soft GPUs, which do not have it;
-* after torch.optim has been imported: registers the hooks that mark optimizer steps in the ring.
+* after torch.optim has been imported: registers the hooks that mark optimizer steps in the ring;
+* after TensorBoard's files have been imported: keeps those open to which it writes events.
 
 The syntax is that of old Python 3, because the program may use any version.
 """
@@ -210,7 +211,41 @@ def _after_optimizer(module):
     module.register_optimizer_step_post_hook(after)
 
 
-_HOOKS = {"torch": _after_torch, "torch.optim.optimizer": _after_optimizer}
+def _after_gfile(module):
+    """Keep a file open that is written, to append: TensorBoard opens it anew for each event.
+
+    An image knows the files that are open when it is made: only these are cut back, and travel.
+    """
+    from io import FileIO
+
+    write, close, local = module.GFile.write, module.GFile.close, module.LocalFileSystem
+    kept = "_pyft_kept"
+
+    def write_and_keep(self, *content):
+        write(self, *content)
+        if type(self.fs) is not local:
+            return
+        before = vars(self).get(kept)
+        try:
+            if before is None or not os.fstat(before.fileno()).st_nlink:  # it was removed
+                setattr(self, kept, FileIO(self.filename, "ab"))
+        except (OSError, ValueError):
+            pass  # no descriptor is left: it is not known, then
+
+    def close_all(self):
+        close(self)
+        before = vars(self).pop(kept, None)
+        if before is not None:
+            before.close()
+
+    module.GFile.write, module.GFile.close = write_and_keep, close_all
+
+
+_HOOKS = {
+    "torch": _after_torch,
+    "torch.optim.optimizer": _after_optimizer,
+    "tensorboard.compat.tensorflow_stub.io.gfile": _after_gfile,
+}
 
 
 class _AfterImport(object):
