@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PERIOD_S = 0.5
 QUICK_S = 0.01  # while a fault waits for its server, or a server recovers
 LATE_S = 5.0  # the whole machine stood still: no process is to blame
+RESTORE_S = 60.0  # the longest wait of a restore that has a deadline of its own
 SLOW_S = 5.0  # so long nothing was finished: the user is told; longer each time
 
 
@@ -134,7 +135,22 @@ class Watch:
         if silent > self._servers.heartbeat_timeout(member):
             why = f"no sign of life for [{silent:.1f} s]"
             return of_agent("heartbeat", why, state.dispatching_seq, state.snapshot_cut)
+        if state.phase == page.Phase.RESTORE:
+            return self._overdue(member, state, now)
         return self._stuck(member, state, now)
+
+    def _overdue(self, member: Member, state: page.ControlState, now: float) -> Fault | None:
+        """A restore copies memory all the time; a write that never returns it cannot leave."""
+        assert member.server is not None
+        signs = (member.server.epoch, state.phase, state.restored_bytes, state.passed_bytes)
+        work = self._work.setdefault(member.id, Progress())
+        if work.signs != signs:
+            work.signs, work.since, work.told = signs, now, False
+        still = now - work.since
+        if still < RESTORE_S + self._servers.hang_timeout():
+            return None
+        why = f"no memory was restored for [{still:.1f} s]"
+        return of_agent("overdue", why, state.dispatching_seq, state.snapshot_cut)
 
     def _stuck(self, member: Member, state: page.ControlState, now: float) -> Fault | None:
         """Something was started and waits for nothing, and nothing has been finished since."""
