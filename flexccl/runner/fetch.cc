@@ -100,10 +100,15 @@ Answer OperationRunner::ask_patiently(int slot, const Question& question, std::s
       return answer;
     } catch (const Error& error) {
       if (has_left(slot) && error.code == ncclRemoteError) never_comes(slot, error);
+      if (error.code != ncclRemoteError) {
+        set_paused(std::nullopt);
+        throw;
+      }
       const bool over = has_passed(deadline);
       set_paused(over ? std::nullopt : std::optional<int>(slot));
-      if (over) asked_ = slot;
-      if (over || error.code != ncclRemoteError) throw;
+      if (over)
+        throw NoRepair(error.code, std::string(error.what()) + "; no repair came within [" +
+                                       std::to_string(membership_->repair_ms) + "] ms");
     }
     if (news.is_due()) ask_for_news();
   }

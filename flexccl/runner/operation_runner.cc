@@ -109,7 +109,7 @@ bool OperationRunner::has_left(int slot) const {
 
 void OperationRunner::quiesce(Lock& lock, const Error& error, Deadline limit,
                               const std::function<bool()>& over) {
-  const int slot = suspect();
+  const int slot = engine_.suspect();
   paused_ = slot;
   // In slices: no doorbell announces what appears in the membership log.
   for (Every question(kQuestion); !over() && !has_passed(limit);) {
@@ -159,12 +159,13 @@ void OperationRunner::settle(const std::function<bool()>& attempt) {
   for (bool done = false; !done;) {
     try {
       apply(true);
-      asked_ = -1;
       engine_.forget_suspect();
       done = attempt();
     } catch (const Interrupted&) {
       // The next attempt begins with the repair.
     } catch (const NeverComes&) {
+      throw;
+    } catch (const NoRepair&) {
       throw;
     } catch (const Error& error) {
       if (error.code != ncclRemoteError || aborted_) throw;

@@ -32,6 +32,11 @@ struct NeverComes : Error {
   using Error::Error;
 };
 
+// A repair was waited for already, and did not come.
+struct NoRepair : Error {
+  using Error::Error;
+};
+
 class OperationRunner {
  public:
   // Made anew for each attempt: an average depends on the number of ranks.
@@ -149,7 +154,6 @@ class OperationRunner {
   Answer ask_patiently(int slot, const Question& question, std::span<std::byte> to);
   [[noreturn]] void never_comes(int slot, const Error& error);
   void set_paused(std::optional<int> suspect);
-  int suspect() const { return asked_ >= 0 ? asked_ : engine_.suspect(); }
   void fetch_all(int source, std::uint64_t sequence, const Operation& operation, Ring ring,
                  Buffers buffers);
   void fetch_sum(std::uint64_t sequence, const Operation& operation, Ring ring, std::size_t offset,
@@ -194,7 +198,6 @@ class OperationRunner {
   bool behind_;                    // a new rank that may repeat what others have completed
   std::map<int, Answer> answers_;  // of this epoch
   std::set<int> informed_;         // in this epoch
-  int asked_ = -1;                 // the rank that the last question failed at, in this attempt
 };
 
 }  // namespace flexccl
