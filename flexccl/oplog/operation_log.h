@@ -79,8 +79,8 @@ class OperationLog {
   // An operation begins.
   void enter(std::uint64_t operation, std::uint64_t sequence, std::uint32_t epoch,
              std::span<const int> members);
-  // `before`: where the rank stood, with all pairs.
-  void append(const LogPosition& before, const OperationResult& outcome);
+  // `before`: where the rank stood, with all pairs. False: it found no room.
+  bool append(const LogPosition& before, const OperationResult& outcome);
   void commit(std::uint64_t operation);
   void set_parent(std::uint64_t comm);
   // The communicator was destroyed. Afterwards the memory is not touched any more.

@@ -122,9 +122,9 @@ void OperationLog::give_up(std::uint64_t operation) {
            static_cast<unsigned long long>(operation), static_cast<unsigned long long>(capacity_));
 }
 
-void OperationLog::append(const LogPosition& before, const OperationResult& outcome) {
+bool OperationLog::append(const LogPosition& before, const OperationResult& outcome) {
   const std::scoped_lock lock(mutex_);
-  if (!active()) return;
+  if (!active()) return false;
   const std::uint64_t operation = before.operation + 1;
   const bool resumes = header_->gap_from && std::exchange(may_resume_, false);
   if (resumes && !end_gap(before)) give_up(operation);
@@ -133,6 +133,7 @@ void OperationLog::append(const LogPosition& before, const OperationResult& outc
   if (header_->gap_from) stands_ = after(before, outcome);
   show(header_->shown.done_collectives, before.sequence + is_collective(outcome.op));
   show(header_->shown.done, operation);
+  return !header_->gap_from;
 }
 
 void OperationLog::commit(std::uint64_t operation) {

@@ -130,21 +130,28 @@ Answer OperationRunner::ask_about(int slot) {
   }
 }
 
+// One that has restarted behind a gap of its records has nothing of what lies in the gap.
+bool OperationRunner::keeps_result(int slot, std::uint64_t sequence) {
+  return ask_patiently(slot, {.verb = Verb::kOutput, .sequence = sequence}, {}).availability !=
+         Availability::kGone;
+}
+
 // A rank that had completed the operation before this epoch; -1: none.
-int OperationRunner::find_source(std::uint64_t sequence) {
+int OperationRunner::find_source(std::uint64_t sequence, const Operation& operation) {
   const Ring ring = membership_->ring();
   int lost = -1;
   for (int step = 1; step < ring.size; ++step) {
     const int slot = membership_->slot_at(ring.wrap(ring.rank - step));
-    Answer answer;
     try {
-      answer = ask_about(slot);
+      const Answer answer = ask_about(slot);
+      if (answer.done_at_fence < sequence) continue;
+      if (answer.serves_after < sequence &&
+          (!identical_output(operation.op.collective) || keeps_result(slot, sequence)))
+        return slot;
+      lost = slot;
     } catch (const NeverComes&) {
-      continue;  // another one may have it; if none has, the operation says what it lacks
+      // Another one may have it; if none has, the operation says what it lacks.
     }
-    if (answer.done_at_fence < sequence) continue;
-    if (answer.serves_after < sequence) return slot;
-    lost = slot;
   }
   if (lost >= 0)
     fail(ncclInvalidUsage, "flexccl: rank [", membership_->slot, "] needs operation [", sequence,

@@ -206,7 +206,7 @@ void OperationRunner::run(const Make& make) {
     operation.buffers = buffers;
     const bool asks = must_ask(operation.op.collective, interrupted);
     interrupted = true;
-    const int source = asks ? find_source(sequence) : -1;
+    const int source = asks ? find_source(sequence, operation) : -1;
     in_ring = source < 0;
     if (in_ring)
       engine_.run(operation.schedule(ring, buffers), sequence);
@@ -214,9 +214,8 @@ void OperationRunner::run(const Make& make) {
       fetch_all(source, sequence, operation, ring, buffers);
     return true;
   });
-  record(operation, membership_->ring(), input);
-  retention_->complete(sequence, operation, membership_->ring(),
-                       is_recorded(operation, membership_->ring()));
+  const bool recorded = record(operation, membership_->ring(), input);
+  retention_->complete(sequence, operation, membership_->ring(), recorded);
   release_known(sequence, in_ring, operation.op.collective);
 }
 

@@ -149,7 +149,8 @@ class OperationRunner {
   void once(const std::function<void()>& attempt);
   void look_up() const;  // throws when there is something more important than waiting
   bool must_ask(Collective collective, bool interrupted) const;
-  int find_source(std::uint64_t sequence);
+  int find_source(std::uint64_t sequence, const Operation& operation);
+  bool keeps_result(int slot, std::uint64_t sequence);
   Answer ask_about(int slot);
   Answer ask_patiently(int slot, const Question& question, std::span<std::byte> to);
   [[noreturn]] void never_comes(int slot, const Error& error);
@@ -162,8 +163,8 @@ class OperationRunner {
   // `blocks`: what is fetched lies where the number of ranks says.
   void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
   Answer ask_slot(int slot, Question question, std::span<std::byte> to);
-  void record(const Operation& operation, Ring ring, const Hash& input);
-  bool is_recorded(const Operation& operation, Ring ring) const;
+  // Returns whether a replacement of this rank can give others what they need of the operation.
+  bool record(const Operation& operation, Ring ring, const Hash& input);
   void replay(Operation operation, std::uint64_t sequence);
   void replay(const std::vector<PointToPoint>& calls);
   void record_batch(const std::vector<PointToPoint>& calls, const LogPosition& before,

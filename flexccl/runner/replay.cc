@@ -20,6 +20,11 @@ std::size_t recorded_bytes(const Operation& operation, Ring ring) {
   return has_output(operation, ring) ? output_bytes(operation, ring) : 0;
 }
 
+// Whether others can get what they need of it from its record.
+bool serves_others(const Operation& operation, Ring ring) {
+  return identical_output(operation.op.collective) && has_output(operation, ring);
+}
+
 // Of an operation as records name it: whether its root is this rank, which is in `slot`.
 OpDescriptor seen_from(int slot, OpDescriptor op, Ring ring) {
   if (op.root >= 0) op.root = op.root == slot ? ring.rank : ring.size;
@@ -79,30 +84,25 @@ void OperationRunner::replay_after(std::uint64_t operation, std::span<std::byte>
   const std::uint64_t open = records_.each_open([&](const Record& record, auto output) {
     const Ring ring{record.rank, record.ranks};
     const Operation operation{.op = seen_from(membership_->slot, record.op, ring)};
-    if (keeps_ && identical_output(record.op.collective) && has_output(operation, ring))
+    if (keeps_ && serves_others(operation, ring))
       kept.push_back({record.sequence, operation, ring, output});
   });
   retention_->restart(now, end, open, kept);
 }
 
 // Before any rank is told that the operation is complete here.
-void OperationRunner::record(const Operation& operation, Ring ring, const Hash& input) {
-  if (!records_.active()) return;
+bool OperationRunner::record(const Operation& operation, Ring ring, const Hash& input) {
+  if (!records_.active()) return false;
   const std::span<const std::byte> output(operation.buffers.out, recorded_bytes(operation, ring));
   OpDescriptor named = operation.op;
   if (named.root >= 0) named.root = membership_->slot_at(named.root);
-  records_.append(retention_->position_now(),
-                  {.op = named,
-                   .ring = ring,
-                   .input = input,
-                   .outputs = std::span(&output, 1),
-                   .identical = identical_output(operation.op.collective)});
-}
-
-// Whether a replacement of this rank can give others what they need of the operation.
-bool OperationRunner::is_recorded(const Operation& operation, Ring ring) const {
-  return records_.active() && identical_output(operation.op.collective) &&
-         has_output(operation, ring);
+  const bool found_room = records_.append(retention_->position_now(),
+                                          {.op = named,
+                                           .ring = ring,
+                                           .input = input,
+                                           .outputs = std::span(&output, 1),
+                                           .identical = identical_output(operation.op.collective)});
+  return found_room && serves_others(operation, ring);
 }
 
 // The ring is that of the first time: a repair may have changed the number of ranks since.
@@ -121,7 +121,7 @@ void OperationRunner::replay(Operation operation, std::uint64_t sequence) {
   if (output.empty() && output_bytes(operation, ring) && operation.buffers.in)
     std::memmove(operation.buffers.out, operation.buffers.in, output_bytes(operation, ring));
   if (keeps_)
-    retention_->complete(sequence, operation, ring, is_recorded(operation, ring));
+    retention_->complete(sequence, operation, ring, serves_others(operation, ring));
   else
     retention_->complete(sequence);
 }

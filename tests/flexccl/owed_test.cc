@@ -189,4 +189,27 @@ TEST(who_ends_without_having_all_says_that) {
   CHECK(state_of(couple.at(0)).kept_bytes > 0);
 }
 
+// A replacement has nothing of an operation that found no room for its record.
+TEST(what_has_no_record_is_owed) {
+  constexpr std::size_t kRecordBytes = 16384;  // for one sum
+  Values mine(kCount, 1.0f), yours(kCount, 2.0f);
+  Couple couple;
+  const auto small = std::make_unique<Arena>();
+  must(flexcclSetRecords(couple.at(0), small->bytes, kRecordBytes), "flexcclSetRecords");
+  const auto both = [&](std::uint64_t owed) {
+    // Its second frame is the last that rank 1 lacks.
+    must(flexcclSetFault("delay:rank=0,frame=2,ms=300"), "fault");
+    couple.sum(0, &mine);
+    couple.sum(1, &yours);
+    couple.finish(0);
+    CHECK_EQ(state_of(couple.at(0)).owed, owed);
+    couple.finish(1);
+    must(flexcclSetFault(nullptr), "fault");
+  };
+  both(0);
+  CHECK_EQ(state_of(couple.at(0)).recorded, 1);
+  both(2);
+  CHECK_EQ(state_of(couple.at(0)).recorded, 0);
+}
+
 CHECK_MAIN
