@@ -13,6 +13,10 @@ bool synchronising(Collective collective) {
          collective == Collective::kSplit;
 }
 
+bool lacks_root(const Operation& operation) {
+  return operation.op.collective == Collective::kBroadcast && operation.op.root < 0;
+}
+
 bool has_blocks(Collective collective) {
   return collective != Collective::kAllReduce && collective != Collective::kBroadcast &&
          collective != Collective::kReduce;

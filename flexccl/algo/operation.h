@@ -26,6 +26,8 @@ struct Operation {
 bool identical_output(Collective collective);
 // No member can complete it before all have begun it.
 bool synchronising(Collective collective);
+// A broadcast whose root was removed: only a rank that has the result can give it.
+bool lacks_root(const Operation& operation);
 // Its buffers have one block per rank.
 bool has_blocks(Collective collective);
 // Bytes that this rank puts in and gets out; 0 where its buffer has no meaning.

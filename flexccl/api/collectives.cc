@@ -25,9 +25,11 @@ OpDescriptor check(const Arguments& call, const Communicator& communicator) {
   if (!communicator.ready())
     fail(ncclInvalidUsage, "flexccl: a new rank has to call ncclCommSetupNewRank first");
   if (!element) fail(ncclInvalidArgument, "flexccl: datatype [", int(call.dtype), "] is unknown");
-  // A rank that was there before may be named in a replay.
-  const bool is_one =
-      self.position(call.root) >= 0 || (call.root < self.slots() && communicator.replaying());
+  // A rank that was there before may be named in a replay, and by a broadcast that others have.
+  const bool was_one = call.collective == Collective::kBroadcast && self.repair_ms &&
+                       !self.partial && self.has_removed(call.root);
+  const bool is_one = self.position(call.root) >= 0 || was_one ||
+                      (call.root < self.slots() && communicator.replaying());
   if (call.root < -1 || (call.root >= 0 && !is_one))
     fail(ncclInvalidArgument, "flexccl: rank [", call.root, "] is not one of [", n, "] ranks");
   if (call.count >
@@ -89,12 +91,13 @@ Operator find_operator(ncclRedOp_t op, ncclDataType_t dtype, const Communicator&
   return found;
 }
 
-// The root of a call is a rank's number; schedules know positions.
+// The root of a call is a rank's number; schedules know positions. Of a broadcast another rank may
+// have the result when the root is gone: it has no position then.
 OpDescriptor placed(OpDescriptor op, const Membership& self) {
   if (op.root < 0) return op;
   const int slot = op.root;
   op.root = self.position(slot);
-  if (op.root < 0)
+  if (op.root < 0 && op.collective != Collective::kBroadcast)
     fail(ncclInvalidUsage, "flexccl: the root, rank [", slot, "], was removed from communicator");
   return op;
 }

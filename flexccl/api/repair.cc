@@ -62,7 +62,7 @@ void remove(ncclComm_t comm, int slot) {
   const auto communicator = repairable(comm);
   OperationRunner& runner = communicator->runner();
   const auto self = runner.view();
-  if (self->position(slot) < 0 && removal(self->changes, slot)) return;
+  if (self->has_removed(slot)) return;
   // The first survivor decides, the others follow when they are called.
   const std::vector<Change> decided = runner.decided();
   std::optional<Change> step = removal(decided, slot);

@@ -75,6 +75,14 @@ int Membership::position(int of) const {
   return found != members.end() && *found == of ? static_cast<int>(found - members.begin()) : -1;
 }
 
+bool Membership::has_removed(int of) const {
+  return position(of) < 0 && std::ranges::any_of(
+                                 changes,
+                                 [of](const Change& step) {
+                                   return step.slot == of && step.repair == Repair::kRemove;
+                                 });
+}
+
 void Membership::check(const Change& change) const {
   const bool live = position(change.slot) >= 0;
   if (change.epoch != epoch + 1 || change.slot < 0 || change.slot >= slots() ||

@@ -48,6 +48,8 @@ struct Membership {
   Ring ring() const { return {position(slot), static_cast<int>(members.size())}; }
   int slot_at(int position) const { return members[static_cast<std::size_t>(position)]; }
   const Address& address(int of) const { return addresses[static_cast<std::size_t>(of)]; }
+  // As far back as `changes` go.
+  bool has_removed(int of) const;
   // Throws ncclInvalidUsage when it is not the next step, or makes no sense.
   void check(const Change& change) const;
   void take(const Change& change);

@@ -90,8 +90,9 @@ void OperationRunner::never_comes(int slot, const Error& error) {
 // A rank that does not answer is gone, and will be replaced; or it has not made this communicator
 // yet, because it needs the operation of another one that this rank repeats first; or too many ask
 // it at once.
-Answer OperationRunner::ask_patiently(int slot, const Question& question, std::span<std::byte> to) {
-  const Deadline deadline = in_ms(membership_->repair_ms);
+Answer OperationRunner::ask_patiently(int slot, const Question& question, std::span<std::byte> to,
+                                      std::optional<Deadline> until) {
+  const Deadline deadline = until.value_or(in_ms(membership_->repair_ms));
   for (Every news(kAskForNews);; std::this_thread::sleep_for(kAskTheSilent)) {
     look_up();
     try {
@@ -114,12 +115,12 @@ Answer OperationRunner::ask_patiently(int slot, const Question& question, std::s
   }
 }
 
-Answer OperationRunner::ask_about(int slot) {
+Answer OperationRunner::ask_about(int slot, std::optional<Deadline> until) {
   if (const auto known = answers_.find(slot); known != answers_.end()) return known->second;
   const Deadline deadline = in_ms(membership_->timeout_ms + membership_->repair_ms);
   for (;;) {
     look_up();
-    const Answer answer = ask_patiently(slot, {}, {});
+    const Answer answer = ask_patiently(slot, {}, {}, until);
     if (answer.availability == Availability::kHere) return answers_[slot] = answer;
     if (answer.epoch < membership_->epoch) inform(slot);
     if (answer.epoch > membership_->epoch) hear_of(slot, answer.epoch);
@@ -139,11 +140,14 @@ bool OperationRunner::keeps_result(int slot, std::uint64_t sequence) {
 // A rank that had completed the operation before this epoch; -1: none.
 int OperationRunner::find_source(std::uint64_t sequence, const Operation& operation) {
   const Ring ring = membership_->ring();
+  // Without its root the operation fails wherever it has no source, and who fails answers no more.
+  std::optional<Deadline> until;
+  if (lacks_root(operation)) until = in_ms(kAnswerMs);
   int lost = -1;
   for (int step = 1; step < ring.size; ++step) {
     const int slot = membership_->slot_at(ring.wrap(ring.rank - step));
     try {
-      const Answer answer = ask_about(slot);
+      const Answer answer = ask_about(slot, until);
       if (answer.done_at_fence < sequence) continue;
       if (answer.serves_after < sequence &&
           (!identical_output(operation.op.collective) || keeps_result(slot, sequence)))
@@ -151,6 +155,8 @@ int OperationRunner::find_source(std::uint64_t sequence, const Operation& operat
       lost = slot;
     } catch (const NeverComes&) {
       // Another one may have it; if none has, the operation says what it lacks.
+    } catch (const NoRepair&) {
+      if (!until) throw;
     }
   }
   if (lost >= 0)

@@ -187,8 +187,9 @@ void OperationRunner::run(const Make& make) {
   const Hash input = records_.active() ? input_hash(operation, first) : Hash();
   if (!keeps_) {
     retention_->begin(sequence);
+    need_root(operation, make);
     once([&] { engine_.run(operation.schedule(first, operation.buffers), sequence); });
-    record(operation, first, input);
+    record(operation, first, input, make);
     retention_->complete(sequence);
     settled_ = true, behind_ = false;
     return;
@@ -208,15 +209,20 @@ void OperationRunner::run(const Make& make) {
     interrupted = true;
     const int source = asks ? find_source(sequence, operation) : -1;
     in_ring = source < 0;
-    if (in_ring)
-      engine_.run(operation.schedule(ring, buffers), sequence);
-    else
-      fetch_all(source, sequence, operation, ring, buffers);
+    if (!in_ring) return fetch_all(source, sequence, operation, ring, buffers), true;
+    need_root(operation, make);
+    engine_.run(operation.schedule(ring, buffers), sequence);
     return true;
   });
-  const bool recorded = record(operation, membership_->ring(), input);
+  const bool recorded = record(operation, membership_->ring(), input, make);
   retention_->complete(sequence, operation, membership_->ring(), recorded);
   release_known(sequence, in_ring, operation.op.collective);
+}
+
+void OperationRunner::need_root(const Operation& operation, const Make& make) const {
+  if (lacks_root(operation))
+    fail(ncclInvalidUsage, "flexccl: the root, rank [", make(with_all_slots(*membership_)).op.root,
+         "], was removed from the communicator, and no other rank has the result");
 }
 
 // An operation that no rank can complete before all have begun it was completed by none if

@@ -149,10 +149,14 @@ class OperationRunner {
   void once(const std::function<void()>& attempt);
   void look_up() const;  // throws when there is something more important than waiting
   bool must_ask(Collective collective, bool interrupted) const;
+  // Throws where the operation cannot run in the ring: its root was removed.
+  void need_root(const Operation& operation, const Make& make) const;
   int find_source(std::uint64_t sequence, const Operation& operation);
   bool keeps_result(int slot, std::uint64_t sequence);
-  Answer ask_about(int slot);
-  Answer ask_patiently(int slot, const Question& question, std::span<std::byte> to);
+  // `until`: how long a rank that does not answer is waited for, unless as long as for a repair.
+  Answer ask_about(int slot, std::optional<Deadline> until = {});
+  Answer ask_patiently(int slot, const Question& question, std::span<std::byte> to,
+                       std::optional<Deadline> until = {});
   [[noreturn]] void never_comes(int slot, const Error& error);
   void set_paused(std::optional<int> suspect);
   void fetch_all(int source, std::uint64_t sequence, const Operation& operation, Ring ring,
@@ -164,7 +168,7 @@ class OperationRunner {
   void fetch(Question question, int slot, std::span<std::byte> to, bool blocks = false);
   Answer ask_slot(int slot, Question question, std::span<std::byte> to);
   // Returns whether a replacement of this rank can give others what they need of the operation.
-  bool record(const Operation& operation, Ring ring, const Hash& input);
+  bool record(const Operation& operation, Ring ring, const Hash& input, const Make& make);
   void replay(Operation operation, std::uint64_t sequence);
   void replay(const std::vector<PointToPoint>& calls);
   void record_batch(const std::vector<PointToPoint>& calls, const LogPosition& before,

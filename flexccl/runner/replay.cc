@@ -91,11 +91,15 @@ void OperationRunner::replay_after(std::uint64_t operation, std::span<std::byte>
 }
 
 // Before any rank is told that the operation is complete here.
-bool OperationRunner::record(const Operation& operation, Ring ring, const Hash& input) {
+bool OperationRunner::record(const Operation& operation, Ring ring, const Hash& input,
+                             const Make& make) {
   if (!records_.active()) return false;
   const std::span<const std::byte> output(operation.buffers.out, recorded_bytes(operation, ring));
   OpDescriptor named = operation.op;
-  if (named.root >= 0) named.root = membership_->slot_at(named.root);
+  if (lacks_root(operation))
+    named.root = make(with_all_slots(*membership_)).op.root;
+  else if (named.root >= 0)
+    named.root = membership_->slot_at(named.root);
   const bool found_room = records_.append(retention_->position_now(),
                                           {.op = named,
                                            .ring = ring,
