@@ -147,16 +147,29 @@ namespace {
 
 uint64_t device_taken = 0, device_has = 0;
 
-CUresult allocate(CUdeviceptr* address, size_t bytes) {
+CUresult create(CUmemGenericAllocationHandle* out, size_t bytes, const CUmemAllocationProp*,
+                unsigned long long) {
   if (device_taken + bytes > device_has) return CUDA_ERROR_OUT_OF_MEMORY;
   device_taken += bytes;
-  *address = 0x10000000 + (device_taken << 4);
+  *out = bytes;
   return CUDA_SUCCESS;
 }
 
-backend::Table table_with_memory(uint64_t bytes) {
-  backend::Table table{};
-  table.cuMemAlloc_v2 = allocate;
+// Not that of variables of modules: there is no cuMemAlloc.
+backend::Table table_with_memory(uint64_t bytes, backend::Table table = {}) {
+  table.cuMemAddressReserve = [](CUdeviceptr* out, size_t, size_t, CUdeviceptr,
+                                 unsigned long long) {
+    *out = 0x10000000;
+    return CUDA_SUCCESS;
+  };
+  table.cuMemCreate = create;
+  table.cuMemMap = [](CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,
+                      unsigned long long) { return CUDA_SUCCESS; };
+  table.cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
+    return CUDA_SUCCESS;
+  };
+  table.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+  table.cuMemRelease = [](CUmemGenericAllocationHandle) { return CUDA_SUCCESS; };
   device_taken = 0;
   device_has = bytes;
   return table;
@@ -193,6 +206,17 @@ TEST(memory_of_the_servers_own_stays_within_its_bound) {
   CHECK(memory->take(16 << 20) != nullptr);  // what was given back is one piece again
   CHECK(!memory->take(kMost + 1));
   CHECK(!memory->take(0));
+}
+
+// Pieces that were taken one by one, as small products take them.
+TEST(what_small_products_gave_back_is_there_for_a_large_one) {
+  const backend::Table table = table_with_memory(uint64_t{1} << 40);
+  const auto memory = std::make_shared<ShadowMemory>(table, uint64_t{64} << 20);
+  std::vector<std::shared_ptr<const ShadowMemory::Piece>> pieces;
+  for (int i = 0; i < 4; ++i) pieces.push_back(memory->take(9 << 20));
+  for (const auto& one : pieces) CHECK(one != nullptr);
+  pieces.clear();
+  CHECK(memory->take(40 << 20) != nullptr);
 }
 
 TEST(a_device_without_memory_has_no_second_executions) {
@@ -295,16 +319,17 @@ struct Unheard : dmr::SecondExecutions::Hears {
 }  // namespace
 
 TEST(a_second_execution_at_once_has_a_workspace_as_large_as_the_first) {
-  backend::Table table = table_that_sees();
-  table.cuMemAlloc_v2 = [](CUdeviceptr* address, size_t bytes) {
-    alignas(ShadowMemory::kAlign) static std::byte memory[1 << 20];
-    *address = reinterpret_cast<CUdeviceptr>(memory);
-    return bytes <= sizeof memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  backend::Table table = table_with_memory(ring::kGranule, table_that_sees());
+  table.cuMemAddressReserve = [](CUdeviceptr* out, size_t, size_t, CUdeviceptr,
+                                 unsigned long long) {
+    alignas(ShadowMemory::kAlign) static std::byte memory[ring::kGranule];
+    *out = reinterpret_cast<CUdeviceptr>(memory);
+    return CUDA_SUCCESS;
   };
   OwnServer server(&table);
   Unheard unheard;
   dmr::SecondExecutions::Options options;
-  options.memory = 1 << 20;
+  options.memory = ring::kGranule;
   dmr::SecondExecutions second(server.session, nullptr, nullptr, options, unheard);
   cmd::cublasSgemm_v2 c = a_product();
   c.handle.handle = 7, c.handle.workspace = 0x9000, c.handle.workspace_bytes = 4096;

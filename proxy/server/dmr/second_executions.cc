@@ -49,7 +49,8 @@ SecondExecutions::SecondExecutions(Session& session, View view, ExecuteAgain aga
       hears_(hears),
       rotation_({options.mode == Mode::kFull, options.share}),
       again_(session.backend()),
-      memory_(std::make_shared<ShadowMemory>(session.backend(), options.memory)) {}
+      memory_(
+          std::make_shared<ShadowMemory>(session.backend(), options.memory, session.ordinal())) {}
 
 void SecondExecutions::plan(const std::shared_ptr<Execution>& execution, Body body, bool voted) {
   Execution& e = *execution;
