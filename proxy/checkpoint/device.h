@@ -59,8 +59,10 @@ class DeviceState {
   virtual bool waits() { return true; }
   // Whether a stream captures a graph: nothing may be asked of the device then.
   virtual bool capturing() = 0;
-  // Memory that the program has mapped and may access. Appends.
+  // Memory that the program has mapped and may access, or might once. Appends.
   virtual void mapped(std::vector<MemoryRange>* ranges) = 0;
+  // What the program may use again and a snapshot would lack, as a sentence; empty: nothing.
+  virtual std::string out_of_reach() { return {}; }
   // Memory of the device's own that kernels change: variables of modules, which are appended, and
   // the heap of kernels, empty if there is none.
   virtual void variables(std::vector<ring::ManifestPlace>* places) = 0;

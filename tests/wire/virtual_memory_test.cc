@@ -29,9 +29,10 @@ const backend::Table& table() {
 }
 
 struct Own : OwnServer {
+  const uint64_t memory = Handle::make(HandleKind::kPhysicalMemory, 1, 1).value;
+
   Own() : OwnServer(&table()) {
     given.clear();
-    const uint64_t memory = Handle::make(HandleKind::kPhysicalMemory, 1, 1).value;
     CHECK(dispatch(Call::cuMemCreate, cmd::cuMemCreate{memory, kBytes}).ok());
     CHECK(dispatch(Call::cuMemMap, cmd::cuMemMap{kMemory, kBytes, 0, memory}).ok());
   }
@@ -55,6 +56,52 @@ TEST(memory_that_may_only_be_read_is_live) {
   CHECK(given == (std::vector{kWrite, kRead}));
   CHECK_EQ(server::protect_mappings(own.session), 0);
   CHECK_EQ(given.size(), 2u);  // it is already
+}
+
+// The program may give itself access again, and expects what was there.
+TEST(memory_without_access_is_live_if_it_had_some) {
+  Own own;
+  own.access(0);
+  CHECK_EQ(own.live(), 0u);
+  CHECK(given == std::vector{0u});
+  own.access(kWrite);
+  own.access(0);
+  CHECK_EQ(own.live(), 1u);
+  CHECK(given == (std::vector{0u, kWrite, kRead}));  // so that the snapshot can read it
+}
+
+TEST(a_restore_writes_memory_without_access) {
+  Own own;
+  own.session.recovery().enter(ring::Phase::kObjects);
+  own.access(0);
+  own.session.recovery().enter(ring::Phase::kRestore);
+  CHECK(given == std::vector{kWrite});
+  CHECK_EQ(own.live(), 1u);
+  CHECK_EQ(server::protect_mappings(own.session), 0);
+  CHECK(given == (std::vector{kWrite, kRead}));
+}
+
+TEST(memory_that_is_mapped_nowhere_is_out_of_reach_if_it_has_contents) {
+  Own own;
+  const auto unmap = [&] {
+    CHECK(own.dispatch(Call::cuMemUnmap, cmd::cuMemUnmap{kMemory, kBytes}).ok());
+  };
+  const auto map = [&] {
+    CHECK(own.dispatch(Call::cuMemMap, cmd::cuMemMap{kMemory, kBytes, 0, own.memory}).ok());
+  };
+  const auto problem = [&] { return server::unmapped_contents(own.session); };
+  unmap();
+  CHECK(problem().empty());  // it never had any
+  map();
+  own.access(kWrite);
+  CHECK(problem().empty());
+  unmap();
+  CHECK(problem().find("unmapped and not released") != std::string::npos);
+  map();
+  CHECK(problem().empty());
+  unmap();
+  CHECK(own.dispatch(Call::cuMemRelease, cmd::cuMemRelease{own.memory}).ok());
+  CHECK(problem().empty());
 }
 
 TEST(a_restore_writes_it_before_it_may_only_be_read) {

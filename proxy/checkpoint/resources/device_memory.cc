@@ -142,9 +142,11 @@ class MemoryRestorer : private BlockCheck {
 }  // namespace
 
 std::string save_memory(const MemoryToSave& what, DeviceState& state, Stage* stage, LiveSet* live) {
+  std::string problem = state.out_of_reach();
+  if (!problem.empty()) return problem;
   std::vector<MemoryRange> mapped;
   state.mapped(&mapped);
-  std::string problem = find_live(what.scope, std::move(mapped), {}, what.places, live);
+  problem = find_live(what.scope, std::move(mapped), {}, what.places, live);
   if (problem.empty()) problem = stage->add(live->blocks, what.late, what.plan);
   return problem;
 }

@@ -17,6 +17,8 @@ namespace pyft::server {
 // Both append.
 void allocated_memory(Session& session, std::vector<checkpoint::MemoryRange>* ranges);
 void accessible_mappings(Session& session, std::vector<checkpoint::MemoryRange>* ranges);
+// Of the program's own memory what no address shows: a sentence, empty if there is none.
+std::string unmapped_contents(Session& session);
 // Memory that may only be read has got its contents: from now on it may only be read. 0, or a code.
 int protect_mappings(Session& session);
 struct LoadedModule {

@@ -2,6 +2,7 @@
 // backend judges.
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "server/handlers/handlers.h"
@@ -12,8 +13,8 @@ namespace {
 
 struct Mapped {
   struct Mapping {
-    uint64_t bytes;
-    bool accessible;           // to be read, at least
+    uint64_t bytes, memory;    // `memory`: the handle
+    bool has_contents;         // it is, or was, accessible to the program
     bool is_restored = false;  // it may only be read, but its contents are written now
   };
   std::map<uint64_t, Mapping> by_address;
@@ -28,7 +29,11 @@ struct Mapped {
 };
 
 struct Created {
-  std::unordered_map<uint64_t, CUmemGenericAllocationHandle> by_handle;
+  struct Memory {
+    CUmemGenericAllocationHandle memory;
+    bool has_contents = false;
+  };
+  std::unordered_map<uint64_t, Memory> by_handle;
 };
 
 CUmemLocation location(const Session& session) {
@@ -54,7 +59,18 @@ Status outside(const char* call, uint64_t address, uint64_t bytes) {
 
 void accessible_mappings(Session& session, std::vector<checkpoint::MemoryRange>* ranges) {
   for (const auto& [address, mapping] : session.state<Mapped>().by_address)
-    if (mapping.accessible) ranges->push_back({address, mapping.bytes});
+    if (mapping.has_contents) ranges->push_back({address, mapping.bytes});
+}
+
+std::string unmapped_contents(Session& session) {
+  std::unordered_set<uint64_t> mapped;
+  for (const auto& [address, mapping] : session.state<Mapped>().by_address)
+    mapped.insert(mapping.memory);
+  for (const auto& [handle, created] : session.state<Created>().by_handle)
+    if (created.has_contents && !mapped.contains(handle))
+      return "memory [" + std::to_string(handle) +
+             "], which the program has unmapped and not released, cannot be read";
+  return {};
 }
 
 int protect_mappings(Session& session) {
@@ -73,7 +89,7 @@ Status do_cuMemCreate(Session& session, const EntryHeader& header, const cmd::cu
     return bad_handle(c.handle);
   CUmemGenericAllocationHandle memory{};
   const int code = create_memory(session, c.bytes, &memory);
-  if (code == 0) created[c.handle] = memory;
+  if (code == 0) created[c.handle] = {memory};
   return finish(session, header, "cuMemCreate", Domain::kCuda, code);
 }
 
@@ -82,7 +98,7 @@ Status do_cuMemRelease(Session& session, const EntryHeader& header, const cmd::c
   auto& created = session.state<Created>().by_handle;
   const auto found = created.find(c.handle);
   if (found == created.end()) return bad_handle(c.handle);
-  const int code = session.backend().cuMemRelease(found->second);
+  const int code = session.backend().cuMemRelease(found->second.memory);
   created.erase(found);
   return finish(session, header, "cuMemRelease", Domain::kCuda, code);
 }
@@ -93,8 +109,9 @@ Status do_cuMemMap(Session& session, const EntryHeader& header, const cmd::cuMem
   const auto& created = session.state<Created>().by_handle;
   const auto found = created.find(c.handle);
   if (found == created.end()) return bad_handle(c.handle);
-  const int code = session.backend().cuMemMap(c.address, c.bytes, c.offset, found->second, 0);
-  if (code == 0) session.state<Mapped>().by_address[c.address] = {c.bytes, false};
+  const int code =
+      session.backend().cuMemMap(c.address, c.bytes, c.offset, found->second.memory, 0);
+  if (code == 0) session.state<Mapped>().by_address[c.address] = {c.bytes, c.handle, false};
   return finish(session, header, "cuMemMap", Domain::kCuda, code);
 }
 
@@ -110,19 +127,28 @@ Status do_cuMemUnmap(Session& session, const EntryHeader& header, const cmd::cuM
   return finish(session, header, "cuMemUnmap", Domain::kCuda, code);
 }
 
+// Snapshots read what the program has taken its own access from: kernels can read it then, too.
 Status do_cuMemSetAccess(Session& session, const EntryHeader& header, const cmd::cuMemSetAccess& c,
                          Body, Body) {
   if (!session.in_device_window(c.address, c.bytes))
     return outside("cuMemSetAccess", c.address, c.bytes);
-  const bool is_restored =
-      c.flags == CU_MEM_ACCESS_FLAGS_PROT_READ && session.recovery().restores_objects();
-  const uint32_t flags = is_restored ? uint32_t{CU_MEM_ACCESS_FLAGS_PROT_READWRITE} : c.flags;
-  const int code = set_access(session, c.address, c.bytes, flags);
+  const bool may_write = c.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const bool is_restored = !may_write && session.recovery().restores_objects();
   const bool accessible = c.flags & CU_MEM_ACCESS_FLAGS_PROT_READ;
+  Mapped& mapped = session.state<Mapped>();
+  bool has_contents = accessible || is_restored;
+  mapped.within(c.address, c.bytes, [&](auto it) { has_contents |= it->second.has_contents; });
+  uint32_t flags = c.flags;
+  if (!accessible && has_contents) flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  if (is_restored) flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const int code = set_access(session, c.address, c.bytes, flags);
+  auto& created = session.state<Created>().by_handle;
   if (code == 0)
-    session.state<Mapped>().within(c.address, c.bytes, [&](auto it) {
-      it->second.accessible = accessible;
+    mapped.within(c.address, c.bytes, [&](auto it) {
+      it->second.has_contents |= accessible || is_restored;
       it->second.is_restored = is_restored;
+      const auto memory = created.find(it->second.memory);
+      if (memory != created.end()) memory->second.has_contents |= it->second.has_contents;
     });
   return finish(session, header, "cuMemSetAccess", Domain::kCuda, code);
 }

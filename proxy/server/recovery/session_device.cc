@@ -193,6 +193,10 @@ void SessionState::mapped(std::vector<checkpoint::MemoryRange>* ranges) {
   accessible_mappings(session_, ranges);
 }
 
+std::string SessionState::out_of_reach() {
+  return unmapped_contents(session_);
+}
+
 void SessionState::variables(std::vector<ring::ManifestPlace>* places) {
   unsigned long long address = 0, bytes = 0;
   for (const auto& [handle, loaded] : loaded_modules(session_)) {

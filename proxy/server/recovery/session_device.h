@@ -76,6 +76,7 @@ class SessionState : public checkpoint::DeviceState {
   bool waits() override;
   bool capturing() override;
   void mapped(std::vector<checkpoint::MemoryRange>* ranges) override;
+  std::string out_of_reach() override;
   void variables(std::vector<ring::ManifestPlace>* places) override;
   checkpoint::MemoryRange kernel_heap() override;
   int status() override { return session_.device_status(); }
