@@ -98,10 +98,23 @@ TEST(memory_that_is_mapped_nowhere_is_out_of_reach_if_it_has_contents) {
   unmap();
   CHECK(problem().find("unmapped and not released") != std::string::npos);
   map();
+  CHECK(!problem().empty());  // not before it can be read
+  own.access(kWrite);
   CHECK(problem().empty());
   unmap();
   CHECK(own.dispatch(Call::cuMemRelease, cmd::cuMemRelease{own.memory}).ok());
   CHECK(problem().empty());
+}
+
+TEST(memory_that_is_released_while_it_is_mapped_ends_with_its_mapping) {
+  Own own;
+  own.access(kWrite);
+  CHECK(own.dispatch(Call::cuMemRelease, cmd::cuMemRelease{own.memory}).ok());
+  CHECK(own.dispatch(Call::cuMemCreate, cmd::cuMemCreate{own.memory, kBytes}).ok());
+  CHECK_EQ(own.live(), 1u);
+  CHECK(own.dispatch(Call::cuMemUnmap, cmd::cuMemUnmap{kMemory, kBytes}).ok());
+  CHECK_EQ(own.live(), 0u);
+  CHECK(server::unmapped_contents(own.session).empty());  // of another one with that handle
 }
 
 TEST(a_restore_writes_it_before_it_may_only_be_read) {

@@ -13,7 +13,8 @@ namespace {
 
 struct Mapped {
   struct Mapping {
-    uint64_t bytes, memory;    // `memory`: the handle
+    uint64_t bytes;
+    uint64_t handle, number;   // of the memory, and which of those with that handle
     bool has_contents;         // it is, or was, accessible to the program
     bool is_restored = false;  // it may only be read, but its contents are written now
   };
@@ -31,9 +32,26 @@ struct Mapped {
 struct Created {
   struct Memory {
     CUmemGenericAllocationHandle memory;
-    bool has_contents = false;
+    uint64_t number;
+    bool has_contents = false;  // some mapping of it has, or had
+    uint32_t readable = 0;      // mappings that have
   };
   std::unordered_map<uint64_t, Memory> by_handle;
+  std::unordered_set<uint64_t> out_of_reach;  // handles: contents, and no mapping that has them
+  uint64_t made = 0;
+
+  // By how many more of its mappings a memory can be read. It may have been released before.
+  void count(const Mapped::Mapping& mapping, int more) {
+    const auto found = by_handle.find(mapping.handle);
+    if (found == by_handle.end() || found->second.number != mapping.number) return;
+    Memory& memory = found->second;
+    memory.has_contents = true;
+    memory.readable += static_cast<uint32_t>(more);
+    if (memory.readable)
+      out_of_reach.erase(mapping.handle);
+    else
+      out_of_reach.insert(mapping.handle);
+  }
 };
 
 CUmemLocation location(const Session& session) {
@@ -63,14 +81,10 @@ void accessible_mappings(Session& session, std::vector<checkpoint::MemoryRange>*
 }
 
 std::string unmapped_contents(Session& session) {
-  std::unordered_set<uint64_t> mapped;
-  for (const auto& [address, mapping] : session.state<Mapped>().by_address)
-    mapped.insert(mapping.memory);
-  for (const auto& [handle, created] : session.state<Created>().by_handle)
-    if (created.has_contents && !mapped.contains(handle))
-      return "memory [" + std::to_string(handle) +
-             "], which the program has unmapped and not released, cannot be read";
-  return {};
+  const auto& handles = session.state<Created>().out_of_reach;
+  if (handles.empty()) return {};
+  return "memory [" + std::to_string(*handles.begin()) +
+         "], which the program has unmapped and not released, cannot be read";
 }
 
 int protect_mappings(Session& session) {
@@ -84,22 +98,24 @@ int protect_mappings(Session& session) {
 
 Status do_cuMemCreate(Session& session, const EntryHeader& header, const cmd::cuMemCreate& c, Body,
                       Body) {
-  auto& created = session.state<Created>().by_handle;
-  if (Handle{c.handle}.kind() != HandleKind::kPhysicalMemory || created.contains(c.handle))
+  Created& created = session.state<Created>();
+  if (Handle{c.handle}.kind() != HandleKind::kPhysicalMemory ||
+      created.by_handle.contains(c.handle))
     return bad_handle(c.handle);
   CUmemGenericAllocationHandle memory{};
   const int code = create_memory(session, c.bytes, &memory);
-  if (code == 0) created[c.handle] = {memory};
+  if (code == 0) created.by_handle[c.handle] = {memory, ++created.made};
   return finish(session, header, "cuMemCreate", Domain::kCuda, code);
 }
 
 Status do_cuMemRelease(Session& session, const EntryHeader& header, const cmd::cuMemRelease& c,
                        Body, Body) {
-  auto& created = session.state<Created>().by_handle;
-  const auto found = created.find(c.handle);
-  if (found == created.end()) return bad_handle(c.handle);
+  Created& created = session.state<Created>();
+  const auto found = created.by_handle.find(c.handle);
+  if (found == created.by_handle.end()) return bad_handle(c.handle);
   const int code = session.backend().cuMemRelease(found->second.memory);
-  created.erase(found);
+  created.by_handle.erase(found);
+  created.out_of_reach.erase(c.handle);
   return finish(session, header, "cuMemRelease", Domain::kCuda, code);
 }
 
@@ -111,7 +127,9 @@ Status do_cuMemMap(Session& session, const EntryHeader& header, const cmd::cuMem
   if (found == created.end()) return bad_handle(c.handle);
   const int code =
       session.backend().cuMemMap(c.address, c.bytes, c.offset, found->second.memory, 0);
-  if (code == 0) session.state<Mapped>().by_address[c.address] = {c.bytes, c.handle, false};
+  if (code == 0)
+    session.state<Mapped>().by_address[c.address] = {c.bytes, c.handle, found->second.number,
+                                                     false};
   return finish(session, header, "cuMemMap", Domain::kCuda, code);
 }
 
@@ -123,7 +141,11 @@ Status do_cuMemUnmap(Session& session, const EntryHeader& header, const cmd::cuM
   int code = session.backend().cuCtxSynchronize();
   if (code == 0) code = session.backend().cuMemUnmap(c.address, c.bytes);
   Mapped& mapped = session.state<Mapped>();
-  if (code == 0) mapped.within(c.address, c.bytes, [&](auto it) { mapped.by_address.erase(it); });
+  if (code == 0)
+    mapped.within(c.address, c.bytes, [&](auto it) {
+      if (it->second.has_contents) session.state<Created>().count(it->second, -1);
+      mapped.by_address.erase(it);
+    });
   return finish(session, header, "cuMemUnmap", Domain::kCuda, code);
 }
 
@@ -142,13 +164,11 @@ Status do_cuMemSetAccess(Session& session, const EntryHeader& header, const cmd:
   if (!accessible && has_contents) flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
   if (is_restored) flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   const int code = set_access(session, c.address, c.bytes, flags);
-  auto& created = session.state<Created>().by_handle;
   if (code == 0)
     mapped.within(c.address, c.bytes, [&](auto it) {
-      it->second.has_contents |= accessible || is_restored;
+      if ((accessible || is_restored) && !std::exchange(it->second.has_contents, true))
+        session.state<Created>().count(it->second, 1);
       it->second.is_restored = is_restored;
-      const auto memory = created.find(it->second.memory);
-      if (memory != created.end()) memory->second.has_contents |= it->second.has_contents;
     });
   return finish(session, header, "cuMemSetAccess", Domain::kCuda, code);
 }
