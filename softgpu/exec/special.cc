@@ -151,8 +151,11 @@ static const Inst* exec_S2UR(const Inst* in, Warp* w, uint32_t exec) {
   if (w->block->tracker && is_clock(in->imm)) return conflict(w);
   uint32_t value = 0;
   const auto lane = static_cast<uint32_t>(first_lane(w->active ? w->active : exec));
+  const Row* tid = w->rows + kTidRows;
   if (in->imm >= kTidX && in->imm <= kTidZ) {
-    value = w->rows[kTidRows + in->imm - kTidX].lane[lane];
+    value = tid[in->imm - kTidX].lane[lane];
+  } else if (in->imm == kTidPacked) {
+    value = tid[0].lane[lane] | tid[1].lane[lane] << 16 | tid[2].lane[lane] << 26;
   } else {
     value = special_value(in, w, lane);
   }

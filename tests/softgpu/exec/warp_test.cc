@@ -293,6 +293,14 @@ TEST(exit_inside_region) {
   CHECK_EQ(w.reg(5).lane[0], 0u);
 }
 
+TEST(S2UR_reads_the_packed_thread_index) {
+  OneWarp w({exit_word().guard(0), Words("00000002000_00000000000479c3"),  // S2UR UR4, SR_TID
+             Words("00008000f00_0000000400047c02")});                      // MOV R4, UR4
+  w.pred(0) = 0x7;  // lane 3 is the first that is left
+  CHECK(w.run());
+  CHECK_EQ(w.reg(4).lane[31], 3u);
+}
+
 }  // namespace softgpu::exec
 
 CHECK_MAIN
