@@ -77,7 +77,8 @@ template <class T>
 cublasStatus_t getrs(cublasHandle_t handle, cublasOperation_t op, int n, int nrhs, const void* as,
                      int lda, const int* pivots, const void* bs, int ldb, int* info, int count) {
   if (!info) return CUBLAS_STATUS_INVALID_VALUE;
-  *info = n < 0 || nrhs < 0 || count < 0 || lda < std::max(n, 1) || ldb < std::max(n, 1) ? -1 : 0;
+  const bool sizes = n >= 0 && nrhs >= 0 && count >= 0;
+  *info = known(op) && sizes && lda >= std::max(n, 1) && ldb >= std::max(n, 1) ? 0 : -1;
   if (*info) return CUBLAS_STATUS_INVALID_VALUE;
   return on_stream(handle, [=]() -> Fault {
     const auto a = batch_of<T>(as, n, n, lda);

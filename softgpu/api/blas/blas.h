@@ -31,6 +31,22 @@ struct Factor {
 };
 Factor make_factor(const void* pointer, cudaDataType_t type, bool on_device);
 
+// N, T and C: those that cuBLAS has.
+inline bool known(cublasOperation_t op) {
+  return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C;
+}
+
+// Of a solve with a triangular matrix A, on the side of B (m x n).
+struct Triangle {
+  cublasSideMode_t side;
+  cublasFillMode_t uplo;
+  cublasOperation_t op;
+  cublasDiagType_t diag;
+  int m, n;
+  int order() const { return side == CUBLAS_SIDE_LEFT ? m : n; }
+  bool valid(int lda, int ldb) const;
+};
+
 // D = alpha op(A) op(B) + beta C for `batch` column-major matrices.
 struct Matrix {
   uint64_t address = 0;

@@ -85,7 +85,7 @@ cublasStatus_t gemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, c
                     const T* a, int lda, Vector<const T> x, const T* beta, Vector<T> y) {
   BlasHandle* h = blas_handle(handle);
   if (!h) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (m < 0 || n < 0 || lda < std::max(m, 1) || !x.increment || !y.increment) {
+  if (!known(op) || m < 0 || n < 0 || lda < std::max(m, 1) || !x.increment || !y.increment) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const Factor fa = factor(*h, alpha), fb = factor(*h, beta);
@@ -128,17 +128,9 @@ cublasStatus_t axpy(cublasHandle_t handle, int n, const T* alpha, Vector<const T
   });
 }
 
-struct Triangle {
-  cublasSideMode_t side;
-  cublasFillMode_t uplo;
-  cublasOperation_t op;
-  cublasDiagType_t diag;
-  int m, n;
-};
-
 template <class T>
 Fault solve(const Triangle& t, const Host<T>& scale, const T* a, int lda, T* b, int ldb) {
-  const int order = t.side == CUBLAS_SIDE_LEFT ? t.m : t.n;
+  const int order = t.order();
   if (!mapped(a, order, order, lda)) return blas_fault("matrix A", number(a));
   if (!mapped(b, t.m, t.n, ldb)) return blas_fault("matrix B", number(b));
   about_to_write(number(b), static_cast<uint64_t>(t.m) * sizeof(T), static_cast<uint64_t>(t.n),
@@ -162,6 +154,7 @@ cublasStatus_t trsm(cublasHandle_t handle, const Triangle& t, const T* alpha, co
                     T* b, int ldb) {
   BlasHandle* h = blas_handle(handle);
   if (!h) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!t.valid(lda, ldb)) return CUBLAS_STATUS_INVALID_VALUE;
   const Factor given = factor(*h, alpha);
   return enqueue_blas(*h, h->stream, [=]() -> Fault {
     if (t.m == 0 || t.n == 0) return {};
@@ -174,6 +167,7 @@ cublasStatus_t trsm_batched(cublasHandle_t handle, const Triangle& t, const T* a
                             const T* const* as, int lda, T* const* bs, int ldb, int count) {
   BlasHandle* h = blas_handle(handle);
   if (!h) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!t.valid(lda, ldb) || count < 0) return CUBLAS_STATUS_INVALID_VALUE;
   const Factor given = factor(*h, alpha);
   return enqueue_blas(*h, h->stream, [=]() -> Fault {
     if (t.m == 0 || t.n == 0) return {};

@@ -110,6 +110,7 @@ void multiply(const Gemm& g, const Addresses& at, const Epilogue& epilogue, int6
 
 cublasStatus_t check_gemm(const Gemm& g) {
   if (g.m < 0 || g.n < 0 || g.k < 0 || g.batch < 0) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!known(g.transa) || !known(g.transb)) return CUBLAS_STATUS_INVALID_VALUE;
   const auto fits = [](const Matrix& m, int64_t rows) {
     return m.ld >= std::max<int64_t>(rows, 1);
   };

@@ -59,6 +59,7 @@ bool epilogue_fits(const MatmulDesc& desc, const Layouts& l) {
 bool set_operations(const MatmulDesc& desc, const Layouts& l, Gemm* g) {
   g->transa = static_cast<cublasOperation_t>(desc.transa);
   g->transb = static_cast<cublasOperation_t>(desc.transb);
+  if (!known(g->transa) || !known(g->transb)) return false;
   if (row_major(l.a) != row_major(l.d) && !transposed(&g->transa, l.a)) return false;
   return row_major(l.b) == row_major(l.d) || transposed(&g->transb, l.b);
 }

@@ -1,5 +1,6 @@
 #include "api/blas/operands.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "api/support.h"
@@ -16,6 +17,14 @@ std::vector<float> row_factors(const Gemm& g, const Factor& factor, uint64_t vec
 }
 
 }  // namespace
+
+bool Triangle::valid(int lda, int ldb) const {
+  const bool sided = side == CUBLAS_SIDE_LEFT || side == CUBLAS_SIDE_RIGHT;
+  const bool filled = uplo == CUBLAS_FILL_MODE_LOWER || uplo == CUBLAS_FILL_MODE_UPPER;
+  const bool diagonal = diag == CUBLAS_DIAG_NON_UNIT || diag == CUBLAS_DIAG_UNIT;
+  return sided && filled && diagonal && known(op) && m >= 0 && n >= 0 &&
+         lda >= std::max(order(), 1) && ldb >= std::max(m, 1);
+}
 
 CBLAS_TRANSPOSE cblas_op(cublasOperation_t op) {
   if (op == CUBLAS_OP_N) return CblasNoTrans;

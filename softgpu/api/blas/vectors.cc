@@ -87,7 +87,7 @@ cublasStatus_t gemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, c
                     const T* a, int lda, Vector<const T> x, const T* beta, Vector<T> y) {
   BlasHandle* h = blas_handle(handle);
   if (!h) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (m < 0 || n < 0 || lda < std::max(m, 1) || !x.increment || !y.increment) {
+  if (!known(op) || m < 0 || n < 0 || lda < std::max(m, 1) || !x.increment || !y.increment) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const bool on_device = h->pointer_mode == CUBLAS_POINTER_MODE_DEVICE;
@@ -174,14 +174,6 @@ cublasStatus_t nrm2(cublasHandle_t handle, int n, const T* x, int incx, T* resul
   });
 }
 
-struct Triangle {
-  cublasSideMode_t side;
-  cublasFillMode_t uplo;
-  cublasOperation_t op;
-  cublasDiagType_t diag;
-  int m, n;
-};
-
 template <class T>
 void solve(const Triangle& t, T alpha, const T* a, int lda, T* b, int ldb) {
   const auto side = t.side == CUBLAS_SIDE_LEFT ? CblasLeft : CblasRight;
@@ -197,7 +189,7 @@ void solve(const Triangle& t, T alpha, const T* a, int lda, T* b, int ldb) {
 
 template <class T>
 Fault checked_solve(const Triangle& t, T alpha, const T* a, int lda, T* b, int ldb) {
-  const int order = t.side == CUBLAS_SIDE_LEFT ? t.m : t.n;
+  const int order = t.order();
   if (order == 0 || t.m == 0 || t.n == 0) return {};
   if (!mapped(a, int64_t{lda} * (order - 1) + order, 1, sizeof(T))) {
     return blas_fault("matrix A", number(a));
@@ -216,6 +208,7 @@ template <class T>
 cublasStatus_t trsm(cublasHandle_t handle, const Triangle& t, const T* alpha, const void* a,
                     int lda, const void* b, int ldb, int batch) {
   if (!blas_handle(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!t.valid(lda, ldb)) return CUBLAS_STATUS_INVALID_VALUE;
   const Factor given = make_factor(alpha, kTypeOf<T>, !host_mode(handle));
   return on_stream(handle, false, [=]() -> Fault {
     const Factor f = given.device_address
@@ -342,6 +335,7 @@ SOFTGPU_API cublasStatus_t cublasStrsmBatched(cublasHandle_t h, side_mode side, 
                                               op trans, diag_type diag, int m, int n,
                                               const float* alpha, const float* const a[], int lda,
                                               float* const b[], int ldb, int batch) {
+  if (batch < 0) return CUBLAS_STATUS_INVALID_VALUE;
   return api::trsm<float>(h, {side, uplo, trans, diag, m, n}, alpha, a, lda, b, ldb, batch);
 }
 
@@ -349,6 +343,7 @@ SOFTGPU_API cublasStatus_t cublasDtrsmBatched(cublasHandle_t h, side_mode side, 
                                               op trans, diag_type diag, int m, int n,
                                               const double* alpha, const double* const a[], int lda,
                                               double* const b[], int ldb, int batch) {
+  if (batch < 0) return CUBLAS_STATUS_INVALID_VALUE;
   return api::trsm<double>(h, {side, uplo, trans, diag, m, n}, alpha, a, lda, b, ldb, batch);
 }
 
