@@ -148,6 +148,7 @@ cublasStatus_t scal(cublasHandle_t handle, int n, const T* alpha, T* x, int incx
   if (!h) return CUBLAS_STATUS_NOT_INITIALIZED;
   const Factor given = make_factor(alpha, kTypeOf<T>, !host_mode(handle));
   return on_stream(handle, false, [=]() -> Fault {
+    if (n <= 0 || incx <= 0) return {};  // as BLAS has it
     if (!mapped(x, n, incx, sizeof(T))) return blas_fault("x", number(x));
     const Factor f = given.device_address
                          ? make_factor(pointer(given.device_address), given.type, false)

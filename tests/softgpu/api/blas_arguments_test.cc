@@ -98,4 +98,17 @@ TEST(triangles_that_there_are_not) {
   CHECK_EQ(solve(CUBLAS_SIDE_RIGHT, 0, 0, 1, 2, 2, 1), CUBLAS_STATUS_SUCCESS);
 }
 
+TEST(scaling_backwards_touches_nothing) {
+  DeviceArray<float> x(Values{1, 2, 3, 4});
+  DeviceArray<double> wide(std::vector<double>{1, 2, 3, 4});
+  const float two = 2;
+  const double wide_two = 2;
+  for (const int step : {-1, 0}) {
+    CHECK_EQ(cublasSscal_v2(handle(), 2, &two, x.get() + 2, step), CUBLAS_STATUS_SUCCESS);
+    CHECK_EQ(cublasDscal_v2(handle(), 2, &wide_two, wide.get() + 2, step), CUBLAS_STATUS_SUCCESS);
+  }
+  CHECK(x.read() == (Values{1, 2, 3, 4}));
+  CHECK(wide.read() == (std::vector<double>{1, 2, 3, 4}));
+}
+
 CHECK_MAIN
