@@ -1,10 +1,8 @@
 // cuBLAS calls on complex vectors: products, matrix times vector, triangular solves.
-#include <cblas.h>
-
 #include <complex>
 #include <type_traits>
 
-#include "api/blas/blas.h"
+#include "api/blas/operands.h"
 #include "api/support.h"
 #include "fault/written.h"
 #include "memory/pointers.h"
@@ -36,11 +34,9 @@ bool mapped(const T* matrix, int64_t rows, int64_t columns, int64_t ld) {
   return pointers().covers(number(matrix), static_cast<uint64_t>(elements) * sizeof(T));
 }
 
-// A factor's value, read now.
+// A factor's value, once it is read.
 template <class T>
-Host<T> value(const Factor& factor) {
-  Factor f = factor;
-  if (f.device_address) f = make_factor(pointer(f.device_address), f.type, false);
+Host<T> value(const Factor& f) {
   using Real = typename Host<T>::value_type;
   return {static_cast<Real>(f.real), static_cast<Real>(f.imaginary)};
 }
@@ -94,8 +90,11 @@ cublasStatus_t gemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, c
     if (!x.mapped(plain ? n : m)) return blas_fault("x", number(x.data));
     if (!y.mapped(plain ? m : n)) return blas_fault("y", number(y.data));
     if (!mapped(a, m, n, lda)) return blas_fault("matrix A", number(a));
+    Factor ra = fa, rb = fb;
+    if (!resolve(&ra)) return blas_fault("alpha", fa.device_address);
+    if (!resolve(&rb)) return blas_fault("beta", fb.device_address);
     about_to_write(y.data, plain ? m : n, y.increment);
-    const Host<T> scale = value<T>(fa), keep = value<T>(fb);
+    const Host<T> scale = value<T>(ra), keep = value<T>(rb);
     const auto call = [&](auto routine) {
       routine(CblasColMajor, host_op(op), m, n, &scale, a, lda, x.data, x.increment, &keep, y.data,
               y.increment);
@@ -117,8 +116,10 @@ cublasStatus_t axpy(cublasHandle_t handle, int n, const T* alpha, Vector<const T
   return enqueue_blas(*h, h->stream, [=]() -> Fault {
     if (!x.mapped(n)) return blas_fault("x", number(x.data));
     if (!y.mapped(n)) return blas_fault("y", number(y.data));
+    Factor read = given;
+    if (!resolve(&read)) return blas_fault("alpha", given.device_address);
     about_to_write(y.data, n, y.increment);
-    const Host<T> scale = value<T>(given);
+    const Host<T> scale = value<T>(read);
     if constexpr (std::is_same_v<T, cuComplex>) {
       scipy_cblas_caxpy(n, &scale, x.data, x.increment, y.data, y.increment);
     } else {
@@ -158,7 +159,9 @@ cublasStatus_t trsm(cublasHandle_t handle, const Triangle& t, const T* alpha, co
   const Factor given = factor(*h, alpha);
   return enqueue_blas(*h, h->stream, [=]() -> Fault {
     if (t.m == 0 || t.n == 0) return {};
-    return solve<T>(t, value<T>(given), a, lda, b, ldb);
+    Factor read = given;
+    if (!resolve(&read)) return blas_fault("alpha", given.device_address);
+    return solve<T>(t, value<T>(read), a, lda, b, ldb);
   });
 }
 
@@ -171,11 +174,13 @@ cublasStatus_t trsm_batched(cublasHandle_t handle, const Triangle& t, const T* a
   const Factor given = factor(*h, alpha);
   return enqueue_blas(*h, h->stream, [=]() -> Fault {
     if (t.m == 0 || t.n == 0) return {};
+    Factor read = given;
+    if (!resolve(&read)) return blas_fault("alpha", given.device_address);
     const auto bytes = static_cast<uint64_t>(count) * sizeof(T*);
     if (!pointers().covers(number(as), bytes)) return blas_fault("a pointer array", number(as));
     if (!pointers().covers(number(bs), bytes)) return blas_fault("a pointer array", number(bs));
     for (int i = 0; i < count; ++i) {
-      if (Fault bad = solve<T>(t, value<T>(given), as[i], lda, bs[i], ldb)) return bad;
+      if (Fault bad = solve<T>(t, value<T>(read), as[i], lda, bs[i], ldb)) return bad;
     }
     return {};
   });

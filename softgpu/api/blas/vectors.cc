@@ -1,11 +1,9 @@
 // cuBLAS calls on vectors, matrix times vector, and triangular solves.
-#include <cblas.h>
-
 #include <cmath>
 #include <cstring>
 #include <vector>
 
-#include "api/blas/blas.h"
+#include "api/blas/operands.h"
 #include "api/support.h"
 #include "fault/written.h"
 #include "memory/pointers.h"
@@ -104,10 +102,10 @@ cublasStatus_t gemv(cublasHandle_t handle, cublasOperation_t op, int m, int n, c
     if (!mapped(a, n ? int64_t{lda} * (n - 1) + m : 0, 1, sizeof(T))) {
       return blas_fault("matrix A", number(a));
     }
-    about_to_write(y.data, plain ? m : n, y.increment);
     Factor scale = fa, keep = fb;
-    if (fa.device_address) scale = make_factor(pointer(fa.device_address), fa.type, false);
-    if (fb.device_address) keep = make_factor(pointer(fb.device_address), fb.type, false);
+    if (!resolve(&scale)) return blas_fault("alpha", fa.device_address);
+    if (!resolve(&keep)) return blas_fault("beta", fb.device_address);
+    about_to_write(y.data, plain ? m : n, y.increment);
     const auto trans = plain ? CblasNoTrans : CblasTrans;
     if constexpr (std::is_same_v<T, double>) {
       scipy_cblas_dgemv(CblasColMajor, trans, m, n, scale.real, a, lda, x.data, x.increment,
@@ -129,10 +127,9 @@ cublasStatus_t axpy(cublasHandle_t handle, int n, const T* alpha, const T* x, in
   return on_stream(handle, false, [=]() -> Fault {
     if (!mapped(x, n, incx, sizeof(T))) return blas_fault("x", number(x));
     if (!mapped(y, n, incy, sizeof(T))) return blas_fault("y", number(y));
+    Factor f = given;
+    if (!resolve(&f)) return blas_fault("alpha", f.device_address);
     about_to_write(y, n, incy);
-    const Factor f = given.device_address
-                         ? make_factor(pointer(given.device_address), given.type, false)
-                         : given;
     if constexpr (std::is_same_v<T, double>) {
       scipy_cblas_daxpy(n, f.real, x, incx, y, incy);
     } else {
@@ -150,9 +147,8 @@ cublasStatus_t scal(cublasHandle_t handle, int n, const T* alpha, T* x, int incx
   return on_stream(handle, false, [=]() -> Fault {
     if (n <= 0 || incx <= 0) return {};  // as BLAS has it
     if (!mapped(x, n, incx, sizeof(T))) return blas_fault("x", number(x));
-    const Factor f = given.device_address
-                         ? make_factor(pointer(given.device_address), given.type, false)
-                         : given;
+    Factor f = given;
+    if (!resolve(&f)) return blas_fault("alpha", f.device_address);
     about_to_write(x, n, incx);
     for (int64_t i = 0; i < n; ++i) x[i * incx] *= static_cast<T>(f.real);
     return {};
@@ -212,11 +208,10 @@ cublasStatus_t trsm(cublasHandle_t handle, const Triangle& t, const T* alpha, co
   if (!t.valid(lda, ldb)) return CUBLAS_STATUS_INVALID_VALUE;
   const Factor given = make_factor(alpha, kTypeOf<T>, !host_mode(handle));
   return on_stream(handle, false, [=]() -> Fault {
-    const Factor f = given.device_address
-                         ? make_factor(pointer(given.device_address), given.type, false)
-                         : given;
-    const T scale = static_cast<T>(f.real);
     if (t.m == 0 || t.n == 0) return {};  // then the arrays may be missing, too
+    Factor f = given;
+    if (!resolve(&f)) return blas_fault("alpha", f.device_address);
+    const T scale = static_cast<T>(f.real);
     if (batch < 0) {
       return checked_solve<T>(t, scale, static_cast<const T*>(a), lda,
                               static_cast<T*>(const_cast<void*>(b)), ldb);
@@ -266,8 +261,12 @@ SOFTGPU_API cublasStatus_t cublasDotEx(cublasHandle_t h, int n, const void* x, c
     if (!api::mapped(y, n, incy, api::element_bytes(yt))) {
       return api::blas_fault("y", api::number(y));
     }
-    const auto fx = api::gather(x, xt, n, incx), fy = api::gather(y, yt, n, incy);
-    const auto sum = static_cast<float>(api::dot_product(n, fx.data(), 1, fy.data(), 1));
+    if (!host && !api::mapped(result, 1, 1, api::element_bytes(rt))) {
+      return api::blas_fault("result", api::number(result));
+    }
+    const int count = std::max(n, 0);
+    const auto fx = api::gather(x, xt, count, incx), fy = api::gather(y, yt, count, incy);
+    const auto sum = static_cast<float>(api::dot_product(count, fx.data(), 1, fy.data(), 1));
     if (!host) softgpu::about_to_write(api::number(result), api::element_bytes(rt));
     api::store_floats(rt, &sum, 1, result);
     return {};

@@ -111,4 +111,12 @@ TEST(scaling_backwards_touches_nothing) {
   CHECK(wide.read() == (std::vector<double>{1, 2, 3, 4}));
 }
 
+TEST(a_product_of_fewer_than_no_elements) {
+  float result = 7;
+  CHECK_EQ(cublasDotEx(handle(), -3, nullptr, CUDA_R_32F, 1, nullptr, CUDA_R_32F, 1, &result,
+                       CUDA_R_32F, CUDA_R_32F),
+           CUBLAS_STATUS_SUCCESS);
+  CHECK_EQ(result, 0.f);
+}
+
 CHECK_MAIN
