@@ -20,6 +20,8 @@ struct MatmulDesc {
 inline constexpr uint32_t kRelu = 2, kBias = 4, kDrelu = 8, kBiasGradient = 16, kGelu = 32,
                           kDgelu = 64, kAux = 128, kGradientA = 256, kGradientB = 512,
                           kInputGradients = kGradientA | kGradientB;
+// All of them, and CUBLASLT_EPILOGUE_DEFAULT.
+inline constexpr uint32_t kEpilogues = 2 * kGradientB - 1;
 
 struct Post {
   MatmulDesc desc;

@@ -49,6 +49,7 @@ bool shapes_fit(const MatmulDesc& desc, const Layouts& l) {
 
 bool epilogue_fits(const MatmulDesc& desc, const Layouts& l) {
   if (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
+  if (desc.epilogue & ~kEpilogues) return false;
   // Epilogues go along the columns of 32-bit copies; a bias of wider types is added afterwards.
   if (row_major(l.d) || l.d.type == CUDA_R_32I) return false;
   const bool wide = element_bytes(data_type(l.d.type)) > 4;

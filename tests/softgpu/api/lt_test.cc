@@ -302,6 +302,18 @@ TEST(what_this_device_does_not_have_is_refused) {
   CHECK_EQ(Product().ask(half, half, half), CUBLAS_STATUS_SUCCESS);
 }
 
+TEST(epilogues_that_are_not_known_are_refused) {
+  Operands o;
+  for (const uint32_t unknown : {1u << 10, 1u << 10 | CUBLASLT_EPILOGUE_BIAS, 1u << 31}) {
+    Product p;
+    p.epilogue(static_cast<cublasLtEpilogue_t>(unknown))
+        .set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias.get());
+    CHECK_EQ(p.run(&kOne, o.a.get(), o.la, o.b.get(), o.lb, &kZero, o.d.get(), o.ld),
+             CUBLAS_STATUS_NOT_SUPPORTED);
+    CHECK_EQ(p.ask(o.la, o.lb, o.ld), CUBLAS_STATUS_NOT_SUPPORTED);
+  }
+}
+
 TEST(unmapped_bias_of_a_later_matrix_is_a_fault) {
   Operands o;
   Product p;
