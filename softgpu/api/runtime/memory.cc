@@ -120,9 +120,9 @@ SOFTGPU_API cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned f
 }
 
 SOFTGPU_API cudaError_t cudaHostUnregister(void* address) {
-  return api::record(api::with_device([&](Device& d) {
+  return api::record(api::with_device([&](Device&) {
     if (const cudaError_t bad = softgpu::check_unsafe_call(); bad != cudaSuccess) return bad;
-    d.scheduler().wait_device();
+    api::wait_for_all_devices();
     return softgpu::unregister_host(api::number(address));
   }));
 }

@@ -2,10 +2,13 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "check.h"
+#include "gate.h"
 #include "memory/memory.h"
 
 namespace {
@@ -163,6 +166,30 @@ TEST(registered_memory_is_pinned) {
   CHECK_EQ(cudaHostUnregister(mine.data()), cudaSuccess);
   CHECK_EQ(cudaHostUnregister(mine.data()), cudaErrorHostMemoryNotRegistered);
   cudaGetLastError();
+}
+
+TEST(memory_stays_registered_while_another_device_copies_it) {
+  std::vector<char> mine(1 << 16, 7);
+  CHECK_EQ(cudaHostRegister(mine.data(), mine.size(), 0), cudaSuccess);
+  CHECK_EQ(cudaSetDevice(1), cudaSuccess);
+  void* target = nullptr;
+  cudaStream_t stream = nullptr;
+  CHECK_EQ(cudaMalloc(&target, mine.size()), cudaSuccess);
+  CHECK_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  Gate gate;
+  gate.block(stream);
+  CHECK_EQ(cudaMemcpyAsync(target, mine.data(), mine.size(), cudaMemcpyHostToDevice, stream),
+           cudaSuccess);
+  CHECK_EQ(cudaSetDevice(0), cudaSuccess);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    gate.open();
+  });
+  CHECK_EQ(cudaHostUnregister(mine.data()), cudaSuccess);
+  CHECK_EQ(cudaStreamQuery(stream), cudaSuccess);
+  later.join();
+  CHECK_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  CHECK_EQ(cudaFree(target), cudaSuccess);
 }
 
 CHECK_MAIN
