@@ -1,5 +1,6 @@
 #include "exec/system_call.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -59,8 +60,10 @@ static Conversion parse_conversion(const std::string& format, size_t* at) {
 
 template <class T>
 static std::string print_one(const std::string& spec, T value) {
-  char text[512];
-  std::snprintf(text, sizeof text, spec.c_str(), value);
+  constexpr int kMost = 1 << 20;  // bytes: a width is the kernel's
+  const int length = std::snprintf(nullptr, 0, spec.c_str(), value);
+  std::string text(static_cast<size_t>(std::clamp(length, 0, kMost)), '\0');
+  std::snprintf(text.data(), text.size() + 1, spec.c_str(), value);
   return text;
 }
 

@@ -57,6 +57,11 @@ def test_separate_compilation(tmp_path: Path) -> None:
     assert "0 failures" in out
 
 
+def test_long_text(tmp_path: Path) -> None:
+    out = compile_and_run(tmp_path / "long_text", str(HERE / "cuda/long_text.cu"))
+    assert out == "x" * 1000 + f"|{7:700d}\n"
+
+
 def test_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTGPU_WATCHDOG", "1000000")
     out = compile_and_run(tmp_path / "endless", str(HERE / "cuda/endless.cu"))
