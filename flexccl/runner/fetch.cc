@@ -140,7 +140,8 @@ bool OperationRunner::keeps_result(int slot, std::uint64_t sequence) {
 // A rank that had completed the operation before this epoch; -1: none.
 int OperationRunner::find_source(std::uint64_t sequence, const Operation& operation) {
   const Ring ring = membership_->ring();
-  // Without its root the operation fails wherever it has no source, and who fails answers no more.
+  // Without its root the operation fails wherever it has no source, and a rank that fails answers
+  // no more.
   std::optional<Deadline> until;
   if (lacks_root(operation)) until = in_ms(kAnswerMs);
   int lost = -1;

@@ -1,4 +1,4 @@
-// Where a rank gets an operation that others have completed: from whom, and how long it waits.
+// Where a rank gets an operation that others have completed: from which one, and how long it waits.
 #include <chrono>
 #include <cstddef>
 #include <memory>

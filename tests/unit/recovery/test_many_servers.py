@@ -82,7 +82,14 @@ class Job:
         ours = socket.socket(fileno=os.dup(self.member.server.socket.fileno()))
         process = Process(NAME, self.member.server_pid, ours, None)
         self.begin(
-            Handover(self.theirs, None, "n", 1, notes, fds, processes={process.pid: process})
+            Handover(
+                launcher=self.theirs,
+                clients_name="n",
+                restarts=1,
+                notes=notes,
+                fds=fds,
+                processes={process.pid: process},
+            )
         )
         (self.member,) = self.servers.members.values()
 
