@@ -138,7 +138,7 @@ class Agent:
         self._command.keep()
         self._clients = Clients(
             *(self._options, self._loop, self._supervisor, self._servers, self._launcher),
-            *(self._meta.write_soon, self._client_saved, self._back.because_of),
+            *(self._meta.write_soon, self._client_saved, self._back.because_of, self._last_look),
         )
         members = adoption.adopt_members(handover, self._options, self._supervisor)
         adoption.adopt_plan(self._servers, members, handover)
@@ -193,8 +193,6 @@ class Agent:
         if not gone:
             messages.say("some processes of the command could not be ended, even by SIGKILL")
         self._servers.end_all(0.0 if stopped else DRAIN_S, self._from_supervisor)
-        if self._timeline:
-            self._timeline.look()
         for member in self._members():
             self._clients.save(member)
         self._servers.missed = [*self._servers.requests.missed(), *self._missed_by_variables()]
@@ -209,6 +207,10 @@ class Agent:
         messages.send(self._launcher, "ended", exit_code=code)
         self._supervisor.over()  # from now on no other agent would say so
         return 0
+
+    def _last_look(self, member: Member) -> None:
+        if self._timeline:
+            self._timeline.look_at([member])
 
     def _missed_by_variables(self) -> list[dict[str, str]]:
         """Return which faults of the environment have not happened; with several hosts: none."""

@@ -26,7 +26,10 @@ LARGEST_REQUEST = ATTACH_REQUEST.size + MAX_ENVIRONMENT_BYTES
 
 
 class Clients:
-    """All clients of a job. `saved` is called with the meta.json entry of each that has ended."""
+    """All clients of a job. `saved` is called with the meta.json entry of each that has ended.
+
+    `look` is called with one that has ended while its memory is still there.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class Clients:
         changed: Callable[[], None],
         saved: Callable[[Member, dict[str, Any]], None],
         lost: Callable[[Member], bool] = lambda member: False,
+        look: Callable[[Member], None] = lambda member: None,
     ) -> None:
         self._options = options
         self._loop = loop
@@ -47,6 +51,7 @@ class Clients:
         self._changed = changed
         self._saved = saved
         self._lost = lost  # says whether the job goes back to an image because of it
+        self._look = look
         self._silent: set[str] = set()  # connections that have not asked for a server yet
 
     def accept(self, name: str, connection: socket.socket) -> None:
@@ -89,6 +94,7 @@ class Clients:
         self._loop.forget(member.pidfd)
         self._servers.incidents.recount(member)
         self._servers.injector.count(member)
+        self._look(member)
         self._saved(member, member.save(self._options.log_dir))
         self._servers.forget(member.id)
         self._servers.keep()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pyft.agent.channel import untrusted
@@ -47,11 +47,15 @@ class Timeline:
         self._loop.after(max(SHORTEST_S, elapsed / LOOKS), self._again)
 
     def look(self) -> None:
-        """Write a line for each member that has come further."""
-        now = round(time.monotonic() - self._start, 3)
-        lines = []
+        """Look at all members that there are."""
         members = [member for member in self._members() if not member.saved]
         self._last = {m.id: self._last[m.id] for m in members if m.id in self._last}
+        self.look_at(members)
+
+    def look_at(self, members: Iterable[Member]) -> None:
+        """Write a line for each of them that has come further."""
+        now = round(time.monotonic() - self._start, 3)
+        lines = []
         for member in members:
             page = untrusted.first_page(member.channel.control_fd)
             found = CONTROL_PAGE.read(page, "steps", "snapshot_cut")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sample
 
+from pyft.agent.agent import Agent
+from pyft.agent.clients import Clients
 from pyft.agent.job import job_folder
 from pyft.agent.operators.timeline import FILE, Timeline
 from pyft.cli import report as report_command
@@ -169,6 +173,30 @@ def test_the_agent_writes_only_what_has_changed(tmp_path: Path) -> None:
     one.saved = True
     timeline.look()
     assert len((tmp_path / FILE).read_text().splitlines()) == 2
+
+
+def test_the_last_steps_of_a_client_are_written_before_its_memory_is_gone(tmp_path: Path) -> None:
+    """It may end long before the job, and long after the last look."""
+    one = member(tmp_path, steps=4)
+    one.connection, one.pidfd, one.server_pid = None, -1, 0
+    nothing: Any = SimpleNamespace()
+    loop: Any = SimpleNamespace(after=lambda *_: None, forget=lambda _: None)
+    agent: Any = SimpleNamespace(_timeline=Timeline(tmp_path, loop, 0.0, lambda: [one]))
+    servers: Any = SimpleNamespace(keep=lambda: None, forget=lambda _: None)
+    servers.incidents = SimpleNamespace(recount=lambda _: None)
+    servers.injector = SimpleNamespace(count=lambda _: None)
+    supervisor: Any = SimpleNamespace(drop=lambda _: None, forget=lambda _: None)
+    options: Any = SimpleNamespace(log_dir=tmp_path)
+    one.channel.name, one.save = "one", lambda _: one.channel.file.close()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        clients = Clients(
+            *(options, loop, supervisor, servers, ours, nothing, lambda *_: None, nothing),
+            lambda member: Agent._last_look(agent, member),
+        )
+        clients.save(one)
+    (seen,) = map(json.loads, (tmp_path / FILE).read_text().splitlines())
+    assert (seen["id"], seen["steps"]) == (7, 4)
 
 
 def test_a_full_disk_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
