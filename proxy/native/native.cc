@@ -47,27 +47,19 @@ PyftTrace* open_trace(std::unique_ptr<ring::LogFile> file, const std::string& pr
   return nullptr;
 }
 
-bool is_forced_cut(const ring::EntryView& entry) {
-  ring::CutMark cut;
-  if (entry.header.call != static_cast<uint16_t>(ring::Mark::kCut)) return false;
-  if (entry.body.size() < sizeof cut) return false;
-  std::memcpy(&cut, entry.body.data(), sizeof cut);
-  return cut.forced;
+// Zeros if it is no cut.
+ring::CutMark cut_of(const ring::EntryView& entry) {
+  ring::CutMark cut{};
+  if (entry.header.call != static_cast<uint16_t>(ring::Mark::kCut)) return cut;
+  if (entry.body.size() >= sizeof cut) std::memcpy(&cut, entry.body.data(), sizeof cut);
+  return cut;
 }
 
 PyftTraceEntry summary(const ring::EntryView& entry) {
   const ring::EntryHeader& h = entry.header;
-  return {h.seq,
-          h.time_ns,
-          entry.position,
-          h.payload_bytes,
-          h.size,
-          h.thread,
-          h.reply_slot,
-          h.call,
-          h.flags,
-          entry.payload_overwritten,
-          is_forced_cut(entry)};
+  const ring::CutMark cut = cut_of(entry);
+  return {h.seq,        h.time_ns, entry.position, h.payload_bytes,           h.size,     h.thread,
+          h.reply_slot, h.call,    h.flags,        entry.payload_overwritten, cut.forced, cut.step};
 }
 
 // Copies of the bodies: the caller steps through them while a live client may be compacting.

@@ -16,8 +16,9 @@ struct PyftTraceEntry {
   uint16_t call, flags;
   uint32_t payload_overwritten;
   uint32_t forced;  // of a cut: not made after a step
+  uint32_t step;    // of a cut: steps of the client so far
 };
-static_assert(sizeof(PyftTraceEntry) == 56);
+static_assert(sizeof(PyftTraceEntry) == 64);
 
 struct PyftTraceInfo {
   uint64_t ring_bytes, arena_bytes, object_log_bytes;

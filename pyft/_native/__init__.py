@@ -31,6 +31,7 @@ class TraceEntry(ctypes.Structure):
         ("flags", ctypes.c_uint16),
         ("payload_overwritten", ctypes.c_uint32),
         ("forced", ctypes.c_uint32),  # of a cut: not made after a step
+        ("step", ctypes.c_uint32),  # of a cut: steps of the client so far
     )
 
 

@@ -54,7 +54,7 @@ def summary(job: lanes.Job) -> list[str]:
     for lane in job.lanes:
         about = "" if lane.exact else "about "
         text.append(
-            f"  rank {lane.rank}: {about}{len(lane.steps)} steps, "
+            f"  rank {lane.rank}: {about}{lane.count} steps, "
             f"{len(lane.snapshots)} snapshots seen, "
             f"{len(lane.faults)} fault{'s' * (len(lane.faults) != 1)}"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from pyft.report.history import number, seconds_of, state_of, until_now
 from pyft.trace import targets
 from pyft.trace.reader import TraceReader
 
-MOST_STEPS = 1_000_000  # of a rank; more are left out
+MOST_STEPS = 1_000_000  # of a rank, the last ones; all are counted
 LARGEST = 1 << 40  # number that a record can have
 
 
@@ -52,10 +53,11 @@ class FaultSpan:
 
 @dataclass
 class Lane:
-    """One rank. `steps` are the ends of its steps, `snapshots` when one was first seen."""
+    """One rank. `steps` are the ends of its last steps, `snapshots` when one was first seen."""
 
     rank: int
     pids: list[int] = field(default_factory=list)
+    count: int = 0  # of all its steps
     steps: list[float] = field(default_factory=list)
     exact: bool = True  # or some of the steps are spread evenly between two looks of the agent
     snapshots: list[Span] = field(default_factory=list)
@@ -89,6 +91,14 @@ class Job:
 
 
 @dataclass
+class InRing:
+    """The steps that a ring still has: when each has ended, and the number of the last."""
+
+    ends: list[float] = field(default_factory=list)
+    last: int = 0
+
+
+@dataclass
 class Seen:
     """What the agent has seen of a member."""
 
@@ -119,21 +129,22 @@ def read(folder: Path) -> Job:
 
 
 def _processes(
-    meta: Mapping[str, Any], seen: Mapping[int, Seen], rings: Mapping[str | None, list[float]]
+    meta: Mapping[str, Any], seen: Mapping[int, Seen], rings: Mapping[str | None, InRing]
 ) -> dict[tuple[int, int], dict[int, Lane]]:
     """Return what is known of each device, by the rank and process that works on it."""
     found: dict[tuple[int, int], dict[int, Lane]] = {}
     for entry in [*meta.get("channels", []), *meta.get("live", [])]:
         one = seen.get(entry.get("id", -1), Seen())
-        exact = rings.get(entry.get("name"), [])
-        if not (one.steps or exact):  # a process may look at a device without working on it
+        ring = rings.get(entry.get("name"), InRing())
+        if not (one.steps or ring.ends):  # a process may look at a device without working on it
             continue
         rank, pid = int(entry.get("rank", 0)), int(entry.get("pid", 0))
         devices = found.setdefault((rank, pid), {})
         lane = devices.setdefault(int(entry.get("device", 0)), Lane(rank, [pid]))
-        steps, whole = _steps(one.steps, exact)
+        count, steps = _steps(one.steps, ring)
+        lane.count += count
         lane.steps += steps
-        lane.exact = lane.exact and whole
+        lane.exact = lane.exact and count == len(ring.ends)
         lane.snapshots += [Span(f"cut {cut}", at, at) for at, cut in one.snapshots]
         lane.gpus += one.gpus or [(0.0, int(entry.get("gpu", 0)))]
     return found
@@ -144,30 +155,37 @@ def _add(lane: Lane, devices: list[Lane]) -> None:
 
     Each step of a process has a cut on all of its devices: it is that of the device with the most.
     """
-    most = max(devices, key=lambda one: len(one.steps))
+    most = max(devices, key=lambda one: one.count)
     lane.pids += most.pids
-    lane.steps = sorted([*lane.steps, *most.steps])[:MOST_STEPS]
+    lane.count += most.count
+    lane.steps = sorted([*lane.steps, *most.steps])[-MOST_STEPS:]
     lane.exact = lane.exact and most.exact
     lane.snapshots += most.snapshots
     lane.gpus += most.gpus
     lane.beside += [one.gpus for one in devices if one is not most]
 
 
-def _steps(seen: list[tuple[float, int]], exact: list[float]) -> tuple[list[float], bool]:
-    """Return when each step has ended, and whether all of that is exact.
+def _steps(seen: list[tuple[float, int]], ring: InRing) -> tuple[int, list[float]]:
+    """Return how many steps there were, and when each of the last MOST_STEPS of them has ended.
 
-    Those before the first that the ring still has are spread evenly between the agent's looks.
+    Those that the ring has not are spread evenly between the agent's looks.
     """
-    most = min(seen[-1][1] if seen else 0, MOST_STEPS)
-    missing = most - len(exact)
-    if missing <= 0:
-        return exact, True
-    spread: list[float] = []
-    looks = [(seen[0][0], 0), *seen]
+    last = max(ring.last, len(ring.ends))
+    count = max(last, seen[-1][1] if seen else 0)
+    first = last - len(ring.ends) + 1
+    looks = [(seen[0][0], 0), *seen] if seen else [(0.0, 0)]
+    if first > looks[-1][1] + 1:  # nothing was written of some of them
+        looks.append((ring.ends[0], first))
+    oldest = count - MOST_STEPS + 1
+    before = _spread(looks, max(1, oldest), first - 1)
+    return count, [*before, *ring.ends, *_spread(looks, max(last + 1, oldest), count)]
+
+
+def _spread(looks: list[tuple[float, int]], first: int, last: int) -> Iterator[float]:
+    """Yield when the steps with these numbers have ended, as far as two looks around each tell."""
     for (start, before), (end, after) in itertools.pairwise(looks):
-        count = min(after, missing) - before
-        spread += [start + (end - start) * (k + 1) / max(1, after - before) for k in range(count)]
-    return [*spread[:missing], *exact], False
+        for step in range(max(before + 1, first), min(after, last) + 1):
+            yield start + (end - start) * (step - before) / (after - before)
 
 
 def fault_span(index: int, fields: Mapping[str, Any], now: float = 0.0) -> FaultSpan:
@@ -222,20 +240,21 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def _rings(folder: Path, start_ns: int) -> dict[str | None, list[float]]:
-    """Return when each step has ended that the rings of a job still have, by name of the channel."""
+def _rings(folder: Path, start_ns: int) -> dict[str | None, InRing]:
+    """Return the steps that the rings of a job still have, by name of the channel."""
     if not start_ns:
         return {}
     try:
         rings = targets.of_job(folder)
     except PyftError:  # it has none, or has lost them
         return {}
-    found: dict[str | None, list[float]] = {}
+    found: dict[str | None, InRing] = {}
     for ring in rings:
         try:
             with TraceReader(ring.path) as reader:
-                times = list(reader.times_of_steps())
+                steps = deque(reader.times_of_steps(), MOST_STEPS)
         except PyftError:
             continue
-        found[ring.title] = [(t - start_ns) / 1e9 for t in times if t >= start_ns]
+        ends = [(end - start_ns) / 1e9 for _, end in steps if end >= start_ns]
+        found[ring.title] = InRing(ends, steps[-1][0]) if ends else InRing()
     return found

@@ -13,7 +13,7 @@ from pyft.recovery import report
 from pyft.recovery.report import PHASES
 from pyft.report import chart
 from pyft.report.history import number
-from pyft.report.lanes import FaultSpan, Job, Lane
+from pyft.report.lanes import MOST_STEPS, FaultSpan, Job, Lane
 
 TEMPLATE = Path(__file__).with_name("page.html")
 MOST_CLOSE_UPS = 12
@@ -49,7 +49,7 @@ def _tiles(job: Job) -> Iterator[str]:
     faults = report.number_of_faults(found)
     bad = faults and found["recovered"] < faults
     recovered = f"{found['recovered']} of {faults}" if faults else "none"
-    steps = max((len(lane.steps) for lane in job.lanes), default=0)
+    steps = max((lane.count for lane in job.lanes), default=0)
     ended = "good" if job.state == "exit code 0" else "bad" if job.state != "running" else ""
     tiles = [
         ("", job.state, "how it ended" if job.state != "running" else "now"),
@@ -81,7 +81,9 @@ def _whole(job: Job) -> Iterator[str]:
     )
     start = min([lane.steps[0] for lane in job.lanes if lane.steps] or [0.0])
     start = max(0.0, start - 0.05 * (job.seconds - start))
-    if start > 0.1 * job.seconds:
+    if any(lane.count > len(lane.steps) for lane in job.lanes):
+        yield f'<p class="faint">Of each rank the last {MOST_STEPS} steps are shown.</p>'
+    elif start > 0.1 * job.seconds:
         yield f'<p class="faint">Before {start:.0f} s the program was starting: left out.</p>'
     else:
         start = 0.0

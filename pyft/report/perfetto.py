@@ -27,7 +27,8 @@ def _lane(lane: Lane) -> Iterator[dict[str, Any]]:
     yield _named("process_sort_index", lane.rank, 0, sort_index=lane.rank)
     for thread, name in _THREADS.items():
         yield _named("thread_name", lane.rank, thread, name=name)
-    for index, (start, end) in enumerate(itertools.pairwise(lane.steps), 2):
+    second = lane.count - len(lane.steps) + 2
+    for index, (start, end) in enumerate(itertools.pairwise(lane.steps), second):
         yield _span(f"step {index}", lane.rank, STEPS, start, end)
     for one in lane.snapshots:
         point = {"name": f"snapshot of {one.name}", "ph": "i", "s": "t", "ts": _us(one.start)}

@@ -122,12 +122,12 @@ class TraceReader:
         finally:  # also in front of a damaged one
             yield from kept
 
-    def times_of_steps(self) -> Iterator[int]:
-        """Yield when each step has ended whose cut the ring still has, in nanoseconds."""
+    def times_of_steps(self) -> Iterator[tuple[int, int]]:
+        """Yield each step whose cut the ring still has: its number, and its end in nanoseconds."""
         self._trace.rewind()
         while (raw := self._trace.next(False)) is not None:
             if raw.call == Mark.CUT and not raw.forced:
-                yield raw.time_ns
+                yield raw.step, raw.time_ns
 
     def stats(
         self,

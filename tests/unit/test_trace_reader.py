@@ -198,10 +198,10 @@ def test_oldest_is_where_reading_starts(log: Log) -> None:
 
 def test_a_forced_cut_ends_no_step(log: Log) -> None:
     """It is made in the middle of one, when the log fills: the agent does not count it either."""
-    for number, forced in enumerate([0, 1, 0, 2, 0], 1):
-        log.append(Mark.CUT, CUT_MARK.pack(number, forced=forced))
+    for number, (forced, step) in enumerate([(0, 8), (1, 8), (0, 9), (2, 9), (0, 10)], 1):
+        log.append(Mark.CUT, CUT_MARK.pack(number, forced=forced, step=step))
     with TraceReader(log.fd) as trace:
-        assert list(trace.times_of_steps()) == [1001, 1003, 1005]
+        assert list(trace.times_of_steps()) == [(8, 1001), (9, 1003), (10, 1005)]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pyft.agent.operators.timeline import FILE, Timeline
 from pyft.cli import report as report_command
 from pyft.errors import TraceError
 from pyft.recovery import report
-from pyft.report import chart, history, lanes, page
+from pyft.report import chart, history, lanes, page, perfetto
 from pyft.top.look import look
 
 
@@ -43,11 +43,44 @@ def test_lanes_of_a_job(tmp_path: Path) -> None:
 
 def test_the_ring_knows_the_last_steps_exactly() -> None:
     seen = [(1.0, 0), (2.0, 4), (3.0, 8)]
-    steps, exact = lanes._steps(seen, [2.6, 2.7, 2.9])
-    assert not exact
+    count, steps = lanes._steps(seen, lanes.InRing([2.6, 2.7, 2.9], 8))
+    assert count == 8
     assert steps == [1.25, 1.5, 1.75, 2.0, 2.25, 2.6, 2.7, 2.9]
-    assert lanes._steps(seen, [float(k) for k in range(8)]) == ([float(k) for k in range(8)], True)
-    assert lanes._steps([], [1.0]) == ([1.0], True)
+    whole = [float(k) for k in range(8)]
+    assert lanes._steps(seen, lanes.InRing(whole, 8)) == (8, whole)
+    assert lanes._steps([], lanes.InRing([1.0], 1)) == (1, [1.0])
+
+
+def test_the_ring_has_counted_more_steps_than_the_agent_has_seen() -> None:
+    """The agent may have been dead, or its disk full, while an older part of the ring was lost."""
+    found = lanes._steps([(1.0, 0), (2.0, 4)], lanes.InRing([3.5, 4.0], 8))
+    assert found == (8, [1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0])
+    assert lanes._steps([], lanes.InRing([4.0], 4)) == (4, [1.0, 2.0, 3.0, 4.0])
+    damaged = lanes._steps([(1.0, 0), (2.0, 4)], lanes.InRing([1.2, 1.4], 2))
+    assert damaged == (4, [1.2, 1.4, 1.75, 2.0])
+
+
+def test_all_steps_are_counted_and_the_last_ones_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes of a rank, one after the other, have made more than a page can show."""
+    for module in (lanes, page):
+        monkeypatch.setattr(module, "MOST_STEPS", 4)
+    folder = sample.write(tmp_path / "job", steps=3)
+    meta = json.loads((folder / "meta.json").read_text())
+    for channel in meta["channels"]:
+        channel |= {"rank": 0, "device": 0}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    job = lanes.read(folder)
+    (lane,) = job.lanes
+    assert (lane.count, lane.steps) == (6, [3.0, 3.0, 4.0, 4.0])
+    assert "about 6 steps" in report_command.summary(job)[2]
+    assert "<b>6</b>steps" in page.html(job)
+    assert "the last 4 steps are shown" in page.html(job)
+    names = [one["name"] for one in perfetto.trace(job)["traceEvents"] if one["ph"] == "X"]
+    assert names == ["step 4", "step 5", "step 6"]
+    one = lanes._steps([(0.0, 0), (9.0, 9)], lanes.InRing())
+    assert one == (9, [6.0, 7.0, 8.0, 9.0])
 
 
 def test_a_step_on_two_devices_of_a_process_is_one(tmp_path: Path) -> None:
