@@ -19,12 +19,19 @@ class Earlier(Sums):
     # By class and rank: how many, and how many of these were errors of the program.
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
-    def add(self, incident: Incident) -> None:
-        """Take one more, in the order in which they were noticed."""
+    def add(self, incident: Incident, kept: list[Incident], now: float) -> None:
+        """Take one more, in the order in which they were noticed; `kept`: those that stay.
+
+        One that stays may have begun earlier and last longer: time of both is counted with it.
+        """
         key = (incident.fault, incident.rank)
         faults, own = self.counts.get(key, (0, 0))
         self.counts[key] = (faults + 1, own + incident.own_error)
+        with_it = report.lost_seconds([incident, *kept], now, self.until)
+        lost = self.lost_seconds + with_it - report.lost_seconds(kept, now, self.until)
+        until = max(self.until, min([incident.ended, *(one.began for one in kept)]))
         self.take([incident], incident.ended)
+        self.lost_seconds, self.until = lost, until
 
     def rows(self) -> list[dict[str, Any]]:
         """Return how many there were, as a report has it."""

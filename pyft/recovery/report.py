@@ -193,7 +193,7 @@ class Sums:
     came_again: int = 0
     given_up: int = 0
     lost_seconds: float = 0.0
-    until: float = 0.0  # when the last of them ended
+    until: float = 0.0  # all time before is counted
     verdict: str = ""
 
     def take(self, incidents: list[Incident], now: float) -> None:

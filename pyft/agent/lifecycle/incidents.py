@@ -252,7 +252,7 @@ class Incidents:
             self._texts.pop(id(gone), None)
             if self._last.get(owner) is gone:
                 del self._last[owner]
-            self.earlier.add(gone)
+            self.earlier.add(gone, self.all, self.now())
 
     def _waits_no_more(self, incident: Incident) -> None:
         if incident.waits_since:

@@ -99,6 +99,23 @@ def test_the_list_has_an_end_and_the_sums_have_not(
     assert report.table(found)[-1].startswith(f"{FAULTS} of {FAULTS} recovered")
 
 
+def test_lost_time_never_falls_while_a_fault_lasts(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank waits for a GPU while another one has more faults than are kept."""
+    monkeypatch.setattr(module, "MOST", FEW)
+    job.begin(1)
+    began = job.now
+    lost = []
+    for number in range(FAULTS):
+        job.faults(1, 2 * number)
+        lost.append(job.incidents.summary()["lost_seconds"])
+    assert lost == sorted(lost)
+    assert lost[-1] == pytest.approx(job.now - began)
+    job.incidents.live(job.members[1])
+    assert job.incidents.summary()["lost_seconds"] == pytest.approx(job.now - began)
+
+
 def test_a_fault_counts_alike_whether_it_is_kept_or_not() -> None:
     ends = ("recovered", "recovered", report.DELIVERED, "given up: no GPU", "recovered")
     verdicts = ("exact", "equivalent", "", "", "exact")
@@ -115,7 +132,7 @@ def test_a_fault_counts_alike_whether_it_is_kept_or_not() -> None:
     for kept in range(len(faults)):
         found = earlier.summary(faults[kept:], 50.0)
         assert {name: found[name] for name in wanted} == wanted | {"faults": found["faults"]}
-        earlier.add(faults[kept])
+        earlier.add(faults[kept], faults[kept + 1 :], 50.0)
 
 
 def test_meters_count_those_before_too(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
