@@ -50,9 +50,17 @@ def test_the_tree_keeps_the_layers() -> None:
 def test_an_include_across_the_layers_is_refused(
     tmp_path: Path, source: str, target: str, include: str
 ) -> None:
-    said = refused(tmp_path, {target: "", source: f'#include "{include}"\n'})
+    lines = (f'#include "{include}"\n', f"#include <{include}>  // why\n")
+    said = refused(tmp_path, {target: "", source: "".join(lines)})
     part = "/".join(source.split("/")[:2])
-    assert f"{source}:1: [{part}] may not include [{include}]" in said
+    for line in (1, 2):
+        assert f"{source}:{line}: [{part}] may not include [{include}]" in said
+
+
+def test_types_of_nccl_may_be_included_where_a_comment_says_so(tmp_path: Path) -> None:
+    header, source = "flexccl/include/flexccl.h", "proxy/client/core/good.cc"
+    text = "#include <flexccl.h>  // NCCL's types and prototypes\n"
+    assert run(tree(tmp_path, {header: "", source: text})).returncode == 0
 
 
 def test_folders_that_include_each_other_are_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
     ),
     "shim": ("proxy", "proxy/include", "shim"),
 }
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+INCLUDE = re.compile(r"""^\s*#\s*include\s*(["<])([^">]+)[">](.*)""")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Include:
     line: int
     text: str
     target: str  # the file it names
+    comment: str = ""  # behind it
 
     @property
     def edge(self) -> tuple[str, str]:
@@ -59,10 +60,13 @@ def sources(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def resolve(root: Path, path: Path, include: str) -> str | None:
-    """Return the file of ours that an include names, None for generated and system headers."""
+def resolve(root: Path, path: Path, include: str, beside: bool = True) -> str | None:
+    """Return the file of ours that an include names, None for generated and system headers.
+
+    `beside`: it may lie beside the file, as one in quotes.
+    """
     part = path.relative_to(root).parts[0]
-    for folder in (path.parent, *(root / name for name in ROOTS[part])):
+    for folder in (*([path.parent] if beside else []), *(root / name for name in ROOTS[part])):
         if (folder / include).is_file():
             return (folder / include).resolve().relative_to(root).as_posix()
     return None
@@ -73,9 +77,11 @@ def includes(root: Path) -> Iterator[Include]:
     for path in sources(root):
         file = path.relative_to(root).as_posix()
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            match = INCLUDE.match(line)
-            if match and (target := resolve(root, path, match.group(1))):
-                yield Include(file, number, match.group(1), target)
+            if not (match := INCLUDE.match(line)):
+                continue
+            opening, name, behind = match.groups()
+            if target := resolve(root, path, name, opening == '"'):
+                yield Include(file, number, name, target, behind.strip())
 
 
 def imported_names(tree: ast.AST) -> Iterator[tuple[int, str, tuple[str, ...]]]:
