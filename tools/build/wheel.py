@@ -7,6 +7,8 @@ package of its own.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import shutil
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "wheel"
@@ -85,6 +88,28 @@ def build() -> Path:
     return only(OUT, "*.whl")
 
 
+def needs_beyond(shown: dict[str, Any]) -> list[str]:
+    """Return what a wheel needs of a machine beyond its platform's promise, but for the BLAS.
+
+    `shown`: what auditwheel says as JSON. Its text names the platform in any case: it is in the
+    file's name. The tag over all is never the platform's: the BLAS is not in the wheel.
+    """
+    lacks = shown["policy_upgrades"].get(PLATFORM, {})
+    found = [library for library in lacks.get("libs_to_eliminate", []) if library != BLAS]
+    found += [name for names in lacks.get("blacklisted_symbols", {}).values() for name in names]
+    if glibc_of(shown["sym_tag"]) > glibc_of(PLATFORM):
+        found.append(shown["sym_tag"])
+    if shown["unsupported_isa"]:
+        found.append("a newer processor")
+    return found
+
+
+def glibc_of(tag: str) -> tuple[float, float]:
+    """Return the version of glibc that a tag stands for; one without is newer than all."""
+    version = re.fullmatch(r"manylinux_(\d+)_(\d+)_x86_64", tag)
+    return (int(version[1]), int(version[2])) if version else (math.inf, 0)
+
+
 def check(wheel: Path) -> None:
     """Exit where it is not for every Python, or is not what auditwheel promises."""
     if not re.fullmatch(rf"pyft-[\w.]+-py3-none-.*{PLATFORM}.*\.whl", wheel.name):
@@ -93,9 +118,8 @@ def check(wheel: Path) -> None:
         names = archive.namelist()
     if modules := [name for name in names if re.search(r"\.(cpython|abi3)", name)]:
         raise SystemExit(f"wheel: {modules} are for one Python")
-    said = " ".join(run("auditwheel", "show", str(wheel)).split())
-    if PLATFORM not in said:
-        raise SystemExit(f"wheel: auditwheel says: {said}")
+    if more := needs_beyond(json.loads(run("auditwheel", "show", "--json", str(wheel)))):
+        raise SystemExit(f"wheel: [{wheel.name}] needs {more}, which [{PLATFORM}] does not promise")
     print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB, {len(names)} files")
 
 
