@@ -145,8 +145,8 @@ class Clients:
             raise AttachError(why, errno.EMFILE)
         pidfd = _pidfd(peer_pid)
         try:
-            id = self._servers.next_id
-            member = Member.create(id, request, connection, self._options, pidfd)
+            id, process = self._servers.next_id, self._process_of(request)
+            member = Member.create(id, request, connection, self._options, pidfd, process)
             try:
                 self._servers.attach(member)
             except BaseException:
@@ -156,6 +156,18 @@ class Clients:
             os.close(pidfd)
             raise
         return member
+
+    def _process_of(self, request: AttachRequest) -> int:
+        """Return which process of its pid it is: each exec makes a new one, and pids come again."""
+        same = [m for m in self._servers.members.values() if m.channel.client_pid == request.pid]
+        present = [m for m in same if not m.client_gone and not m.is_gone()]
+        if present and request.device not in (m.channel.device for m in present):
+            return present[0].channel.process
+        before = [m.channel.process for m in same]
+        for path in self._options.log_dir.glob(f"rank*-pid{request.pid}-dev*.ring"):
+            again = path.stem.partition("-dev")[2].partition("-")[2]
+            before.append(int(again) if again.isdecimal() else 1)
+        return max(before, default=0) + 1
 
     def _close(self, name: str, connection: socket.socket) -> None:
         self._silent.discard(name)

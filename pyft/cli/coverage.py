@@ -64,10 +64,11 @@ def counts_of(target: str | None) -> dict[str, int]:
     counts: dict[str, int] = {}
     processes = set()
     for channel in meta.get("channels", []):
-        if channel.get("pid") in processes:  # counts are of a process, whatever its devices
+        process = (channel.get("pid"), channel.get("process"))
+        if process in processes:  # counts are of a process, whatever its devices
             continue
         for name, count in channel.get("calls", {}).items():
-            processes.add(channel.get("pid"))
+            processes.add(process)
             counts[name] = counts.get(name, 0) + count
     if not counts:
         raise TraceError(f"the job [{folder.name}] has no counts: none of its processes has ended")

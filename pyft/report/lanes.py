@@ -113,7 +113,7 @@ def read(folder: Path) -> Job:
     start_ns, seen = timeline(folder / FILE)
     rings = _rings(folder, start_ns)
     lanes: dict[int, Lane] = {}
-    for (rank, _), devices in _processes(meta, seen, rings).items():
+    for (rank, *_), devices in _processes(meta, seen, rings).items():
         _add(lanes.setdefault(rank, Lane(rank)), list(devices.values()))
     recovery = meta.get("recovery") or {}
     before = number_of_earlier(recovery)
@@ -130,16 +130,17 @@ def read(folder: Path) -> Job:
 
 def _processes(
     meta: Mapping[str, Any], seen: Mapping[int, Seen], rings: Mapping[str | None, InRing]
-) -> dict[tuple[int, int], dict[int, Lane]]:
+) -> dict[tuple[int, int, int], dict[int, Lane]]:
     """Return what is known of each device, by the rank and process that works on it."""
-    found: dict[tuple[int, int], dict[int, Lane]] = {}
+    found: dict[tuple[int, int, int], dict[int, Lane]] = {}
     for entry in [*meta.get("channels", []), *meta.get("live", [])]:
         one = seen.get(entry.get("id", -1), Seen())
         ring = rings.get(entry.get("name"), InRing())
         if not (one.steps or ring.ends):  # a process may look at a device without working on it
             continue
         rank, pid = int(entry.get("rank", 0)), int(entry.get("pid", 0))
-        devices = found.setdefault((rank, pid), {})
+        process = int(number(entry.get("process")))
+        devices = found.setdefault((rank, pid, process), {})
         lane = devices.setdefault(int(entry.get("device", 0)), Lane(rank, [pid]))
         count, steps = _steps(one.steps, ring)
         lane.count += count

@@ -50,13 +50,16 @@ class Channel:
     store_fd: int = -1  # what survives the device; goes to servers only
     sizes: Sizes = field(default_factory=lambda: Sizes(0, 0, 0, 0))
     areas: Areas = field(default_factory=lambda: Areas(0, 0, 0, 0, 0, 0))  # of the log
+    process: int = 1  # which of the processes that had this pid, one after the other
 
     @classmethod
-    def create(cls, request: AttachRequest, epoch: int, environment: Mapping[str, str]) -> Channel:
+    def create(
+        cls, request: AttachRequest, epoch: int, environment: Mapping[str, str], process: int = 1
+    ) -> Channel:
         """Create and format the memory; raise AttachError with the cause when there is none."""
         rank = number_in(request.environment, "RANK") or 0  # or as the agent finds out (ranks.py)
-        name = f"rank{rank}-pid{request.pid}-dev{request.device}"
-        channel = cls(name, rank, request.pid, request.device, epoch)
+        channel = cls("", rank, request.pid, request.device, epoch, process=process)
+        channel.name = name = channel.label
         try:
             channel._allocate(environment)
         except OSError as error:
@@ -117,16 +120,18 @@ class Channel:
         """Take over the channel of which an agent before this one made `note` and `fds`."""
         who = (note[key] for key in ("name", "rank", "client_pid", "device", "epoch"))
         store = fds[4] if len(fds) > 4 else -1
-        return cls(*who, *fds[:4], store, Sizes(*note["sizes"]), Areas(*note["areas"]))
+        areas, process = Areas(*note["areas"]), note["process"]
+        return cls(*who, *fds[:4], store, Sizes(*note["sizes"]), areas, process)
 
     @property
     def label(self) -> str:
         """Return the name with the rank as it is known now."""
-        return f"rank{self.rank}-pid{self.client_pid}-dev{self.device}"
+        again = f"-{self.process}" if self.process > 1 else ""
+        return f"rank{self.rank}-pid{self.client_pid}-dev{self.device}{again}"
 
     def note(self) -> dict[str, Any]:
         """Return what `adopt` needs beside `fds`."""
-        names = ("name", "rank", "client_pid", "device", "epoch")
+        names = ("name", "rank", "client_pid", "device", "epoch", "process")
         known = {"sizes": astuple(self.sizes), "areas": astuple(self.areas)}
         return {name: getattr(self, name) for name in names} | known
 

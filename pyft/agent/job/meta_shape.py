@@ -62,7 +62,12 @@ _TOP: dict[str, Check] = {
     "supervisor_started": _or_nothing(_is_integer), "written": _is_time, "spares_left": _is_integer,
 }  # fmt: skip
 _SAVED = {
-    **{"id": _is_integer, "memory": _is_text, "file": _or_nothing(_is_text)},
+    **{
+        "id": _is_integer,
+        "process": _is_integer,
+        "memory": _is_text,
+        "file": _or_nothing(_is_text),
+    },
     **{"calls": _are_numbers, "store": _is_object},
 }
 _RECOVERY: dict[str, Check] = {

@@ -58,6 +58,7 @@ class Member:
         connection: socket.socket,
         options: JobOptions,
         pidfd: int,
+        process: int = 1,
     ) -> Member:
         """Create the channel; raise AttachError or ConfigError with the cause if that is impossible.
 
@@ -68,7 +69,7 @@ class Member:
                 f"device [{request.device}] does not exist: the job has [{options.devices}]", 19
             )
         config.get("PYFT_HEARTBEAT_TIMEOUT_S", request.environment)
-        channel = Channel.create(request, 1, request.environment)
+        channel = Channel.create(request, 1, request.environment, process)
         if options.protect != "none":
             try:
                 channel.add_store(request.environment)
@@ -232,6 +233,7 @@ class Member:
             "memory": self.channel.name,
             "rank": self.channel.rank,
             "pid": self.channel.client_pid,
+            "process": self.channel.process,
             "device": self.channel.device,
             "gpu": self.server.gpu if self.server else self.channel.device,
             "epoch": self.channel.epoch,

@@ -65,7 +65,7 @@ class Job:
     """An agent, and clients one after the other."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.supervisor = folder, Supervisor()
+        self.folder, self.supervisor, self.keep = folder, Supervisor(), False
         native = _native.native_dir()
         options = JobOptions("j", folder, native, 1, direct=False, command=("x",))
         self.agent = Agent(options, self.supervisor)  # type: ignore[arg-type]
@@ -91,8 +91,9 @@ class Job:
         self.agent._process_ended(member.server_pid, 0)
         self.agent._clients.save_finished()
         self.supervisor.servers.pop(member.server_pid).close()
-        for path in self.folder.glob("*.ring"):
-            path.unlink()  # or it takes long to look for all of them
+        if not self.keep:
+            for path in self.folder.glob("*.ring"):
+                path.unlink()  # or it takes long to look for all of them
         while True:
             try:
                 self.launcher.recv(1)
@@ -107,6 +108,19 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     yield made
     made.launcher.close()
     made.agent._launcher.close()
+
+
+def test_the_traces_of_two_processes_with_one_pid_are_kept(job: Job) -> None:
+    """An exec makes a new process of the same pid."""
+    job.keep = True
+    for number in range(2):
+        job.client(number)
+    entries = json.loads(f"[{job.agent._meta.ended.text()}]")
+    name = f"rank0-pid{os.getpid()}-dev0"
+    assert [entry["process"] for entry in entries] == [1, 2]
+    assert [entry["name"] for entry in entries] == [name, f"{name}-2"]
+    assert [entry["file"] for entry in entries] == [f"{name}.ring", f"{name}-2.ring"]
+    assert len(list(job.folder.glob("*.ring"))) == 2
 
 
 def test_nothing_is_done_more_slowly_for_those_that_have_ended(job: Job) -> None:

@@ -16,6 +16,7 @@ from pyft.agent.agent import Agent
 from pyft.agent.clients import Clients
 from pyft.agent.job import job_folder
 from pyft.agent.operators.timeline import FILE, Timeline
+from pyft.cli import coverage
 from pyft.cli import report as report_command
 from pyft.errors import TraceError
 from pyft.recovery import report
@@ -81,6 +82,17 @@ def test_all_steps_are_counted_and_the_last_ones_kept(
     assert names == ["step 4", "step 5", "step 6"]
     one = lanes._steps([(0.0, 0), (9.0, 9)], lanes.InRing())
     assert one == (9, [6.0, 7.0, 8.0, 9.0])
+
+
+def test_an_exec_makes_another_process_of_the_same_pid(tmp_path: Path) -> None:
+    folder = sample.write(tmp_path / "job", steps=3)
+    meta = json.loads((folder / "meta.json").read_text())
+    for process, channel in enumerate(meta["channels"], 1):
+        channel |= {"rank": 0, "pid": 9, "process": process, "calls": {"cudaMalloc": process}}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    (lane,) = lanes.read(folder).lanes
+    assert lane.count == 6
+    assert coverage.counts_of(str(folder)) == {"cudaMalloc": 3}
 
 
 def test_a_step_on_two_devices_of_a_process_is_one(tmp_path: Path) -> None:
