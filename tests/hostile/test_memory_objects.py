@@ -80,15 +80,18 @@ class Loop:
 
     def __init__(self) -> None:
         self.watched: dict[socket.socket, Callable[[], object]] = {}
+        self.later: list[Callable[[], None]] = []
 
     def watch(self, source: socket.socket, action: Callable[[], object]) -> None:
         self.watched[source] = action
+
+    watch_room = watch
 
     def forget(self, source: socket.socket) -> None:
         self.watched.pop(source, None)
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        pass
+        self.later.append(action)
 
 
 @pytest.fixture
@@ -105,7 +108,7 @@ def test_metrics_are_for_this_machine_only(served: SimpleNamespace) -> None:
 
 @pytest.mark.parametrize("request_", [b"GET /metrics HTTP/1.1\r\n\r\n", b"\0" * 100, b"G"])
 def test_who_reads_slowly_holds_nobody_up(served: SimpleNamespace, request_: bytes) -> None:
-    """The agent sends what there is room for, and closes."""
+    """The agent sends what there is room for, and closes when the time is over."""
     with socket.create_connection(("127.0.0.1", served.port)) as slow:
         slow.sendall(request_)
         deadline = time.monotonic() + READ_S
@@ -118,6 +121,8 @@ def test_who_reads_slowly_holds_nobody_up(served: SimpleNamespace, request_: byt
             slow.shutdown(socket.SHUT_WR)
             while connection in served.loop.watched and time.monotonic() < deadline:
                 served.loop.watched[connection]()
+        while served.loop.later and time.monotonic() < deadline:
+            served.loop.later.pop()()
         assert connection.fileno() == -1, "closed, although nothing was read"
         slow.settimeout(READ_S)
         with contextlib.suppress(ConnectionResetError):

@@ -164,6 +164,21 @@ def test_many_requests_are_answered_with_one_text(monkeypatch: pytest.MonkeyPatc
         assert ask().endswith(b"a 1\n")
 
 
+def test_metrics_larger_than_the_room_of_a_socket_come_whole() -> None:
+    """Those of hundreds of ranks are."""
+    text = "a 1\n" * (4 << 20)
+    loop, got = Loop(), bytearray()
+    listener = metrics.serve(0, loop, lambda: text)
+    with listener, socket.create_connection(listener.getsockname()) as reader:
+        reader.sendall(REQUEST)
+        loop.rest()
+        reader.settimeout(20)
+        while piece := reader.recv(1 << 20):
+            got += piece
+            loop.rest()
+    assert got.partition(b"\r\n\r\n")[2] == text.encode()
+
+
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 
 

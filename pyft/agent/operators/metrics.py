@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pyft.agent.channel import page
-from pyft.agent.process.door import Door, Listener
+from pyft.agent.process.door import Door, Listener, More
 from pyft.agent.process.loop import Loop
 from pyft.recovery import redundancy
 
@@ -37,18 +37,23 @@ def serve(port: int, loop: Loop, text: Callable[[], str]) -> socket.socket:
     listener = socket.create_server(("127.0.0.1", port))
     text = kept(text)
     begun: WeakKeyDictionary[socket.socket, bytes] = WeakKeyDictionary()
+    unsent: WeakKeyDictionary[socket.socket, memoryview] = WeakKeyDictionary()
 
-    def answer(connection: socket.socket) -> bool:
-        with contextlib.suppress(OSError):  # it has gone, or does not take so much
-            request = begun.pop(connection, b"")
-            piece = connection.recv(_LARGEST_REQUEST - len(request), socket.MSG_DONTWAIT)
-            request += piece
-            if piece and len(request) < _LARGEST_REQUEST and not _BLANK_LINE.search(request):
-                begun[connection] = request
-                return True
-            if request:
-                connection.send(respond(request, text), socket.MSG_DONTWAIT)
-        return False
+    def answer(connection: socket.socket) -> More | None:
+        rest = unsent.pop(connection, None)
+        with contextlib.suppress(OSError):  # it has gone
+            if rest is None:
+                request = begun.pop(connection, b"")
+                piece = connection.recv(_LARGEST_REQUEST - len(request), socket.MSG_DONTWAIT)
+                request += piece
+                if piece and len(request) < _LARGEST_REQUEST and not _BLANK_LINE.search(request):
+                    begun[connection] = request
+                    return More.TEXT
+                rest = memoryview(respond(request, text) if request else b"")
+            if rest := rest[connection.send(rest, socket.MSG_DONTWAIT) :]:
+                unsent[connection] = rest
+                return More.ROOM
+        return None
 
     Door(loop, Listener(listener), answer, most=MOST_READERS, seconds=READ_S)
     return listener

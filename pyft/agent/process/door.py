@@ -7,6 +7,7 @@ when it has no other left, and neither dies of a connection nor turns in a circl
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import socket
 import time
@@ -28,8 +29,11 @@ class Loop(Protocol):
     def watch(self, source: socket.socket, action: Callable[[], object]) -> None:
         """Call `action` whenever `source` can be read."""
 
+    def watch_room(self, source: socket.socket, action: Callable[[], object]) -> None:
+        """Call `action` whenever `source` takes more."""
+
     def forget(self, source: socket.socket) -> None:
-        """Stop that; unknown sources are no error."""
+        """Stop either; unknown sources are no error."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         """Call `action` once, later."""
@@ -102,6 +106,13 @@ class Listener:
         self._reserve = _reserve()
 
 
+class More(enum.Enum):
+    """What has to come before a connection is closed."""
+
+    TEXT = enum.auto()  # of the other side
+    ROOM = enum.auto()  # for the rest of the answer
+
+
 class Door:
     """A listener of which each connection says one thing within a time, in one piece or more.
 
@@ -112,14 +123,14 @@ class Door:
         self,
         loop: Loop,
         listener: Listener,
-        answer: Callable[[socket.socket], object],
+        answer: Callable[[socket.socket], More | None],
         *,
         most: int,
         seconds: float,
     ) -> None:
         """`answer` is called when a connection can be read; then it is closed.
 
-        Should it return something true, more has to come first, within the same time.
+        Should it return one of More, that has to come first, within the same time.
         """
         self._loop, self._listener, self._answer = loop, listener, answer
         self._most, self._seconds = most, seconds
@@ -142,17 +153,18 @@ class Door:
 
     def _take(self, connection: socket.socket) -> None:
         self._loop.forget(connection)
-        more: object = False
+        more = None
         try:
             more = self._answer(connection)
         finally:
             if more:
-                self._watch(connection)
+                self._watch(connection, more)
             else:
                 self._end(connection)
 
-    def _watch(self, connection: socket.socket) -> None:
-        self._loop.watch(connection, lambda: self._take(connection))
+    def _watch(self, connection: socket.socket, more: More = More.TEXT) -> None:
+        watch = self._loop.watch_room if more is More.ROOM else self._loop.watch
+        watch(connection, lambda: self._take(connection))
 
     def _sweep(self) -> None:
         now = time.monotonic()

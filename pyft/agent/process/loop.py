@@ -17,8 +17,11 @@ class Loop(Protocol):
     def watch(self, source: Any, action: Callable[[], Any]) -> None:
         """Call `action` whenever `source` can be read."""
 
+    def watch_room(self, source: Any, action: Callable[[], Any]) -> None:
+        """Call `action` whenever `source` takes more."""
+
     def forget(self, source: Any) -> None:
-        """Stop that; unknown sources are no error."""
+        """Stop either; unknown sources are no error."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         """Call `action` once, later."""
@@ -35,8 +38,12 @@ class EventLoop:
         """Call `action` whenever `source` can be read."""
         self._selector.register(source, selectors.EVENT_READ, action)
 
+    def watch_room(self, source: Any, action: Callable[[], Any]) -> None:
+        """Call `action` whenever `source` takes more."""
+        self._selector.register(source, selectors.EVENT_WRITE, action)
+
     def forget(self, source: Any) -> None:
-        """Stop that."""
+        """Stop either."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(source)
 
