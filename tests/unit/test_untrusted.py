@@ -118,6 +118,24 @@ def test_no_value_ends_an_agent(member: Member) -> None:
     assert asdict(servers.plan.ranks[1]) == others
 
 
+def test_no_two_processes_have_the_same_labels(member: Member) -> None:
+    """Prometheus refuses a text with two values of one name, and with that all others."""
+    child = Member(1, member.channel, None, KNOBS, Path(), member.server)  # type: ignore[arg-type]
+    child.channel = Channel.create(AttachRequest(9, 0, KNOBS), 1, KNOBS, 2)
+    servers = Coordinator(member)
+    servers.members[1] = child
+    names = []
+    for steps in (0, 5):
+        CONTROL_PAGE["steps"].put(child.channel.control_fd, steps)
+        lines = metrics.text(servers).splitlines()  # type: ignore[arg-type]
+        names = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+        assert len(set(names)) == len(names)
+        pid = f"{os.getpid()}" if steps else "9-2"
+        assert f'pyft_server_alive{{device="0",pid="{pid}",rank="0"}}' in names
+        assert 'pyft_server_alive{device="0",rank="0"}' in names
+    child.channel.close()
+
+
 def test_no_value_keeps_a_trace_from_being_saved(member: Member, tmp_path: Path) -> None:
     dice, servers = random.Random(2), Coordinator(member)
     meta, copy = {"agent_pid": os.getpid()}, tmp_path / "copy.ring"

@@ -145,13 +145,13 @@ class Meters:
             strikes.add_metric([str(gpu)], len(steps))
         yield strikes
         families: dict[str, Metric] = {}
-        for member in self._servers.members.values():
-            labels, values = _of_rank(member)
-            if values and plan.protect:
+        for member, labels in _labels([m for m in self._servers.members.values() if not m.saved]):
+            values = _of_rank(member)
+            if plan.protect:
                 values["pyft_protected_share"] = self._servers.protected.share_of(member.id)
             for name, value in values.items():
-                new = GaugeMetricFamily(name, _MEANINGS.get(name, ""), labels=["rank", "device"])
-                families.setdefault(name, new).add_metric(labels, value)
+                new = GaugeMetricFamily(name, _MEANINGS.get(name, ""))
+                families.setdefault(name, new).add_sample(name, labels, value)
         yield from families.values()
 
 
@@ -173,11 +173,31 @@ _MEANINGS = {
 }
 
 
-def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
-    """Return the labels of a rank and its meters, none when it has ended."""
-    labels = [str(member.channel.rank), str(member.channel.device)]
-    if member.saved:
-        return labels, {}
+def _labels(members: list[Member]) -> Iterator[tuple[Member, dict[str, str]]]:
+    """Yield each with labels that no other one has: a child of a rank inherits its number.
+
+    The one with most steps is taken for the rank, the others have their process as well.
+    """
+
+    def steps(member: Member) -> tuple[int, int]:
+        return page.read(member.channel.control_fd).steps, -member.id
+
+    places: dict[tuple[int, int], list[Member]] = {}
+    for member in members:
+        places.setdefault((member.channel.rank, member.channel.device), []).append(member)
+    for (rank, device), same in places.items():
+        labels = {"rank": str(rank), "device": str(device)}
+        first = max(same, key=steps)
+        yield first, labels
+        for member in same:
+            if member is not first:
+                channel = member.channel
+                pid = f"{channel.client_pid}{f'-{channel.process}' if channel.process > 1 else ''}"
+                yield member, labels | {"pid": pid}
+
+
+def _of_rank(member: Member) -> dict[str, float]:
+    """Return the meters of a rank."""
     state = page.read(member.channel.control_fd)
     header = member.channel.header()
     values: dict[str, float] = {
@@ -196,4 +216,4 @@ def _of_rank(member: Member) -> tuple[list[str], dict[str, float]]:
         values["pyft_audited_entries"] = audited["entries"]
         values["pyft_unaudited_entries"] = sum(audited[name] for name in redundancy.REASONS)
     figures = page.store_figures(member.channel.store_fd)
-    return labels, values | {f"pyft_store_{name}": value for name, value in figures.items()}
+    return values | {f"pyft_store_{name}": value for name, value in figures.items()}
