@@ -79,7 +79,8 @@ def _whole(job: Job) -> Iterator[str]:
         '<p class="faint">Time runs from left to right. Point at anything to read what it is. '
         "A snapshot is shown when the agent saw it, up to a moment later.</p>"
     )
-    start = min([lane.steps[0] for lane in job.lanes if lane.steps] or [0.0])
+    starts = [lane.steps[0] for lane in job.lanes if lane.steps]
+    start = min([*starts, *(fault.start for fault in job.faults)], default=0.0) if starts else 0.0
     start = max(0.0, start - 0.05 * (job.seconds - start))
     if any(lane.count > len(lane.steps) for lane in job.lanes):
         yield f'<p class="faint">Of each rank the last {MOST_STEPS} steps are shown.</p>'

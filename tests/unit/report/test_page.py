@@ -70,6 +70,20 @@ def test_the_page_shows_the_job(tmp_path: Path) -> None:
     assert sorted(faults) == ["1"] * 3 + ["2"] * 3
 
 
+def test_the_whole_shows_a_fault_before_the_first_step(tmp_path: Path) -> None:
+    """A server may die while the program loads its data."""
+    early = sample.fault(began=1.0, noticed=1.1)
+    early.ended = 1.5
+    folder = sample.write(tmp_path / "job", early, ended=1060.0)
+    lines = (folder / "timeline.jsonl").read_text().splitlines()
+    late = [json.loads(line) for line in lines]
+    late = [one | {"t": one["t"] + 45.0} if "t" in one else one for one in late]
+    (folder / "timeline.jsonl").write_text("".join(json.dumps(one) + "\n" for one in late))
+    reader = read(page.html(lanes.read(folder)))
+    assert [value for _, name, value in reader.attributes if name == "data-fault"] == ["1"] * 2
+    assert "left out" not in reader.text
+
+
 def test_the_page_loads_nothing(tmp_path: Path) -> None:
     text = page.html(job(tmp_path, sample.fault()))
     loads = {name for _, name, _ in read(text).attributes} & {"src", "href", "srcset", "data"}
