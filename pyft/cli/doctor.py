@@ -294,17 +294,21 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
 )
 
 
-def verdict(findings: Sequence[Finding]) -> str:
-    """Return whether a training on soft GPUs can start, or what it lacks."""
-    lacks = [
+def lacks(findings: Sequence[Finding]) -> list[str]:
+    """Return what a training on soft GPUs needs and does not find."""
+    return [
         one.need
         for one in findings
         if (one.status == "fail" and one.need not in OF_REAL_GPUS)
         # Jobs of other programs, or on real GPUs, go on without.
         or (one.status == "warn" and (one.need == "soft GPU" or one.text == NOT_INSTALLED))
     ]
-    if lacks:
-        return f"not ready for soft GPUs: see {', '.join(lacks)} above"
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """Return whether a training on soft GPUs can start, or what it lacks."""
+    if missing := lacks(findings):
+        return f"not ready for soft GPUs: see {', '.join(missing)} above"
     return "ready for soft GPUs: pyft run --gpus soft:1 -- python train.py"
 
 
@@ -346,5 +350,5 @@ def doctor(
             remedy = f"  -> {finding.remedy}" if finding.remedy else ""
             print(f"{finding.status:4}  {finding.need}: {finding.text}{remedy}")
         print(f"\n{verdict(findings)}")
-    if any(finding.status == "fail" for finding in findings):
+    if lacks(findings) or any(finding.status == "fail" for finding in findings):
         raise typer.Exit(1)

@@ -79,6 +79,23 @@ def test_the_verdict_is_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.splitlines()[-1] == doctor.verdict(FINE)
 
 
+@pytest.mark.parametrize(
+    ("finding", "code"),
+    [
+        (doctor.ok("torch", "2.11.0 with CUDA"), 0),
+        (doctor.warn("torch", "2.9.0 with CUDA, not tried", "install another"), 0),
+        (doctor.warn("torch", doctor.NOT_INSTALLED, "install it"), 1),
+        (doctor.fail("driver's version", "too old", "install another"), 1),
+    ],
+)
+def test_the_exit_code_says_what_the_verdict_says(
+    monkeypatch: pytest.MonkeyPatch, finding: doctor.Finding, code: int
+) -> None:
+    monkeypatch.setattr(doctor, "CHECKS", (lambda: finding,))
+    for options in ([], ["--json"]):
+        assert CliRunner().invoke(app, ["doctor", *options]).exit_code == code
+
+
 def test_criu_can_be_had_without_pyfts_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.criu, "find", lambda: None)
     found = doctor.check_images()
