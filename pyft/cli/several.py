@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,17 +72,28 @@ def head(
         else:
             code = _alone(where, secret, places, Path(ledger) if ledger else None, how)
     except OSError as error:
-        raise UsageError(f"[{error.filename or listen}] cannot be used: {error.strerror}") from None
+        raise PyftError(f"the head cannot go on: {error}") from None
     messages.flush_and_exit(code)
+
+
+@contextlib.contextmanager
+def _beginning(where: tuple[str, int]) -> Iterator[None]:
+    """Raise UsageError where what the head begins with cannot be used: a file, or its address."""
+    try:
+        yield
+    except OSError as error:
+        what = error.filename or f"{where[0]}:{where[1]}"
+        raise UsageError(f"[{what}] cannot be used: {error.strerror}") from None
 
 
 def _alone(
     where: tuple[str, int], secret: bytes, places: int, path: Path | None, how: dict[str, Any]
 ) -> int:
     """Be the only head, whose ledger is a file; return the job's exit code."""
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    listener, log = socket.create_server(where, backlog=BACKLOG), FileLedger(path)
+    with _beginning(where):
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        listener, log = socket.create_server(where, backlog=BACKLOG), FileLedger(path)
     _say_waits(where, places)
     if not path:
         messages.say(
@@ -105,13 +117,16 @@ def _one_of_several(
     name = f"{socket.gethostname()}:{where[1]}, process {os.getpid()}"
     seconds, is_first = how["lease"] * ELECTED_AT, True
     while True:
-        log = opened(url, secret, name, os.environ)
+        with _beginning(where):
+            log = opened(url, secret, name, os.environ)
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(where)  # it takes connections only when it decides
+            with _beginning(where):
+                listener.bind(where)  # it takes connections only when it decides
             try:
                 log.stand(seconds, messages.say, is_first)
-                listener.listen(BACKLOG)
+                with _beginning(where):
+                    listener.listen(BACKLOG)
                 _say_waits(where, places)
                 return Head(listener, secret, places, log, **how).run()
             except LedgerLost as error:
