@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Sequence
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import typer
 
+from pyft.cli import following
+from pyft.cli.following import Chosen, start_ns
 from pyft.errors import UsageError
 from pyft.trace import targets
 from pyft.trace.reader import TraceReader, format_entry, format_stats
-
-FOLLOW_S = 0.2
-
-
-class Chosen(TypedDict):
-    """Which entries are printed or counted."""
-
-    call: str | None
-    thread: int | None
-    handle: str | None
 
 
 def trace(
@@ -54,11 +43,11 @@ def trace(
     """
     if follow and (stats or objects):
         raise UsageError("--follow prints the ring: leave --stats and --objects")
-    rings = targets.find(target)
     chosen: Chosen = {"call": call, "thread": thread, "handle": handle}
     if follow:
-        _follow(rings, chosen, tail, deterministic)
+        following.follow(target, chosen, tail, deterministic)
         return
+    rings = targets.find(target)
     for ring in rings:
         if len(rings) > 1:
             print(f"# {ring.title.partition('-')[0] if deterministic else ring.title}")
@@ -67,45 +56,6 @@ def trace(
                 found = reader.stats(**chosen, tail=tail, objects=objects)
                 print("\n".join(format_stats(found)))
                 continue
-            start_ns = _start_ns(reader)
+            begun = start_ns(reader)
             for entry in reader.entries(**chosen, tail=tail, objects=objects):
-                print(format_entry(entry, deterministic=deterministic, start_ns=start_ns))
-
-
-def _start_ns(reader: TraceReader) -> int:
-    """Return from when times count, whatever is printed: when the first entry was written."""
-    first = next(reader.entries(), None)
-    return first.time_ns if first else 0
-
-
-def _follow(
-    rings: Sequence[targets.Ring], chosen: Chosen, tail: int | None, deterministic: bool
-) -> None:
-    """Print what is there, or the last of it, then what is added, every FOLLOW_S seconds."""
-    with contextlib.ExitStack() as stack:
-        readers = [
-            (ring, stack.enter_context(TraceReader(ring.path, deterministic=deterministic)))
-            for ring in rings
-        ]
-        seen: dict[str, int] = {}
-        starts: dict[str, int] = {}
-        while True:
-            alive = any(ring.live and ring.path.exists() for ring in rings)
-            for ring, reader in readers:
-                label = f"{ring.title} " if len(rings) > 1 else ""
-                starts[ring.title] = start_ns = starts.get(ring.title) or _start_ns(reader)
-                last = tail if ring.title not in seen else None
-                seen.setdefault(ring.title, 0 if tail is None else _newest(reader))
-                for entry in reader.entries(**chosen, tail=last):
-                    if last is not None or entry.seq > seen[ring.title]:
-                        text = format_entry(entry, deterministic=deterministic, start_ns=start_ns)
-                        print(f"{label}{text}", flush=True)
-                        seen[ring.title] = max(entry.seq, seen[ring.title])
-            if not alive:
-                return
-            time.sleep(FOLLOW_S)
-
-
-def _newest(reader: TraceReader) -> int:
-    """Return the number of the last entry, 0 before there is one."""
-    return next((entry.seq for entry in reader.entries(tail=1)), 0)
+                print(format_entry(entry, deterministic=deterministic, start_ns=begun))

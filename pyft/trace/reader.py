@@ -122,6 +122,12 @@ class TraceReader:
         finally:  # also in front of a damaged one
             yield from kept
 
+    def added(
+        self, *, call: str | None = None, thread: int | None = None, handle: str | None = None
+    ) -> Iterator[Entry]:
+        """Yield entries of the ring that came behind the last one that was read."""
+        yield from self._chosen(self._read(objects=False), call, thread, handle)
+
     def times_of_steps(self) -> Iterator[tuple[int, int]]:
         """Yield each step whose cut the ring still has: its number, and its end in nanoseconds."""
         self._trace.rewind()
@@ -161,7 +167,13 @@ class TraceReader:
         self, call: str | None, thread: int | None, handle: str | None, objects: bool
     ) -> Iterator[Entry]:
         self._trace.rewind()
-        for entry in self._read(objects):
+        yield from self._chosen(self._read(objects), call, thread, handle)
+
+    @staticmethod
+    def _chosen(
+        entries: Iterator[Entry], call: str | None, thread: int | None, handle: str | None
+    ) -> Iterator[Entry]:
+        for entry in entries:
             if call is not None and call not in entry.call:
                 continue
             if thread is not None and entry.thread != thread:

@@ -39,6 +39,24 @@ def find(target: str | None) -> list[Ring]:
     raise TraceError(f"[{target}] is no trace file, no job and no process id")
 
 
+def folder_of(target: str | None) -> Path | None:
+    """Return the folder of the job that `find` takes its rings from, None of a file."""
+    if target is None:
+        jobs = [folder for folder in job_folder.jobs() if has_rings(job_folder.read_meta(folder))]
+        return jobs[-1] if jobs else None
+    if os.path.isfile(target):
+        return None
+    if folder := job_folder.named(target):
+        return folder
+    for folder in reversed(job_folder.jobs() if target.isdecimal() else []):
+        meta = job_folder.read_meta(folder)
+        entries = [*meta.get("live", []), *meta.get("channels", [])]
+        pids = {meta.get("agent_pid"), *(e.get(n) for e in entries for n in ("pid", "server_pid"))}
+        if int(target) in pids:
+            return folder
+    return None
+
+
 def has_rings(meta: dict[str, Any]) -> bool:
     """Say whether any client of the job has attached."""
     return bool(meta.get("channels") or meta.get("live"))
