@@ -67,12 +67,6 @@ nvmlReturn_t started() {
   return answers() == Answers::kNobody ? kDriverNotLoaded : kSuccess;
 }
 
-// The driver's answers as they are, for its own tool.
-template <class Function>
-Function* untouched(Function* function, const char* name) {
-  return answers() == Answers::kUntouched ? driver(function, name) : nullptr;
-}
-
 nvmlReturn_t cuda_version(int* version) {
   if (!version) return kInvalidArgument;
   *version = kCudaVersion;
@@ -189,6 +183,12 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* pciBusId, nvmlDe
   return nvmlDeviceGetHandleByPciBusId_v2(pciBusId, device);
 }
 
+NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const void* uuid, nvmlDevice_t* device) {
+  if (const auto asked = driver(&nvmlDeviceGetHandleByUUIDV, __func__))
+    return found(asked(uuid, device), device);
+  return kNotSupported;
+}
+
 // Soft GPUs have no serial number.
 NVML_API nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
   if (const auto asked = driver(&nvmlDeviceGetHandleBySerial, __func__))
@@ -204,8 +204,8 @@ NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
   return kSuccess;
 }
 
-// The four below tell of ways between GPUs that a program behind servers cannot use: the vendor's
-// tool alone hears of them.
+// Those below tell of ways between GPUs that a program behind servers cannot use: the vendor's
+// tool alone hears of them, beside soft GPUs. More of them are in nvml_links.cc.
 NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
                                                           int* type) {
   if (const auto asked = untouched(&nvmlDeviceGetNvLinkRemoteDeviceType, __func__))

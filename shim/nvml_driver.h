@@ -25,7 +25,7 @@ enum : int {
 enum class Answers {
   kHere,       // no real GPU: what frameworks ask, and "not supported" for the rest
   kDriver,     // the driver's, with the job's numbers
-  kUntouched,  // the driver's as they are
+  kUntouched,  // the driver's as they are: NVIDIA's own tool beside soft GPUs
   kNobody,     // NVIDIA's own tool without a driver: what it would hear without us
 };
 Answers answers();
@@ -36,6 +36,12 @@ void* driver_function(const char* name);
 template <class Function>
 Function* driver(Function*, const char* name) {
   return reinterpret_cast<Function*>(driver_function(name));
+}
+
+// The driver's answers as they are, for its own tool beside soft GPUs.
+template <class Function>
+Function* untouched(Function* function, const char* name) {
+  return answers() == Answers::kUntouched ? driver(function, name) : nullptr;
 }
 
 // Number in the job of a GPU of the driver; -1: it is not the job's.

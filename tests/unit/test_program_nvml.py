@@ -77,6 +77,29 @@ NVML nvmlDeviceGetSamples(Gpu* gpu, int, unsigned long long, int*, unsigned* cou
   *count = 100 + gpu->number;
   return 0;
 }
+NVML nvmlDeviceGetHandleByUUIDV(const char* uuid, Gpu** gpu) {  // behind a version and a kind
+  return nvmlDeviceGetHandleByUUID(uuid + 8, gpu);
+}
+NVML nvmlDeviceGetTopologyNearestGpus(Gpu* gpu, int, unsigned* count, Gpu** out) {
+  unsigned found = 0;
+  for (Gpu& one : gpus)
+    if (&one != gpu && found++ < *count && out) out[found - 1] = &one;
+  *count = 3;
+  return 0;
+}
+NVML nvmlSystemGetTopologyGpuSet(unsigned, unsigned* count, Gpu** out) {
+  for (unsigned i = 0; i < 4 && i < *count && out; ++i) out[i] = &gpus[i];
+  *count = 4;
+  return 0;
+}
+NVML nvmlDeviceGetGpuFabricInfo(Gpu*, void*) { return 0; }
+NVML nvmlDeviceGetGpuFabricInfoV(Gpu*, void*) { return 0; }
+NVML nvmlDeviceGetGpuFabricInfo_v4(Gpu*, void*) { return 0; }
+NVML nvmlDeviceGetNvLinkRemotePciInfo(Gpu*, unsigned, void*) { return 0; }
+NVML nvmlDeviceGetNvLinkState(Gpu*, unsigned, int*) { return 0; }
+NVML nvmlDeviceGetNvLinkCapability(Gpu*, unsigned, int, unsigned*) { return 0; }
+NVML nvmlDeviceGetNvLinkInfo(Gpu*, void*) { return 0; }
+NVML nvmlDeviceGetNvLinkVersion(Gpu*, unsigned, unsigned*) { return 0; }
 NVML nvmlSystemGetDriverVersion(char* out, unsigned bytes) { return put(out, bytes, "599.99"); }
 extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(int code) {
   return code == 6 ? "the driver's words" : "other words";
@@ -118,6 +141,33 @@ for bus in (b"00000000:04:00.0", b"00000000:01:00.0"):
 nvml.nvmlErrorString.restype = ctypes.c_char_p
 print("words", nvml.nvmlErrorString(6).decode())
 print("power", nvml.nvmlDeviceGetPowerUsage(device, out(count)))
+"""
+
+LINKS = """
+import ctypes
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+count, device, space = ctypes.c_uint(), ctypes.c_void_p(), ctypes.create_string_buffer(4096)
+index = ctypes.c_uint()
+nvml.nvmlInit_v2()
+nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+for name in ("aa", "cc"):
+    print(nvml.nvmlDeviceGetHandleByUUIDV(bytes(8) + f"GPU-{name}".encode(), space))
+for ask in (nvml.nvmlDeviceGetTopologyNearestGpus, nvml.nvmlSystemGetTopologyGpuSet):
+    whose = (device, 1) if "Nearest" in ask.__name__ else (0,)
+    found = (ctypes.c_void_p * 4)()
+    count.value = 0
+    print(ask(*whose, ctypes.byref(count), None), count.value, end=" ")
+    count.value = 4
+    print(ask(*whose, ctypes.byref(count), found), count.value, end=" ")
+    for one in found[: count.value]:
+        nvml.nvmlDeviceGetIndex(ctypes.c_void_p(one), ctypes.byref(index))
+        print(index.value, end=" ")
+    print()
+fabric = [f"GpuFabricInfo{kind}" for kind in ("", "V", "_v4")] + ["NvLinkInfo"]
+print({getattr(nvml, f"nvmlDeviceGet{name}")(device, space) for name in fabric})
+links = [f"NvLink{name}" for name in ("RemotePciInfo", "State", "Version")]
+print({getattr(nvml, f"nvmlDeviceGet{name}")(device, 0, space) for name in links})
+print(nvml.nvmlDeviceGetNvLinkCapability(device, 0, 0, space))
 """
 
 # The job has GPUs 3 and 2, in this order.
@@ -186,6 +236,12 @@ def test_on_real_gpus_the_driver_answers_about_those_of_the_job(driver: Path, to
     gpus = {"PYFT_GPUS": "GPU-dd,GPU-cc", "CUDA_VISIBLE_DEVICES": "1"}
     done = run([sys.executable, "-c", PROGRAM], **gpus, **where)
     assert (done.stdout, done.stderr) == (ON_REAL_GPUS, "")
+
+
+def test_gpus_of_other_jobs_and_links_are_not_found(driver: Path) -> None:
+    done = run([sys.executable, "-c", LINKS], PYFT_GPUS="GPU-dd,GPU-cc", PYFT_NVML=str(driver))
+    wanted = "6\n0\n0 1 0 1 1 \n0 2 0 2 1 0 \n{3}\n{3}\n3\n"
+    assert (done.stdout, done.stderr) == (wanted, "")
 
 
 def test_on_soft_gpus_the_driver_is_not_asked(driver: Path) -> None:
