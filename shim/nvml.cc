@@ -1,8 +1,10 @@
 // NVML as the program sees it. On real GPUs the driver's answers, with the job's numbers; on soft
 // GPUs what frameworks ask before they touch CUDA, such as how many devices there are. Needs no
 // device and no agent, so that it also answers in a forked child.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "nvml_driver.h"
 #include "pyft/settings.h"
@@ -45,7 +47,8 @@ void uuid_text(unsigned index, char* text, size_t bytes) {
 
 // Handles are the index plus one, so that none is null.
 unsigned index_of(nvmlDevice_t device) {
-  return static_cast<unsigned>(reinterpret_cast<size_t>(device)) - 1;
+  constexpr size_t kNone = std::numeric_limits<unsigned>::max();
+  return static_cast<unsigned>(std::min(reinterpret_cast<size_t>(device) - 1, kNone));
 }
 
 nvmlReturn_t handle_by_index(unsigned index, nvmlDevice_t* device) {
@@ -128,11 +131,13 @@ NVML_API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* inde
 
 NVML_API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned int length) {
   ASK_DRIVER(nvmlDeviceGetName, device, name, length);
+  if (index_of(device) >= device_count()) return kInvalidArgument;
   return put(name, length, "GPU behind pyft");
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned int length) {
   ASK_DRIVER(nvmlDeviceGetUUID, device, uuid, length);
+  if (index_of(device) >= device_count()) return kInvalidArgument;
   char text[64];
   uuid_text(index_of(device), text, sizeof text);
   return put(uuid, length, text);
@@ -199,7 +204,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice
 NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
                                                            unsigned int* infoCount, void* infos) {
   ASK_DRIVER(nvmlDeviceGetComputeRunningProcesses, device, infoCount, infos);
-  if (!infoCount) return kInvalidArgument;
+  if (!infoCount || index_of(device) >= device_count()) return kInvalidArgument;
   *infoCount = 0;
   return kSuccess;
 }

@@ -244,6 +244,19 @@ def test_gpus_of_other_jobs_and_links_are_not_found(driver: Path) -> None:
     assert (done.stdout, done.stderr) == (wanted, "")
 
 
+def test_a_handle_that_is_none_has_no_name() -> None:
+    program = (
+        "import ctypes; nvml = ctypes.CDLL('libnvidia-ml.so.1'); text = bytes(96)\n"
+        "for handle in (0, 3, 2**32 + 1):\n"
+        "    device, count = ctypes.c_void_p(handle), ctypes.c_uint()\n"
+        "    print(nvml.nvmlDeviceGetName(device, text, 96), end=' ')\n"
+        "    print(nvml.nvmlDeviceGetUUID(device, text, 96), end=' ')\n"
+        "    print(nvml.nvmlDeviceGetComputeRunningProcesses(device, ctypes.byref(count), None))\n"
+    )
+    done = run([sys.executable, "-c", program], PYFT_GPUS="soft:2")
+    assert (done.stdout, done.stderr) == ("2 2 2\n" * 3, "")
+
+
 def test_on_soft_gpus_the_driver_is_not_asked(driver: Path) -> None:
     soft = {"PYFT_GPUS": "soft:2", "SOFTGPU_MEMORY": "123456"}
     done = run([sys.executable, "-c", PROGRAM], **soft, **in_folder(driver))
