@@ -199,16 +199,21 @@ def test_a_request_for_metrics_has_an_end() -> None:
 
 @pytest.fixture
 def no_descriptors() -> Iterator[Callable[[], None]]:
-    """Take away all descriptors that are free."""
+    """Take away all descriptors that are free, also those between others."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    holes: list[int] = []
 
     def take() -> None:
-        probe = os.open("/dev/null", os.O_RDONLY)
-        os.close(probe)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (probe, before[1]))
+        most = max(map(int, os.listdir("/proc/self/fd"))) + 1
+        while not holes or holes[-1] < most:
+            holes.append(os.open("/dev/null", os.O_RDONLY))
+        os.close(holes.pop())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
 
     yield take
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    for fd in holes:
+        os.close(fd)
 
 
 @pytest.mark.parametrize("reserve", [True, False])
