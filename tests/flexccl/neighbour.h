@@ -3,6 +3,7 @@
 #ifndef PYFT_TESTS_FLEXCCL_NEIGHBOUR_H_
 #define PYFT_TESTS_FLEXCCL_NEIGHBOUR_H_
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -52,7 +53,9 @@ class Neighbour : public Responder {
     if (question.verb == Verb::kStatus) return status(++asked);
     if (question.verb == Verb::kOutput) {
       const auto output = std::make_shared<std::vector<std::byte>>(kept(++fetched));
-      *payload = *output, *owner = output;
+      const auto from = std::min<std::size_t>(question.offset, output->size());
+      const auto wanted = std::min<std::size_t>(question.bytes, output->size() - from);
+      *payload = std::span(*output).subspan(from, wanted), *owner = output;
     }
     if (question.verb != Verb::kSteps) return {};
     ++asked_for_steps;

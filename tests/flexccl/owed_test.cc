@@ -193,8 +193,8 @@ TEST(who_ends_without_having_all_says_that) {
 TEST(what_has_no_record_is_owed) {
   constexpr std::size_t kRecordBytes = 16384;  // for one sum
   Values mine(kCount, 1.0f), yours(kCount, 2.0f);
-  Couple couple;
   const auto small = std::make_unique<Arena>();
+  Couple couple;
   must(flexcclSetRecords(couple.at(0), small->bytes, kRecordBytes), "flexcclSetRecords");
   const auto both = [&](std::uint64_t owed) {
     // Its second frame is the last that rank 1 lacks.
