@@ -25,7 +25,7 @@ import several  # noqa: E402
 from job import wait_for  # noqa: E402
 
 EVERY, PLACES, SPARES = 20, 2, 2
-PAUSE_S = 0.1
+PAUSE_S = 0.3  # so that 20 steps take longer than two lines do
 MOST_GROWTH = 1.5  # of memory and disk, over all losses
 BACK = "all have come back, and go on"
 
