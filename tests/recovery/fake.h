@@ -34,6 +34,7 @@ struct FakeCalls {
   std::function<int(uint64_t, uint64_t, uint64_t)> duplicate;
   std::function<int()> duplicated, idle;
   std::function<void(std::vector<checkpoint::MemoryRange>*)> mapped;
+  std::function<std::string()> out_of_reach;
   std::function<void(std::vector<ring::ManifestPlace>*)> hidden;
   std::function<bool(uint64_t cut)> acknowledged;
   std::function<void(uint64_t cuts)> tell_pace;
@@ -96,6 +97,9 @@ struct Fake : checkpoint::DeviceMemory,
   bool waits() override { return !calls.waits || calls.waits(); }
   bool capturing() override { return calls.capturing(); }
   void mapped(std::vector<checkpoint::MemoryRange>* ranges) override { calls.mapped(ranges); }
+  std::string out_of_reach() override {
+    return calls.out_of_reach ? calls.out_of_reach() : DeviceState::out_of_reach();
+  }
   void variables(std::vector<ring::ManifestPlace>* places) override { calls.hidden(places); }
   bool peeks() const override { return static_cast<bool>(calls.peek); }
   bool peek(uint64_t address, std::byte* to, uint64_t bytes) override {

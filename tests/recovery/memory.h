@@ -24,6 +24,7 @@ struct Memory {
   bool capturing = false, gets_on = false;  // at every look, it has done something
   bool waits = true;                        // maybe, for another rank
   uint64_t progress = 0;
+  std::string out_of_reach;  // what a snapshot would lack
   std::vector<ring::ManifestPlace> hidden;
   std::vector<checkpoint::MemoryRange> foreign;  // mapped as well, by the test itself
   bool peeks = false;                            // also beside the device's work
@@ -63,6 +64,7 @@ struct Memory {
         ranges->push_back({reinterpret_cast<uint64_t>(block.data()), block.size()});
       ranges->insert(ranges->end(), foreign.begin(), foreign.end());
     };
+    calls.out_of_reach = [this] { return out_of_reach; };
     calls.hidden = [this](std::vector<ring::ManifestPlace>* places) { *places = hidden; };
     return calls;
   }

@@ -210,7 +210,11 @@ TEST(a_cut_that_cannot_be_taken_is_cancelled) {
   CHECK_EQ(server.store->committed().manifest.cut, 1u);
   CHECK_EQ(bench.channel->control().snapshot_cut.load(), 1u);
   bench.memory.blocks.pop_back();
-  CHECK(server.cut(6));
+  bench.memory.out_of_reach = "memory that cannot be read";
+  CHECK(!server.cut(6));
+  CHECK_EQ(server.store->committed().manifest.cut, 1u);
+  bench.memory.out_of_reach.clear();
+  CHECK(server.cut(7));
 }
 
 void wait_longer_than_for_one_that_stands_still(Bench& bench) {
