@@ -14,7 +14,7 @@ namespace settings = pyft::settings;
 
 namespace {
 
-constexpr int kCudaVersion = 13000, kP2pNotSupported = 5;
+constexpr int kCudaVersion = 13000;
 constexpr int kSoftMajor = 7, kSoftMinor = 5;  // a test compares them with the device's attributes
 
 bool soft_gpus() {
@@ -96,29 +96,27 @@ NVML_API nvmlReturn_t nvmlShutdown() {
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetCount(unsigned int* deviceCount) {
-  if (const auto asked = untouched(&nvmlDeviceGetCount, __func__)) return asked(deviceCount);
+  ASK_UNTOUCHED(nvmlDeviceGetCount, deviceCount);
   return count_devices(deviceCount);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* deviceCount) {
-  if (const auto asked = untouched(&nvmlDeviceGetCount_v2, __func__)) return asked(deviceCount);
+  ASK_UNTOUCHED(nvmlDeviceGetCount_v2, deviceCount);
   return count_devices(deviceCount);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
-  if (const auto asked = untouched(&nvmlDeviceGetHandleByIndex, __func__))
-    return asked(index, device);
+  ASK_UNTOUCHED(nvmlDeviceGetHandleByIndex, index, device);
   return handle_by_index(index, device);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
-  if (const auto asked = untouched(&nvmlDeviceGetHandleByIndex_v2, __func__))
-    return asked(index, device);
+  ASK_UNTOUCHED(nvmlDeviceGetHandleByIndex_v2, index, device);
   return handle_by_index(index, device);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
-  if (const auto asked = untouched(&nvmlDeviceGetIndex, __func__)) return asked(device, index);
+  ASK_UNTOUCHED(nvmlDeviceGetIndex, device, index);
   if (answers() == Answers::kDriver && index) {
     const int number = job_number(device);
     *index = static_cast<unsigned>(number);
@@ -206,37 +204,6 @@ NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
   ASK_DRIVER(nvmlDeviceGetComputeRunningProcesses, device, infoCount, infos);
   if (!infoCount || index_of(device) >= device_count()) return kInvalidArgument;
   *infoCount = 0;
-  return kSuccess;
-}
-
-// Those below tell of ways between GPUs that a program behind servers cannot use: the vendor's
-// tool alone hears of them, beside soft GPUs. More of them are in nvml_links.cc.
-NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
-                                                          int* type) {
-  if (const auto asked = untouched(&nvmlDeviceGetNvLinkRemoteDeviceType, __func__))
-    return asked(device, link, type);
-  return kNotSupported;
-}
-
-NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
-                                                          void* pci) {
-  if (const auto asked = untouched(&nvmlDeviceGetNvLinkRemotePciInfo_v2, __func__))
-    return asked(device, link, pci);
-  return kNotSupported;
-}
-
-NVML_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void* info) {
-  if (const auto asked = untouched(&nvmlDeviceGetGpuFabricInfoV, __func__))
-    return asked(device, info);
-  return kNotSupported;
-}
-
-NVML_API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, int index,
-                                             int* status) {
-  if (const auto asked = untouched(&nvmlDeviceGetP2PStatus, __func__))
-    return asked(device, peer, index, status);
-  if (!status) return kInvalidArgument;
-  *status = kP2pNotSupported;
   return kSuccess;
 }
 

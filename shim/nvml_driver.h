@@ -62,6 +62,12 @@ int not_forwarded();
     if (const auto asked = pyft::nvml::driver(&function, #function)) return asked(__VA_ARGS__); \
   } while (0)
 
+// The same of the driver's answers as they are.
+#define ASK_UNTOUCHED(function, ...)                                                               \
+  do {                                                                                             \
+    if (const auto asked = pyft::nvml::untouched(&function, #function)) return asked(__VA_ARGS__); \
+  } while (0)
+
 // A function that is only forwarded. Their arguments, eight at most, are numbers and addresses, and
 // so is what they return: so they are passed on, whatever they mean.
 #define FORWARD_TO_DRIVER(function)                                                        \

@@ -24,11 +24,9 @@ class Ring:
 def find(target: str | None) -> list[Ring]:
     """Return the rings of a file, folder, job name or process id (default: the latest job)."""
     if target is None:
-        # Of the latest job that has a ring: one with --direct has none.
-        jobs = [folder for folder in job_folder.jobs() if has_rings(job_folder.read_meta(folder))]
-        if not jobs:
+        if not (latest := _latest()):
             raise TraceError(f"there is no job with a ring in [{job_folder.state_folder()}]")
-        return of_job(jobs[-1])
+        return of_job(latest)
     path = Path(target)
     if os.path.isfile(path):
         return [Ring(path.name, path)]
@@ -42,18 +40,31 @@ def find(target: str | None) -> list[Ring]:
 def folder_of(target: str | None) -> Path | None:
     """Return the folder of the job that `find` takes its rings from, None of a file."""
     if target is None:
-        jobs = [folder for folder in job_folder.jobs() if has_rings(job_folder.read_meta(folder))]
-        return jobs[-1] if jobs else None
+        return _latest()
     if os.path.isfile(target):
         return None
     if folder := job_folder.named(target):
         return folder
-    for folder in reversed(job_folder.jobs() if target.isdecimal() else []):
+    found = _of_pid(int(target)) if target.isdecimal() else None
+    return found[0] if found else None
+
+
+def _latest() -> Path | None:
+    """Return the latest job that has a ring: one with --direct has none."""
+    jobs = [folder for folder in job_folder.jobs() if has_rings(job_folder.read_meta(folder))]
+    return jobs[-1] if jobs else None
+
+
+def _of_pid(pid: int) -> tuple[Path, set[str] | None] | None:
+    """Return the job of a process, and the names of its rings; of the agent None: all."""
+    for folder in reversed(job_folder.jobs()):
         meta = job_folder.read_meta(folder)
+        if meta.get("agent_pid") == pid:
+            return folder, None
         entries = [*meta.get("live", []), *meta.get("channels", [])]
-        pids = {meta.get("agent_pid"), *(e.get(n) for e in entries for n in ("pid", "server_pid"))}
-        if int(target) in pids:
-            return folder
+        mine = {e.get("name") for e in entries if pid in (e.get("pid"), e.get("server_pid"))}
+        if mine:
+            return folder, mine
     return None
 
 
@@ -87,16 +98,10 @@ def of_job(folder: Path) -> list[Ring]:
 
 def of_process(pid: int) -> list[Ring]:
     """Return the rings of the job in which `pid` is the agent, a client or a server."""
-    for folder in reversed(job_folder.jobs()):
-        meta = job_folder.read_meta(folder)
-        entries = [*meta.get("live", []), *meta.get("channels", [])]
-        mine = [e for e in entries if pid in (e.get("pid"), e.get("server_pid"))]
-        if meta.get("agent_pid") == pid:
-            return of_job(folder)
-        if mine:
-            names = {entry.get("name") for entry in mine}
-            return [ring for ring in of_job(folder) if ring.title in names]
-    raise TraceError(f"the process [{pid}] belongs to no job in [{job_folder.state_folder()}]")
+    if not (found := _of_pid(pid)):
+        raise TraceError(f"the process [{pid}] belongs to no job in [{job_folder.state_folder()}]")
+    folder, names = found
+    return [ring for ring in of_job(folder) if names is None or ring.title in names]
 
 
 def live_ring(meta: dict[str, Any], entry: dict[str, Any]) -> Ring:
