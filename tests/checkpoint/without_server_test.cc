@@ -16,6 +16,7 @@
 
 #include "alive.h"
 #include "check.h"
+#include "checkpoint/bytes_passed.h"
 #include "checkpoint/resources/device_memory.h"
 #include "checkpoint/resources/objects.h"
 #include "checkpoint/snapshot/snapshotter.h"
@@ -40,11 +41,13 @@ class Device : public checkpoint::DeviceMemory,
  public:
   std::map<uint64_t, std::vector<std::byte>> blocks;
   std::function<void()> meanwhile;  // once, what the client does
+  std::vector<uint64_t> passed;     // what is seen from outside before each command
 
   std::string execute(const ring::EntryHeader& header, std::span<const std::byte> body,
                       std::span<const std::byte>) override {
     Command command{};
     std::memcpy(&command, body.data(), sizeof command);
+    passed.push_back(checkpoint::bytes_passed);
     if (const auto act = std::exchange(meanwhile, nullptr)) act();
     if (header.call == kMake) blocks[command.address].resize(command.bytes);
     if (header.call == kEnd) blocks.erase(command.address);
@@ -231,6 +234,20 @@ TEST(what_the_client_frees_while_objects_are_made_has_been_read) {
   life->work();
   reference.work();
   CHECK(life->device.blocks == reference.device.blocks);
+}
+
+// A restore of which nothing moves is overdue to the agent.
+TEST(each_object_that_is_made_is_seen_from_outside) {
+  Job job;
+  std::optional<Life> life(std::in_place, job);
+  for (uint64_t i = 1; i <= 3; ++i) job.make(i * 0x100000, 100);
+  job.cut();
+  life->work();
+  life.emplace(job);
+  CHECK_EQ(life->problem, "");
+  const std::vector<uint64_t>& passed = life->device.passed;
+  CHECK_EQ(passed.size(), 3u);
+  for (size_t i = 1; i < passed.size(); ++i) CHECK(passed[i] > passed[i - 1]);
 }
 
 // There may be room for it in the next device, and the program takes its place for free.

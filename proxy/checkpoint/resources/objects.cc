@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "checkpoint/bytes_passed.h"
 #include "checkpoint/resources/kernel_heap.h"
 #include "checkpoint/resources/variables.h"
 #include "pyft/handle.h"
@@ -154,6 +155,7 @@ class ObjectRestorer {
       if (const int code = placement_.place({.address = key, .bytes = 0, .owner = key}))
         return "memory of another process cannot be placed: code [" + std::to_string(code) + "]";
     const std::string problem = maker_.execute(header, body, payload);
+    pass_bytes(sizeof header + body.size() + payload.size());
     return problem.empty() ? problem : entry_text(header) + ": " + problem;
   }
 

@@ -31,6 +31,11 @@ PERIOD_S = 0.5
 QUICK_S = 0.01  # while a fault waits for its server, or a server recovers
 LATE_S = 5.0  # the whole machine stood still: no process is to blame
 RESTORE_S = 60.0  # the longest wait of a restore that has a deadline of its own
+# What a restore that stands still does not do, by the phase in which it stands.
+NOTHING_FOR = {
+    int(page.Phase.OBJECTS): "no object was made",
+    int(page.Phase.RESTORE): "no memory was restored",
+}
 SLOW_S = 5.0  # so long nothing was finished: the user is told; longer each time
 
 
@@ -135,12 +140,12 @@ class Watch:
         if silent > self._servers.heartbeat_timeout(member):
             why = f"no sign of life for [{silent:.1f} s]"
             return of_agent("heartbeat", why, state.dispatching_seq, state.snapshot_cut)
-        if state.phase == page.Phase.RESTORE:
+        if state.phase in NOTHING_FOR:
             return self._overdue(member, state, now)
         return self._stuck(member, state, now)
 
     def _overdue(self, member: Member, state: page.ControlState, now: float) -> Fault | None:
-        """A restore copies memory all the time; a write that never returns it cannot leave."""
+        """A restore makes objects and copies memory; it cannot leave a call that never returns."""
         assert member.server is not None
         signs = (member.server.epoch, state.phase, state.restored_bytes, state.passed_bytes)
         work = self._work.setdefault(member.id, Progress())
@@ -149,7 +154,7 @@ class Watch:
         still = now - work.since
         if still < RESTORE_S + self._servers.hang_timeout():
             return None
-        why = f"no memory was restored for [{still:.1f} s]"
+        why = f"{NOTHING_FOR[state.phase]} for [{still:.1f} s]"
         return of_agent("overdue", why, state.dispatching_seq, state.snapshot_cut)
 
     def _stuck(self, member: Member, state: page.ControlState, now: float) -> Fault | None:

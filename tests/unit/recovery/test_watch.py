@@ -119,7 +119,7 @@ def test_a_snapshot_that_stands_still_is_found(job: Job) -> None:
         {"callback_asked": 4, "callback_done": 3},  # a host function
         {"device_progress": 0},
         {"fences_open": 0},  # and its ring is drained
-        {"phase": page.Phase.OBJECTS},
+        {"phase": page.Phase.STARTING},
         {"replay_mode": events.Mode.DELIVER},
     ],
 )
@@ -129,24 +129,41 @@ def test_nothing_is_said_of_who_waits(job: Job, waits: dict[str, int]) -> None:
     assert (job.faults, job.said) == ([], [])
 
 
-def test_a_restore_that_copies_is_not_overdue_however_long(job: Job) -> None:
-    job.write(phase=page.Phase.RESTORE)
+@pytest.mark.parametrize("phase", [page.Phase.OBJECTS, page.Phase.RESTORE])
+def test_a_restore_that_gets_on_is_not_overdue_however_long(job: Job, phase: page.Phase) -> None:
+    job.write(phase=phase)
     job.run(400, lambda turn: job.write(passed_bytes=turn << 22))
     job.run(400, lambda turn: job.write(restored_bytes=turn << 22))
     assert (job.faults, job.said) == ([], [])
 
 
-def test_a_restore_whose_write_never_returns_is_overdue(job: Job) -> None:
+@pytest.mark.parametrize(
+    ("phase", "nothing"),
+    [
+        (page.Phase.OBJECTS, "no object was made"),
+        (page.Phase.RESTORE, "no memory was restored"),
+    ],
+)
+def test_a_restore_whose_call_never_returns_is_overdue(
+    job: Job, phase: page.Phase, nothing: str
+) -> None:
     """Behind the deadlines that it has itself, which say more."""
-    job.write(phase=page.Phase.RESTORE, device_progress=0, fences_open=0)
+    job.write(phase=phase, device_progress=0, fences_open=0)
     job.run(100, lambda turn: job.write(heartbeat_ns=turn))
-    job.run(10, lambda turn: job.write(restored_bytes=turn << 22))
+    job.run(10, lambda turn: job.write(passed_bytes=turn << 22))
     job.run(119, lambda turn: job.write(heartbeat_ns=turn))
     assert job.faults == []
     job.run(2, lambda turn: job.write(heartbeat_ns=turn))
     fault = job.faults[0].fault
-    why = "no memory was restored for [120.0 s]"
-    assert (fault.name, fault.evidence) == ("overdue", why)
+    assert (fault.name, fault.evidence) == ("overdue", f"{nothing} for [120.0 s]")
+
+
+def test_objects_that_are_made_do_not_count_for_memory(job: Job) -> None:
+    job.write(phase=page.Phase.OBJECTS)
+    job.run(100, lambda turn: job.write(heartbeat_ns=turn))
+    job.write(phase=page.Phase.RESTORE)
+    job.run(100, lambda turn: job.write(heartbeat_ns=turn))
+    assert job.faults == []
 
 
 def test_who_makes_a_communicator_waits_for_others(job: Job) -> None:
