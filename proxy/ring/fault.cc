@@ -7,6 +7,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <mutex>
 #include <string>
 
@@ -44,11 +45,23 @@ long count(std::string_view text) {
   return read.ec == std::errc() && read.ptr == end ? number : 0;
 }
 
+std::string note_of(const std::string& text) {
+  return "happened PYFT_FAULT=" + text;
+}
+
+// In any of the processes that share the file.
+bool is_noted(const std::string& text) {
+  std::ifstream file(settings::fault_notes());
+  for (std::string line; std::getline(file, line);)
+    if (line == note_of(text)) return true;
+  return false;
+}
+
 // It outlives this process. One write, so that lines of several processes stay whole.
 void note_down(const std::string& text) {
   const char* const path = settings::fault_notes();
   if (!*path) return;
-  const std::string line = "happened PYFT_FAULT=" + text + "\n";
+  const std::string line = note_of(text) + "\n";
   const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd < 0) return;
   if (write(fd, line.data(), line.size()) < 0) perror("pyft: PYFT_FAULT_NOTES");
@@ -86,10 +99,11 @@ std::string missed(std::initializer_list<std::string_view> owned, uint32_t rank)
   std::lock_guard lock(spec().mutex);
   const std::string& name = spec().name;
   const auto begins = [&](std::string_view with) { return name.starts_with(with); };
-  if (!armed || std::none_of(owned.begin(), owned.end(), begins) || is_of_other(name, rank))
+  if (!armed || std::none_of(owned.begin(), owned.end(), begins) || is_of_other(name, rank) ||
+      is_noted(spec().text))
     return "";
   return "pyft: the fault [PYFT_FAULT=" + name + ":" +
-         std::to_string(spec().left + spec().reached) + "] did not happen in [pid " +
+         std::to_string(spec().left + spec().reached) + "] has not come to [pid " +
          std::to_string(getpid()) + "]: this point was reached [" + std::to_string(spec().reached) +
          "] times\n";
 }

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -49,12 +50,12 @@ int unsound(const Attachment& attachment, const std::string& why) {
   return fail(attachment, ring::kSelfTestExit, sentence);
 }
 
-// What was asked for by the environment or an order and has not come to pass. A server that is
-// killed says nothing: then the agent does.
-void say_missed_faults(const ring::ControlPage& page) {
+// What was asked for by the environment or an order and has not come to pass here. Of places with a
+// note the agent tells: another server, of the same process or not, may have come to them.
+void say_missed_faults(const ring::ControlPage& page, const std::vector<KillPlace>& places) {
   std::string text = backend::missed_faults(settings::backend_library());
-  if (const char* const place = settings::kill_at(); *place)
-    text += "pyft-server: the fault [PYFT_KILL_AT=" + std::string(place) +
+  if (!std::ranges::all_of(places, [](const KillPlace& place) { return place.note.has_value(); }))
+    text += "pyft-server: the fault [PYFT_KILL_AT=" + std::string(settings::kill_at()) +
             "] did not happen: there were [" + std::to_string(page.kill_cuts.load()) + "] cuts, [" +
             std::to_string(page.kill_entries.load()) + "] entries after the last, [" +
             std::to_string(page.kill_step_entries.load()) + "] after the one asked for\n";
@@ -128,7 +129,7 @@ int run() {
     if (error = self_test(backend.table, ordinal_of(device)); !error.empty())
       return unsound(attachment, error);
   const int code = serve(attachment, backend, context, standby);
-  say_missed_faults(attachment.channel->control());
+  say_missed_faults(attachment.channel->control(), places);
   std::fflush(nullptr);
   // Not exit(): the backend's threads may still run commands, and destructors of its statics
   // would pull the ground from under them.

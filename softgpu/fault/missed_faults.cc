@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "core/log.h"
 #include "core/settings.h"
 
@@ -13,8 +15,26 @@ std::string in_brackets(uint64_t n) {
   return "[" + std::to_string(n) + "]";
 }
 
+std::string note_of(const FaultRequest& request) {
+  return "happened SOFTGPU_FAULT=" + request.text;
+}
+
+// In any of the processes that share the file.
+bool is_noted(const FaultRequest& request) {
+  if (request.note) return false;
+  std::ifstream file(settings::fault_notes());
+  for (std::string line; std::getline(file, line);)
+    if (line == note_of(request)) return true;
+  return false;
+}
+
+// Where faults are noted, others may have it: what reads the notes tells of the rest.
 std::string line(const Armed& armed, const std::string& why) {
-  return "softgpu: the fault [" + armed.request.text + "] did not happen: " + why + "\n";
+  if (is_noted(armed.request)) return "";
+  const bool notes = armed.request.note || *settings::fault_notes();
+  const std::string end =
+      notes ? "has not come to [pid " + std::to_string(getpid()) + "]" : "did not happen";
+  return "softgpu: the fault [" + armed.request.text + "] " + end + ": " + why + "\n";
 }
 
 // Which launches it was about.
@@ -36,7 +56,7 @@ void note_fault(unsigned char* notes, const FaultRequest& request) {
 void write_fault(const FaultRequest& request) {
   const char* const path = settings::fault_notes();
   if (!*path || request.note) return;
-  const std::string line = "happened SOFTGPU_FAULT=" + request.text + "\n";
+  const std::string line = note_of(request) + "\n";
   const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd < 0) return;
   if (write(fd, line.data(), line.size()) < 0)

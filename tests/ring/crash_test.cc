@@ -107,6 +107,24 @@ TEST(killed_at_every_point) {
   for (int hit : {1, 2, 5}) crash_at("objects.before_compacted", hit);
 }
 
+// Many processes have the same point; what they share says whether one has come to it.
+TEST(a_point_to_which_another_process_has_come_is_not_missed) {
+  const pyft::UniqueFd notes(memfd_create("notes", 0));
+  setenv("PYFT_FAULT_NOTES", ("/proc/self/fd/" + std::to_string(notes.get())).c_str(), 1);
+  pyft::fault::arm("ring.after_begin:5000");
+  const std::string asked = "pyft: the fault [PYFT_FAULT=ring.after_begin:5000]";
+  CHECK_EQ(pyft::fault::missed({"ring."}), asked + " has not come to [pid " +
+                                               std::to_string(getpid()) +
+                                               "]: this point was reached [0] times\n");
+  for (const std::string line : {"happened PYFT_FAULT=ring.after_begin:50000\n",
+                                 "happened PYFT_FAULT=ring.after_begin:5000\n"}) {
+    CHECK(pyft::fault::missed({"ring."}).starts_with(asked));
+    CHECK_EQ(write(notes.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  }
+  CHECK_EQ(pyft::fault::missed({"ring."}), std::string());
+  pyft::fault::arm("");
+}
+
 TEST(killed_at_any_moment) {
   for (int round = 0; round < 10; ++round) {
     auto channel = make_channel(small_shape());

@@ -189,6 +189,16 @@ def test_a_place_is_that_of_its_rank_whatever_the_order_of_its_keys(rank: int) -
     )
 
 
+@pytest.mark.parametrize("note", ["", ",note=1"])
+def test_of_a_place_with_a_note_the_agent_tells(note: str) -> None:
+    client = Client(PYFT_KILL_AT=f"kill:9,cut=0{note}")
+    client.wait_for(lambda: client.status() == ChannelStatus.SERVING)
+    client.append(Mark.GOODBYE)
+    _, said = client.process.communicate(timeout=DEADLINE_S)
+    client.close()
+    assert ("did not happen" in said) == (not note), said
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -189,6 +189,8 @@ A job whose command ends with 0 exits with 79 if one that was asked for has not 
 
 * `PYFT_FAULT_NOTES`, `SOFTGPU_FAULT_NOTES` and `FLEXCCL_FAULT_NOTES` name the file. pyft sets them.
 * A fault counts when it has happened once in any process of the job.
+* That one did not happen the agent says, once. A process that ends says how far it came to one that
+  has happened nowhere.
 * `SOFTGPU_CONTROL` is not looked at, nor are variables that the command itself sets.
 * With several hosts no agent sees all processes: nothing is said of variables there.
 

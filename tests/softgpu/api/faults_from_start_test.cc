@@ -1,7 +1,8 @@
-// With SOFTGPU_FAULT="lost device=1; 2:700; hang device=2 at=1; 9:700", read before the first
-// device. There is no ninth launch.
+// With SOFTGPU_FAULT="lost device=1; 2:700; hang device=2 at=1; 9:700; error:8,code=700,device=3",
+// read before the first device. There is no ninth launch, and device 3 is another process's.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -59,6 +60,25 @@ TEST(what_has_happened_is_written_down) {
   CHECK_EQ(text.str(), std::string("happened SOFTGPU_FAULT=lost device=1\n"
                                    "happened SOFTGPU_FAULT=hang device=2 at=1\n"
                                    "happened SOFTGPU_FAULT=2:700\n"));
+}
+
+static std::string missed() {
+  char text[1000] = "";
+  softgpu_missed_faults(text, sizeof text);
+  return text;
+}
+
+TEST(what_another_process_has_had_is_not_missed) {
+  const std::string pid = "] has not come to [pid " + std::to_string(getpid()) + "]: ";
+  const std::string here = "softgpu: the fault [9:700" + pid +
+                           "[2] launches came since it was asked for, it was to be at number [9]\n";
+  const std::string fault = "error:8,code=700,device=3";
+  CHECK_EQ(missed(), here + "softgpu: the fault [" + fault + pid +
+                         "[0] launches on device [3] came since it was asked for, it was to be at "
+                         "number [8]\n");
+  std::ofstream(std::getenv("SOFTGPU_FAULT_NOTES"), std::ios::app)
+      << "happened SOFTGPU_FAULT=" << fault << "\n";
+  CHECK_EQ(missed(), here);
 }
 
 CHECK_MAIN
