@@ -47,7 +47,7 @@ struct Memory {
 double run_once(const Launch& launch, AddressSpace& space, uint64_t* instructions) {
   LaunchStats stats;
   const auto begin = std::chrono::steady_clock::now();
-  const Fault fault = run_kernel(launch, space, &stats);
+  const Fault fault = run_kernel(launch, {}, space, &stats);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   if (fault) {
     std::fprintf(stderr, "%s\n", fault.message.c_str());

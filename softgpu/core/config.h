@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/placement.h"
+
 namespace softgpu {
 
 inline constexpr int kMaxDevices = 8;
@@ -27,6 +29,11 @@ const Config& config();
 
 inline int installed_devices() {
   return config().installed;
+}
+
+// Of any device, for what is placed so.
+inline Sms sms_for(const Placement& placement) {
+  return {static_cast<uint64_t>(config().sms), placement.places};
 }
 
 }  // namespace softgpu

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/placement.h"
 #include "softgpu.h"
 
 // The executor is a library of its own, compiled for several instruction sets.
@@ -118,7 +119,7 @@ struct LaunchStats {
 // Runs a launch to its end on the calling thread (helper threads allowed inside as long as results
 // do not depend on them). Deterministic: same memory and launch give the same bits.
 // Never throws, never crashes on a bad program: a bad access is a Fault.
-SOFTGPU_OF_EXECUTOR Fault run_kernel(const Launch& launch, AddressSpace& memory,
+SOFTGPU_OF_EXECUTOR Fault run_kernel(const Launch& launch, const Sms& sms, AddressSpace& memory,
                                      LaunchStats* stats);
 
 // Bytes a kernel may use at most: checks `program` can be built, and returns the reason if not.

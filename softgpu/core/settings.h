@@ -76,7 +76,7 @@ inline std::uint64_t memory() {
 // SOFTGPU_SMS: multiprocessors a device claims to have. Read once.
 inline std::uint64_t sms() {
   static const auto value =
-      detail::number<std::uint64_t>("SOFTGPU_SMS", 1, UINT64_MAX, "a positive number");
+      detail::number<std::uint64_t>("SOFTGPU_SMS", 1, 2147483647, "a number from 1 to 2147483647");
   return value.value_or(16);
 }
 

@@ -50,7 +50,7 @@ struct UpsetAim {
 struct Upset {
   UpsetAim aim;
   uint64_t times = 0;  // how often the request has happened before; each time others are drawn
-  uint64_t sms = 1;    // SMs of the device
+  Sms sms;             // that execute the launch
   bool done = false;
   std::string sentence;  // what was hit, where, old and new bits; or why nothing was
 };

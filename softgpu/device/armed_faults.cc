@@ -62,10 +62,10 @@ bool add(Armed& armed, const LaunchView& launch, Decision* decision, bool* hangs
       return false;
     case RequestKind::kUpset:
       armed.busy = true;
-      decision->upsets.add(armed, static_cast<uint64_t>(config().sms), launch.placement);
+      decision->upsets.add(armed, sms_for(launch.placement));
       return false;
     case RequestKind::kStuck:
-      decision->upsets.add(armed, static_cast<uint64_t>(config().sms), launch.placement);
+      decision->upsets.add(armed, sms_for(launch.placement));
       return false;
     default:
       if (!decision->fault) decision->fault = fault_of(r);

@@ -7,14 +7,11 @@
 
 namespace softgpu {
 
-// Blocks that start further on meet the SM that is so much before.
-void LaunchUpsets::add(const Armed& armed, uint64_t sms, const Placement& placement) {
+void LaunchUpsets::add(const Armed& armed, const Sms& sms) {
   Upset& upset = upsets_.emplace_back();
   upset.aim = armed.request.upset;
   upset.times = armed.times;
   upset.sms = sms;
-  if (upset.aim.stuck && placement.places)
-    upset.aim.sm = static_cast<unsigned>((upset.aim.sm + sms - placement.places % sms) % sms);
   upset.sentence = "the launch computes nothing that can be hit";
   numbers_.push_back(armed.number);
 }

@@ -22,7 +22,7 @@ constexpr bool computes_wrong(RequestKind kind) {
 
 class LaunchUpsets {
  public:
-  void add(const Armed& armed, uint64_t sms, const Placement& placement);
+  void add(const Armed& armed, const Sms& sms);
   Fault run(const std::function<Fault()>& launch);
 
   size_t size() const { return upsets_.size(); }

@@ -86,10 +86,11 @@ static void start_warp(Warp* warp) {
   warp->runnable_count = 1;
 }
 
-void start_block(Block* block, uint64_t linear) {
+void start_block(Block* block, uint64_t linear, uint64_t position) {
   const LaunchState& state = *block->state;
   const Dim3 grid = state.launch->grid;
   block->linear = linear;
+  block->sm = state.sms.of(position);
   block->id = {static_cast<uint32_t>(linear % grid.x),
                static_cast<uint32_t>(linear / grid.x % grid.y),
                static_cast<uint32_t>(linear / grid.x / grid.y)};

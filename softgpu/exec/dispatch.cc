@@ -51,8 +51,7 @@ class Serial {
     Block* block = own_block();
     prepare(block);
     for (uint64_t i = begin; i < end && !fault_; ++i) {
-      start_block(block, order.at(i));
-      block->position = i;
+      start_block(block, order.at(i), i);
       if (!finish(block)) set_aside(block);
       take_turns();
     }
@@ -119,8 +118,7 @@ Fault run_interleaved(const LaunchState& state, const Order& order, uint64_t* in
   std::vector<bool> ended(blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
     init_block(&blocks[i], &state);
-    start_block(&blocks[i], order.at(i));
-    blocks[i].position = i;
+    start_block(&blocks[i], order.at(i), i);
   }
   for (size_t left = blocks.size(); left;) {
     for (size_t i = 0; i < blocks.size(); ++i) {

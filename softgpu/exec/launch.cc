@@ -53,7 +53,7 @@ void fill_bank0(LaunchState* state, const uint8_t* workspace) {
   const auto address = reinterpret_cast<uint64_t>(workspace);
   put(&bank, kGridWorkspace, static_cast<uint32_t>(address));
   put(&bank, kGridWorkspaceHi, static_cast<uint32_t>(address >> 32));
-  put(&bank, kMultiprocessors, uint32_t{1});
+  put(&bank, kMultiprocessors, static_cast<uint32_t>(state->sms.count));
   if (!launch.params.empty()) {
     std::memcpy(bank.data() + kernel.param_base, launch.params.data(), launch.params.size());
   }
@@ -129,7 +129,7 @@ std::string prepare_kernel(const Kernel& kernel) {
   return kernel.program_error;
 }
 
-Fault run_kernel(const Launch& launch, AddressSpace& memory, LaunchStats* stats) {
+Fault run_kernel(const Launch& launch, const Sms& sms, AddressSpace& memory, LaunchStats* stats) {
   const Kernel& kernel = *launch.kernel;
   if (std::string why = prepare_kernel(kernel); !why.empty()) return reject(launch, why);
   const uint64_t threads = launch.block.count();
@@ -141,6 +141,7 @@ Fault run_kernel(const Launch& launch, AddressSpace& memory, LaunchStats* stats)
   LaunchState state;
   state.launch = &launch;
   state.program = kernel.program.get();
+  state.sms = sms;
   state.memory = &memory;
   state.threads = static_cast<uint32_t>(threads);
   state.warps = (state.threads + kLanes - 1) / kLanes;

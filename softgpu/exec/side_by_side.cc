@@ -41,7 +41,7 @@ struct Wave {
 // True if the block has ended in peace. A block that seems to wait may do so for one that no thread
 // is going to start, which does not show as a conflict.
 bool run_block(Wave* wave, Block* block, uint64_t position) {
-  start_block(block, wave->order.at(position));
+  start_block(block, wave->order.at(position), position);
   while (!run_block_round(block)) {
     if (wave->conflict.load(std::memory_order_relaxed)) return false;
     if (block->yields >= 4 * kPatience) return false;

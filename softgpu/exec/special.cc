@@ -22,6 +22,7 @@ enum Special : uint8_t {
   kLeMask = 58,
   kGtMask = 59,
   kGeMask = 60,
+  kSmId = 67,
   kClockLo = 80,
   kClockHi = 81,
   kGlobalTimerLo = 82,
@@ -50,6 +51,8 @@ static uint32_t special_value(const Inst* in, const Warp* w, uint32_t lane) {
       return block.id.y;
     case kCtaidZ:
       return block.id.z;
+    case kSmId:
+      return block.sm;
     case kNtid:
       return block.state->threads;
     case kSmemSize:
@@ -86,7 +89,8 @@ static const Inst* exec_S2R(const Inst* in, Warp* w, uint32_t exec) {
 
 // The same for all lanes, and no clock.
 static bool is_uniform(uint32_t special) {
-  return (special >= kCtaidX && special <= kNtid) || special == kVirtId || special == kSmemSize;
+  return (special >= kCtaidX && special <= kNtid) || special == kVirtId || special == kSmemSize ||
+         special == kSmId;
 }
 
 static const Inst* exec_S2R_uniform(const Inst* in, Warp* w, uint32_t exec) {

@@ -200,7 +200,7 @@ void UpsetRun::stick(Upset* upset, const Inst* in, Warp* warp, uint32_t exec) {
   const UpsetAim& aim = upset->aim;
   const unsigned lane = aim.lane.value_or(0);
   if (target(in).unit != aim.unit || target(in).uniform || !(exec >> lane & 1) ||
-      warp->block->position % upset->sms != aim.sm) {
+      warp->block->sm != aim.sm) {
     return;
   }
   uint32_t& word = dest(warp, in->rd)->lane[lane];

@@ -33,6 +33,7 @@ class UpsetRun;
 struct LaunchState {
   const Launch* launch = nullptr;
   const Program* program = nullptr;
+  Sms sms;
   AddressSpace* memory = nullptr;
   const Row* pool = nullptr;
   std::array<std::span<const uint8_t>, 8> banks;
@@ -108,7 +109,7 @@ struct Block {
   const LaunchState* state = nullptr;
   Dim3 id;
   uint64_t linear = 0;
-  uint64_t position = 0;  // in the order in which blocks start
+  uint32_t sm = 0;  // on which it runs
   std::vector<Warp> warps;
   RowBuffer rows, shared_rows, local_rows;
   uint8_t* shared = nullptr;
@@ -188,9 +189,10 @@ const Inst* exit_lanes(const Inst* in, Warp* warp, uint32_t exec);
 // Releases BAR waiters of barrier `id` if all expected threads have arrived.
 void try_release_barrier(Block* block, uint32_t id);
 
-// Prepares a block for this launch; start_block makes it the block number `linear`.
+// Prepares a block for this launch; start_block makes it the block number `linear`. `position`: in
+// the order in which blocks start.
 void init_block(Block* block, const LaunchState* state);
-void start_block(Block* block, uint64_t linear);
+void start_block(Block* block, uint64_t linear, uint64_t position);
 // Runs every warp once until it blocks, yields or ends. True when the block has ended, also by a
 // fault or a conflict.
 bool run_block_round(Block* block);

@@ -44,10 +44,10 @@ namespace {
 
 constexpr uint64_t kMostStack = 512 * 1024;  // of a thread: the hardware's limit of local memory
 
-Fault run_counted(const Launch& launch, Device& owner) {
+Fault run_counted(const Launch& launch, const Placement& placement, Device& owner) {
   LaunchStats stats;
   const uint64_t begin = host_time_ns();
-  Fault fault = run_kernel(launch, pointers().space(), &stats);
+  Fault fault = run_kernel(launch, sms_for(placement), pointers().space(), &stats);
   const uint64_t time_ns = host_time_ns() - begin;
   owner.count_kernel(stats.warp_instructions, time_ns);
   profile_launch(launch, stats.warp_instructions, time_ns);
@@ -72,7 +72,7 @@ Work launch_work(const KernelOperation& operation) {
   Device& owner = device(operation.device);
   work.run = [shared, &owner, ticket = new_ticket()]() mutable {
     return run_launch(owner.index(), shared->kernel->name, shared->params, &ticket,
-                      [&] { return run_counted(*shared, owner); });
+                      [&] { return run_counted(*shared, ticket.placement, owner); });
   };
   return work;
 }

@@ -85,7 +85,7 @@ void stick(Upset* upset, const Gemm& g, int64_t index, float* product, int64_t l
   for (int64_t column = 0; column < g.n; ++column) {
     for (int64_t row = aim.lane.value_or(0); row < g.m; row += 32) {
       const auto tile = static_cast<uint64_t>(row / kTile + column / kTile * tiles);
-      if (tile % upset->sms != aim.sm) continue;
+      if (upset->sms.of(tile) != aim.sm) continue;
       float& result = product[column * ld + row];
       const float right = result;
       const uint32_t bits = std::bit_cast<uint32_t>(right), one = 1u << aim.bit;

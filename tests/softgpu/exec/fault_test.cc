@@ -103,7 +103,7 @@ TEST(unknown_instruction) {
   Launch launch;
   launch.kernel = &kernel;
   AddressSpace memory;
-  const Fault fault = run_kernel(launch, memory, nullptr);
+  const Fault fault = run_kernel(launch, {}, memory, nullptr);
   CHECK(fault.kind == FaultKind::kIllegalInstruction);
   CHECK(fault.message.find("kernel [bad]") != std::string::npos);
 }

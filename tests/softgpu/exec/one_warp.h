@@ -74,7 +74,7 @@ class OneWarp {
     state_.shared_bytes = shared_bytes;
     state_.local_bytes = 1024;
     init_block(&block, &state_);
-    start_block(&block, 0);
+    start_block(&block, 0, 0);
   }
 
   Warp& warp() { return block.warps[0]; }

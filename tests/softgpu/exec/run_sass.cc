@@ -48,7 +48,7 @@ softgpu::Fault run(const std::vector<uint8_t>& file, const Header& header, uint8
   launch.params.assign(params, params + header.param_bytes);
   softgpu::AddressSpace space;
   space.add(kMemoryAddress, header.memory_bytes);
-  return softgpu::run_kernel(launch, space, nullptr);
+  return softgpu::run_kernel(launch, {}, space, nullptr);
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST(a_stuck_bit_is_in_each_result_of_its_lane_and_unit) {
   aim.to = 0;
   aim.unit = Unit::kAlu;
   Upset stuck = upset(aim);
-  stuck.sms = 2;
+  stuck.sms = {2, 0};
   Upsets upsets{stuck};
   CHECK((run(&upsets) == Wrong{{{4, 3}, 0}, {{5, 3}, 0}, {{6, 3}, 0}}));
   CHECK(

@@ -639,6 +639,23 @@ static void test_uniform() {
   }
 }
 
+__global__ void places_kernel(U* out) {
+  asm("mov.u32 %0, %%smid;" : "=r"(out[2 * blockIdx.x]));
+  asm("mov.u32 %0, %%nsmid;" : "=r"(out[2 * blockIdx.x + 1]));
+}
+
+static void test_places() {
+  int sms = 0;
+  cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
+  Buffer<U> out(400);
+  places_kernel<<<200, 1>>>(out.p);
+  const auto got = out.get();
+  for (U i = 0; i < 200; ++i) {
+    CHECK(got[2 * i] == i % sms, "%u: SM %u", i, got[2 * i]);
+    CHECK(got[2 * i + 1] == static_cast<U>(sms), "%u: of %u", i, got[2 * i + 1]);
+  }
+}
+
 int main() {
   test_packed();
   test_half();
@@ -650,6 +667,7 @@ int main() {
   for (int where = 0; where < 3; ++where) test_atomics(where);
   test_calls();
   test_uniform();
+  test_places();
   const cudaError_t e = cudaDeviceSynchronize();
   CHECK(e == cudaSuccess, "%s", cudaGetErrorString(e));
   std::printf("%d failures\n", failures);
