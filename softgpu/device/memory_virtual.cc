@@ -254,13 +254,13 @@ cudaError_t set_access(uint64_t address, uint64_t bytes, bool readable, bool wri
     Mapping& m = it->second;
     if (it->first + m.bytes > address + bytes) return cudaErrorInvalidValue;
     const int protection = (readable ? PROT_READ : 0) | (writable ? PROT_READ | PROT_WRITE : 0);
+    // Before the pages refuse it: a stream may be looking at a word there.
+    if (!readable && m.accessible) pointers().remove(it->first);
     mprotect(reinterpret_cast<void*>(it->first), m.bytes, protection);
     // The executor has no read-only ranges: read access alone counts as access.
     if (readable && !m.accessible) {
       const int owner = state().handles[m.handle].device;
       pointers().add({it->first, m.bytes, PointerKind::kDevice, owner, 0});
-    } else if (!readable && m.accessible) {
-      pointers().remove(it->first);
     }
     m.accessible = readable;
     covered += m.bytes;

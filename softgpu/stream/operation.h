@@ -72,7 +72,8 @@ struct LibraryOperation {
 
 // A word in memory that the stream waits for.
 struct PollOperation {
-  std::function<bool()> reached;
+  std::function<bool()> reached;  // or it never will be, as `end` tells then
+  std::function<Fault()> end;
 };
 
 struct RecordOperation {

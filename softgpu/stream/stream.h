@@ -35,7 +35,7 @@ struct EventState {
 
 struct Work {
   uint64_t sequence = 0;
-  // Exactly one of these does something; a Work with none only carries an event.
+  // One of the two at most; a Work with none only waits, or carries an event.
   std::function<Fault()> run;         // on the thread that executes the device's work
   std::function<void()> host_call;    // on the device's callback thread: may block its stream only
   std::shared_ptr<EventState> after;  // not ready before this event

@@ -37,6 +37,7 @@ struct Maker {
   Work operator()(const PollOperation& poll) const {
     Work work;
     work.poll = poll.reached;
+    work.run = poll.end;
     return work;
   }
   Work operator()(const RecordOperation& record) const { return record_work(record.event, device); }

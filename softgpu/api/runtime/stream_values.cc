@@ -1,5 +1,6 @@
 // Words in memory that streams write and wait for.
 #include <atomic>
+#include <memory>
 
 #include "api/support.h"
 #include "memory/pointers.h"
@@ -53,17 +54,31 @@ bool reached(Value current, Value wanted, unsigned mode) {
   }
 }
 
+// The memory may go while the stream waits: then the wait is over, and the device has failed.
+template <class Value>
+softgpu::PollOperation wait_operation(uint64_t address, Value value, unsigned mode) {
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  const auto poll = [address, value, mode, gone] {
+    bool found = false;
+    const bool mapped = softgpu::pointers().with_mapped(address, sizeof(Value), [&] {
+      found = reached<Value>(word_at<Value>(address).load(std::memory_order_acquire), value, mode);
+    });
+    if (!mapped) gone->store(true, std::memory_order_relaxed);
+    return found || !mapped;
+  };
+  return {poll, [gone]() -> Fault {
+            if (!gone->load(std::memory_order_relaxed)) return {};
+            return {FaultKind::kIllegalAddress, "a stream wait value touches unmapped memory"};
+          }};
+}
+
 template <class Value>
 CUresult wait_value(CUstream stream, uint64_t address, Value value, unsigned flags) {
   if (address % sizeof(Value) || !softgpu::pointers().covers(address, sizeof(Value))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return api::driver_result(api::with_stream(stream, [&](const StreamPointer& s) {
-    return softgpu::perform(s, softgpu::PollOperation{[address, value, mode = flags & 3] {
-                              return reached<Value>(
-                                  word_at<Value>(address).load(std::memory_order_acquire), value,
-                                  mode);
-                            }});
+    return softgpu::perform(s, wait_operation<Value>(address, value, flags & 3));
   }));
 }
 
