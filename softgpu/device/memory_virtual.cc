@@ -246,6 +246,20 @@ cudaError_t unmap_memory(uint64_t address, uint64_t bytes) {
   return cudaSuccess;
 }
 
+// The table never allows what the pages refuse: less first there, more first here.
+static void protect(uint64_t address, Mapping* m, bool readable, bool writable) {
+  if (m->accessible && !readable) pointers().remove(address);
+  if (m->accessible && readable && !writable) pointers().set_writable(address, false);
+  const int protection = (readable ? PROT_READ : 0) | (writable ? PROT_READ | PROT_WRITE : 0);
+  mprotect(reinterpret_cast<void*>(address), m->bytes, protection);
+  if (m->accessible && writable) pointers().set_writable(address, true);
+  if (!m->accessible && readable) {
+    const int owner = state().handles[m->handle].device;
+    pointers().add({address, m->bytes, PointerKind::kDevice, owner, 0}, writable);
+  }
+  m->accessible = readable;
+}
+
 cudaError_t set_access(uint64_t address, uint64_t bytes, bool readable, bool writable) {
   std::lock_guard lock(state().mutex);
   auto& all = state().mappings;
@@ -253,16 +267,7 @@ cudaError_t set_access(uint64_t address, uint64_t bytes, bool readable, bool wri
   for (auto it = all.lower_bound(address); it != all.end() && it->first < address + bytes; ++it) {
     Mapping& m = it->second;
     if (it->first + m.bytes > address + bytes) return cudaErrorInvalidValue;
-    const int protection = (readable ? PROT_READ : 0) | (writable ? PROT_READ | PROT_WRITE : 0);
-    // Before the pages refuse it: a stream may be looking at a word there.
-    if (!readable && m.accessible) pointers().remove(it->first);
-    mprotect(reinterpret_cast<void*>(it->first), m.bytes, protection);
-    // The executor has no read-only ranges: read access alone counts as access.
-    if (readable && !m.accessible) {
-      const int owner = state().handles[m.handle].device;
-      pointers().add({it->first, m.bytes, PointerKind::kDevice, owner, 0});
-    }
-    m.accessible = readable;
+    protect(it->first, &m, readable, writable);
     covered += m.bytes;
   }
   return covered == bytes ? cudaSuccess : cudaErrorInvalidValue;

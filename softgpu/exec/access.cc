@@ -37,7 +37,8 @@ void addresses(const Inst* in, const Warp* w, Space space, Addresses* out) {
 static bool mapped(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
   Range& range = w->block->ranges.data()[in->slot];
   if (range.contains(address, bytes)) return true;
-  range = w->block->state->memory->find(address);
+  const AddressSpace& memory = *w->block->state->memory;
+  range = in->flags & kWrites ? memory.find_writable(address) : memory.find(address);
   return range.contains(address, bytes);
 }
 
@@ -62,6 +63,12 @@ static Place illegal(const Inst* in, Warp* w, int lane, const char* what, uint64
   return {};
 }
 
+static Place illegal_global(const Inst* in, Warp* w, int lane, uint64_t address, uint32_t bytes) {
+  const bool read_only = w->block->state->memory->find(address).contains(address, bytes);
+  return illegal(in, w, lane, read_only ? "write to read-only memory" : "illegal global access",
+                 address, bytes);
+}
+
 Place locate(const Inst* in, Warp* w, Space space, int lane, uint64_t address, uint32_t bytes) {
   if (address & (bytes - 1)) {
     fault(in, w, FaultKind::kMisalignedAddress, lane,
@@ -76,9 +83,7 @@ Place locate(const Inst* in, Warp* w, Space space, int lane, uint64_t address, u
     if (space != Space::kGlobal) address &= 0xffffffffffffu;
   }
   if (space == Space::kGlobal) {
-    if (!mapped(in, w, address, bytes)) {
-      return illegal(in, w, lane, "illegal global access", address, bytes);
-    }
+    if (!mapped(in, w, address, bytes)) return illegal_global(in, w, lane, address, bytes);
     if (!track(in, w, address, bytes)) {
       conflict(w);
       return {};

@@ -101,6 +101,7 @@ static const Inst* exec_CALL_ABS(const Inst* in, Warp* w, uint32_t exec) {
 static void lower_CALL_ABS(Lowering* l, const Instr& i, Inst* o) {
   o->a = l->row(i.a);
   o->imm = l->register_row(4);  // arguments start at R4
+  o->slot = l->new_slot();      // of what the function reads: not that of a store
   o->fn = exec_CALL_ABS;
   if (i.a.kind == OperandKind::kReg) return;
   const uint64_t address = i.get(isa::CALL_ABS::ADDRESS) * 4;

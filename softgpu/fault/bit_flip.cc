@@ -37,11 +37,14 @@ std::string flip_byte(uint64_t address, unsigned bit) {
 
 FlipOutcome flip_at(uint64_t address, unsigned bit) {
   std::string sentence;
-  if (pointers().with_mapped(address, 1, [&] { sentence = flip_byte(address, bit); })) {
+  const bool read_only = pointers().covers(address, 1) && !pointers().writable(address, 1);
+  const auto flip = [&] { sentence = flip_byte(address, bit); };
+  if (!read_only && pointers().with_mapped(address, 1, flip)) {
     return {true, sentence};
   }
   char text[64];
-  std::snprintf(text, sizeof text, "[0x%" PRIx64 "] is not mapped", address);
+  std::snprintf(text, sizeof text, "[0x%" PRIx64 "] %s", address,
+                read_only ? "may only be read" : "is not mapped");
   return none(text);
 }
 

@@ -29,7 +29,7 @@ struct PointerInfo {
 class PointerTable {
  public:
   // False if the range overlaps one that is already there.
-  bool add(const PointerInfo& info) {
+  bool add(const PointerInfo& info, bool writable = true) {
     std::lock_guard lock(mutex_);
     const auto next = table_.lower_bound(info.base);
     if (next != table_.end() && next->first < info.base + info.size) return false;
@@ -39,9 +39,10 @@ class PointerTable {
     }
     table_[info.base] = info;
     table_[info.base].serial = ++last_serial_;
-    space_.add(info.base, info.size);
+    space_.add(info.base, info.size, writable);
     return true;
   }
+  void set_writable(uint64_t base, bool writable) { space_.set_writable(base, writable); }
 
   void remove(uint64_t base) {
     std::lock_guard lock(mutex_);
@@ -73,6 +74,10 @@ class PointerTable {
   // Whether all of the range is reachable by the GPU.
   bool covers(uint64_t address, uint64_t size) const {
     return size == 0 || space_.find(address).contains(address, size);
+  }
+
+  bool writable(uint64_t address, uint64_t size) const {
+    return size == 0 || space_.find_writable(address).contains(address, size);
   }
 
   // Calls body() while the range cannot be unmapped; false if it is not all mapped. The body must

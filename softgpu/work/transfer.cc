@@ -14,11 +14,24 @@
 namespace softgpu {
 namespace {
 
-Fault unmapped(const char* what, uint64_t address, uint64_t bytes) {
+Fault refused(const char* what, uint64_t address, uint64_t bytes, const char* why) {
   char text[128];
-  std::snprintf(text, sizeof text, "a %s of [%llu] bytes at [0x%llx] touches unmapped memory", what,
-                static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(address));
+  std::snprintf(text, sizeof text, "a %s of [%llu] bytes at [0x%llx] %s", what,
+                static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(address),
+                why);
   return {FaultKind::kIllegalAddress, text};
+}
+
+Fault check_read(const char* what, uint64_t address, uint64_t bytes) {
+  if (pointers().covers(address, bytes)) return {};
+  return refused(what, address, bytes, "touches unmapped memory");
+}
+
+Fault check_write(const char* what, uint64_t address, uint64_t bytes) {
+  if (pointers().writable(address, bytes)) return {};
+  const bool read_only = pointers().covers(address, bytes);
+  return refused(what, address, bytes,
+                 read_only ? "writes read-only memory" : "touches unmapped memory");
 }
 
 void copy_rows(uint64_t dst, uint64_t src, const CopyShape& shape) {
@@ -33,12 +46,10 @@ void copy_rows(uint64_t dst, uint64_t src, const CopyShape& shape) {
 
 // The GPU side must still be mapped when the stream gets there; the pageable side is the caller's.
 Fault run_copy(const CopyOperation& c) {
-  if (c.dst_known && !pointers().covers(c.dst, c.shape.dst_span())) {
-    return unmapped("copy", c.dst, c.shape.dst_span());
-  }
-  if (c.src_known && !pointers().covers(c.src, c.shape.src_span())) {
-    return unmapped("copy", c.src, c.shape.src_span());
-  }
+  Fault fault;
+  if (c.dst_known) fault = check_write("copy", c.dst, c.shape.dst_span());
+  if (c.src_known && !fault) fault = check_read("copy", c.src, c.shape.src_span());
+  if (fault) return fault;
   copy_rows(c.dst, c.src, c.shape);
   const CopyShape& s = c.shape;
   copy_made({c.dst, s.width, s.rows, s.dst_pitch, s.slices, s.dst_slice}, c.src);
@@ -158,7 +169,7 @@ cudaError_t check_fill(const FillOperation& operation) {
 Work fill_work(const FillOperation& operation) {
   Work work;
   work.run = [dst = operation.dst, shape = operation.shape]() -> Fault {
-    if (!pointers().covers(dst, shape.span())) return unmapped("memset", dst, shape.span());
+    if (Fault fault = check_write("memset", dst, shape.span())) return fault;
     for (uint64_t row = 0; row < shape.rows; ++row) {
       fill_row(reinterpret_cast<uint8_t*>(dst + row * shape.pitch), shape);
     }

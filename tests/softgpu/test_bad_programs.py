@@ -34,6 +34,8 @@ CASES = {
     "endless": (11, 0, "cudaErrorLaunchTimeout", "warp instructions"),
     "null pointer": (12, 0, "cudaErrorIllegalAddress", "address [0x0]"),
     "end of shared": (13, 1 << 16, "cudaErrorIllegalAddress", "illegal shared access"),
+    "read-only": (100, 0, "cudaErrorIllegalAddress", "write to read-only memory of [4] bytes"),
+    "atomic, read-only": (109, 0, "cudaErrorIllegalAddress", "to read-only memory"),
 }
 
 

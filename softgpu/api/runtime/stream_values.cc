@@ -28,9 +28,10 @@ CUresult write_value(CUstream stream, uint64_t address, Value value) {
   return api::driver_result(api::with_stream(stream, [&](const StreamPointer& s) {
     return softgpu::perform(
         s, LibraryOperation{"write value", [address, value]() -> Fault {
-                              if (!softgpu::pointers().covers(address, sizeof(Value))) {
+                              if (!softgpu::pointers().writable(address, sizeof(Value))) {
                                 return {FaultKind::kIllegalAddress,
-                                        "a stream write value touches unmapped memory"};
+                                        "a stream write value touches memory that is unmapped or "
+                                        "read-only"};
                               }
                               // Release: a thread that sees the value also sees what the stream
                               // wrote before it.

@@ -1,4 +1,6 @@
 // Bad programs end in a Fault that says where, never in a crash.
+#include <algorithm>
+
 #include "exec/kernel_name.h"
 #include "one_warp.h"
 
@@ -37,6 +39,40 @@ TEST(global_one_bad_lane) {
     w.reg(3).lane[i] = static_cast<uint32_t>(address >> 32);
   }
   expect(&w, FaultKind::kIllegalAddress, {"thread [17,0,0]", "pc [0x10]", "address [0xdead0000]"});
+}
+
+// Lane n of the warp has this address and n more bytes in R2 and R3.
+static void bytes_from(OneWarp* w, uint64_t address) {
+  for (int i = 0; i < kLanes; ++i) {
+    const uint64_t at = address + static_cast<uint64_t>(i);
+    w->reg(2).lane[i] = static_cast<uint32_t>(at);
+    w->reg(3).lane[i] = static_cast<uint32_t>(at >> 32);
+  }
+}
+
+// The first half may be written, the second one only be read.
+TEST(global_store_to_read_only_memory) {
+  alignas(64) uint8_t bytes[2 * kLanes] = {};
+  const auto base = reinterpret_cast<uint64_t>(bytes);
+  const Words stg = Words("0000010e100_ffffe01712007386").ra(2).rb(8).set(40, 24, 0);
+  const Words load = Words("000001ee100_0000000004047381").rd(8).ra(2);
+  const auto run_at = [&](const Words& word, uint64_t address) {
+    OneWarp w({word});
+    w.memory.add(base, kLanes);
+    w.memory.add(base + kLanes, kLanes, false);
+    for (uint32_t& lane : w.reg(8).lane) lane = 7;
+    bytes_from(&w, address);
+    w.run();
+    return w.block.fault.message;
+  };
+  CHECK_EQ(run_at(load, base + 9), "");
+  CHECK_EQ(run_at(stg, base), "");
+  CHECK_EQ(std::count(bytes, bytes + kLanes, 7), kLanes);
+  const std::string whole = run_at(stg, base + kLanes), part = run_at(stg, base + 9);
+  CHECK(whole.find("write to read-only memory of [1] bytes") != std::string::npos);
+  CHECK(whole.find("thread [0,0,0]") != std::string::npos);
+  CHECK(part.find("thread [23,0,0]") != std::string::npos);
+  CHECK_EQ(std::count(bytes + kLanes, bytes + 2 * kLanes, 0), kLanes);
 }
 
 TEST(global_misaligned) {

@@ -1,4 +1,7 @@
 // bad <case>: a kernel that does what no kernel should, then the errors that the program sees.
+#include <cuda.h>
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -63,16 +66,47 @@ __global__ void bad(int what, int* memory, long offset) {
   }
 }
 
+// A function of the library that is preloaded.
+template <class Call>
+Call* driver(const char* name) {
+  return reinterpret_cast<Call*>(dlsym(RTLD_DEFAULT, name));
+}
+
+void protect(CUdeviceptr at, size_t bytes, CUmemAccess_flags flags) {
+  const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, flags};
+  driver<decltype(cuMemSetAccess)>("cuMemSetAccess")(at, bytes, &access, 1);
+}
+
+// Zeros that kernels may only read.
+int* read_only() {
+  constexpr size_t kBytes = 2 << 20;
+  CUdeviceptr at = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  CUmemAllocationProp prop = {};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  driver<decltype(cuMemCreate)>("cuMemCreate")(&handle, kBytes, &prop, 0);
+  driver<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(&at, kBytes, 0, 0, 0);
+  driver<decltype(cuMemMap)>("cuMemMap")(at, kBytes, 0, handle, 0);
+  protect(at, kBytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
+  return reinterpret_cast<int*>(at);
+}
+
+constexpr int kReadOnly = 100;  // added to the case
+
 int main(int argc, char** argv) {
-  const int what = atoi(argv[1]);
+  const int what = atoi(argv[1]) % kReadOnly;
   const long offset = argc > 2 ? atol(argv[2]) : 0;
   int* memory = nullptr;
   cudaMalloc(&memory, 512);
   cudaMemset(memory, 0, 512);
+  const bool protects = atoi(argv[1]) >= kReadOnly;
+  if (protects) memory = read_only();
   bad<<<2, 32>>>(what, memory, offset);
   printf("%s ", cudaGetErrorName(cudaGetLastError()));
   printf("%s ", cudaGetErrorName(cudaDeviceSynchronize()));
   void* more = nullptr;
   printf("%s ", cudaGetErrorName(cudaMalloc(&more, 16)));
   printf("%s\n", cudaGetErrorName(cudaGetLastError()));
+  return protects && memory[0];  // the soft GPU's memory is the program's
 }
