@@ -39,7 +39,9 @@ def options() -> list[str]:
 def environment() -> dict[str, str]:
     """In an isolated build `ninja` is beside the temporary Python and may not be on the PATH."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return os.environ | {"PATH": path}
+    # Without these ccache keeps nothing of what is compiled with a precompiled header.
+    sloppiness = {"CCACHE_SLOPPINESS": "pch_defines,time_macros"}
+    return sloppiness | os.environ | {"PATH": path}
 
 
 def run(*command: str) -> None:
