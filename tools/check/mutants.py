@@ -109,6 +109,7 @@ def start(module: Module, path: str, code: CodeType, seconds: float, clock: floa
             (resource.RLIMIT_CORE, 0),
         ):
             resource.setrlimit(what, (most, most))
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest-timeout may have a handler here
         signal.setitimer(signal.ITIMER_REAL, clock)
         sys.meta_path.insert(0, _Finder(module.name, path, code))
         sys.dont_write_bytecode = True
