@@ -10,15 +10,14 @@ tail --pid=$meson -n +1 -f build/meson-tests.log
 wait $meson; status=$?
 
 # Not `python -m pytest`, which would import the source tree. The unit tests compute, the others
-# wait for processes a third of their time: two of these run at once, and those mostly in the time
-# that they leave. At nice 19 they stood still for half a minute where other work kept the machine
-# busy.
+# wait for processes a third of their time: two of these run at once, beside those. All end at about
+# the same time.
 # A test that stands still fails, and says where; the others have their own, shorter deadlines.
 common="-q -rfEs --continue-on-collection-errors --timeout 600"
 ignored=
 for folder in "$@"; do ignored="$ignored --ignore=$folder"; done
 # shellcheck disable=SC2086
-nice -n 5 pytest $common --durations=10 --durations-min=10 -m "not long" "$@" > build/unit-tests.log 2>&1 & unit=$!
+pytest $common --durations=10 --durations-min=10 -m "not long" "$@" > build/unit-tests.log 2>&1 & unit=$!
 # shellcheck disable=SC2086
 pytest $common -n 2 --dist loadfile --durations=25 --durations-min=15 -m "not long" tests $ignored > build/e2e-tests.log 2>&1 & e2e=$!
 tail --pid=$e2e -n +1 -f build/e2e-tests.log

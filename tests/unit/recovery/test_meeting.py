@@ -18,7 +18,7 @@ from pyft.wire import messages as wire  # noqa: E402
 KILL = ("kill",)
 
 
-@pytest.mark.parametrize(("faults", "agents"), [(1, 1), (1, 2)])
+@pytest.mark.parametrize(("faults", "agents"), [(1, 1), pytest.param(1, 2, marks=pytest.mark.long)])
 def test_all_orders(faults: int, agents: int) -> None:
     """Two deaths take much longer, and pass."""
     assert model.explore(MeetingWorld(2, 0, faults, KILL, agents), limit=300_000) > 1000
