@@ -58,12 +58,23 @@ def head(
         Path | None,
         typer.Option(help="File with lines HOST DOMAIN: hosts of one domain fail together."),
     ] = None,
+    mttf: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            metavar="HOURS",
+            help="Mean time until a host of the job is lost: images as often as costs least.",
+        ),
+    ] = 0.0,
 ) -> None:
     """Decide for all hosts of one job. Runs on a host that does not train."""
     config.check()
+    if image_every and mttf:
+        raise UsageError("--image-every and --mttf both say how often: give one of them")
     where, secret = link.address_of(listen), link.token()
     domains = Topology.read(topology) if topology else Topology()
     how = {"lease": lease, "every": image_every, "copies": copies, "topology": domains}
+    how |= {"mttf_s": 3600.0 * mttf}
     try:
         if kubernetes.is_url(ledger):
             code = _one_of_several(where, secret, places, kubernetes.opened, ledger, how)

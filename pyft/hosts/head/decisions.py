@@ -63,7 +63,7 @@ class Decisions:
     """All that is decided for the places of a job, in its order.
 
     `lease`: seconds; `every`: seconds between images, 0: by their cost; `copies`: of each image, in as
-    many other failure domains.
+    many other failure domains. `mttf_s`: see between_s().
     """
 
     def __init__(
@@ -74,9 +74,10 @@ class Decisions:
         now: float = 0.0,
         copies: int = 1,
         topology: Topology | None = None,
+        mttf_s: float = 0.0,
     ) -> None:
         self.facts = facts
-        self.lease, self.every = lease, every
+        self.lease, self.every, self.mttf_s = lease, every, mttf_s
         self.copies, self.topology = copies, topology or Topology()
         self.phase = Phase.RUN if facts.is_back else Phase.BACK
         self.step = 0  # of the hold

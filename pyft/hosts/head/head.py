@@ -47,7 +47,7 @@ class Head:
     def __init__(
         self, listener: socket.socket, secret: bytes, places: int, ledger: Ledger, **how: Any
     ) -> None:
-        """`how`: lease, every, copies and topology, of the coordinator."""
+        """`how`: lease, every, copies, topology and mttf_s, of the coordinator."""
         self._listener, self._secret, self._ledger = listener, secret, ledger
         self._lock = threading.RLock()
         self._links: dict[tuple[str, int | str], Link] = {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyft.hosts.head import holders
 from pyft.hosts.head.decisions import Decisions, Pending, Phase, Tell
 from pyft.hosts.head.places import do_not_fit, share_a_log
-from pyft.recovery.images import LEAST_S, MOST_PAUSE_S, SHARE, TAKE_S, hold_s
+from pyft.recovery.images import LEAST_S, MOST_PAUSE_S, TAKE_S, between_s, hold_s
 from pyft.recovery.stillness import STILL_S
 
 AHEAD, AHEAD_S = 2, 0.4  # steps from the order to the cut, and what it takes to arrive
@@ -74,8 +74,7 @@ class Lines(Decisions):
             return
         if not self._are_copied():
             return
-        cost = now - self._since
-        self._next = now + (self.every or max(LEAST_S, SHARE * cost))
+        self._next = now + (self.every or between_s(now - self._since, self.mttf_s))
         if not self._stays:
             self._release()
         self._commit_if_whole()

@@ -30,13 +30,13 @@ class World:
     """A head, its ledger, and hosts of which each can be asked."""
 
     def __init__(self, places: int = PLACES, spares: int = 1, **how: Any) -> None:
-        """`how`: copies and topology."""
+        """`how`: every, copies, topology and mttf_s."""
         self.now = 0.0
-        self.how = how
+        self.how = {"every": 1.0} | how
         self.ledger: list[dict[str, Any]] = []
         self.said: list[Say] = []
         self.places = places
-        self.head = Coordinator(Facts(places), LEASE, every=1.0, **how)
+        self.head = Coordinator(Facts(places), LEASE, **self.how)
         for number in range(places):
             assert self.head.claim(self.now, number, f"h{number}", 0) == ""
             self.head.agent(self.now, number, 0)
@@ -100,7 +100,26 @@ class World:
         facts = Facts(self.places)
         for entry in self.ledger[:entries]:
             facts.apply(entry)
-        self.head = Coordinator(facts, LEASE, every=1.0, now=self.now, **self.how)
+        self.head = Coordinator(facts, LEASE, now=self.now, **self.how)
+
+
+@pytest.mark.parametrize(
+    ("how", "pause_s"), [({}, 100.0), ({"mttf_s": 200.0}, 20.0), ({"every": 7.0}, 7.0)]
+)
+def test_the_next_image_is_as_far_as_its_cost_says(how: dict[str, float], pause_s: float) -> None:
+    world = World(**{"every": 0.0} | how)
+    step = world.hold()
+    for number in range(PLACES):
+        world.head.held(world.now, number, step, [[5, number, -1, 7, 7]])
+    dumps = world.take()
+    world.now += 1.0
+    for place in range(PLACES):
+        world.head.copied(world.now, place, dumps[0].values["number"])
+        for name, _, _ in dumps[place].values["mirrors"]:
+            world.head.have(name, place, dumps[0].values["number"])
+    world.take()
+    assert "hold" not in {said.kind for said in world.pass_time(pause_s - 0.5)}
+    assert "hold" in {said.kind for said in world.pass_time(1.0)}
 
 
 def kinds(said: list[Say]) -> list[tuple[tuple[str, int | str], str]]:

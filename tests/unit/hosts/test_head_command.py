@@ -24,8 +24,8 @@ def where(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     gc.collect()  # a command that fails ends with its process, which closes its listener
 
 
-def start(listen: str, ledger: str = "") -> None:
-    more = (several.LEASE_S, 0.0, 1, None)
+def start(listen: str, ledger: str = "", every: float = 0.0, mttf: float = 0.0) -> None:
+    more = (several.LEASE_S, every, 1, None, mttf)
     several.head(1, listen, ledger, *more)
 
 
@@ -39,6 +39,26 @@ def test_an_address_that_is_taken_is_named(where: str) -> None:
 def test_a_ledger_that_cannot_be_opened_is_named(where: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"\[{tmp_path}\] cannot be used"):
         start(where, str(tmp_path))
+
+
+def test_images_have_one_reason_for_their_interval(where: str) -> None:
+    with pytest.raises(UsageError, match="--image-every and --mttf"):
+        start(where, every=10.0, mttf=100.0)
+
+
+def test_hours_until_a_host_is_lost_are_known_to_the_head_in_seconds(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    found: list[float] = []
+
+    def run(head: several.Head) -> int:
+        found.append(head._coordinator.mttf_s)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(several.Head, "run", run)
+    with pytest.raises(PyftError, match="cannot go on"):
+        start(where, mttf=1.5)
+    assert found == [5400.0]
 
 
 def test_what_fails_while_it_decides_is_not_blamed_on_its_address(

@@ -100,6 +100,19 @@ def test_the_pause_after_an_image_is_as_long_as_its_cost_allows() -> None:
     assert plan.look(due, running()) == [Hold(7)]
 
 
+@pytest.mark.parametrize("mttf_s", [60.0, 3600.0, 1e6])
+def test_no_other_interval_costs_less(mttf_s: float) -> None:
+    """Of each second so much goes to images, and so much is done again after losses."""
+    cost_s = 0.4
+    lost = lambda every: cost_s / every + every / (2 * mttf_s)  # noqa: E731
+    best = images.between_s(cost_s, mttf_s)
+    assert all(lost(best) < lost(best * other) for other in (0.5, 0.9, 1.1, 2.0))
+
+
+def test_images_that_cost_nothing_are_not_made_all_the_time() -> None:
+    assert images.between_s(0.0, 3600.0) == images.between_s(0.0) == images.LEAST_S
+
+
 def test_one_that_is_passed_over_is_made_up_for_soon() -> None:
     """Not only when as many steps as asked for have passed once more."""
     plan = ImagePlan(every=10)
