@@ -73,8 +73,13 @@ def head(
         raise UsageError("--image-every and --mttf both say how often: give one of them")
     where, secret = link.address_of(listen), link.token()
     domains = Topology.read(topology) if topology else Topology()
-    how = {"lease": lease, "every": image_every, "copies": copies, "topology": domains}
-    how |= {"mttf_s": 3600.0 * mttf}
+    how = {
+        "lease": lease,
+        "every": image_every,
+        "copies": copies,
+        "topology": domains,
+        "mttf_s": 3600.0 * mttf,
+    }
     try:
         if kubernetes.is_url(ledger):
             code = _one_of_several(where, secret, places, kubernetes.opened, ledger, how)
