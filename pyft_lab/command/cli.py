@@ -191,6 +191,9 @@ def check(
 @app.command()
 def report(
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("lab-out"),
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the tables there as well, for a repository.")
+    ] = None,
 ) -> None:
     """Make tables, figures and page of the cells that a folder has."""
     from rich.console import Console
@@ -203,6 +206,10 @@ def report(
     console = Console(width=160, highlight=False)
     for sentence in runner.older(out, results):
         console.print(sentence, markup=False)
+    if markdown:
+        from pyft_lab.command import markdown as pages
+
+        markdown.write_text(pages.write(results, markdown.stem))
     finish(results, out, f"pyft lab report --out {out}", console)
 
 
@@ -225,9 +232,7 @@ def fit(
     console = Console(width=160, highlight=False)
     predictions = fitting.predict(fitting.samples(results))
     console.print(fitting.table_of(predictions))
-    right, total = fitting.orders(predictions)
-    good = sum(p.holds for p in predictions)
-    console.print(f"{good} of {len(predictions)} hold; order right in {right} of {total} pairs")
+    console.print(fitting.in_words(predictions))
 
 
 def finish(results: list[Result], out: Path, command: str, console: Console) -> None:

@@ -28,8 +28,8 @@ def write(figure: Figure, path: Path) -> Path:
     return path
 
 
-def phases(results: list[Result], folder: Path) -> Path:
-    """Draw what a fault costs each mechanism, stacked by what the time went to.
+def mean_phases(results: list[Result]) -> dict[str, dict[str, float]]:
+    """Return for each mechanism the seconds of a fault by what they went to.
 
     Means over all of its faults: one that has not had a phase has spent no time in it.
     """
@@ -42,12 +42,21 @@ def phases(results: list[Result], folder: Path) -> Path:
             count[row] += 1
             for name, seconds in fault["phases_s"].items():
                 spent[row][name] += seconds
+    return {
+        row: {name: seconds / count[row] for name, seconds in parts.items()}
+        for row, parts in spent.items()
+    }
+
+
+def phases(results: list[Result], folder: Path) -> Path:
+    """Draw what a fault costs each mechanism, stacked by what the time went to."""
+    spent = mean_phases(results)
     figure, axes = plt.subplots(figsize=(8, 0.5 * len(spent) + 1.2))
     names = list(dict.fromkeys(name for parts in spent.values() for name in parts))
     rows = sorted(spent, reverse=True)
     left = [0.0] * len(rows)
     for number, name in enumerate(names):
-        width = [spent[row].get(name, 0.0) / count[row] for row in rows]
+        width = [spent[row].get(name, 0.0) for row in rows]
         color = plt.get_cmap("tab20")(number % 20)
         axes.barh(rows, width, left=left, label=name, color=color)
         left = [one + other for one, other in zip(left, width, strict=True)]

@@ -195,14 +195,30 @@ def orders(predictions: list[Prediction]) -> tuple[int, int]:
     return right, total
 
 
+HEADINGS = ("mechanism", "fault", "predicted s", "measured s", "holds")
+
+
+def row_of(prediction: Prediction) -> tuple[str, ...]:
+    """Return a prediction's cells of the table."""
+    p = prediction
+    spans = [f"{s.mean:.2f} ({s.low:.2f} to {s.high:.2f})" for s in (p.predicted, p.measured)]
+    return (p.mechanism, p.kind, *spans, "yes" if p.holds else "no")
+
+
 def table_of(predictions: list[Prediction]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("mechanism", "fault", "predicted s", "measured s", "holds"):
+    for heading in HEADINGS:
         table.add_column(heading)
-    for p in predictions:
-        spans = [f"{s.mean:.2f} ({s.low:.2f} to {s.high:.2f})" for s in (p.predicted, p.measured)]
-        table.add_row(p.mechanism, p.kind, *spans, "yes" if p.holds else "no")
+    for prediction in predictions:
+        table.add_row(*row_of(prediction))
     return table
+
+
+def in_words(predictions: list[Prediction]) -> str:
+    """Return in how many the model holds, and how often the order of mechanisms is right."""
+    right, total = orders(predictions)
+    good = sum(p.holds for p in predictions)
+    return f"{good} of {len(predictions)} hold; order right in {right} of {total} pairs"
 
 
 def read(out: Path) -> list[Result]:
