@@ -186,7 +186,8 @@ class Job:
         # Names of abstract sockets are any bytes; the kernel forgets them a moment after the process.
         sockets = Path("/proc/net/unix")
         wait_for(lambda: name.encode() not in sockets.read_bytes(), seconds, f"[{name}] ends")
-        assert leftovers() <= self._before
+        more = leftovers() - self._before
+        assert not more, f"files are left: {sorted(more)}"
 
     def kill_everything(self) -> None:
         """Clean up after a failed test."""
