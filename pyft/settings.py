@@ -214,6 +214,12 @@ SETTINGS = (
         "addresses of a job's places, by their numbers, with commas between",
         internal=True,
     ),
+    Setting(
+        "PYFT_APPENDED",
+        "",
+        "file with the notes of files that are opened to be appended to",
+        internal=True,
+    ),
     Setting("PYFT_RELAY", "", "name of the relay's abstract socket", internal=True),
     Setting("PYFT_RELAY_KEY", "", "secret of all relays of a job", internal=True),
     Setting("PYFT_DEVICES", 1, "number of GPUs the client shows", internal=True),

@@ -9,11 +9,12 @@ from typing import Any
 
 from pyft._native import linux
 from pyft.agent.command import NOTE as JOB
+from pyft.agent.job.options import JobOptions
 from pyft.agent.members.member import Member
 from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.restoring import is_kept, kept_name
 from pyft.agent.supervisor.link import Handover
-from pyft.images import image_folder, sockets, tree
+from pyft.images import image_folder, reopened, sockets, tree
 from pyft.images.appended import Log
 
 NOTE = "images"
@@ -21,19 +22,17 @@ NOTE = "images"
 
 def begun(
     folder: Path,
-    memory_folder: str,
+    options: JobOptions,
     pids: list[int],
     members: Sequence[Member],
     own: dict[str, Any],
 ) -> tuple[dict[str, Any], str]:
     """Make the folder of an image; return its record, with what is the caller's own in it.
 
-    `memory_folder`: of JobOptions.
-
     And why there can be no image, empty otherwise; without a folder there is no record either.
     """
     try:
-        image_folder.make(folder, memory_folder, tree.resident_bytes(pids))
+        image_folder.make(folder, options.memory_folder, tree.resident_bytes(pids))
         links = {str(m.id): sockets.peer_of(m.connection.fileno()) for m in members}
     except OSError as error:
         return {}, f"{error.strerror} [{error.filename or 'sock_diag'}]"
@@ -45,6 +44,7 @@ def begun(
         "sockets": links,
         "standard": [(fd, tree.inherit_key(link)) for fd, link in standard.values()],
         "logs": [log.note() for log in logs],
+        "reopened": reopened.of_image(options.log_dir / reopened.NAME, logs),
         "connections": sorted(tree.connections(pids)),
         "clocks": linux.clocks(),
     }

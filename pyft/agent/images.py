@@ -31,7 +31,7 @@ from pyft.agent.restoring import NOTE as RESTORING
 from pyft.agent.restoring import Restoring, kept_name
 from pyft.agent.supervisor.children import DUMP
 from pyft.agent.supervisor.link import Handover
-from pyft.images import criu, image_folder, memory, tree
+from pyft.images import criu, image_folder, memory, reopened, tree
 from pyft.recovery import images as decided
 
 if TYPE_CHECKING:
@@ -246,6 +246,7 @@ class Images:
         if self.flushes:
             self.flushes.end()
         shutil.rmtree(self.folder, ignore_errors=True)
+        (self._options.log_dir / reopened.NAME).unlink(missing_ok=True)
 
     def keep(self) -> None:
         """Keep for the next agent what cannot be seen."""
@@ -354,7 +355,7 @@ class Images:
         if kept := self._servers.comparison.sharing.note()["kept"]:
             return {}, f"snapshots need the store of client {kept}, which has ended"
         own = {"number": number, "step": self._plan.step, "root": self._root}
-        where = (folder, self._options.memory_folder)
+        where = (folder, self._options)
         record, why = image_record.begun(*where, pids, self._members(), own)
         return record, why or tree.connection_out_of(pids, bool(self._options.head))
 

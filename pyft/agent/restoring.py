@@ -23,7 +23,7 @@ from pyft.agent.process.awake import AwakeClock
 from pyft.agent.process.stopped import kill_all
 from pyft.agent.supervisor.children import RESTORE
 from pyft.agent.supervisor.link import SupervisorLink
-from pyft.images import criu, leftovers, memory
+from pyft.images import criu, leftovers, memory, reopened
 from pyft.images.appended import Log
 
 NOTE = "restoring"
@@ -92,9 +92,12 @@ class Restoring:
         let_go(wanted)  # a dump that has failed; the agent that knew of it may have died
 
     def _cut_logs(self) -> None:
-        for note in self._record["logs"]:
-            if why := Log(**note).cut_back():
+        logs = [Log(**note) for note in self._record["logs"]]
+        for log in logs:
+            if why := log.cut_back():
                 raise RestoreError(why)
+        if image := self._record.get("reopened"):
+            reopened.cut_back(image, logs)
 
     # ---- the image is given back --------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from pyft.flush import manifest, reader
 from pyft.flush.codes import Code
 from pyft.flush.disk import Disk
 from pyft.flush.reader import Loaded
-from pyft.images import clocks, criu, travelling
+from pyft.images import appended, clocks, criu, reopened, travelling
 
 EVERY_S = 600.0
 LOCK = "lock"
@@ -160,6 +160,9 @@ def _launcher(loaded: Loaded, options: JobOptions, last: int) -> Launcher:
     record = image["record"] | {"folder": str(loaded.folder)}
     notes = record.get("logs", [])
     record["logs"], moved = travelling.make_all(notes, loaded.folder, may_have_booted=True)
+    if noted := record.pop("reopened", None):
+        besides = appended.from_notes(record["logs"])
+        reopened.cut_back(reopened.from_note(noted), besides, may_have_booted=True)
     for sentence in moved:
         messages.say(sentence)
     # Numbers of lines are never used twice: of one that is damaged something may be there.

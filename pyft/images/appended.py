@@ -36,10 +36,11 @@ class Log:
     gid: int
 
     @classmethod
-    def of(cls, path: str) -> Log:
-        """Look at a file now, and write it through: a host may lose its power, another go on."""
-        with open(path, "rb", buffering=0) as file:
-            os.fsync(file.fileno())
+    def of(cls, path: str, *, durable: bool = True) -> Log:
+        """Look at a file now. `durable`: write it through; a host may lose its power, another go on."""
+        with open(path, "rb", buffering=0, opener=open_at_once) as file:
+            if durable:
+                os.fsync(file.fileno())
             about = os.fstat(file.fileno())
             tail = _tail_of(file, about.st_size)
         where = (path, disk_of(path, about.st_dev), about.st_dev, about.st_ino)

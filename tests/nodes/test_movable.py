@@ -16,7 +16,7 @@ from job import wait_for
 sys.path.insert(0, str(Path(__file__).parent))
 import movable  # noqa: E402
 
-from pyft.images import criu, packet_filter, tree  # noqa: E402
+from pyft.images import criu, packet_filter, reopened, tree  # noqa: E402
 
 # The session's leader is outside of the PID namespace, as for what a container's host starts in it.
 # Files are opened again, since those of the test are in a mount namespace that CRIU does not see.
@@ -86,16 +86,27 @@ def test_two_clients_are_killed_one_after_the_other(tmp_path: Path) -> None:
         job.kill_everything()
 
 
-def test_a_log_that_is_appended_to_has_each_line_once(tmp_path: Path) -> None:
-    job = movable.start(tmp_path, *STEPS, "--log", str(tmp_path / "log.txt"))
+def test_logs_that_are_appended_to_have_each_line_once(tmp_path: Path) -> None:
+    """Some are kept open, some are opened for each line. One of these is older than the job."""
+    logs = ("--log", str(tmp_path / "log.txt"), "--each", str(tmp_path / "each.txt"))
+    (tmp_path / "each.txt.0").write_text("of a job before\n")
+    job = movable.start(tmp_path, *STEPS, *logs)
     try:
         movable.wait_for_image(job)
         movable.wait_for_step(job, 30)
         os.kill(movable.client(job, 1), signal.SIGKILL)
         assert job.wait(120) == 0, job.errors()
-        for rank in (0, 1):
-            lines = (tmp_path / f"log.txt.{rank}").read_text().splitlines()
-            assert len(lines) == len(set(lines)) == 60
+        assert "all go back to the image of step" in job.errors()
+        for name, before in (
+            ("log.txt.0", 0),
+            ("log.txt.1", 0),
+            ("each.txt.0", 1),
+            ("each.txt.1", 0),
+        ):
+            lines = (tmp_path / name).read_text().splitlines()
+            assert len(lines) == len(set(lines)) == 60 + before, name
+        job.assert_nothing_left()
+        assert not (job.log_dir / reopened.NAME).exists()
     finally:
         job.kill_everything()
 

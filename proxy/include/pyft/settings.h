@@ -191,6 +191,12 @@ inline const char* places() {
   return text ? text : "";
 }
 
+// PYFT_APPENDED: file with the notes of files that are opened to be appended to.
+inline const char* appended() {
+  const char* const text = detail::read("PYFT_APPENDED");
+  return text ? text : "";
+}
+
 // PYFT_RELAY: name of the relay's abstract socket.
 inline const char* relay() {
   const char* const text = detail::read("PYFT_RELAY");

@@ -12,6 +12,7 @@ from pyft._native.cuda_releases import release_of_torch
 from pyft.agent.job import redundancy_options
 from pyft.agent.job.gpus import library_folders
 from pyft.agent.job.options import JobOptions, collectives, replays_all
+from pyft.images import reopened
 
 SITE_FOLDER = Path(__file__).resolve().parents[2] / "torch_support" / "site"
 
@@ -34,6 +35,7 @@ CLIENT_VARIABLES = (
     "LD_PRELOAD",
     "CUDA_VISIBLE_DEVICES",
     "PYFT_AGENT",
+    "PYFT_APPENDED",
     "PYFT_DEVICES",
     "PYFT_GPUS",
     "PYFT_JOB_FOLDER",
@@ -62,6 +64,8 @@ def program_environment(
     environment["PYFT_JOB"] = options.job
     environment["PYFT_JOB_FOLDER"] = str(options.log_dir)
     environment["PYFT_GPUS"] = options.gpus
+    if options.movable:
+        environment["PYFT_APPENDED"] = str(options.log_dir / reopened.NAME)
     if options.strict:
         environment["PYFT_STRICT"] = "1"
     if options.direct and options.real_gpus:

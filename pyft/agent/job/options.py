@@ -17,6 +17,7 @@ from pyft.errors import NativeMissingError, UsageError
 
 PROXY_LIBRARIES = ("libpyft_shim.so", "libpyft_nvml.so")
 PLACES_LIBRARY = "libpyft_places.so"  # connections between places, in jobs of several hosts
+APPENDED_LIBRARY = "libpyft_appended.so"  # files that are opened for each line, in movable jobs
 COLLECTIVES = ("libpyft_collectives.so", "libflexccl.so")
 SOFT_GPU = "libsoftgpu.so"  # not built where there is no BLAS for it; real GPUs need none
 DIRECT_LIBRARIES = (*COLLECTIVES, SOFT_GPU, "libsoftgpu_nvml.so")
@@ -147,7 +148,8 @@ class JobOptions:
         return [str(self.native_dir / name) for name in names]
 
     def _proxy_libraries(self) -> tuple[str, ...]:
-        return (*PROXY_LIBRARIES, *((PLACES_LIBRARY,) if self.head else ()))
+        of_places = (PLACES_LIBRARY,) if self.head else ()
+        return (*PROXY_LIBRARIES, *of_places, *((APPENDED_LIBRARY,) if self.movable else ()))
 
 
 def _kinds() -> dict[str, type]:

@@ -31,7 +31,7 @@ from pyft.agent.supervisor.valve import Valves
 from pyft.errors import AgentLostError, CommandError
 from pyft.hosts.place.lease import Lease
 from pyft.hosts.wire.link import key_for, token
-from pyft.images import image_folder
+from pyft.images import image_folder, reopened
 
 _FORWARDED = (
     signal.SIGINT,
@@ -174,6 +174,7 @@ class Launcher:
             os.getpid(), lambda: self.spared, reap=_reap_all, quiet_s=0.0, grace_s=_GRACE_S
         )
         shutil.rmtree(self.options.log_dir / "images", ignore_errors=True)
+        (self.options.log_dir / reopened.NAME).unlink(missing_ok=True)
         saved = self._save_logs()
         where = f"; traces are in [{self.options.log_dir}]" if saved else ""
         what = "ended the command and its servers" if gone else "some processes resist SIGKILL"

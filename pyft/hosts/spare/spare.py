@@ -175,6 +175,7 @@ class Spare:
 
 def _make_logs(image: Stored) -> None:
     """Make what a place appends to and this host has not; raise LogError."""
+    image.record.pop("reopened", None)  # of files that the other host can see
     logs, moved = travelling.make_all(image.record.get("logs", []), image.folder)
     image.record["logs"] = logs
     for sentence in moved:

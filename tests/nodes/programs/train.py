@@ -1,10 +1,11 @@
 """A training whose losses depend on all that a process has in itself: generators, loops, a log.
 
-    train.py --steps N [--store FILE] [--log FILE] [--written FILE] [--pause S] [--slow FILE]
-             [--linger FILE] [--times FILE] [--ballast MB] [--parted RANK] [--width N]
+    train.py --steps N [--store FILE] [--log FILE] [--each FILE] [--written FILE] [--pause S]
+             [--slow FILE] [--linger FILE] [--times FILE] [--ballast MB] [--parted RANK] [--width N]
 
 With --store ranks meet by that file, else as the environment says. --log: each rank appends its lines
-to FILE.RANK. --written: it keeps that file open for writing. --slow: a pause while FILE is there.
+to FILE.RANK. --each: the same, but it opens FILE.RANK for each line. --written: it keeps that file
+open for writing. --slow: a pause while FILE is there.
 --linger: the same from step 20 on, so that the training does not end meanwhile. --times: rank 0
 appends the number of each step and the time of day to FILE. --ballast: memory that each rank has
 beside what it needs. --parted: this rank leaves out one step of its optimizer, as a GradScaler does
@@ -41,6 +42,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--slow", default="")
     parser.add_argument("--linger", default="")
     parser.add_argument("--times")
+    parser.add_argument("--each")
     parser.add_argument("--ballast", type=int, default=0)
     parser.add_argument("--parted", type=int, default=-1)
     parser.add_argument("--width", type=int, default=64)
@@ -104,6 +106,9 @@ def main() -> None:
             log.flush()
         if written:
             written.write(line)
+        if args.each:
+            with open(f"{args.each}.{rank}", "a") as each:
+                each.write(line + "\n")
         if args.times and rank == 0:
             with open(args.times, "a") as times:  # not open while an image is made
                 times.write(f"{step} {time.time()}\n")
