@@ -11,6 +11,7 @@ the host's clock: a job that goes on from a disk has another monotonic one.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import json
 import os
@@ -93,8 +94,12 @@ class State:
 
 
 def append(path: Path, line: dict[str, Any]) -> None:
-    """Add a line. The file is not kept open: a job that goes back would have it cut back too."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    """Add a line, which stays when a job goes back: what was done again is to be seen.
+
+    So the file is not kept open, and becomes one to append to only when it is: pyft cuts back others.
+    """
+    log = os.open(path, os.O_WRONLY | os.O_CREAT)
+    fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
     os.write(log, (json.dumps(line) + "\n").encode())
     os.close(log)
 
