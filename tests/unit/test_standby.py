@@ -80,6 +80,17 @@ def test_servers_for_gpus_that_nobody_wants_are_ended(pool: Standby) -> None:
     assert pool.take(ENVIRONMENT, 2, 1) is None
 
 
+@pytest.mark.parametrize("name", ["SOFTGPU_FAULT", "SOFTGPU_CONTROL"])
+def test_one_that_would_hear_of_no_fault_is_left_to_others(pool: Standby, name: str) -> None:
+    """Its soft GPU is there already. So the first server of a rank, which is to fail, is started."""
+    pool.fill(ENVIRONMENT, [1])
+    assert pool.take(ENVIRONMENT | {name: "lost"}, 1, 1) is None
+    server = pool.take(ENVIRONMENT, 2, 1)
+    assert server is not None
+    server.kill()
+    os.waitpid(server.pid, 0)
+
+
 def test_a_server_for_any_gpu_is_the_second_choice(pool: Standby) -> None:
     pool.fill(ENVIRONMENT, [ANY, 1])
     first, second = pool.take(ENVIRONMENT, 2, 1), pool.take(ENVIRONMENT, 2, 1)

@@ -25,6 +25,8 @@ RANK_VARIABLES = frozenset(
         *("PYFT_SERVER_FD", "PYFT_SUPERVISOR_PID", "PYFT_DEVICE", "PYFT_STANDBY"),
     }
 )
+# Faults that a soft GPU reads when it is loaded: of a rank's first server only (environment.ONCE).
+READ_AT_START = frozenset({"SOFTGPU_FAULT", "SOFTGPU_CONTROL"})
 ANY, NOBODYS = -1, -2  # GPUs of servers that are for whichever, or killed
 
 
@@ -89,6 +91,8 @@ class Standby:
 
     def take(self, environment: Mapping[str, str], epoch: int, gpu: int) -> Server | None:
         """Return a server that can have this environment, None if there is none."""
+        if READ_AT_START & environment.keys():
+            return None
         lines = difference(self._environment, environment)
         for server in sorted(self._pool, key=lambda one: one.gpu == ANY):
             if lines is None or server.gpu not in (gpu, ANY):
