@@ -63,17 +63,20 @@ def judge(given: Disturbance, seen: Seen, wanted: Sequence[str]) -> Verdict:
     if why := _crashed(given, seen):
         return Verdict(BAD, why)
     if seen.code in (0, NOT_INJECTED):
-        return _ended_well(seen, wanted)
+        return _ended_well(given, seen, wanted)
     why = reason_of(seen.errors) or _killed(given)
     if not given.may_end and not given.silent:
         return Verdict(BAD, f"exit code [{seen.code}]: {why}")
     return Verdict(ENDED, why) if why else Verdict(BAD, f"exit code [{seen.code}] without a reason")
 
 
-def _ended_well(seen: Seen, wanted: Sequence[str]) -> Verdict:
+def _ended_well(given: Disturbance, seen: Seen, wanted: Sequence[str]) -> Verdict:
     if sorted(seen.lines) != sorted(wanted):
         return Verdict(WRONG, "it says that all is well, and lines are missing")
     if seen.recovery.get("given_up"):
+        why = reason_of(seen.errors)
+        if given.limit and why:  # too little for a new server, and the program needed none any more
+            return Verdict(ENDED, why)
         return Verdict(BAD, f"given up [{seen.recovery['given_up']}], and the program ends well")
     missed = seen.recovery.get("not_injected") or ()
     return Verdict(MISSED, missed[0]["why"]) if missed else Verdict(EQUAL)

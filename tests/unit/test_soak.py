@@ -34,6 +34,7 @@ STEPS = {0: [900, 130, 118, 125, 7], 1: [40, 130, 118, 125, 1]}
 PLACE = places.Place(("server-kill,rank=0,step=1,call=2",))
 DEATH = draw.Disturbance("stopping", ("server-kill",), PLACE)
 SILENT = draw.Disturbance("silent", ("rot",), PLACE)
+LIMIT = draw.Disturbance("limit", ("server killed",), PLACE, limit="addresses 1.01")
 ENDS = draw.Disturbance("ends", ("client killed",), PLACE, may_end=True)
 LINES = ["step=1 loss=0.5", "sha256=ab"]
 WHY = "pyft: rank [1] has failed; it is not replaced: [x]"
@@ -84,6 +85,10 @@ def seen(code: int | None, lines: list[str], errors: str = "", **recovery: Any) 
         (DEATH, seen(79, LINES, not_injected=[{"fault": "x", "why": "so"}]), "missed"),
         (DEATH, seen(0, LINES, agent_restarts=1), "bad"),
         (DEATH, seen(0, LINES, given_up=1), "bad"),
+        (DEATH, seen(0, LINES, WHY, given_up=1), "bad"),
+        (LIMIT, seen(0, LINES, WHY, given_up=1), "ended"),
+        (LIMIT, seen(0, LINES, given_up=1), "bad"),
+        (LIMIT, seen(0, LINES[:1], WHY, given_up=1), "wrong bits"),
         (ENDS, seen(1, [], 'File "/x/pyft/agent/loop.py", line 3'), "bad"),
         (DEATH, seen(None, LINES), "bad"),
         (DEATH, judge.Seen(0, "processes end [7]", LINES, "", {}), "bad"),

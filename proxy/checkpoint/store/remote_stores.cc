@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "checkpoint/digest/digest.h"
 #include "checkpoint/store/store_areas.h"
 
@@ -43,7 +46,8 @@ void RemoteStores::map(int fd, Other* other) const {
   const auto bytes = static_cast<uint64_t>(status.st_size);
   void* const at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) {
-    other->problem = "it cannot be mapped";
+    other->problem = "its [" + std::to_string(bytes >> 20) +
+                     "] MB cannot be mapped: " + std::strerror(errno);
     return;
   }
   other->base = static_cast<std::byte*>(at);
