@@ -1,9 +1,12 @@
 // libnccl.so.2 without NCCL: its functions jump to flexccl's, which goes by way of host memory. It
 // has none of those with which flexccl repairs communicators, and finds its libraries in the folder
 // NCCL_IMITATION_LIBRARIES. With which settings communicators are made it appends to the file
-// NCCL_IMITATION_CONFIGS, if that is named.
+// NCCL_IMITATION_CONFIGS, if that is named. Of all processes the one that begins to make the N-th
+// communicator never comes back from that, with NCCL_IMITATION_HANGS=N:FILE.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <flexccl.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -86,11 +89,25 @@ void note(const char* how, int rank, const ncclConfig_t* config) {
   std::fclose(to);
 }
 
+// One byte of the file for each communicator that was begun.
+void hang_if_asked() {
+  const char* const asked = std::getenv("NCCL_IMITATION_HANGS");
+  if (!asked) return;
+  char* path = nullptr;
+  const long which = std::strtol(asked, &path, 10);
+  const int file = open(path + 1, O_WRONLY | O_APPEND | O_CREAT, 0600);
+  if (file < 0 || write(file, "x", 1) != 1) must(nullptr, path + 1);
+  const long begun = lseek(file, 0, SEEK_CUR);  // behind what this process has appended
+  close(file);
+  while (begun == which) pause();
+}
+
 }  // namespace
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int count,
                                       ncclUniqueId* ids, ncclConfig_t* config) {
   note("init", rank, config);
+  hang_if_asked();
   return make(comm, ranks, rank, count, ids, config);
 }
 

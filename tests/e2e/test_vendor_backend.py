@@ -283,6 +283,26 @@ def test_with_nccl_a_collective_that_never_ends_is_ended(tmp_path: Path) -> None
     assert "ranks [0, 1] wait for each other in collectives" in said
 
 
+def test_with_nccl_communicators_that_are_never_made_anew_are_ended(tmp_path: Path) -> None:
+    """Each rank makes one; of the new servers, which make the third and fourth, one hangs in it."""
+    made = tmp_path / "made"
+    hangs = {"NCCL_IMITATION_HANGS": f"3:{made}", "PYFT_COLLECTIVE_S": "5"}
+    got, report, said = train(
+        tmp_path,
+        ("--inject", FAULT_OF_ONE),
+        "0,1",
+        PYFT_CUT_EVERY="1",
+        **hangs,
+        **build_nccl(tmp_path),
+    )
+    assert tuple(got) == undisturbed(TRAIN, 2, STEPS)
+    assert made.stat().st_size == 6, "and then both make one once more"
+    assert (report["recovered"], report["verdict"]) == (2, "exact"), said
+    (one,) = (one for one in report["faults"] if one["fault"] == "overdue")
+    assert one["evidence"].startswith("ranks [0, 1] wait for each other, nothing moved for ["), one
+    assert "wait for each other to make their communicators anew" in said
+
+
 @pytest.mark.long
 def test_with_nccl_ranks_that_never_meet_are_given_up(tmp_path: Path) -> None:
     """Each waits for what the other one never sends: replays come to the same place."""

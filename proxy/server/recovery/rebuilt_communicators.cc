@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "checkpoint/bytes_passed.h"
 #include "checkpoint/digest/digest.h"
 #include "pyft/log.h"
 #include "ring/attach.h"
@@ -62,7 +63,10 @@ std::string RebuiltCommunicators::rejoin() {
       again.push_back(&entry);
   }
   std::ranges::sort(again, {}, &ring::StoredCommunicator::key);
-  for (const ring::StoredCommunicator* entry : again) make_again(*entry);
+  for (const ring::StoredCommunicator* entry : again) {
+    make_again(*entry);
+    checkpoint::pass_turn();  // the agent sees how they get on
+  }
   return {};
 }
 

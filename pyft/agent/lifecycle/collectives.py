@@ -2,7 +2,8 @@
 
 When all ranks that go back together wait, they wait for each other. Nothing of any of them moves,
 so none is left that could end that. A program's thread may be elsewhere, in code of its own, and
-come back with what the others wait for: such a rank counts as one that works.
+come back with what the others wait for: such a rank counts as one that works. A server that replays
+has all that it needs, and one that makes communicators anew waits for the others' servers.
 
 Clients can write what is read here. Whatever they write, the ranks go back as when one of them fails.
 """
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from pyft.agent.lifecycle.servers import Servers
 
 EARLIER_S = 1.0  # a device that stopped so long before the others tells something
+RESTORE_S = 60.0  # the longest wait of a restore that has a deadline of its own
+# In which phases a server may wait for others, by what its rank is.
+_WAITING = {
+    State.RUNNING: (page.Phase.LIVE,),
+    State.RECOVERING: (page.Phase.COMMUNICATORS, page.Phase.REPLAY),
+}
 # NCCL's calls that put nothing into a stream.
 _OTHER_CALLS = ("ncclComm", "ncclGroup", "ncclRedOp", "ncclGet")
 
@@ -39,6 +46,11 @@ class Standstill:
     signs: tuple[tuple[int, ...], ...] = ()  # empty: not all wait
     since: float = 0.0
     told: bool = False  # the user, of this standstill
+
+    @property
+    def meets(self) -> bool:
+        """Say whether new servers wait for each other to make their communicators anew."""
+        return any(page.Phase.COMMUNICATORS in one[:1] for one in self.signs)
 
 
 @dataclass(frozen=True)
@@ -65,16 +77,21 @@ class Collectives:
 
     def look(self, now: float, late: bool) -> None:
         """Look once; `late`: the whole machine stood still."""
-        limit = self._servers.collective_timeout()
-        if not limit:
+        if not self._servers.collective_timeout():
             return
         for ids in self._sets():
             standstill = self._standstills.setdefault(ids[0], Standstill())
             signs = self._signs(ids, now)
             if late or not signs or standstill.signs != signs:
                 standstill.signs, standstill.since, standstill.told = signs, now, False
-            elif now - standstill.since >= limit / 2:
-                self._judge(ids, standstill, now, limit)
+            elif now - standstill.since >= self._limit(standstill) / 2:
+                self._judge(ids, standstill, now)
+
+    def _limit(self, standstill: Standstill) -> float:
+        limit = self._servers.collective_timeout()
+        if not standstill.meets:
+            return limit
+        return min(limit, RESTORE_S + self._servers.hang_timeout())
 
     def _sets(self) -> Iterator[list[int]]:
         """Yield the ranks that go back together, by id."""
@@ -93,7 +110,7 @@ class Collectives:
 
     def _signs_of(self, id: int, now: float) -> tuple[int, ...]:
         member, rank = self._servers.members.get(id), self._servers.plan.ranks.get(id)
-        if not member or not rank or rank.state is not State.RUNNING or member.client_gone:
+        if not member or not rank or rank.state not in _WAITING or member.client_gone:
             return ()
         state = page.read(member.channel.control_fd)
         before = self._moved.get(id)
@@ -101,29 +118,41 @@ class Collectives:
             self._moved[id] = Moved(rank.epoch, state.device_progress)
         elif before.progress != state.device_progress:
             self._moved[id] = Moved(rank.epoch, state.device_progress, now)
-        if state.phase != page.Phase.LIVE or state.callback_asked != state.callback_done:
+        works = state.callback_asked != state.callback_done
+        if works or state.phase not in _WAITING[rank.state]:
             return ()
-        done = (state.device_progress, state.consumed, state.dispatching_seq)
-        return (id, rank.epoch, *done, state.passed_bytes, state.callback_asked, state.fences_open)
+        done = (state.device_progress, state.consumed, state.dispatching_seq, state.passed_bytes)
+        done += (state.replayed_entries, state.callback_asked, state.fences_open)
+        return (state.phase, id, rank.epoch, *done)
 
-    def _judge(self, ids: list[int], standstill: Standstill, now: float, limit: float) -> None:
+    def _judge(self, ids: list[int], standstill: Standstill, now: float) -> None:
         """Half of the time has passed, or all of it, and nothing has moved."""
-        stood = now - standstill.since
+        stood, limit = now - standstill.since, self._limit(standstill)
         if (standstill.told and stood < limit) or not all(map(self._waits, ids)):
             return
         ids = sorted(ids, key=lambda id: self._servers.plan.ranks[id].rank)
         ranks = ", ".join(str(self._servers.plan.ranks[id].rank) for id in ids)
         if stood < limit:
             standstill.told = True
-            messages.say(
-                f"ranks [{ranks}] wait for each other in collectives, and nothing has moved for "
-                f"[{stood:.0f} s]; pyft has them go back at [{limit:g} s] (PYFT_COLLECTIVE_S)"
-            )
+            messages.say(self._slow(ranks, standstill.meets, stood, limit))
             return
-        laggard, why = self._laggard(ids)
-        evidence = f"ranks [{ranks}] wait for each other, nothing moved for [{stood:.1f} s]; {why}"
-        id, fault = self._same_as_before(ids, laggard, evidence, stood)
+        evidence = f"ranks [{ranks}] wait for each other, nothing moved for [{stood:.1f} s]"
+        if standstill.meets:
+            why = "communicators are made anew"
+            id, fault = ids[0], of_agent("overdue", f"{evidence}; {why}", lasted=stood)
+        else:
+            laggard, why = self._laggard(ids)
+            id, fault = self._same_as_before(ids, laggard, f"{evidence}; {why}", stood)
         self._servers.event(events.Suspected(id, self._servers.plan.ranks[id].epoch, fault))
+
+    @staticmethod
+    def _slow(ranks: str, meets: bool, stood: float, limit: float) -> str:
+        where = "to make their communicators anew" if meets else "in collectives"
+        return (
+            f"ranks [{ranks}] wait for each other {where}, and nothing has moved for "
+            f"[{stood:.0f} s]; pyft has them go back at [{limit:g} s]"
+            + ("" if meets else " (PYFT_COLLECTIVE_S)")
+        )
 
     def _waits(self, id: int) -> bool:
         member = self._servers.members[id]
@@ -184,16 +213,23 @@ class Collectives:
 
 def waits_for_others(member: Member, state: page.ControlState) -> bool:
     """Say whether a rank waits for others: its device or its server, and its program for that."""
-    if not member.drained():  # a device's queue may be full, then its server waits for room
+    if state.phase == page.Phase.COMMUNICATORS:
+        return True
+    if has_entries(member, state):  # a device's queue may be full, then its server waits for room
         return state.collectives_waiting > 0 or makes_communicator(member, state)
     # A program that never asks for an end learns of none.
     open_work = state.collectives_waiting > 0 and state.fences_open > 0
     return open_work and unfinished.is_waited_for(member.channel.control_fd)
 
 
+def has_entries(member: Member, state: page.ControlState) -> bool:
+    """Say whether a server has something to execute; in a replay until that is over."""
+    return state.phase == page.Phase.REPLAY or not member.drained()
+
+
 def makes_communicator(member: Member, state: page.ControlState) -> bool:
     """Say whether the dispatch thread is inside a call that waits for other ranks."""
-    if member.drained():
+    if not has_entries(member, state):
         return False
     calls = [entry.call for entry in _entries(member) if entry.seq == state.dispatching_seq]
     return any(call.startswith("nccl") for call in calls)

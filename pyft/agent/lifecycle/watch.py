@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 PERIOD_S = 0.5
 QUICK_S = 0.01  # while a fault waits for its server, or a server recovers
 LATE_S = 5.0  # the whole machine stood still: no process is to blame
-RESTORE_S = 60.0  # the longest wait of a restore that has a deadline of its own
-# What a restore that stands still does not do, by the phase in which it stands.
+# What a new server that stands still does not do, by the phase in which it stands.
 NOTHING_FOR = {
+    int(page.Phase.STARTING): "nothing was begun",
     int(page.Phase.OBJECTS): "no object was made",
     int(page.Phase.RESTORE): "no memory was restored",
 }
@@ -145,14 +145,14 @@ class Watch:
         return self._stuck(member, state, now)
 
     def _overdue(self, member: Member, state: page.ControlState, now: float) -> Fault | None:
-        """A restore makes objects and copies memory; it cannot leave a call that never returns."""
+        """A server that starts or restores cannot leave a call that never returns."""
         assert member.server is not None
         signs = (member.server.epoch, state.phase, state.restored_bytes, state.passed_bytes)
         work = self._work.setdefault(member.id, Progress())
         if work.signs != signs:
             work.signs, work.since, work.told = signs, now, False
         still = now - work.since
-        if still < RESTORE_S + self._servers.hang_timeout():
+        if still < collectives.RESTORE_S + self._servers.hang_timeout():
             return None
         why = f"{NOTHING_FOR[state.phase]} for [{still:.1f} s]"
         return of_agent("overdue", why, state.dispatching_seq, state.snapshot_cut)
@@ -166,7 +166,7 @@ class Watch:
         work = self._work.setdefault(member.id, Progress())
         asleep = (
             not state.device_progress  # that is not known
-            or (not state.fences_open and member.drained())
+            or not (state.fences_open or collectives.has_entries(member, state))
             or state.phase not in (page.Phase.LIVE, page.Phase.REPLAY)
             or state.replay_mode == Mode.DELIVER  # it was ended twice here: the program's own
             or state.collectives_waiting  # for other ranks: see collectives.py

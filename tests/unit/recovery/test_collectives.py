@@ -190,6 +190,63 @@ def test_one_that_moves_begins_the_count_anew(job: Job, sign: str) -> None:
     assert len(job.faults) == 1
 
 
+def test_a_replay_in_which_all_wait_is_ended(job: Job) -> None:
+    """Each server has what it needs, wherever its program is."""
+    for id in (0, 1):
+        job.ranks[id].state = State.RECOVERING
+        job.write(id, phase=page.Phase.REPLAY, fences_open=0)
+        job.wait(id, 0)
+    job.run(60)
+    assert job.faults == []
+    job.run(0.5)
+    assert job.evidence().startswith("ranks [0, 1] wait for each other, nothing moved for [60.0 s]")
+
+
+def test_one_that_works_keeps_one_that_replays(job: Job) -> None:
+    job.ranks[1].state = State.RECOVERING
+    job.write(1, phase=page.Phase.REPLAY)
+    job.run(59, lambda turn: job.write(1, replayed_entries=turn))
+    job.run(59, lambda turn: job.write(0, device_progress=100 + turn))
+    job.run(59.5)
+    assert job.faults == []
+    job.run(0.5)
+    assert len(job.faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "ended"), [(540.0, 90.0), (20.0, 20.0)], ids=["as a restore", "or sooner"]
+)
+def test_communicators_that_are_never_made_anew_are_ended(
+    job: Job, limit: float, ended: float
+) -> None:
+    """NCCL has no deadline for that either."""
+    job.limit = limit
+    for id in (0, 1):
+        job.ranks[id].state = State.RECOVERING
+        job.write(id, phase=page.Phase.COMMUNICATORS)
+    job.run(400, lambda turn: job.write(1, passed_bytes=turn))  # one after the other is
+    assert job.faults == []
+    job.run(ended - 0.5)
+    assert (len(job.said), job.faults) == (1, [])
+    assert job.said[0] == (
+        "ranks [0, 1] wait for each other to make their communicators anew, and nothing has moved "
+        f"for [{ended / 2:.0f} s]; pyft has them go back at [{ended:g} s]"
+    )
+    job.run(0.5)
+    fault = job.faults[0].fault
+    assert fault.name == "overdue"
+    assert fault.evidence.startswith("ranks [0, 1] wait for each other, nothing moved for [")
+    assert fault.evidence.endswith("communicators are made anew")
+
+
+def test_a_server_that_is_not_there_yet_keeps_those_that_meet(job: Job) -> None:
+    for id, phase in ((0, page.Phase.COMMUNICATORS), (1, page.Phase.STARTING)):
+        job.ranks[id].state = State.RECOVERING
+        job.write(id, phase=phase)
+    job.run(89, lambda turn: job.write(1, heartbeat_ns=turn))  # then that one is overdue itself
+    assert (job.faults, job.said) == ([], [])
+
+
 def test_a_recovery_begins_the_count_anew(job: Job) -> None:
     job.run(59)
     job.ranks[0].state = State.RECOVERING
@@ -220,6 +277,17 @@ def test_ranks_that_go_back_alone_have_none(job: Job) -> None:
     job.watch._servers.plan.rollback = None  # type: ignore[assignment]
     job.run(200)
     assert (job.faults, job.said) == ([], [])
+
+
+@pytest.mark.parametrize("call", ["ncclCommSplit", "cuMemAlloc"])
+def test_a_replay_is_inside_a_call_that_was_taken_before(job: Job, call: str) -> None:
+    """All that the ring has counts as consumed, since the server before had come so far."""
+    job.rings[1].append(Entry(40, 0, 0, EntryFlags(0), 64, 0, False, f"{call}()", 8192))
+    member = job.members[1]
+    for phase in (page.Phase.LIVE, page.Phase.REPLAY):
+        job.write(1, phase=phase)
+        makes = collectives.makes_communicator(member, page.read(member.channel.control_fd))  # type: ignore[arg-type]
+        assert makes is (phase == page.Phase.REPLAY and call == "ncclCommSplit")
 
 
 @pytest.mark.parametrize(("call", "ended"), [("ncclCommInitRank", True), ("cuMemAlloc", False)])

@@ -119,7 +119,7 @@ def test_a_snapshot_that_stands_still_is_found(job: Job) -> None:
         {"callback_asked": 4, "callback_done": 3},  # a host function
         {"device_progress": 0},
         {"fences_open": 0},  # and its ring is drained
-        {"phase": page.Phase.STARTING},
+        {"phase": page.Phase.COMMUNICATORS},
         {"replay_mode": events.Mode.DELIVER},
     ],
 )
@@ -140,6 +140,7 @@ def test_a_restore_that_gets_on_is_not_overdue_however_long(job: Job, phase: pag
 @pytest.mark.parametrize(
     ("phase", "nothing"),
     [
+        (page.Phase.STARTING, "nothing was begun"),
         (page.Phase.OBJECTS, "no object was made"),
         (page.Phase.RESTORE, "no memory was restored"),
     ],
@@ -164,6 +165,15 @@ def test_objects_that_are_made_do_not_count_for_memory(job: Job) -> None:
     job.write(phase=page.Phase.RESTORE)
     job.run(100, lambda turn: job.write(heartbeat_ns=turn))
     assert job.faults == []
+
+
+def test_a_replay_whose_call_never_returns_is_a_hang(job: Job) -> None:
+    """The server before had taken all that the ring has, and no stream has a mark to come to."""
+    job.write(phase=page.Phase.REPLAY, fences_open=0)
+    job.run(100, lambda turn: job.write(replayed_entries=turn))
+    assert job.faults == []
+    job.run(62, lambda turn: job.write(heartbeat_ns=turn))
+    assert job.faults[0].fault.name == "hang"
 
 
 def test_who_makes_a_communicator_waits_for_others(job: Job) -> None:
