@@ -65,6 +65,12 @@ SETTINGS = (
         choices=("0", "1"),
     ),
     Setting(
+        "PYFT_NEAR_GPU",
+        "",
+        "0: a server's threads run on any processor (unset: on those nearest to its real GPU, where that is known)",
+        choices=("0", "1"),
+    ),
+    Setting(
         "PYFT_DEVICE_STAGING",
         "",
         "0: copies do not pass through 16 MiB of a real GPU, and the host hashes them (unset: they do, but where servers stand by)",
@@ -189,6 +195,11 @@ SETTINGS = (
         "PYFT_RING_KB",
         0,
         "tests: size of a command ring that is smaller than PYFT_RING_MB can say (0: that)",
+    ),
+    Setting(
+        "PYFT_HOST_ROOT",
+        "/",
+        "tests: where the folder sys lies that says which processors are nearest to a GPU",
     ),
     Setting(
         "PYFT_COPY_MB_S",

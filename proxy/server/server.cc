@@ -10,6 +10,7 @@
 #include "server/device.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/live_objects.h"
+#include "server/host_node.h"
 #include "server/recovery/peer_import.h"
 #include "server/recovery/reads.h"
 #include "server/recovery/snapshot_options.h"
@@ -86,6 +87,15 @@ void lock_bounce(const Attachment& attachment, const backend::Backend& backend) 
     say(attachment, "copies to the host hold up other commands: [cuMemHostRegister_v2] of [" +
                         std::to_string(channel.bounce_bytes()) + "] bytes fails with code [" +
                         std::to_string(code) + "]");
+}
+
+void stay_near(const Attachment& attachment, const backend::Backend& backend) {
+  if (backend.is_soft() || !settings::near_gpu().value_or(true)) return;
+  KernelProcessors processors;
+  const uint32_t device = attachment.channel->device();
+  const std::string done =
+      stay_near(backend.table, ordinal_of(device), processors, settings::host_root());
+  PYFT_LOG(kServer, kDebug, "device [%u]: %s", device, done.c_str());
 }
 
 // The store of the channel, laid out or checked; nullptr without one, or with a sentence. Before
@@ -169,6 +179,7 @@ Server::Server(const Attachment& attachment, const backend::Backend& backend, CU
 
 std::unique_ptr<Server> Server::make(const Attachment& attachment, const backend::Backend& backend,
                                      CUcontext context, Standby& standby, std::string* error) {
+  stay_near(attachment, backend);
   std::unique_ptr<checkpoint::Store> store =
       open_store(*attachment.channel, !backend.is_soft(), error);
   if (store && error->empty()) *error = store->set_digests(digest_kind(backend.extras));

@@ -107,6 +107,33 @@ def test_programs_get_what_they_get_without_pyft(
     assert found == run(f"{name}.py", "direct", **settings).splitlines()
 
 
+def test_a_server_runs_on_the_processors_nearest_to_its_gpu(tmp_path: Path) -> None:
+    """Of a host with two sockets, as its folder sys tells."""
+    first, *_, last = sorted(os.sched_getaffinity(0)) * 2
+    for name, text in {
+        "system/node/online": "0-1",
+        "system/node/node0/cpulist": f"{first}",
+        "system/node/node1/cpulist": f"{last}",
+        "pci/devices/0000:01:00.0/numa_node": "1",
+    }.items():
+        root = tmp_path / "host" / "sys" / ("bus" if name.startswith("pci") else "devices")
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+    def runs_there(job: Job) -> bool:
+        live = job.meta()["live"] if (job.log_dir / "meta.json").exists() else []
+        status = Path(f"/proc/{live[0]['server_pid']}/status").read_text() if live else ""
+        return f"Cpus_allowed_list:\t{last}\n" in status
+
+    got, _, _ = train(
+        tmp_path,
+        (),
+        meanwhile=lambda job: wait_for(lambda: runs_there(job), 60, "the server has its place"),
+        PYFT_HOST_ROOT=str(tmp_path / "host"),
+    )
+    assert tuple(got) == undisturbed(TRAIN, 1, STEPS)
+
+
 def test_servers_on_cuda_12(tmp_path: Path) -> None:
     """Its runtime lays out properties otherwise; programs built with it have names of their own."""
     driver = environment(tmp_path / "cuda12", release=12)

@@ -87,6 +87,14 @@ inline std::optional<bool> device_digest() {
   return *value == 1;
 }
 
+// PYFT_NEAR_GPU: 0: a server's threads run on any processor (unset: on those nearest to its real
+// GPU, where that is known).
+inline std::optional<bool> near_gpu() {
+  const auto value = detail::choice("PYFT_NEAR_GPU", {"0", "1"}, "0 or 1");
+  if (!value) return std::nullopt;
+  return *value == 1;
+}
+
 // PYFT_DEVICE_STAGING: 0: copies do not pass through 16 MiB of a real GPU, and the host hashes them
 // (unset: they do, but where servers stand by).
 inline std::optional<bool> device_staging() {
@@ -164,6 +172,12 @@ inline bool strict() {
 inline bool disable() {
   const auto value = detail::choice("PYFT_DISABLE", {"0", "1"}, "0 or 1");
   return value.value_or(0) == 1;
+}
+
+// PYFT_HOST_ROOT: tests: where the folder sys lies that says which processors are nearest to a GPU.
+inline const char* host_root() {
+  const char* const text = detail::read("PYFT_HOST_ROOT");
+  return text ? text : "/";
 }
 
 // PYFT_COPY_MB_S: tests: a server's snapshots and restores copy so many MB a second at most (0: as
