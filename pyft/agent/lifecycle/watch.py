@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyft.agent.channel import page
 from pyft.agent.lifecycle import collectives
+from pyft.agent.lifecycle.missing_ranks import MissingRanks
 from pyft.agent.members import unfinished
 from pyft.agent.members.member import Member
 from pyft.agent.process import messages
@@ -58,6 +59,7 @@ class Watch:
         self._work: dict[int, Progress] = {}
         self._slow_s: dict[int, float] = {}  # when the next sentence on a member is due
         self._collectives = collectives.Collectives(servers)
+        self._missing_ranks = MissingRanks(servers)
         self._looked = time.monotonic()
 
     def begin(self, loop: Loop) -> None:
@@ -93,6 +95,7 @@ class Watch:
                 suspected = events.Suspected(member.id, member.server.epoch, fault)
                 self._servers.event(suspected)
         self._collectives.look(now, late)
+        self._missing_ranks.look(now)
         self._servers.deaths.ask_nvml()
         self._inject()
 

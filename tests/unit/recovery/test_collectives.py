@@ -63,6 +63,7 @@ class Job:
             event=self.take,
             deaths=SimpleNamespace(ask_nvml=lambda: None),
             requests=SimpleNamespace(waiting=list),
+            elsewhere=SimpleNamespace(),  # or missing ranks were looked for
             heartbeat_timeout=lambda member: 1e9,
             hang_timeout=lambda: 30.0,
             collective_timeout=lambda: self.limit,

@@ -46,6 +46,7 @@ class Job:
             event=self.faults.append,
             deaths=SimpleNamespace(ask_nvml=lambda: None),
             requests=SimpleNamespace(waiting=list),
+            elsewhere=SimpleNamespace(),  # or missing ranks were looked for
             heartbeat_timeout=lambda member: 1e9,
             hang_timeout=lambda: self.limit,
             collective_timeout=lambda: 0.0,
