@@ -168,7 +168,8 @@ Server::Server(const Attachment& attachment, const backend::Backend& backend, CU
       repaired_(*attachment.channel, session_.recovery()),
       rebuilt_(session_.recovery().repairs() && replays_all() && !audits()
                    ? std::optional<RebuiltCommunicators>(std::in_place, *attachment.channel,
-                                                         session_.recovery(), backend.table)
+                                                         session_.recovery(), backend.table,
+                                                         *device_calls_)
                    : std::nullopt),
       lone_(*attachment.channel),
       exports_(backend.table, device_window(attachment.channel->device()), *device_calls_),

@@ -2,13 +2,16 @@
 // server.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "api/mock_table.h"
 #include "check.h"
+#include "comes.h"
 #include "recovery/object.h"
 #include "server/recovery/rebuilt_communicators.h"
 
@@ -20,11 +23,16 @@ namespace msg = ring::msg;
 constexpr uint64_t kParent = 0x101, kPart = 0x102, kLater = 0x103;  // handles
 constexpr uint64_t kHow = 7;
 
+// Of the calls that make communicators: how many have begun, and on how many each waits before it
+// returns, as it would on other ranks.
+std::atomic<int> begun = 0, wanted = 0, met = 0;
+
 const backend::Table& table() {
   static const backend::Table made = [] {
     backend::Table t = backend::mock_table();
     t.ncclCommInitRankScalable = [](ncclComm_t* comm, int, int, int, ncclUniqueId*, ncclConfig_t*) {
-      *comm = reinterpret_cast<ncclComm_t>(0x5000);
+      *comm = reinterpret_cast<ncclComm_t>(0x5000 + 8 * ++begun);
+      met += comes([] { return begun >= wanted; });
       return ncclSuccess;
     };
     return t;
@@ -90,15 +98,22 @@ struct Job {
   Agent agent;
 };
 
+// Of a further thread.
+struct Device : server::DeviceThreads {
+  void enter() override { ++entered; }
+  std::atomic<int> entered = 0;
+};
+
 // One server of the rank.
 struct Life {
-  explicit Life(Job& job) : recovery(*job.channel), all(*job.channel, recovery, table()) {
+  explicit Life(Job& job) : recovery(*job.channel), all(*job.channel, recovery, table(), device) {
     all.start(&*job.agent.link);
   }
   void divide(uint64_t handle, uint64_t seq) {
     all.divides(handle, kParent, kHow);
     all.made(this, handle, seq, 0, 2);
   }
+  Device device;
   checkpoint::Recovery recovery;
   server::RebuiltCommunicators all;
 };
@@ -127,6 +142,37 @@ TEST(a_part_that_is_made_behind_the_line_has_no_name_of_before) {
   next.divide(kLater, 20);
   CHECK(before && job.key_of(kLater));
   CHECK(job.key_of(kLater) != before);
+}
+
+TEST(communicators_are_made_anew_at_the_same_time) {
+  constexpr uint64_t kCount = 5;
+  Job job;
+  {
+    Life life(job);
+    for (uint64_t i = 0; i < kCount; ++i) {
+      std::array<std::byte, sizeof(ncclUniqueId)> id{};
+      id[0] = static_cast<std::byte>(i);
+      life.all.id_for(kParent + i, 0, id);
+      life.all.made(&life, kParent + i, 1 + i, 0, 2);
+    }
+    life.all.at_cut(1);
+    ring::Manifest line{};
+    line.cut = 1;
+    line.seq = 10;
+    CHECK(job.store->publish(line, {}));
+  }
+  begun = met = 0;
+  wanted = kCount;
+  Life next(job);
+  CHECK_EQ(next.all.rejoin(), "");
+  wanted = 0;
+  CHECK_EQ(begun.load(), static_cast<int>(kCount));
+  CHECK_EQ(met.load(), static_cast<int>(kCount));
+  CHECK_EQ(next.device.entered.load(), static_cast<int>(kCount) - 1);
+  std::vector<void*> made;
+  for (uint64_t i = 0; i < kCount; ++i) made.push_back(next.all.made_before(kParent + i, 1 + i));
+  std::ranges::sort(made);
+  CHECK(made.front() && std::ranges::adjacent_find(made) == made.end());
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "server/recovery/rebuilt_communicators.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "checkpoint/bytes_passed.h"
 #include "checkpoint/digest/digest.h"
+#include "checkpoint/memory/threads.h"
 #include "pyft/log.h"
 #include "ring/attach.h"
 #include "server/session/nccl_config.h"
@@ -14,6 +16,7 @@ namespace pyft::server {
 
 namespace {
 
+constexpr size_t kAtOnce = 8;            // communicators that are being made
 constexpr int kAgentAnswersMs = 60'000;  // docs/deadlines.md
 static_assert(ring::kCommunicatorSettings == sizeof(NcclSettings));
 constexpr uint64_t kKeySeed = 1;  // names need not be secret, only the same at all ranks
@@ -29,8 +32,8 @@ std::string named(uint64_t key) {
 }  // namespace
 
 RebuiltCommunicators::RebuiltCommunicators(ring::Channel& channel, checkpoint::Recovery& recovery,
-                                           const backend::Table& backend)
-    : channel_(channel), recovery_(recovery), backend_(backend), table_(channel) {}
+                                           const backend::Table& backend, DeviceThreads& device)
+    : channel_(channel), recovery_(recovery), backend_(backend), device_(device), table_(channel) {}
 
 // The first rank that asks makes the id; what the program has may name a rank that is gone.
 std::vector<std::byte> RebuiltCommunicators::ask_for_id(uint64_t key, int rank) {
@@ -49,7 +52,9 @@ std::vector<std::byte> RebuiltCommunicators::ask_for_id(uint64_t key, int rank) 
 
 // ---- taking over ----
 
-// In the order of their keys, as the others do: each call waits for all of its ranks.
+// Each call waits for all of its ranks, a second or more, so several are made at once. They are
+// begun in the order of their keys, as the others do: of those that are not made the first one is
+// in work at all of its ranks, however few threads there are.
 std::string RebuiltCommunicators::rejoin() {
   const ring::Manifest line = table_.committed();
   std::vector<ring::StoredCommunicator*> again;
@@ -63,10 +68,15 @@ std::string RebuiltCommunicators::rejoin() {
       again.push_back(&entry);
   }
   std::ranges::sort(again, {}, &ring::StoredCommunicator::key);
-  for (const ring::StoredCommunicator* entry : again) {
-    make_again(*entry);
-    checkpoint::pass_turn();  // the agent sees how they get on
-  }
+  std::atomic<size_t> next = 0;
+  const size_t threads = std::min(again.size(), kAtOnce);
+  checkpoint::in_threads(static_cast<unsigned>(threads), [&](unsigned thread) {
+    if (thread) device_.enter();
+    for (size_t i; (i = next++) < again.size();) {
+      make_again(*again[i]);
+      checkpoint::pass_turn();  // the agent sees how they get on
+    }
+  });
   return {};
 }
 

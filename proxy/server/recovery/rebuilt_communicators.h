@@ -18,13 +18,14 @@
 #include "ring/attach.h"
 #include "ring/store_layout.h"
 #include "server/recovery/agent_link.h"
+#include "server/session/device_calls.h"
 
 namespace pyft::server {
 
 class RebuiltCommunicators : public checkpoint::CommunicatorRecovery {
  public:
   RebuiltCommunicators(ring::Channel& channel, checkpoint::Recovery& recovery,
-                       const backend::Table& backend);
+                       const backend::Table& backend, DeviceThreads& device);
   void start(AgentLink* link) { link_ = link; }
 
   bool can_replace() const override { return true; }
@@ -85,6 +86,7 @@ class RebuiltCommunicators : public checkpoint::CommunicatorRecovery {
   ring::Channel& channel_;
   checkpoint::Recovery& recovery_;
   const backend::Table& backend_;
+  DeviceThreads& device_;
   checkpoint::CommunicatorTable table_;
   AgentLink* link_ = nullptr;
   std::mutex mutex_;
