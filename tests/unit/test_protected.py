@@ -105,3 +105,47 @@ def test_the_share_of_one_that_has_ended_still_counts(member: SimpleNamespace) -
     following = Protected(lambda name, note: None, lambda text: None)
     following.restore(kept[NOTE])
     assert following.share() == 0.5
+
+
+def writes(member: SimpleNamespace, steps: int, ring: int, arena: int) -> None:
+    """As the client does: so many bytes by the end of so many steps."""
+    page.write(member.channel.control_fd, steps=steps)
+    for name, value in (("appended", ring), ("arena_head", arena)):
+        field = LOG_HEADER[name]
+        os.pwrite(member.channel.log_fd, field.pack(value), field.offset)
+
+
+@pytest.mark.parametrize(
+    ("ring", "arena", "advice"),
+    [
+        (300 << 10, 1 << 10, ""),  # three steps have room
+        (400 << 10, 1 << 10, "[0.4 MB] of calls and [0.0 MB] of data: PYFT_RING_MB=2 would"),
+        (101 << 20, 0, "[101.0 MB] of calls and [0.0 MB] of data: PYFT_RING_MB=512 would"),
+        (9 << 10, 5 << 20, "[0.0 MB] of calls and [5.0 MB] of data: PYFT_ARENA_MB=16 would"),
+        (1 << 20, 5 << 20, "PYFT_RING_MB=4 and PYFT_ARENA_MB=16 would be enough"),
+        (1 << 50, 0, ""),  # no client writes this
+    ],
+)
+def test_the_user_hears_how_large_the_log_would_have_to_be(
+    member: SimpleNamespace, ring: int, arena: int, advice: str
+) -> None:
+    said: list[str] = []
+    found = Protected(lambda name, note: None, said.append)
+    first = 77 << 20  # before the first step a program loads its model
+    for step in range(1, 9):
+        writes(member, step, first + step * ring, first + step * arena)
+        looks(found, member, 2 * step, 2 * step + 1)
+    free(member, 64)
+    looks(found, member, 20, 100)
+    (sentence,) = said
+    assert sentence.endswith("a fault meanwhile ends the job") if not advice else advice in sentence
+
+
+def test_without_steps_no_size_is_known_to_be_enough(member: SimpleNamespace) -> None:
+    said: list[str] = []
+    found = Protected(lambda name, note: None, said.append)
+    writes(member, 0, 77 << 20, 0)
+    free(member, 64)
+    looks(found, member, 1, 100)
+    (sentence,) = said
+    assert sentence.endswith("a fault meanwhile ends the job")

@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from pyft.agent.channel import page
+from pyft.agent.lifecycle.log_room import LogRoom
 from pyft.agent.members.member import Member
 from pyft.agent.process import messages
 from pyft.agent.process.loop import Loop
@@ -50,6 +51,7 @@ class Protected:
         self._least = 1.0  # the share of those that have ended
         self._why: dict[int, str] = {}  # at the last look
         self._looked = 0.0
+        self._room = LogRoom()
 
     def begin(self, loop: Loop, ranks: Callable[[], Ranks]) -> None:
         """Look from now on."""
@@ -68,6 +70,7 @@ class Protected:
         for member, why in ranks.values():
             times = self._times.setdefault(member.id, Times())
             times.lived += passed
+            self._room.look(member)
             if why:
                 times.bare += passed
                 changed |= self._warn(member, times, why)
@@ -83,6 +86,7 @@ class Protected:
     def forget(self, id: int) -> None:
         """Do without a member that has ended; its share still counts."""
         self._why.pop(id, None)
+        self._room.forget(id)
         if times := self._times.pop(id, None):
             self._least = min(self._least, times.share)
             self._note()
@@ -109,6 +113,7 @@ class Protected:
         self._say(
             f"rank [{member.channel.rank}] on GPU [{gpu}] has been unprotected for "
             f"[{times.bare:.1f} s] of [{times.lived:.1f} s]: {why}; a fault meanwhile ends the job"
+            + (f"; {advice}" if (advice := self._room.advice(member)) else "")
         )
         return True
 
