@@ -8,6 +8,7 @@
 #include "fault/fault_request.h"
 #include "softgpu.h"
 #include "softgpu_again.h"
+#include "work/twice.h"
 
 namespace api = softgpu::api;
 
@@ -71,4 +72,8 @@ SOFTGPU_API int softgpu_device_state(int index, softgpu_state* state) {
 
 SOFTGPU_API void softgpu_execute_again(int again, unsigned places) {
   softgpu::set_placement({again != 0, again ? places : 0});
+}
+
+SOFTGPU_API void softgpu_execute_twice(const softgpu_twice* twice) {
+  softgpu::ask_twice(twice);
 }

@@ -42,19 +42,20 @@ static bool mapped(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
   return range.contains(address, bytes);
 }
 
-// Tells the tracker, if there is one, of global memory that is accessed. False: a conflict.
-static bool track(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
-  Tracker* tracker = w->block->tracker;
-  if (!tracker) return true;
-  return in->flags & kWrites ? tracker->write(address, bytes) : tracker->read(address, bytes);
+// Tells who watches, if somebody does, of global memory that is accessed. False: a conflict.
+static bool watched(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
+  const Watch* watch = w->block->watch;
+  if (!watch) return true;
+  return in->flags & kWrites ? watch->write(address, bytes, w->block->linear)
+                             : watch->read(address, bytes);
 }
 
-static bool track_each(const Inst* in, Warp* w, uint64_t address, const Row& offsets,
-                       uint32_t lanes) {
-  Tracker* tracker = w->block->tracker;
-  if (!tracker) return true;
-  return in->flags & kWrites ? tracker->write_each(address, offsets, lanes)
-                             : tracker->read_each(address, offsets, lanes);
+static bool watched_each(const Inst* in, Warp* w, uint64_t address, const Row& offsets,
+                         uint32_t lanes, uint32_t bytes) {
+  const Watch* watch = w->block->watch;
+  if (!watch) return true;
+  return in->flags & kWrites ? watch->write_each(address, offsets, lanes, bytes, w->block->linear)
+                             : watch->read_each(address, offsets, lanes);
 }
 
 static Place illegal(const Inst* in, Warp* w, int lane, const char* what, uint64_t address,
@@ -84,7 +85,7 @@ Place locate(const Inst* in, Warp* w, Space space, int lane, uint64_t address, u
   }
   if (space == Space::kGlobal) {
     if (!mapped(in, w, address, bytes)) return illegal_global(in, w, lane, address, bytes);
-    if (!track(in, w, address, bytes)) {
+    if (!watched(in, w, address, bytes)) {
       conflict(w);
       return {};
     }
@@ -134,7 +135,7 @@ Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint3
   return sequence ? Pattern::kSequence : Pattern::kSame;
 }
 
-// The same without telling a tracker.
+// The same without telling anybody.
 static uint8_t* find_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
                           uint32_t alignment) {
   if (address & (alignment - 1)) return nullptr;
@@ -151,15 +152,15 @@ static uint8_t* find_span(const Inst* in, Warp* w, Space space, uint64_t address
   return mapped(in, w, address, bytes) ? reinterpret_cast<uint8_t*>(address) : nullptr;
 }
 
-// Global memory lies where its address says.
+// Global memory lies where its address says. Without a place the slow path decides.
 static bool is_global(const uint8_t* place, uint64_t address) {
-  return reinterpret_cast<uint64_t>(place) == address;
+  return place && reinterpret_cast<uint64_t>(place) == address;
 }
 
 uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
                      uint32_t alignment) {
   uint8_t* p = find_span(in, w, space, address, bytes, alignment);
-  return is_global(p, address) && !track(in, w, address, bytes) ? nullptr : p;
+  return is_global(p, address) && !watched(in, w, address, bytes) ? nullptr : p;
 }
 
 // Shared memory has a fixed place and a size: each lane is compared, no span is needed.
@@ -201,7 +202,8 @@ uint8_t* locate_scattered(const Inst* in, Warp* w, Space space, uint32_t exec, u
   const uint32_t misaligned = collapse((bits & (bytes - 1)) != 0u);
   if (misaligned) return nullptr;
   uint8_t* p = find_span(in, w, space, add + low, high - low + bytes, bytes);
-  return is_global(p, add + low) && !track_each(in, w, add + low, *offsets, exec) ? nullptr : p;
+  return is_global(p, add + low) && !watched_each(in, w, add + low, *offsets, exec, bytes) ? nullptr
+                                                                                           : p;
 }
 
 void read_constant(const Warp* w, uint32_t bank, uint32_t offset, void* to, uint32_t bytes) {

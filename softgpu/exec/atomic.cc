@@ -138,6 +138,13 @@ static uint8_t* atomic_place(const Inst* in, Warp* w, Space space, int lane, uin
 
 enum AtomicFlags : uint8_t { kReturnSuccess = 2, kGlobalOnly = 4 };  // beside those of access.h
 
+// Whether noise shows: sums of floats are drawn, and so is the order of blocks, which meet in
+// global memory.
+template <Space kSpace>
+static bool is_ordered(AtomicType type) {
+  return kSpace != Space::kShared || type == kTypeF32 || type == kTypeF16x2 || type == kTypeF64;
+}
+
 // Rows: c the operand (or the expected value), d the new value of a compare-and-swap.
 template <Space kSpace>
 static const Inst* exec_atomic(const Inst* in, Warp* w, uint32_t exec) {
@@ -150,6 +157,10 @@ static const Inst* exec_atomic(const Inst* in, Warp* w, uint32_t exec) {
   Row low, high;
   uint32_t success = 0;
   const uint64_t launch_noise = w->block->state->noise;
+  if (launch_noise && w->block->watch && is_ordered<kSpace>(type)) [[unlikely]] {
+    const Watch& watch = *w->block->watch;
+    if (watch.journal && !watch.journal->may(Unlike::kOrder)) return conflict(w);
+  }
   for (uint32_t left = exec; left; left &= left - 1) {
     const int lane = first_lane(left);
     if (in->flags & kGlobalOnly && where.at[lane] >> 48) continue;  // the code falls back itself

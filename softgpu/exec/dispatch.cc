@@ -50,12 +50,12 @@ class Serial {
   Fault run(const Order& order, uint64_t begin, uint64_t end) {
     Block* block = own_block();
     prepare(block);
-    for (uint64_t i = begin; i < end && !fault_; ++i) {
+    for (uint64_t i = begin; i < end && !ended(); ++i) {
       start_block(block, order.at(i), i);
       if (!finish(block)) set_aside(block);
       take_turns();
     }
-    while (!waiting_.empty() && !fault_) take_turns();
+    while (!waiting_.empty() && !ended()) take_turns();
     retire(block);
     for (auto& waiting : waiting_) retire(waiting.get());
     return std::move(fault_);
@@ -64,17 +64,34 @@ class Serial {
  private:
   void prepare(Block* block) {
     init_block(block, &state_);
+    if (state_.journal) block->watch = &watch_;
     block->instructions = *instructions_;  // clocks go on
+  }
+
+  bool ended() const { return fault_ || stopped_; }
+
+  // True if the block has ended, or all have to.
+  bool run_round(Block* block) {
+    bool done = run_block_round(block);
+    stopped_ = stopped_ || block->conflict || takes_too_long(*block);
+    return done || stopped_;
+  }
+
+  bool takes_too_long(const Block& block) {
+    Journal* const journal = state_.journal;
+    return journal && journal->most_instructions() &&
+           block.instructions > journal->most_instructions() && !journal->may(Unlike::kWaits);
   }
 
   void retire(Block* block) {
     *instructions_ = std::max(*instructions_, block->instructions);
+    block->watch = nullptr;
     retire_block(block);
   }
 
   // False: it waits.
   bool finish(Block* block) {
-    while (!run_block_round(block)) {
+    while (!run_round(block)) {
       if (block->yields >= kPatience) return false;
     }
     if (block->fault) fault_ = std::move(block->fault);
@@ -94,9 +111,9 @@ class Serial {
   }
 
   void take_turns() {
-    for (size_t i = 0; i < waiting_.size() && !fault_;) {
+    for (size_t i = 0; i < waiting_.size() && !ended();) {
       Block* block = waiting_[i].get();
-      if (!run_block_round(block)) {
+      if (!run_round(block)) {
         ++i;
         continue;
       }
@@ -108,8 +125,10 @@ class Serial {
 
   const LaunchState& state_;
   uint64_t* instructions_;
+  const Watch watch_{nullptr, state_.journal};
   std::vector<std::unique_ptr<Block>> waiting_;
   Fault fault_;
+  bool stopped_ = false;  // by who watches
 };
 
 // Cooperative launch: all blocks are resident and take turns.
@@ -164,14 +183,15 @@ Fault run_blocks(const LaunchState& state, uint64_t* instructions) {
   if (state.launch->cooperative) return run_interleaved(state, order, instructions);
   uint64_t begin = 0;
   Experience& experience = state.program->experience;
-  if (!state.upsets && worth_an_attempt(state, count)) {
+  if (!state.upsets && !state.journal && worth_an_attempt(state, count)) {
     const uint32_t threads = static_cast<uint32_t>(std::min<uint64_t>(thread_count(), count));
     if (run_side_by_side(state, order, threads, &begin, count, instructions) == Attempt::kConflict)
       note_conflict(&experience);
   }
   Fault fault;
   if (begin < count) fault = Serial(state, instructions).run(order, begin, count);
-  experience.instructions_per_block.store(*instructions / count + 1, std::memory_order_relaxed);
+  if (!state.journal || !state.journal->is_second())
+    experience.instructions_per_block.store(*instructions / count + 1, std::memory_order_relaxed);
   return fault;
 }
 

@@ -129,7 +129,8 @@ std::string prepare_kernel(const Kernel& kernel) {
   return kernel.program_error;
 }
 
-Fault run_kernel(const Launch& launch, const Sms& sms, AddressSpace& memory, LaunchStats* stats) {
+Fault run_kernel(const Launch& launch, const Sms& sms, AddressSpace& memory, LaunchStats* stats,
+                 Journal* journal) {
   const Kernel& kernel = *launch.kernel;
   if (std::string why = prepare_kernel(kernel); !why.empty()) return reject(launch, why);
   const uint64_t threads = launch.block.count();
@@ -148,7 +149,9 @@ Fault run_kernel(const Launch& launch, const Sms& sms, AddressSpace& memory, Lau
   state.shared_bytes = kernel.static_shared_bytes + launch.dynamic_shared_bytes;
   state.local_bytes =
       (std::max({kernel.local_bytes, launch.stack_bytes, kMinLocalBytes}) + 15) & ~15u;
-  state.noise = draw_noise(launch.device);
+  state.journal = journal;
+  state.noise = draw_noise(launch.device, journal && journal->is_second());
+  if (journal && state.noise) journal->order_is_drawn();
   std::vector<uint8_t> workspace;
   if (launch.cooperative) {
     workspace.assign(kWorkspaceBytes, 0);
@@ -165,7 +168,12 @@ Fault run_kernel(const Launch& launch, const Sms& sms, AddressSpace& memory, Lau
   if (launch.cooperative) memory.remove(reinterpret_cast<uint64_t>(workspace.data()));
   give_pool(*state.program, std::move(pool));
   if (stats) stats->warp_instructions += instructions;
+  if (journal) journal->instructions = instructions;
   return result;
+}
+
+Fault run_kernel(const Launch& launch, const Sms& sms, AddressSpace& memory, LaunchStats* stats) {
+  return run_kernel(launch, sms, memory, stats, nullptr);
 }
 
 }  // namespace softgpu

@@ -51,13 +51,14 @@ std::optional<uint64_t> from_environment() {
 
 }  // namespace
 
-uint64_t draw_noise(int device) {
+uint64_t draw_noise(int device, bool again) {
   static const std::optional<uint64_t> base = from_environment();
   if (!base) [[likely]]
     return 0;
-  static std::array<std::atomic<uint64_t>, kDevices> launches{};
+  static std::array<std::array<std::atomic<uint64_t>, kDevices>, 2> launches{};
   const auto which = static_cast<size_t>(device) % kDevices;
-  return noise_of(*base, which, launches[which].fetch_add(1), 1) | 1;
+  const uint64_t number = launches[again][which].fetch_add(1);
+  return noise_of(*base, which, number, again ? 2 : 1) | 1;
 }
 
 }  // namespace softgpu::exec

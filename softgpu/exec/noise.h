@@ -16,8 +16,9 @@ namespace softgpu::exec {
 
 // SOFTGPU_NOISE=seed[:start]. Draws the noise of a launch; 0: there is none. The n-th launch on a
 // device draws the same for the same seed and start, and another one in a process that has started
-// at another time (which `start` pins down).
-uint64_t draw_noise(int device);
+// at another time (which `start` pins down). `again`: a second execution, which draws others, and
+// is no launch.
+uint64_t draw_noise(int device, bool again = false);
 
 // What is drawn for one sum: the same with any number of threads.
 inline uint64_t noise_of(uint64_t launch, uint64_t address, uint64_t old, uint64_t value) {

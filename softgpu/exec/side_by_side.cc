@@ -62,16 +62,17 @@ void run_chunks(Wave* wave, Block* block) {
       }
     }
     if (first >= wave->end) return;
-    if (block->tracker->lines_written() > kLogLines) wave->full = true;
+    if (block->watch->tracker->lines_written() > kLogLines) wave->full = true;
   }
 }
 
 void work(Wave* wave, Tracker* tracker) {
   Block* block = own_block();
   init_block(block, &wave->state);
-  block->tracker = tracker;
+  const Watch watch{tracker, nullptr};
+  block->watch = &watch;
   run_chunks(wave, block);
-  block->tracker = nullptr;
+  block->watch = nullptr;
   retire_block(block);
   wave->instructions += block->instructions;
 }

@@ -38,6 +38,13 @@ static bool is_clock(uint32_t special) {
   return special == kClock || (special >= kClockLo && special <= kGlobalTimerHi);
 }
 
+// What differs from one execution to the next. Where a block runs has no order among blocks.
+static bool may_see(const Warp* w, uint32_t special) {
+  if (is_clock(special)) return may(w, Unlike::kClock);
+  const Watch* const watch = w->block->watch;
+  return special != kSmId || !watch || !watch->journal || watch->journal->may(Unlike::kClock);
+}
+
 static uint32_t special_value(const Inst* in, const Warp* w, uint32_t lane) {
   const Block& block = *w->block;
   switch (in->imm) {
@@ -80,17 +87,16 @@ static uint32_t special_value(const Inst* in, const Warp* w, uint32_t lane) {
 }
 
 static const Inst* exec_S2R(const Inst* in, Warp* w, uint32_t exec) {
-  if (w->block->tracker && is_clock(in->imm)) return conflict(w);
+  if (!may_see(w, in->imm)) return conflict(w);
   Row out;
   for (uint32_t lane = 0; lane < kLanes; ++lane) out.lane[lane] = special_value(in, w, lane);
   write(dest(w, in->rd), exec, [&](int h) { return load(&out, h); });
   return in + 1;
 }
 
-// The same for all lanes, and no clock.
+// The same for all lanes and executions.
 static bool is_uniform(uint32_t special) {
-  return (special >= kCtaidX && special <= kNtid) || special == kVirtId || special == kSmemSize ||
-         special == kSmId;
+  return (special >= kCtaidX && special <= kNtid) || special == kVirtId || special == kSmemSize;
 }
 
 static const Inst* exec_S2R_uniform(const Inst* in, Warp* w, uint32_t exec) {
@@ -122,7 +128,7 @@ static const Inst* exec_S2R_tid_packed(const Inst* in, Warp* w, uint32_t exec) {
 static const Inst* exec_CS2R_64(const Inst* in, Warp* w, uint32_t exec) {
   const bool clock = in->imm == kClockLo || in->imm == kGlobalTimerLo;
   const uint64_t value = clock ? clock_value(w) : 0;
-  if (w->block->tracker && is_clock(in->imm)) return conflict(w);
+  if (!may_see(w, in->imm)) return conflict(w);
   Row* d = dest(w, in->rd);
   write(d, exec, [&](int) { return splat(static_cast<uint32_t>(value)); });
   write(d + 1, exec, [&](int) { return splat(static_cast<uint32_t>(value >> 32)); });
@@ -152,7 +158,7 @@ static void lower_CS2R(Lowering* l, const Instr& i, Inst* o) {
 
 // A lane-dependent special register gives the value of the first running lane.
 static const Inst* exec_S2UR(const Inst* in, Warp* w, uint32_t exec) {
-  if (w->block->tracker && is_clock(in->imm)) return conflict(w);
+  if (!may_see(w, in->imm)) return conflict(w);
   uint32_t value = 0;
   const auto lane = static_cast<uint32_t>(first_lane(w->active ? w->active : exec));
   const Row* tid = w->rows + kTidRows;

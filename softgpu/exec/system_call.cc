@@ -189,7 +189,7 @@ static bool call_free(const Inst* in, Warp* w, int lane) {
 }
 
 bool system_call(const Inst* in, Warp* w, int lane, uint64_t address) {
-  if (w->block->tracker) {  // prints and failures have their order
+  if (!may(w, Unlike::kCalls)) {  // prints and failures have their order
     conflict(w);
     return false;
   }

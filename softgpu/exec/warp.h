@@ -18,7 +18,7 @@
 #include "core/address_space.h"
 #include "core/kernel.h"
 #include "exec/program.h"
-#include "exec/track.h"
+#include "exec/watch.h"
 
 namespace softgpu::exec {
 
@@ -43,6 +43,7 @@ struct LaunchState {
   uint32_t local_bytes = 0;    // per thread, a multiple of 16
   uint64_t noise = 0;          // of float atomics, noise.h
   UpsetRun* upsets = nullptr;  // what is to go wrong; null: nothing
+  Journal* journal = nullptr;  // where it is kept what is written over
 };
 
 struct Block;
@@ -116,10 +117,10 @@ struct Block {
   std::array<Barrier, kNamedBarriers> barriers;
   uint32_t live_threads = 0;
   uint64_t instructions = 0;
-  uint32_t yields = 0;         // times a group of this block has let others run
-  std::vector<Range> ranges;   // range cache by Inst::slot
-  Tracker* tracker = nullptr;  // set while other threads run blocks of the same launch
-  bool conflict = false;       // such a thread is in the way: all of them have to stop
+  uint32_t yields = 0;           // times a group of this block has let others run
+  std::vector<Range> ranges;     // range cache by Inst::slot
+  const Watch* watch = nullptr;  // told of what it does
+  bool conflict = false;         // and has said that the blocks have to stop
   Fault fault;
 };
 
@@ -165,8 +166,13 @@ inline void for_lanes(uint32_t mask, F&& f) {
 // Stops the launch. Returns null, for `return fault(…)` in handlers.
 const Inst* fault(const Inst* in, Warp* warp, FaultKind kind, int lane, const std::string& what);
 
-// Ends the attempt to run blocks side by side: what the instruction does needs the one order.
+// Stops the blocks: what the instruction does needs the one order, or cannot be compared.
 const Inst* conflict(Warp* warp);
+// Whether it may do so, says who watches.
+inline bool may(const Warp* warp, Unlike what) {
+  const Watch* const watch = warp->block->watch;
+  return !watch || watch->may(what);
+}
 
 // The running group has ended or blocked: picks the next one. Null when the warp cannot go on.
 const Inst* next_group(Warp* warp);

@@ -10,6 +10,7 @@
 #include "memory/pointers.h"
 #include "work/perform.h"
 #include "work/profile.h"
+#include "work/twice.h"
 
 namespace softgpu {
 
@@ -44,10 +45,11 @@ namespace {
 
 constexpr uint64_t kMostStack = 512 * 1024;  // of a thread: the hardware's limit of local memory
 
-Fault run_counted(const Launch& launch, const Placement& placement, Device& owner) {
+Fault run_counted(const Launch& launch, const Placement& placement, Device& owner,
+                  Journal* journal) {
   LaunchStats stats;
   const uint64_t begin = host_time_ns();
-  Fault fault = run_kernel(launch, sms_for(placement), pointers().space(), &stats);
+  Fault fault = run_kernel(launch, sms_for(placement), pointers().space(), &stats, journal);
   const uint64_t time_ns = host_time_ns() - begin;
   owner.count_kernel(stats.warp_instructions, time_ns);
   profile_launch(launch, stats.warp_instructions, time_ns);
@@ -70,10 +72,17 @@ Work launch_work(const KernelOperation& operation) {
   Work work;
   const auto& shared = operation.launch;
   Device& owner = device(operation.device);
-  work.run = [shared, &owner, ticket = new_ticket()]() mutable {
-    return run_launch(owner.index(), shared->kernel->name, shared->params, &ticket,
-                      [&] { return run_counted(*shared, ticket.placement, owner); });
+  const auto execute = [shared, &owner](LaunchTicket* ticket, Journal* journal) {
+    return run_launch(owner.index(), shared->kernel->name, shared->params, ticket,
+                      [&] { return run_counted(*shared, ticket->placement, owner, journal); });
   };
+  if (const softgpu_twice* const asked = asked_twice()) {
+    work.run = [twice = *asked, shared, execute, ticket = new_ticket()]() mutable {
+      return execute_twice(twice, *shared, &ticket, execute);
+    };
+  } else {
+    work.run = [execute, ticket = new_ticket()]() mutable { return execute(&ticket, nullptr); };
+  }
   return work;
 }
 

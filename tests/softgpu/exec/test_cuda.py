@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,19 @@ sys.path.insert(0, str(HERE.parents[1]))
 import nvcc  # noqa: E402
 
 
-def compile_and_run(program: Path, *arguments: str) -> str:
+def compile_and_run(program: Path, *arguments: str, run_with: Sequence[str] = ()) -> str:
     if not nvcc.present():
         pytest.skip("[nvcc]: it is not installed")
     flags = ["-std=c++17", "--extended-lambda", "-cudart", "shared", "-o", str(program)]
     subprocess.run(
         [*nvcc.command(program.parent, *flags), *arguments], check=True, capture_output=True
     )
-    return run_program(program)
+    return run_program(program, *run_with)
 
 
-def run_program(program: Path) -> str:
+def run_program(program: Path, *arguments: str) -> str:
     run = subprocess.run(
-        [str(program)],
+        [str(program), *arguments],
         env={**os.environ, "LD_PRELOAD": os.environ["SOFTGPU_LIBRARY"]},
         capture_output=True,
         text=True,
