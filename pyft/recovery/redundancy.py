@@ -11,6 +11,18 @@ _TIMES = ("digest_ns", "again_ns", "window_again_ns", "window_ns")
 # By their names in the report: those in the control page.
 COUNTERS = {name: f"dmr_{name}" for name in (*_NAMES, *_AGAIN, *_TIMES, "period")}
 COUNTERS["in_graphs"] = "dmr_captured"
+# Why launches of kernels were executed once, where a mode executes them again.
+KERNELS = {
+    "order": "whose order is drawn",
+    "host": "with memory of others",
+    "calls": "that call the system",
+    "clock": "that read clocks",
+    "waits": "that may wait for others",
+    "room": "that write too much",
+    "later": "whose turn comes later",
+    "graphs": "in graphs",
+}
+COUNTERS |= {f"kernels_{name}": f"dmr_kernels_{name}" for name in ("again", *KERNELS)}
 # Why products were executed once; the rest of them were in a pair one interval before.
 ONCE = {
     "expired": "with other inputs by then",
@@ -56,8 +68,18 @@ def sentence(found: dict[str, int]) -> str:
     return (
         f"{found['covered']} of {found['products']} products executed twice ({twice}; {share:.0f} % "
         f"of their operations){period}, {found['mismatches']} mismatches; not covered: "
-        f"{found['single']} executed once{why}{others}, and {found['kernels']} launches of kernels"
+        f"{found['single']} executed once{why}{others}, and {_kernels(found)}"
     )
+
+
+def _kernels(found: dict[str, int]) -> str:
+    """Say which launches of kernels were not executed twice."""
+    if not found["kernels_again"]:
+        return f"{found['kernels']} launches of kernels"
+    why = [f"{found[f'kernels_{name}']} {text}" for name, text in KERNELS.items()]
+    reasons = ", ".join(text for text in why if not text.startswith("0 "))
+    of = f"{found['kernels']} of {found['kernels'] + found['kernels_again']} launches of kernels"
+    return f"{of} ({reasons})" if reasons else of
 
 
 def audit_figures(counter: Callable[[str], int], written: int) -> dict[str, int]:

@@ -282,6 +282,15 @@ CONTROL_PAGE = View(
         "dmr_window_again_ns": Field(3144, "Q"),
         "dmr_window_ns": Field(3152, "Q"),
         "dmr_period": Field(3160, "Q"),
+        "dmr_kernels_again": Field(3584, "Q"),
+        "dmr_kernels_order": Field(3592, "Q"),
+        "dmr_kernels_host": Field(3600, "Q"),
+        "dmr_kernels_calls": Field(3608, "Q"),
+        "dmr_kernels_clock": Field(3616, "Q"),
+        "dmr_kernels_waits": Field(3624, "Q"),
+        "dmr_kernels_room": Field(3632, "Q"),
+        "dmr_kernels_later": Field(3640, "Q"),
+        "dmr_kernels_graphs": Field(3648, "Q"),
     },
 )
 

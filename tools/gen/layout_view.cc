@@ -10,6 +10,7 @@
 
 #include "flexccl.h"
 #include "ring/attach.h"
+#include "ring/kernel_counters.h"
 #include "ring/layout.h"
 #include "ring/store_layout.h"
 
@@ -96,6 +97,10 @@ void values(const char* type, const char* base, const std::string& list, T... nu
   std::printf("\n%s = View(\n    %zu,\n    {\n", view_name(#type).c_str(), sizeof(type))
 #define FIELD(type, name)                                                           \
   std::printf("        \"%s\": Field(%zu, \"%s\"),\n", #name, offsetof(type, name), \
+              Form<std::remove_cv_t<decltype(type::name)>>::of().c_str())
+// Of what lies further behind in the same memory.
+#define FIELD_AT(at, type, name)                                                         \
+  std::printf("        \"%s\": Field(%zu, \"%s\"),\n", #name, at + offsetof(type, name), \
               Form<std::remove_cv_t<decltype(type::name)>>::of().c_str())
 #define END std::printf("    },\n)\n")
 
@@ -325,6 +330,15 @@ void control_second() {
   FIELD(ControlPage, dmr_window_again_ns);
   FIELD(ControlPage, dmr_window_ns);
   FIELD(ControlPage, dmr_period);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_again);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_order);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_host);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_calls);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_clock);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_waits);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_room);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_later);
+  FIELD_AT(kKernelCountersAt, KernelCounters, dmr_kernels_graphs);
 }
 
 void control() {

@@ -14,6 +14,8 @@ using checkpoint::DigestKey;
 // Any number: digests are compared within one job only, with those of servers before.
 constexpr uint64_t kSeed = 0x5eed'0f'd1'6e575;
 
+constexpr const char* kAgain = "than when it was executed again";
+
 std::string in_words(const Product& p) {
   std::string text = std::string("product [") + p.name + "] of [" + std::to_string(p.m) + " x " +
                      std::to_string(p.k) + "] and [" + std::to_string(p.k) + " x " +
@@ -48,7 +50,9 @@ Checker::Checker(Session& session, Options options, Hears& hears)
       key_(kSeed),
       pairs_(std::make_shared<Pairs>()),
       second_executions_(session, options.view, options.again, with_key(options.second, key_),
-                         *this) {}
+                         *this),
+      kernels_(session, options.twice, second_executions_.rotation(),
+               with_key(options.second, key_), *this) {}
 
 bool Checker::can_look(const Product& product) {
   const auto there = [this](const Range& range) {
@@ -67,8 +71,8 @@ Status Checker::perform(const EntryHeader& header, Body body, Body payload) {
   const auto plainly = [&] { return server::perform(session_, header, body, payload); };
   ring::ControlPage& page = session_.channel().control();
   if (reading == Reading::kOther) {
-    if (is_launch(header.call)) count(counters().dmr_kernels);
-    return plainly();
+    if (!is_launch(header.call)) return plainly();
+    return kernels_.perform(header, body, payload, cut_, votes_.wants_again(header.seq));
   }
   void* stream = nullptr;
   if (session_.open_captures()) {
@@ -130,7 +134,8 @@ void Checker::compare_pair(const Execution& execution) {
     cover(execution, name);
   }
   if (found == Pairs::Found::kEqual) return;
-  mismatch(execution, "than at entry [" + std::to_string(first) + "], from the same inputs",
+  mismatch(execution.cut, in_words(execution.product),
+           "than at entry [" + std::to_string(first) + "], from the same inputs",
            {first, execution.seq(), session_.recovery().dispatching(), execution.inputs, before,
             execution.outputs});
 }
@@ -140,7 +145,7 @@ void Checker::executed_again(const Execution& execution, const Digest& outputs) 
     hears_.voted(said);
   cover(execution, execution.name);
   if (outputs == execution.outputs) return;
-  mismatch(execution, "than when it was executed again",
+  mismatch(execution.cut, in_words(execution.product), kAgain,
            {execution.seq(), execution.seq(), session_.recovery().dispatching(), execution.inputs,
             execution.outputs, outputs});
 }
@@ -151,12 +156,25 @@ void Checker::cover(const Execution& execution, Rotation::Name name) {
   count(counters().dmr_covered_flops, execution.product.flops());
 }
 
-void Checker::mismatch(const Execution& execution, const std::string& than,
+// One that could not be compared gives no vote: its results are as good as those of other inputs.
+void Checker::executed_twice(const Launch& launch, const std::string& kernel) {
+  const bool compared = launch.is_compared();
+  if (!compared && !launch.voted) return;
+  const Digest inputs = compared ? launch.arguments() : Digest{};
+  const Digest first = launch.outputs(false), second = launch.outputs(true);
+  for (const bool again : {false, true})
+    for (const Votes::Said& said : votes_.add(launch.seq(), inputs, again ? second : first, again))
+      hears_.voted(said);
+  if (!compared || first == second) return;
+  mismatch(launch.cut, "kernel [" + kernel + "]", kAgain,
+           {launch.seq(), launch.seq(), session_.recovery().dispatching(), inputs, first, second});
+}
+
+void Checker::mismatch(uint64_t cut, const std::string& what, const std::string& than,
                        const Dispute& dispute) {
   count(session_.channel().control().dmr_mismatches);
-  hears_.mismatch("behind cut [" + std::to_string(execution.cut) + "], " +
-                      in_words(execution.product) + " has other bits at entry [" +
-                      std::to_string(execution.seq()) + "] " + than,
+  hears_.mismatch("behind cut [" + std::to_string(cut) + "], " + what +
+                      " has other bits at entry [" + std::to_string(dispute.second) + "] " + than,
                   dispute);
 }
 

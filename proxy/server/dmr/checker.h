@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "server/dmr/kernels.h"
 #include "server/dmr/second_executions.h"
 #include "server/dmr/votes.h"
 
 namespace pyft::server::dmr {
 
-class Checker : private SecondExecutions::Hears {
+class Checker : private SecondExecutions::Hears, private Kernels::Hears {
  public:
   // Any thread.
   struct Hears {
@@ -25,6 +26,7 @@ class Checker : private SecondExecutions::Hears {
   struct Options {
     View view = nullptr;
     ExecuteAgain again = nullptr;
+    backend::ExecuteTwice twice = nullptr;
     SecondExecutions::Options second;  // but its key
     std::vector<Dispute> disputes;
   };
@@ -42,9 +44,11 @@ class Checker : private SecondExecutions::Hears {
   void before(Execution* execution);
   void after(Execution* execution);
   void executed_again(const Execution& execution, const Digest& outputs) override;
+  void executed_twice(const Launch& launch, const std::string& kernel) override;
   void compare_pair(const Execution& execution);
   void cover(const Execution& execution, Rotation::Name name);
-  void mismatch(const Execution& execution, const std::string& than, const Dispute& dispute);
+  void mismatch(uint64_t cut, const std::string& what, const std::string& than,
+                const Dispute& dispute);
   ring::ControlPage& counters() { return session_.channel().control(); }
 
   Session& session_;
@@ -55,6 +59,7 @@ class Checker : private SecondExecutions::Hears {
   std::shared_ptr<Pairs> pairs_;
   uint64_t cut_ = 0;
   SecondExecutions second_executions_;
+  Kernels kernels_;
 };
 
 // Executes with the session's checker. Precondition: it has one.

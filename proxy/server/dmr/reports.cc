@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backend/inject.h"
+#include "backend/twice.h"
 #include "pyft/log.h"
 #include "pyft/settings.h"
 
@@ -62,8 +63,12 @@ std::unique_ptr<Checker> make_checker(Session& session, View view, Checker::Hear
   if (!checks_products() || !view || settings::audit()) return nullptr;
   std::optional<std::vector<Dispute>> disputes = read_disputes(settings::dmr_disputes());
   if (!disputes) PYFT_LOG(kServer, kWarning, "PYFT_DMR_DISPUTES is damaged: there is no vote");
-  Checker::Options options{
-      view, backend::execute_again(settings::backend_library()), second_options(session), {}};
+  const char* const library = settings::backend_library();
+  Checker::Options options{view,
+                           backend::execute_again(library),
+                           backend::execute_twice(library),
+                           second_options(session),
+                           {}};
   if (disputes) options.disputes = std::move(*disputes);
   return std::make_unique<Checker>(session, std::move(options), hears);
 }

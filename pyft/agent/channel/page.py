@@ -113,6 +113,15 @@ class ControlState:
     dmr_window_again_ns: int
     dmr_window_ns: int
     dmr_period: int
+    dmr_kernels_again: int
+    dmr_kernels_order: int
+    dmr_kernels_host: int
+    dmr_kernels_calls: int
+    dmr_kernels_clock: int
+    dmr_kernels_waits: int
+    dmr_kernels_room: int
+    dmr_kernels_later: int
+    dmr_kernels_graphs: int
 
 
 _NAMES = tuple(field.name for field in fields(ControlState))

@@ -166,6 +166,8 @@ _MEANINGS = {
     "pyft_objects_missing": "Objects that live and found no room in the object log.",
     "pyft_dmr_products": "Products that were looked at.",
     "pyft_dmr_covered": "Products that were executed twice, by the program or the server.",
+    "pyft_dmr_kernels": "Launches of kernels that were executed once.",
+    "pyft_dmr_kernels_again": "Launches of kernels that were executed twice by the device.",
     "pyft_dmr_mismatches": "Two executions with different results.",
     "pyft_dmr_period": "In so many steps all products were covered once; 0: not known.",
     "pyft_audited_entries": "Calls that another GPU has replayed, with the same result.",
@@ -210,7 +212,7 @@ def _of_rank(member: Member) -> dict[str, float]:
         "pyft_objects_missing": header["objects_missing"],
     }
     if twice := redundancy.figures(lambda name: getattr(state, name)):
-        for name in ("products", "covered", "mismatches", "period"):
+        for name in ("products", "covered", "kernels", "kernels_again", "mismatches", "period"):
             values[f"pyft_dmr_{name}"] = twice[name]
     if audited := redundancy.audit_figures(member.audited.__getitem__, 0):
         values["pyft_audited_entries"] = audited["entries"]

@@ -71,6 +71,22 @@ def test_why_products_were_executed_once_is_told() -> None:
     )
 
 
+def test_why_kernels_were_executed_once_is_told() -> None:
+    found = counters(
+        dmr_products=6,
+        dmr_covered=6,
+        dmr_kernels=9,
+        dmr_kernels_again=91,
+        dmr_kernels_order=4,
+        dmr_kernels_host=5,
+    )
+    assert redundancy.sentence(found).endswith(
+        "and 9 of 100 launches of kernels (4 whose order is drawn, 5 with memory of others)"
+    )
+    everything = counters(dmr_products=6, dmr_covered=6, dmr_kernels_again=100)
+    assert redundancy.sentence(everything).endswith("and 0 of 100 launches of kernels")
+
+
 def test_where_all_is_in_pairs_nothing_is_left() -> None:
     found = counters(
         dmr_products=6, dmr_pairs=3, dmr_covered=6, dmr_flops=400, dmr_covered_flops=400
