@@ -230,7 +230,8 @@ class Agent:
         """Return what changes all the time, for meta.json."""
         live = [m.describe() for m in self._members() if not m.saved]
         left = len(self._servers.spares_left())
-        return {"live": live, "recovery": self._servers.report(), "spares_left": left}
+        pre_dumps = {"pre_dumps": self._images.pre_dumps} if self._images else {}
+        return {"live": live, "recovery": self._servers.report(), "spares_left": left, **pre_dumps}
 
     # ---- processes ----------------------------------------------------------------------------
 

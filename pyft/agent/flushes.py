@@ -156,9 +156,10 @@ def _links_to(folder: Path) -> Path:
         shutil.rmtree(old, ignore_errors=True)
     try:
         links.mkdir(mode=0o700)
-        for path in folder.iterdir():
+        for name, path in image_folder.files_of(folder).items():
             if path.suffix != ".log":
-                os.link(path, links / path.name)
+                (links / name).parent.mkdir(mode=0o700, exist_ok=True)
+                os.link(path, links / name)
     except OSError:
         with contextlib.suppress(OSError):
             shutil.rmtree(links)

@@ -52,7 +52,7 @@ class HostImages(Images):
     def begin(self, root: int) -> None:
         """Call the head: from now on it decides."""
         options, plan = self._options, self._plan
-        plan.is_fresh = 0
+        plan.is_fresh, plan.prepares = 0, self._can_pre_dump()
         self.keep()
         plan.link = HeadLink(
             addresses_of(options.head),

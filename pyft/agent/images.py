@@ -24,6 +24,7 @@ from pyft.agent.ended_dump import end_dump, let_go
 from pyft.agent.flushes import Flushes
 from pyft.agent.image_record import NOTE
 from pyft.agent.members.member import Member
+from pyft.agent.pre_dumps import PreDumps
 from pyft.agent.process import messages, process_tree
 from pyft.agent.process.awake import AwakeClock
 from pyft.agent.process.stopped import stop_all, stopped
@@ -58,6 +59,7 @@ class Images:
         self._records: dict[int, dict[str, Any]] = {}
         self._memory: dict[int, dict[int, list[int]]] = {}  # by image and client
         self._dump = 0  # CRIU's pid
+        self._pre_dumps = PreDumps(servers)
         self._clock = AwakeClock()
         self._dump_until = math.inf
         self._at_end: list[decided.Action] = []  # of a dump that nothing waits for
@@ -89,16 +91,29 @@ class Images:
             self._program = None
             messages.say(f"--movable: no images, so a process that is killed ends the job: {why}")
             return
+        self._plan.prepares = self._can_pre_dump()
         if self._options.flush:
             options = self._options.of_the_job() | {"flush_every": self._options.flush_every}
             about = {"options": options, "clients_name": self._clients_name}
             self.flushes = Flushes(self._options, about)
         self._again()
 
+    @property
+    def pre_dumps(self) -> str:
+        """Return whether most of an image is written while all run, in words."""
+        if self._pre_dumps.are_given_up:
+            return "given up, since they fail"
+        return "used" if self._plan.prepares else "none: the kernel does not track writes"
+
+    def _can_pre_dump(self) -> bool:
+        program = criu.find()
+        return program is not None and criu.tracks_writes(program)
+
     def adopt(self, root: int, handover: Handover) -> None:
         """Go on where the agent before has stopped, perhaps in the middle of a dump."""
         self._root, self._program = root, criu.find()
         self._clients_name = handover.clients_name
+        self._pre_dumps.adopt(root, handover)
         process_tree.send(self._server_pids(), signal.SIGCONT)  # it may have died while it copied
         note = handover.notes.get(NOTE)
         if not note:
@@ -148,12 +163,13 @@ class Images:
 
     def _look_at_dump(self) -> None:
         """All go back if CRIU hangs: nothing else lets go what it has begun to dump."""
-        late = self._clock.now() > self._dump_until
-        if not self._dump or not late or self._servers.ending or self.back:
+        if self._servers.ending or self.back:
             return
-        self._dump_until = math.inf
-        why = f"CRIU has not ended within [{decided.MOST_TAKE_S:g}] s"
-        if not self.client_lost(why):
+        why = self._pre_dumps.look()
+        if self._dump and self._clock.now() > self._dump_until:
+            self._dump_until = math.inf
+            why = f"CRIU has not ended within [{decided.MOST_TAKE_S:g}] s"
+        if why and not self.client_lost(why):
             self.failed = why
 
     def end_dump(self, most_s: float = DUMP_END_S, *, with_tree: bool = True) -> None:
@@ -161,9 +177,14 @@ class Images:
         if self._dump:
             end_dump(self._dump, self._root, most_s, with_tree=with_tree)
             self._dump = 0
+        if self._pre_dumps.pid:
+            end_dump(self._pre_dumps.pid, self._root, most_s, with_tree=with_tree)
 
     def ended(self, pid: int, status: int) -> bool:
         """Take the end of a process; say whether it was CRIU's."""
+        if pid and pid == self._pre_dumps.pid:
+            self._prepared(pid, status)
+            return True
         if not self._dump or pid != self._dump:
             return False
         self._dump = 0
@@ -181,6 +202,7 @@ class Images:
             self._at_end = []
             return True
         why = "" if status == 0 else f"CRIU: {criu.why_failed(self._folder_of(self._plan.number))}"
+        self._pre_dumps.dumped(why)
         self._perform(self._plan.dumped(time.monotonic(), self._client_states(), why))
         return True
 
@@ -279,7 +301,9 @@ class Images:
             self._do(action)
 
     def _do(self, action: decided.Action) -> None:
-        if isinstance(action, decided.Hold):
+        if isinstance(action, decided.Prepare):
+            self._prepare()
+        elif isinstance(action, decided.Hold):
             image_folder.give_back(self._options.memory_folder)
             self._hold(action.step)
         elif isinstance(action, decided.Release):
@@ -295,6 +319,18 @@ class Images:
         else:
             self._drop(action.number)
 
+    def _prepare(self) -> None:
+        """Begin a pre-dump, or go on without one."""
+        assert self._program
+        if not self._pre_dumps.begin(self._program, self._root):
+            self._perform(self._plan.prepared(time.monotonic(), self._client_states()))
+
+    def _prepared(self, pid: int, status: int) -> None:
+        """Take the end of a pre-dump; the hold follows, if it was waited for."""
+        if self._pre_dumps.ended(pid, status) and not (self._servers.ending or self.back):
+            stood_s = self._pre_dumps.stood_s
+            self._perform(self._plan.prepared(time.monotonic(), self._client_states(), stood_s))
+
     def _tell_valves(self, what: str, number: int) -> None:
         """Tell the launcher what becomes of an image: what is printed after it may come again."""
         if self.launcher:
@@ -307,6 +343,7 @@ class Images:
 
     def _release(self, why: str) -> None:
         self._continue()
+        self._pre_dumps.drop()
         for member in self._members():
             member.channel.hold(0, 0)
         if why and (self._plan.passed == 1 or self._plan.passed == TOLD_AFTER):
@@ -329,8 +366,8 @@ class Images:
             self._records[action.number] = record
         if not why:
             assert self._program
-            links = record["sockets"].values()
-            arguments = criu.dump_arguments(self._program, self._root, folder, links)
+            links, before = record["sockets"].values(), self._pre_dumps.take(folder)
+            arguments = criu.dump_arguments(self._program, self._root, folder, links, before)
             self.keep()
             self._tell_valves("mark", action.number)
             try:
@@ -345,6 +382,8 @@ class Images:
 
         What is looked at before all of them stand is not what CRIU finds.
         """
+        if self._pre_dumps.pid:  # two of CRIU cannot have them
+            return {}, "a pre-dump has not ended"
         try:
             pids = stop_all(lambda: tree.members(self._root))
         except OSError as error:
@@ -378,13 +417,14 @@ class Images:
         frozen = time.monotonic() - self._began
         if not why:
             size = self._bytes_of(action.number)
-            self.figures.append({"step": action.step, "frozen_s": frozen, "bytes": size})
+            figures = {"step": action.step, "frozen_s": frozen, "bytes": size}
+            self.figures.append(figures | self._pre_dumps.figures)
 
     def _bytes_of(self, number: int) -> int:
         """Return how large an image is: what CRIU has written, and the copies of memory."""
         copies = [os.fstat(fd) for fds in self._memory.get(number, {}).values() for fd in fds]
-        files = [path.stat() for path in self._folder_of(number).glob("*")]
-        return 512 * sum(one.st_blocks for one in (*copies, *files))
+        files = image_folder.bytes_of(image_folder.real(self._folder_of(number)))
+        return files + 512 * sum(one.st_blocks for one in copies)
 
     def _copy_member(self, number: int, member: Member) -> None:
         channel = member.channel

@@ -243,11 +243,17 @@ def check_nvidia_driver() -> Finding:
 
 
 def check_images() -> Finding:
-    why = criu.lacks(criu.find())
-    if why:
+    program = criu.find()
+    why = criu.lacks(program)
+    if why or program is None:
         remedy = "only --movable, --flush and --head need it; they need root as well"
         return warn("images of processes", why, remedy)
-    return ok("images of processes", "CRIU can make them")
+    if criu.tracks_writes(program):
+        return ok("images of processes", "CRIU can make them, most of each while all run")
+    text = (
+        "CRIU can make them; all stand still for all of it: the kernel lacks CONFIG_MEM_SOFT_DIRTY"
+    )
+    return ok("images of processes", text)
 
 
 def check_slurm() -> Finding:

@@ -70,6 +70,7 @@ def describe(folder: Path, meta: dict[str, Any]) -> dict[str, Any]:
         "goodput": recovery.get("goodput", 1.0),
         "strikes": recovery.get("strikes", []),
         "direct": bool(meta.get("direct")),
+        "pre_dumps": meta.get("pre_dumps", ""),
         "command": meta.get("command", []),
         "channels": channels,
     }
@@ -85,6 +86,8 @@ def lines(job: dict[str, Any]) -> list[str]:
         f"  faults so far: {job['faults']}, recovered {job['recovered']}; "
         f"at work {job['goodput']:.2%} of the time",
     ]
+    if job["pre_dumps"]:
+        text.append(f"  pre-dumps of images: {job['pre_dumps']}")
     if job["direct"]:
         text.append("  --direct: no servers and no ring")
     for one in job["strikes"]:

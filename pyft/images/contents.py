@@ -19,6 +19,8 @@ CHUNK = 1 << 20
 MOST_BYTES = 1 << 40  # of one file or memory object, holes included
 MOST_FILES, MOST_EXTENTS, MOST_CLIENTS = 65536, 1 << 20, 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_FILE = re.compile(rf"({image_folder.PRE_DUMP}/)?{_NAME.pattern}")
+_TAKEN = (image_folder.PRE_DUMP, image_folder.PARENT)  # no names of files
 
 Fill = Callable[[int, int, int], None]  # descriptor, from, to
 
@@ -43,7 +45,8 @@ class Contents:
     @classmethod
     def of(cls, folder: Path, fds: Mapping[int, Sequence[int]]) -> Contents:
         """Look at an image. `fds`: of each client's memory objects."""
-        files = [(path.name, path.stat().st_size) for path in sorted(folder.iterdir())]
+        found = image_folder.files_of(folder)
+        files = [(name, path.stat().st_size) for name, path in found.items()]
         objects = [
             Object(client, part, os.fstat(fd).st_size, list(memory.data_of(fd)))
             for client, of_client in fds.items()
@@ -57,7 +60,7 @@ class Contents:
         try:
             if not isinstance(note["files"], list) or not isinstance(note["objects"], list):
                 raise ValueError("the files or memory objects are no list")
-            files = [(_name(name), _number(size, MOST_BYTES)) for name, size in note["files"]]
+            files = [(_file(name), _number(size, MOST_BYTES)) for name, size in note["files"]]
             objects = [_object(*row) for row in note["objects"]]
         except (TypeError, KeyError) as error:
             raise ValueError(f"the list of files and memory objects is none: {error}") from None
@@ -109,6 +112,9 @@ class Contents:
     def make_files(self, folder: Path, fill: Fill) -> None:
         """Make the files; `fill` writes the next bytes of the stream into each."""
         folder.mkdir(parents=True, mode=0o700)
+        if any("/" in name for name, _ in self.files):
+            (folder / image_folder.PRE_DUMP).mkdir(mode=0o700)
+            image_folder.link_to_pre_dump(folder)
         for name, size in self.files:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             fd = os.open(folder / name, flags, 0o600)
@@ -159,6 +165,12 @@ def _object(client: Any, part: Any, size: Any, extents: Any) -> Object:
 def _number(value: Any, most: int) -> int:
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"[{value!r:.40}] is no size")
+    return value
+
+
+def _file(value: Any) -> str:
+    if not isinstance(value, str) or not _FILE.fullmatch(value) or value in _TAKEN:
+        raise ValueError(f"[{value!r:.40}] is no name")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -17,7 +18,10 @@ INSTALL = (
 )
 _CHECK_S = 10.0
 _SYS_ADMIN, _CHECKPOINT_RESTORE = 21, 40  # capabilities
-_DUMP, _RESTORE = "dump.log", "restore.log"
+_DUMP, _PRE_DUMP, _RESTORE = "dump.log", "pre-dump.log", "restore.log"
+TRACKING = (
+    "mem_dirty_track"  # soft-dirty: the kernel knows which pages are written after a pre-dump
+)
 
 
 def find() -> Path | None:
@@ -51,15 +55,40 @@ def lacks(program: Path | None) -> str:
     return _kernel_lacks(program)
 
 
-def dump_arguments(program: Path, root: int, folder: Path, sockets: Iterable[int]) -> list[str]:
+@functools.cache
+def tracks_writes(program: Path) -> bool:
+    """Say whether there can be pre-dumps here: kernel and CRIU are asked once."""
+    try:
+        arguments = [str(program), "check", "--feature", TRACKING]
+        done = subprocess.run(arguments, capture_output=True, timeout=_CHECK_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+def pre_dump_arguments(program: Path, root: int, folder: Path) -> list[str]:
+    """Return the command that writes the pages of the tree below `root` while it runs.
+
+    The tree stands only while CRIU notes which pages there are; they are read after that. What is
+    written meanwhile the kernel marks, and the dump has it.
+    """
+    common = _common(program, "pre-dump", folder, _PRE_DUMP)
+    return [*common, "--tree", str(root), "--track-mem", "--pre-dump-mode", "read"]
+
+
+def dump_arguments(
+    program: Path, root: int, folder: Path, sockets: Iterable[int], parent: str = ""
+) -> list[str]:
     """Return the command that dumps the tree below `root`, which has been stopped and stays so.
 
     Not --leave-stopped, with which CRIU never takes its rules out of the network's filter again.
     `sockets`: inodes of those that lead out of the tree, and are given back at the restore.
+    `parent`: the folder in `folder` with what was dumped before; else all pages are written.
     """
     external = [word for inode in sockets for word in ("--external", f"unix[{inode}]")]
     common = _common(program, "dump", folder, _DUMP)
-    return [*common, "--tree", str(root), "--leave-running", *external]
+    before = ["--track-mem", "--prev-images-dir", parent] if parent else []
+    return [*common, "--tree", str(root), "--leave-running", *before, *external]
 
 
 def restore_arguments(program: Path, folder: Path) -> list[str]:
@@ -73,7 +102,7 @@ def restore_arguments(program: Path, folder: Path) -> list[str]:
 
 def why_failed(folder: Path) -> str:
     """Return the first errors of the log that was written last."""
-    logs = [folder / name for name in (_RESTORE, _DUMP)]
+    logs = [folder / name for name in (_RESTORE, _DUMP, _PRE_DUMP)]
     log = next((path for path in logs if path.exists()), None)
     if log is None:
         return "CRIU has written no log"

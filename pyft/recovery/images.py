@@ -1,11 +1,12 @@
 """When the ranks of a job are held for an image, and which image counts.
 
-    NONE --due--> HOLD --all stand behind the cut of step s, which is their line--> DUMP
+    NONE --due, PREPARE--> HOLD --all stand behind the cut of step s, which is their line--> DUMP
       ^             |                                                                 |
       +--passed over, all are released-------+--a dump fails, a client goes on--------+
       |                                                                              |
       +--the image counts, the one before is dropped-------- COPY <--all is dumped---+
 
+PREPARE is a pre-dump, where there can be one: all run meanwhile. Whatever becomes of it, the hold follows.
 An image is of all clients at once and is named by the step s of its line: no rank has consumed
 anything from after the cut that another one lacks. One that fails loses nothing; the one before
 counts until the next one is whole. Without input or output: `pyft/agent/images.py` does it.
@@ -23,6 +24,7 @@ from pyft.recovery.stillness import STILL_S, Stillness
 
 HOLD_S = 2.0  # for all that stand at the cut: for servers to drain
 UNKNOWN_STEP_S, MOST_HOLD_S = 10.0, 300.0
+PREPARE_S = 60.0  # for a pre-dump
 TAKE_S = 60.0  # for the dump; the clients' deadline is put off so long
 MOST_TAKE_S = 300.0  # for CRIU to end, if only to be passed over: else it hangs
 AHEAD = 2  # steps from the order to the cut
@@ -55,6 +57,7 @@ class Phase(enum.Enum):
     """What is under way."""
 
     NONE = "none"
+    PREPARE = "prepare"
     HOLD = "hold"
     DUMP = "dump"
     COPY = "copy"
@@ -79,6 +82,11 @@ class ClientState:
     stands: bool | None = None
     signs: tuple[int, ...] = ()
     seen_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """What can be written while all run is to be written now; prepared() is to be called then."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,7 @@ class Drop:
     number: int
 
 
-Action = Hold | Release | Dump | Copy | Keep | Drop
+Action = Prepare | Hold | Release | Dump | Copy | Keep | Drop
 
 
 class ImagePlan:
@@ -134,6 +142,7 @@ class ImagePlan:
     def __init__(self, every: int = 0) -> None:
         self.phase = Phase.NONE
         self.every = every
+        self.prepares = False  # there can be pre-dumps
         self.step = 0  # of the hold, or of the image that is made
         self.number = 0  # of the last one that was begun
         self.current = 0  # the one that counts; 0: none
@@ -141,6 +150,7 @@ class ImagePlan:
         self.restores = 0  # of that
         self.passed = 0  # in a row
         self._since = 0.0  # the phase's
+        self._stood_s = 0.0  # for how long the pre-dump has let all stand still
         self._next = 0.0  # time of the next hold
         self._last_step = 0
         self._pace, self._hold_s = Pace(), HOLD_S
@@ -153,12 +163,24 @@ class ImagePlan:
         if clients:
             self._pace.saw(now, max(c.steps for c in clients))
         if self.phase is Phase.NONE:
-            return self._begin(now, clients) if self._is_due(now, clients) else []
+            return self._due(now, clients) if self._is_due(now, clients) else []
+        if self.phase is Phase.PREPARE:
+            return []
         if self.phase is Phase.HOLD:
             return self._hold(now, clients)
         if now > self._since + TAKE_S:
             return self._pass_over(now, f"it has taken more than [{TAKE_S:g}] s")
         return []
+
+    def prepared(
+        self, now: float, clients: Sequence[ClientState], stood_s: float = 0.0
+    ) -> list[Action]:
+        """Go on when there is a pre-dump, or none. `stood_s`: for how long all stood still for it."""
+        if self.phase is not Phase.PREPARE:
+            return []
+        if not _are_ready(clients):
+            return self._pass_over(now, "a rank is being recovered")
+        return self._begin(now, clients, stood_s)
 
     def deadline(self) -> float:
         """Return how long a client may be held from the beginning of the phase."""
@@ -185,7 +207,7 @@ class ImagePlan:
             return self._pass_over(now, why)
         before, self.current, self.current_step = self.current, self.number, self.step
         self.restores = self.passed = 0
-        self._end(now, between_s(now - self._since))
+        self._end(now, between_s(self._stood_s + now - self._since))
         return [Keep(self.current), Release(), *([Drop(before)] if before else [])]
 
     def interrupted(self, now: float, why: str) -> list[Action]:
@@ -222,14 +244,23 @@ class ImagePlan:
     # ---- how that is decided ------------------------------------------------------------------
 
     def _is_due(self, now: float, clients: Sequence[ClientState]) -> bool:
-        if not clients or any(not c.works or not c.steps or not c.line for c in clients):
+        if not _are_ready(clients):
             return False
         if self.every and not self.passed:
             return max(c.steps for c in clients) + AHEAD >= self._last_step + self.every
         return now >= self._next
 
-    def _begin(self, now: float, clients: Sequence[ClientState]) -> list[Action]:
+    def _due(self, now: float, clients: Sequence[ClientState]) -> list[Action]:
+        if not self.prepares:
+            return self._begin(now, clients)
+        self.phase, self._since = Phase.PREPARE, now
+        return [Prepare()]
+
+    def _begin(
+        self, now: float, clients: Sequence[ClientState], stood_s: float = 0.0
+    ) -> list[Action]:
         self.phase, self._since, self._stillness = Phase.HOLD, now, Stillness()
+        self._stood_s = stood_s
         self._hold_s = hold_s(AHEAD, self._pace.step_s(now))
         self.step = max(c.steps for c in clients) + AHEAD
         return [Hold(self.step)]
@@ -290,3 +321,7 @@ class ImagePlan:
         if self.step:
             self._last_step = self.step
         self.phase, self.step = Phase.NONE, 0
+
+
+def _are_ready(clients: Sequence[ClientState]) -> bool:
+    return bool(clients) and all(c.works and c.steps and c.line for c in clients)

@@ -88,7 +88,7 @@ def wait_for_image(job: Job) -> None:
     stood: dict[Path, int] = {}
 
     def made() -> bool:
-        for path in folder.glob("*"):
+        for path in folder.glob("[0-9]*"):
             before = stood.setdefault(path, len(job.output()))
             if len(job.output()) > before and os.path.lexists(path):
                 return True

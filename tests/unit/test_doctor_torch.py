@@ -100,3 +100,16 @@ def test_criu_can_be_had_without_pyfts_sources(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(doctor.criu, "find", lambda: None)
     found = doctor.check_images()
     assert "install CRIU 4.2.1 or newer, or run tools/get/criu of pyft's sources" in found.text
+
+
+@pytest.mark.parametrize("tracks", [True, False])
+def test_whether_most_of_an_image_is_written_while_all_run(
+    monkeypatch: pytest.MonkeyPatch, tracks: bool
+) -> None:
+    monkeypatch.setattr(doctor.criu, "lacks", lambda _: "")
+    monkeypatch.setattr(doctor.criu, "find", lambda: Path("criu"))
+    monkeypatch.setattr(doctor.criu, "tracks_writes", lambda _: tracks)
+    found = doctor.check_images()
+    assert found.status == "ok"
+    assert ("while all run" in found.text) == tracks
+    assert ("CONFIG_MEM_SOFT_DIRTY" in found.text) != tracks

@@ -60,6 +60,7 @@ _TOP: dict[str, Check] = {
     "channels": _is_list, "live": _is_list, "recovery": _or_nothing(_is_object),
     "boot_id": _is_text, "pid_namespace": _is_integer,
     "supervisor_started": _or_nothing(_is_integer), "written": _is_time, "spares_left": _is_integer,
+    "pre_dumps": _is_text,
 }  # fmt: skip
 _SAVED = {
     **{

@@ -17,7 +17,8 @@ from pyft.agent.process import descriptors, process_tree
 from pyft.agent.process.criu_work import CriuWork, Work
 
 COMMAND = "command"
-DUMP, RESTORE = "dump", "restore"  # CRIU, which lives on if the agent dies
+PRE_DUMP, DUMP, RESTORE = "pre-dump", "dump", "restore"  # CRIU, which lives on if the agent dies
+CRIU = (PRE_DUMP, DUMP, RESTORE)
 
 
 @dataclass
@@ -106,16 +107,24 @@ def start_server(
 def start_criu(
     name: str, what: dict[str, Any], kept: Mapping[str, list[int]], work: CriuWork
 ) -> Child:
-    """Start CRIU. What it restores becomes a child of this process, and the command."""
+    """Start CRIU. What it restores becomes a child of this process, and the command.
+
+    What is pre-dumped runs meanwhile. So a lease may stop it, and CRIU with it: see CriuWork.
+    """
+
+    def begins() -> None:
+        if name != PRE_DUMP:
+            work.begins(Work(os.getpid(), what["root"], name == RESTORE))
+
     inherited = [(kept[note][at], key) for note, at, key in what["inherit"]]
     inherited += [(fd, key) for fd, key in what["standard"]]
     words = [word for fd, key in inherited for word in ("--inherit-fd", f"fd[{fd}]:{key}")]
     process = subprocess.Popen(
         [*what["arguments"], *words],
         env=what["environment"],
-        stdin=subprocess.DEVNULL if name == DUMP else None,
+        stdin=None if name == RESTORE else subprocess.DEVNULL,
         pass_fds=[fd for fd, _ in inherited],
-        preexec_fn=lambda: work.begins(Work(os.getpid(), what["root"], name == RESTORE)),
+        preexec_fn=begins,
     )
     process.returncode = 0
     return Child(name, process.pid, None)

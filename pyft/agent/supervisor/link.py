@@ -57,7 +57,12 @@ class Handover:
 
     def failed(self, name: str) -> list[int]:
         """Return the processes of this name that have ended, and not well."""
-        return [p.pid for p in self.processes.values() if p.name == name and p.status]
+        return [pid for pid in self.ended(name) if self.processes[pid].status]
+
+    def ended(self, name: str) -> list[int]:
+        """Return the processes of this name that have ended."""
+        found = self.processes.values()
+        return [p.pid for p in found if p.name == name and p.status is not None]
 
 
 class SupervisorLink:

@@ -33,7 +33,7 @@ from pyft.agent.process.notes import read_note
 from pyft.agent.supervisor.callers import Callers, listen
 from pyft.agent.supervisor.children import (
     COMMAND,
-    DUMP,
+    CRIU,
     RESTORE,
     Child,
     start_command,
@@ -216,7 +216,7 @@ class Supervisor:
         self._tell("started", [child.socket] if child.socket else [], pid=child.pid)
 
     def _child(self, name: str, what: dict[str, Any]) -> Child:
-        if name not in (DUMP, RESTORE):
+        if name not in CRIU:
             arguments, environment = what["arguments"], what["environment"]
             if name != COMMAND:
                 return start_server(name, arguments, environment, self._own_output)

@@ -103,6 +103,7 @@ class Coordinator(Lines):
     def agent(self, now: float, number: int, restored: int) -> None:
         """Take an agent that has connected: tell it where the job is."""
         place = self.facts.places[number]
+        place.prepares, place.prepared = False, True
         place.present, place.restored, place.lease = True, restored, max(place.lease, now)
         to = ("agent", number)
         if self.facts.failed:
@@ -222,7 +223,7 @@ class Coordinator(Lines):
         steps = max(place.steps for place in facts.places.values())
         values = {"number": facts.line, "why": why, "counts": counts, "steps": steps}
         self._write("back", round=facts.round + 1, **values)
-        self.phase, self._since = Phase.BACK, now
+        self.phase, self._since, self._prepares_until = Phase.BACK, now, None
         self._makers, self._waiting = {}, {}
         if then:
             then()

@@ -89,6 +89,7 @@ class Decisions:
         self.pending: Pending | None = None
         self._told_out: set[tuple[int, str]] = set()  # place and host without a copy of it
         self._since = self._next = now
+        self._prepares_until: float | None = None  # pages are written while all run; None: none are
         self._again = now  # when a drain may have the next image, after one that was passed over
         self._makers: dict[int, tuple[int, int]] = {}  # key -> place and client
         self._waiting: dict[int, list[tuple[int, int]]] = {}

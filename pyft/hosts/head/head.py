@@ -36,6 +36,7 @@ SILENT_S = 60.0  # of a connection that says nothing
 END_S = 5.0  # for all to hear that the job has ended
 MOST_CONNECTIONS = 1024
 MOST_LINES = 4096  # of the communicators of a place
+MOST_STOOD_US = 3600 * 10**6
 MOST_RANKS = 1024  # of a place
 MOST_REQUESTS = 4096  # of faults, of which some have happened
 ID_BYTES = 256  # of a communicator's id, as hexadecimal digits
@@ -205,6 +206,8 @@ class Head:
             number, restored = int(who[1]), checked.number(hello, "restored")
             coordinator.known_at(number, checked.name(hello, "address"))
             coordinator.agent(now, number, restored)
+            if hello.get("prepares") is True:
+                coordinator.prepares(number)
             self._perform()
 
     def _answer(self, link: Link, hello: dict[str, Any]) -> None:
@@ -297,6 +300,8 @@ class Head:
             coordinator.status(place, steps, checked.number(said, "step_us") / 1e6)
         elif kind == "ranks":
             coordinator.ranks(place, checked.numbers(said, "ranks", MOST_RANKS))
+        elif kind == "prepared":
+            coordinator.prepared(now, place, checked.number(said, "stood_us", MOST_STOOD_US) / 1e6)
         elif kind == "held":
             lines = checked.rows(said, "lines", 5, MOST_LINES)
             coordinator.held(now, place, checked.number(said, "step"), lines)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pyft.hosts.head import holders
 from pyft.hosts.head.decisions import Decisions, Pending, Phase, Tell
 from pyft.hosts.head.places import do_not_fit, share_a_log
-from pyft.recovery.images import LEAST_S, MOST_PAUSE_S, TAKE_S, between_s, hold_s
+from pyft.recovery.images import LEAST_S, MOST_PAUSE_S, PREPARE_S, TAKE_S, between_s, hold_s
 from pyft.recovery.stillness import STILL_S
 
 AHEAD, AHEAD_S = 2, 0.4  # steps from the order to the cut, and what it takes to arrive
+PREPARED_S = PREPARE_S + 10.0  # for all places to say that they have a pre-dump, or none
 MIRROR_S = 60.0  # for the next piece of an image to be elsewhere
 STAY_S = 240.0  # for all of it, where all stand still until then
 
@@ -28,6 +29,16 @@ class Lines(Decisions):
         """Note how far a place is, and how long a step takes it (0: not known)."""
         place = self.facts.places[number]
         place.steps, place.step_s = steps, step_s
+
+    def prepares(self, number: int) -> None:
+        """Note that the agent of a place, which has connected, can make pre-dumps."""
+        self.facts.places[number].prepares = True
+
+    def prepared(self, now: float, number: int, stood_s: float) -> None:
+        """Note that a place has a pre-dump, or none; `stood_s`: for how long it stood still for it."""
+        place = self.facts.places[number]
+        place.prepared, place.stood_s = True, stood_s
+        self._look_at_prepared(now)
 
     def held(self, now: float, number: int, step: int, lines: list[list[int]]) -> None:
         """Note that all of a place stand behind the cut of a step."""
@@ -74,7 +85,8 @@ class Lines(Decisions):
             return
         if not self._are_copied():
             return
-        self._next = now + (self.every or between_s(now - self._since, self.mttf_s))
+        stood_s = now - self._since + max(place.stood_s for place in places.values())
+        self._next = now + (self.every or between_s(stood_s, self.mttf_s))
         if not self._stays:
             self._release()
         self._commit_if_whole()
@@ -105,8 +117,10 @@ class Lines(Decisions):
         if self.phase is Phase.RUN:
             if self.pending:
                 self._look_at_pending(now)
-            if self._is_due(now):
-                self._hold(now)
+            if self._prepares_until is not None:
+                self._look_at_prepared(now)
+            elif self._is_due(now):
+                self._prepare(now)
         elif self.phase is Phase.HOLD and (in_vain := self._in_vain(now)):
             self._pass_over(now, in_vain)
         elif self.phase is Phase.HOLD and now > self._since + self._hold_s:
@@ -152,8 +166,26 @@ class Lines(Decisions):
         soon = self._again if self.facts.drain else self._next
         return ready and not self.pending and now >= soon
 
+    def _prepare(self, now: float) -> None:
+        """Have those that can write pages while all run; the hold follows, whatever becomes of it."""
+        self._prepares_until = now + PREPARED_S
+        for place in self.facts.places.values():
+            place.prepared, place.stood_s = not place.prepares, 0.0
+            if place.prepares:
+                self._say(("agent", place.number), "prepare")
+        self._look_at_prepared(now)
+
+    def _look_at_prepared(self, now: float) -> None:
+        if self._prepares_until is None or self.phase is not Phase.RUN:
+            return
+        if not self._is_due(now):  # a place has ended, or has no agent
+            self._prepares_until = None
+            self._say_all("release", why="", number=0)
+        elif now > self._prepares_until or all(p.prepared for p in self.facts.places.values()):
+            self._hold(now)
+
     def _hold(self, now: float) -> None:
-        places = self.facts.places.values()
+        self._prepares_until, places = None, self.facts.places.values()
         known = [p.step_s for p in places if p.step_s]
         ahead = AHEAD + math.ceil(AHEAD_S / min(known, default=math.inf))
         self.phase, self._since = Phase.HOLD, now

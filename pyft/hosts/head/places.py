@@ -25,6 +25,9 @@ class Place:
     ranks: list[int] = field(default_factory=list)  # that its agent has named last
     steps: int = 0
     step_s: float = 0.0  # that a step takes; 0: not known
+    prepares: bool = False  # its host can write pages of an image while all run
+    prepared: bool = False  # the hold need not wait for that
+    stood_s: float = 0.0  # for how long it stood still for that
     held: bool = False
     # In a hold: since when it is held, or only other places can move it, and then why it is not held.
     still_since: float | None = None

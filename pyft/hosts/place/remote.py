@@ -37,6 +37,7 @@ from pyft.recovery.images import (
     ImagePlan,
     Keep,
     Phase,
+    Prepare,
     Release,
 )
 from pyft.recovery.stillness import STILL_S, Stillness
@@ -89,7 +90,8 @@ class RemoteImages(ImagePlan):
     def hello(self, place: int, life: int, address: str = "") -> dict[str, Any]:
         """Return what the head is told at each new connection."""
         where = {"place": place, "life": life, "address": address}
-        return {"role": "agent", "restored": self.came_back, **where}
+        can = {"prepares": True} if self.prepares else {}
+        return {"role": "agent", "restored": self.came_back, **where, **can}
 
     # ---- asked by the agent -------------------------------------------------------------------
 
@@ -113,6 +115,15 @@ class RemoteImages(ImagePlan):
             self._tell_status(now, max(c.steps for c in clients))
             self._tell_ranks(sorted({c.rank for c in clients if c.rank >= 0}))
         return actions
+
+    def prepared(
+        self, now: float, clients: Sequence[ClientState], stood_s: float = 0.0
+    ) -> list[Action]:
+        """Tell the head that the hold need not wait for this place."""
+        if self.phase is Phase.PREPARE:
+            self.phase = Phase.NONE
+            self._say("prepared", stood_us=math.ceil(1e6 * stood_s))
+        return []
 
     def dumped(self, now: float, clients: Sequence[ClientState], why: str = "") -> list[Action]:
         """Go on when the processes are dumped; `why` they are not."""
@@ -217,6 +228,9 @@ class RemoteImages(ImagePlan):
             for (client, key), (round, made_as) in self._wanted.items():
                 self._say("want_id", round=round, client=client, key=key, made_as=made_as)
             return [Declare()]
+        if kind == "prepare":
+            self.phase = Phase.PREPARE
+            return [Prepare()]
         if kind == "hold":
             self.step, self._told_held = checked.number(said, "step"), 0
             self._late, self._told_still, self._stillness = "", False, Stillness()
