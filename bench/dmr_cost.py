@@ -2,7 +2,7 @@
 
     python bench/dmr_cost.py --rounds 5 -- --steps 20          # arguments of examples/train_gpt.py
 
-Each round runs all modes, in another order. Processor time of client and servers is told beside the
+Each round runs without it and all --modes, in another order. Processor time of client and servers is told beside the
 time of the clock, which means little on a machine that does other things as well.
 """
 
@@ -45,18 +45,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ranks", type=int, default=0, help="0: one, without torchrun")
+    parser.add_argument("--modes", nargs="*", choices=MODES[1:], default=MODES[1:])
     parser.add_argument("--json", type=Path)
     parser.add_argument("arguments", nargs="*")
     args = parser.parse_args()
     began, load = time.monotonic(), os.getloadavg()[0]
     rounds: list[dict[str, dict]] = []
     for number in range(args.rounds):
-        order = random.Random(number).sample(MODES, len(MODES))
+        order = random.Random(number).sample(["off", *args.modes], 1 + len(args.modes))
         rounds.append({mode: figures(one(mode, args.arguments, args.ranks)) for mode in order})
         if len({str(run["parameters"]) for run in rounds[-1].values()}) > 1:
             raise SystemExit(f"parameters are not the same: {rounds[-1]}")
     print(f"load {load:.1f} to {os.getloadavg()[0]:.1f}, {time.monotonic() - began:.0f} s")
-    for mode in MODES[1:]:
+    for mode in args.modes:
         for what in ("processor_ms", "step_ms"):
             ratios = [one[mode][what] / one["off"][what] for one in rounds]
             print(f"{mode:10} {what:12} x {spread(ratios, digits=3)}")

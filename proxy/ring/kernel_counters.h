@@ -11,8 +11,8 @@ struct KernelCounters {
   // Executed twice, and compared.
   std::atomic<uint64_t> dmr_kernels_again;
   // Why the others were not: their results depend on the order of blocks; they use memory of
-  // others; call the system; read a clock; may wait for others; write too much; their turn comes
-  // later; they are in graphs.
+  // others; call the system; read a clock; may wait for others; write too much; cannot be put off;
+  // are in graphs.
   std::atomic<uint64_t> dmr_kernels_order, dmr_kernels_host, dmr_kernels_calls, dmr_kernels_clock;
   std::atomic<uint64_t> dmr_kernels_waits, dmr_kernels_room, dmr_kernels_later, dmr_kernels_graphs;
 };

@@ -19,7 +19,7 @@ KERNELS = {
     "clock": "that read clocks",
     "waits": "that may wait for others",
     "room": "that write too much",
-    "later": "whose turn comes later",
+    "later": "that cannot wait",
     "graphs": "in graphs",
 }
 COUNTERS |= {f"kernels_{name}": f"dmr_kernels_{name}" for name in ("again", *KERNELS)}

@@ -140,3 +140,60 @@ def test_a_kernel_that_is_no_product(tmp_path: Path, kernel: str) -> None:
     assert dmr["mismatches"] == 1
     assert dmr["kernels_again"] > dmr["products"]
     assert dmr["kernels"] == 0, dmr
+
+
+@pytest.mark.parametrize("where", ["permuted", "same"])
+def test_a_stuck_bit_of_one_processor_shows_in_a_kernel(tmp_path: Path, where: str) -> None:
+    stuck = "stuck,sm=0,unit=mufu,lane=1,bit=20,to=1,device=0,kernel=vectorized_layer_norm,in=7"
+    job = Job(
+        tmp_path,
+        command(TRAIN, 1, SMALL),
+        options=(
+            *("--gpus", "soft:1", "--dmr", "full", "--dmr-where", where),
+            *("--report", str(tmp_path / "report.json")),
+        ),
+        environment={"SOFTGPU_FAULT": stuck, "PYFT_DMR_ACTION": "report"},
+    )
+    try:
+        assert job.wait(180) == 0, job.errors()
+    finally:
+        job.kill_everything()
+    assert "is stuck, first seen in [MUFU" in job.errors(), job.errors()
+    dmr = covered(tmp_path)
+    assert dmr["kernels_again"] > 0
+    if where == "permuted":
+        assert AGAIN.search(job.errors()), (dmr, job.errors())
+        assert dmr["mismatches"] > 0
+    else:
+        assert dmr["mismatches"] == 0, "both executions have the stuck bit"
+
+
+# Embeddings, dropout, statistics of batches, and an optimizer in many launches.
+CLEAN = {
+    "gpt": (TRAIN, (*SMALL, "--dropout", "0.1", "--recompute")),
+    "cnn": (TRAIN.replace("gpt", "cnn"), ("--steps", "3")),
+}
+
+
+@pytest.mark.parametrize("program", CLEAN)
+def test_kernels_without_faults_have_no_mismatch(tmp_path: Path, program: str) -> None:
+    path, arguments = CLEAN[program]
+    line = ("--gpus", "soft:1", "--dmr", "full")
+    got, found = run(tmp_path, line, command(path, 1, arguments))
+    assert tuple(got) == undisturbed(path, 1, arguments)
+    assert not found["faults"]
+    dmr = covered(tmp_path)
+    assert dmr["mismatches"] == 0
+    assert dmr["kernels_again"] > 100
+    assert dmr["kernels"] == 0, dmr
+
+
+def test_atomics_whose_order_is_drawn_are_not_compared(tmp_path: Path) -> None:
+    line = ("--gpus", "soft:1", "--dmr", "full")
+    program = str(Path(__file__).with_name("programs") / "nondeterministic.py")
+    _, found = run(tmp_path, line, command(program, 1, ("--read", "total")), SOFTGPU_NOISE="7")
+    assert not found["faults"]
+    dmr = covered(tmp_path)
+    assert dmr["mismatches"] == 0
+    assert dmr["kernels_order"] > 0, dmr
+    assert dmr["kernels_again"] > 10 * dmr["kernels_order"]

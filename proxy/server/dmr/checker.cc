@@ -51,8 +51,7 @@ Checker::Checker(Session& session, Options options, Hears& hears)
       pairs_(std::make_shared<Pairs>()),
       second_executions_(session, options.view, options.again, with_key(options.second, key_),
                          *this),
-      kernels_(session, options.twice, second_executions_.rotation(),
-               with_key(options.second, key_), *this) {}
+      kernels_(session, options.twice, with_key(options.second, key_), *this) {}
 
 bool Checker::can_look(const Product& product) {
   const auto there = [this](const Range& range) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/twice.h"
 #include "checkpoint/digest/digest.h"
@@ -16,7 +17,7 @@ namespace pyft::server::dmr {
 // One launch, from when it is put on its stream until its stream has come there.
 class Launch : public backend::TwiceHears {
  public:
-  Launch(const EntryHeader& header, Body body, checkpoint::DigestKey key);
+  Launch(const EntryHeader& header, Body body, checkpoint::DigestKey key, uint64_t cut, bool voted);
   void wrote(bool again, uint64_t address, uint64_t bytes) override;
   void ended(backend::TwiceEnd end, const char* kernel, uint64_t first_ns,
              uint64_t second_ns) override;
@@ -30,9 +31,8 @@ class Launch : public backend::TwiceHears {
     return end_ == backend::TwiceEnd::kDone || end_ == backend::TwiceEnd::kSecondFailed;
   }
 
-  uint64_t cut = 0, interval = 0;
-  Rotation::Name name = 0;
-  bool voted = false;
+  const uint64_t cut;  // behind which it is
+  const bool voted;    // there is an open vote about it
 
  private:
   friend class Kernels;
@@ -55,27 +55,23 @@ class Kernels {
     virtual void executed_twice(const Launch& launch, const std::string& kernel) = 0;
   };
   // `execute`: null, if the device cannot.
-  Kernels(Session& session, backend::ExecuteTwice execute, Rotation& rotation,
-          const SecondExecutions::Options& options, Hears& hears);
+  Kernels(Session& session, backend::ExecuteTwice execute, const SecondExecutions::Options& options,
+          Hears& hears);
 
   // Executes a launch of a kernel, behind that cut. `voted`: there must be a second execution. The
   // dispatch thread.
   Status perform(const EntryHeader& header, Body body, Body payload, uint64_t cut, bool voted);
 
  private:
-  bool is_turn(const cmd::cuLaunchKernel& command, Launch* launch);
-  Status time_it(const EntryHeader& header, Body body, Body payload, Rotation::Name name,
-                 void* stream);
   void follow(const Launch& launch);
-  void left_out(std::atomic<uint64_t>& reason);
+  std::atomic<uint64_t>* counter_of(backend::TwiceEnd end);
   ring::ControlPage& counters() { return session_.channel().control(); }
-  ring::KernelCounters& of_kernels() { return ring::kernel_counters(counters()); }
 
   Session& session_;
   const backend::ExecuteTwice execute_;
-  Rotation& rotation_;
   const SecondExecutions::Options options_;
   Hears& hears_;
+  std::vector<std::shared_ptr<Launch>> dropped_;
 };
 
 }  // namespace pyft::server::dmr

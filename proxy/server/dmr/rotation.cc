@@ -39,12 +39,6 @@ void Rotation::paired(Name name, uint64_t interval) {
   if (found != products_.end()) found->second.paired = std::max(found->second.paired, interval);
 }
 
-bool Rotation::has_cost(Name name) {
-  const std::lock_guard lock(mutex_);
-  const auto found = products_.find(name);
-  return found == products_.end() || found->second.cost_ns;
-}
-
 void Rotation::cost(Name name, uint64_t ns) {
   const std::lock_guard lock(mutex_);
   const auto found = products_.find(name);

@@ -37,7 +37,6 @@ class Rotation {
   Name next(const ring::Digest& arguments);
   Turn turn(Name name);
   void paired(Name name, uint64_t interval);
-  bool has_cost(Name name);
   // What one execution takes.
   void cost(Name name, uint64_t ns);
   // What second executions have taken at the program's cost.
