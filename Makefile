@@ -1,4 +1,4 @@
-# make demo | demo-hosts | test | test-long | test-nodes | test-wheels | test-wheel | test-endings | bench | bench-ccl |
+# make demo | demo-hosts | test | test-long | test-nodes | test-guest | test-wheels | test-wheel | test-endings | bench | bench-ccl |
 # test-programs | test-image | bench-recovery | bench-hosts | ccl-matrix | kill-sweep | soak | lab | ops | fuzz | races | dmr-campaign | mutants | build | wheel | programs | docs | lint | clean.
 # Everything is installed into .venv/ only.
 PYTHON ?= python3
@@ -14,7 +14,7 @@ UNIT_TESTS := tests/unit tests/gen tests/hostile
 SOURCES := $(shell find pyft pyft_lab profiling proxy shim softgpu flexccl tools -type f \
              ! -path '*/__pycache__/*' ! -path 'pyft/_native/lib/*' 2>/dev/null)
 
-.PHONY: demo races test test-long bench bench-ccl bench-recovery bench-hosts ccl-matrix dmr-campaign kill-sweep soak demo-hosts test-nodes lab ops fuzz mutants test-wheels wheel test-wheel test-endings test-programs test-image build programs docs lint format clean
+.PHONY: demo races test test-long bench bench-ccl bench-recovery bench-hosts ccl-matrix dmr-campaign kill-sweep soak demo-hosts test-nodes test-guest lab ops fuzz mutants test-wheels wheel test-wheel test-endings test-programs test-image build programs docs lint format clean
 
 demo: build
 	$(BIN)/python bench/demo.py
@@ -64,6 +64,10 @@ demo-hosts: build  # two hosts and a spare of namespaces; needs root and CRIU (t
 
 test-nodes: build  # images and several hosts: needs the same
 	PYFT_REQUIRE=nodes $(BIN)/pytest -q tests/nodes
+
+test-guest: build  # images with pre-dumps, in a machine whose kernel tracks writes; options: GUEST="--memory-mb 8000"
+	PYFT_REQUIRE=nodes,softdirty TESTS_SLOWER=20 $(BIN)/python tests/nodes/guest.py $(GUEST) \
+	    $(BIN)/pytest -q -p no:cacheprovider tests/nodes/test_pre_dumped.py
 
 ops: build  # options: make ops OPS="--dtype float16 --ops '^conv'"
 	$(BIN)/python tests/ops/run.py $(OPS)

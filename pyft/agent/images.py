@@ -259,6 +259,7 @@ class Images:
         """Know what is needed for a restore that the agent before has begun."""
         self._program, self._root = criu.find(), record["root"]
         self._dumps(handover.at_work(DUMP))
+        self._pre_dumps.adopt(self._root, handover)
         self._memory[record["number"]] = image_record.memory_of(record, handover)
 
     def end(self) -> None:

@@ -16,7 +16,7 @@ LEAST = (4, 2, 1)  # older ones cannot dump sockets on Linux 6.16 and newer
 INSTALL = (
     f"install CRIU {'.'.join(map(str, LEAST))} or newer, or run tools/get/criu of pyft's sources"
 )
-_CHECK_S = 10.0
+_CHECK_S = 60.0  # an emulated machine takes some 15 s
 _SYS_ADMIN, _CHECKPOINT_RESTORE = 21, 40  # capabilities
 _DUMP, _PRE_DUMP, _RESTORE = "dump.log", "pre-dump.log", "restore.log"
 TRACKING = (

@@ -119,7 +119,8 @@ def drop(folder: Path, memory_folder: str) -> None:
 
 def bytes_of(folder: Path) -> int:
     """Return how much room the files of an image take."""
-    return sum(path.stat().st_blocks << 9 for path in files_of(folder).values())
+    found = files_of(folder).values() if folder.exists() else ()
+    return sum(path.stat().st_blocks << 9 for path in found)
 
 
 def give_back(memory_folder: str) -> None:

@@ -25,6 +25,7 @@ USES_STRUCT = {
     "pyft/agent/process/losses.py": "what the kernel says of a process that has ended",
     "pyft/flexccl/types.py": "one number as float16, bfloat16, …",
     "pyft/hosts/relay/pair.py": "the header of a datagram between hosts",
+    "pyft/images/dump_stats.py": "the head of a file that CRIU has written",
     "pyft/images/leftovers.py": "what sock_diag is asked, and answers, of TCP connections",
     "pyft/images/netlink.py": "the frames of the kernel's netlink",
     "pyft/images/packet_filter.py": "a header of nf_tables, and ports as its sets have them",
