@@ -109,6 +109,12 @@ SETTINGS = (
     ),
     Setting("PYFT_IMAGE_EVERY", 0, "--movable: steps between two images (0: as their cost allows)"),
     Setting(
+        "PYFT_CLEAR_STACK",
+        "0",
+        "1: each call clears what it leaves on the stack, so that restored processes repeat calls bit for bit",
+        choices=("0", "1"),
+    ),
+    Setting(
         "PYFT_STANDBY_MODULES",
         "",
         "0: a server that stands by on a real GPU loads no modules before it takes over",

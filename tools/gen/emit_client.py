@@ -70,7 +70,7 @@ def stub(record: Record) -> list[str]:
     blas = any(p.kind == "cublas" for p in record.params)
     result = next((p for p in record.params if p.kind.startswith("result")), None)
     lines = [f"PYFT_API {record.returns} {record.name}({signature(record)}) {{"]
-    lines.append(f"  enter(Api::{record.name});")
+    lines.append(f"  const Entered entered(Api::{record.name});")
     if blas:
         handle = next(p.name for p in record.params if p.kind == "cublas")
         lines.append(f"  BlasHandle* blas = blas_handle({handle});")

@@ -122,7 +122,7 @@ def scalar_bytes(param: Param) -> str:
 def stub(record: Record) -> list[str]:
     """Return the lines of one exported function."""
     lines = [f"PYFT_API int {record.name}({signature(record)}) {{"]
-    lines.append(f"  enter(Api::{record.name});")
+    lines.append(f"  const Entered entered(Api::{record.name});")
     lines.append(f"  LibraryCall call(ObjectLibrary::{record.lib}, Api::{record.name});")
     lines.append(f"  cmd::{record.name} body{{}};")
     lines += [f"  {text}" for p in record.params if (text := store(p))]

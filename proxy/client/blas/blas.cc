@@ -132,7 +132,7 @@ cublasStatus_t with_handle(cublasHandle_t handle, Set set) {
 }  // namespace
 
 PYFT_API cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
-  enter(Api::cublasCreate_v2);
+  const Entered entered(Api::cublasCreate_v2);
   if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
   cudaError_t error;
   Device* device = attached(&error);
@@ -151,7 +151,7 @@ PYFT_API cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
 }
 
 PYFT_API cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
-  enter(Api::cublasDestroy_v2);
+  const Entered entered(Api::cublasDestroy_v2);
   BlasHandle* blas = blas_handle(handle);
   if (!blas) return CUBLAS_STATUS_NOT_INITIALIZED;
   const cudaError_t error =
@@ -164,7 +164,7 @@ PYFT_API cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 
 // As documented: setting the stream resets the workspace to the library's own.
 PYFT_API cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t streamId) {
-  enter(Api::cublasSetStream_v2);
+  const Entered entered(Api::cublasSetStream_v2);
   return with_handle(handle, [&](BlasHandle& blas) {
     blas.state.stream = reinterpret_cast<uint64_t>(streamId);
     blas.state.workspace = blas.state.workspace_bytes = 0;
@@ -172,7 +172,7 @@ PYFT_API cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t s
 }
 
 PYFT_API cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t* streamId) {
-  enter(Api::cublasGetStream_v2);
+  const Entered entered(Api::cublasGetStream_v2);
   return with_handle(handle, [&](BlasHandle& blas) {
     if (streamId) *streamId = reinterpret_cast<cudaStream_t>(blas.state.stream);
   });
@@ -180,7 +180,7 @@ PYFT_API cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t* 
 
 PYFT_API cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace,
                                               size_t workspaceSizeInBytes) {
-  enter(Api::cublasSetWorkspace_v2);
+  const Entered entered(Api::cublasSetWorkspace_v2);
   return with_handle(handle, [&](BlasHandle& blas) {
     blas.state.workspace = reinterpret_cast<uint64_t>(workspace);
     blas.state.workspace_bytes = workspaceSizeInBytes;
@@ -188,66 +188,66 @@ PYFT_API cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* works
 }
 
 PYFT_API cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
-  enter(Api::cublasSetMathMode);
+  const Entered entered(Api::cublasSetMathMode);
   return with_handle(handle,
                      [&](BlasHandle& b) { b.state.math_mode = static_cast<uint32_t>(mode); });
 }
 
 PYFT_API cublasStatus_t cublasGetMathMode(cublasHandle_t handle, cublasMath_t* mode) {
-  enter(Api::cublasGetMathMode);
+  const Entered entered(Api::cublasGetMathMode);
   return with_handle(handle, [&](BlasHandle& b) {
     if (mode) *mode = static_cast<cublasMath_t>(b.state.math_mode);
   });
 }
 
 PYFT_API cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t mode) {
-  enter(Api::cublasSetPointerMode_v2);
+  const Entered entered(Api::cublasSetPointerMode_v2);
   return with_handle(handle,
                      [&](BlasHandle& b) { b.state.pointer_mode = static_cast<uint32_t>(mode); });
 }
 
 PYFT_API cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t* mode) {
-  enter(Api::cublasGetPointerMode_v2);
+  const Entered entered(Api::cublasGetPointerMode_v2);
   return with_handle(handle, [&](BlasHandle& b) {
     if (mode) *mode = static_cast<cublasPointerMode_t>(b.state.pointer_mode);
   });
 }
 
 PYFT_API cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t mode) {
-  enter(Api::cublasSetAtomicsMode);
+  const Entered entered(Api::cublasSetAtomicsMode);
   return with_handle(handle,
                      [&](BlasHandle& b) { b.state.atomics_mode = static_cast<uint32_t>(mode); });
 }
 
 PYFT_API cublasStatus_t cublasGetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t* mode) {
-  enter(Api::cublasGetAtomicsMode);
+  const Entered entered(Api::cublasGetAtomicsMode);
   return with_handle(handle, [&](BlasHandle& b) {
     if (mode) *mode = static_cast<cublasAtomicsMode_t>(b.state.atomics_mode);
   });
 }
 
 PYFT_API cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int smCountTarget) {
-  enter(Api::cublasSetSmCountTarget);
+  const Entered entered(Api::cublasSetSmCountTarget);
   return with_handle(
       handle, [&](BlasHandle& b) { b.state.sm_target = static_cast<uint32_t>(smCountTarget); });
 }
 
 PYFT_API cublasStatus_t cublasGetSmCountTarget(cublasHandle_t handle, int* smCountTarget) {
-  enter(Api::cublasGetSmCountTarget);
+  const Entered entered(Api::cublasGetSmCountTarget);
   return with_handle(handle, [&](BlasHandle& b) {
     if (smCountTarget) *smCountTarget = static_cast<int>(b.state.sm_target);
   });
 }
 
 PYFT_API cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int* version) {
-  enter(Api::cublasGetVersion_v2);
+  const Entered entered(Api::cublasGetVersion_v2);
   if (!version) return CUBLAS_STATUS_INVALID_VALUE;
   *version = kBlasVersion;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 PYFT_API cublasStatus_t cublasGetProperty(libraryPropertyType type, int* value) {
-  enter(Api::cublasGetProperty);
+  const Entered entered(Api::cublasGetProperty);
   if (!value) return CUBLAS_STATUS_INVALID_VALUE;
   *value = type == MAJOR_VERSION   ? CUBLAS_VER_MAJOR
            : type == MINOR_VERSION ? CUBLAS_VER_MINOR
@@ -256,7 +256,7 @@ PYFT_API cublasStatus_t cublasGetProperty(libraryPropertyType type, int* value) 
 }
 
 PYFT_API const char* cublasGetStatusName(cublasStatus_t status) {
-  enter(Api::cublasGetStatusName);
+  const Entered entered(Api::cublasGetStatusName);
   switch (status) {
     case CUBLAS_STATUS_SUCCESS:
       return "CUBLAS_STATUS_SUCCESS";
@@ -284,6 +284,6 @@ PYFT_API const char* cublasGetStatusName(cublasStatus_t status) {
 }
 
 PYFT_API const char* cublasGetStatusString(cublasStatus_t status) {
-  enter(Api::cublasGetStatusString);
+  const Entered entered(Api::cublasGetStatusString);
   return status == CUBLAS_STATUS_SUCCESS ? "success" : "cuBLAS call failed";
 }

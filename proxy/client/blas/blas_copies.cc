@@ -53,48 +53,48 @@ cublasStatus_t copy_matrix(int rows, int cols, int element_bytes, const void* fr
 
 PYFT_API cublasStatus_t cublasSetVector(int n, int elemSize, const void* x, int incx,
                                         void* devicePtr, int incy) {
-  enter(Api::cublasSetVector);
+  const Entered entered(Api::cublasSetVector);
   return copy_vector(n, elemSize, x, incx, devicePtr, incy, nullptr, true);
 }
 
 PYFT_API cublasStatus_t cublasGetVector(int n, int elemSize, const void* x, int incx, void* y,
                                         int incy) {
-  enter(Api::cublasGetVector);
+  const Entered entered(Api::cublasGetVector);
   return copy_vector(n, elemSize, x, incx, y, incy, nullptr, true);
 }
 
 PYFT_API cublasStatus_t cublasSetMatrix(int rows, int cols, int elemSize, const void* A, int lda,
                                         void* B, int ldb) {
-  enter(Api::cublasSetMatrix);
+  const Entered entered(Api::cublasSetMatrix);
   return copy_matrix(rows, cols, elemSize, A, lda, B, ldb, nullptr, true);
 }
 
 PYFT_API cublasStatus_t cublasGetMatrix(int rows, int cols, int elemSize, const void* A, int lda,
                                         void* B, int ldb) {
-  enter(Api::cublasGetMatrix);
+  const Entered entered(Api::cublasGetMatrix);
   return copy_matrix(rows, cols, elemSize, A, lda, B, ldb, nullptr, true);
 }
 
 PYFT_API cublasStatus_t cublasSetVectorAsync(int n, int elemSize, const void* hostPtr, int incx,
                                              void* devicePtr, int incy, cudaStream_t stream) {
-  enter(Api::cublasSetVectorAsync);
+  const Entered entered(Api::cublasSetVectorAsync);
   return copy_vector(n, elemSize, hostPtr, incx, devicePtr, incy, stream, false);
 }
 
 PYFT_API cublasStatus_t cublasGetVectorAsync(int n, int elemSize, const void* devicePtr, int incx,
                                              void* hostPtr, int incy, cudaStream_t stream) {
-  enter(Api::cublasGetVectorAsync);
+  const Entered entered(Api::cublasGetVectorAsync);
   return copy_vector(n, elemSize, devicePtr, incx, hostPtr, incy, stream, false);
 }
 
 PYFT_API cublasStatus_t cublasSetMatrixAsync(int rows, int cols, int elemSize, const void* A,
                                              int lda, void* B, int ldb, cudaStream_t stream) {
-  enter(Api::cublasSetMatrixAsync);
+  const Entered entered(Api::cublasSetMatrixAsync);
   return copy_matrix(rows, cols, elemSize, A, lda, B, ldb, stream, false);
 }
 
 PYFT_API cublasStatus_t cublasGetMatrixAsync(int rows, int cols, int elemSize, const void* A,
                                              int lda, void* B, int ldb, cudaStream_t stream) {
-  enter(Api::cublasGetMatrixAsync);
+  const Entered entered(Api::cublasGetMatrixAsync);
   return copy_matrix(rows, cols, elemSize, A, lda, B, ldb, stream, false);
 }

@@ -56,12 +56,12 @@ cublasStatus_t ask_heuristic(BlasHandle& blas, const LtProblem& problem, int req
 }  // namespace
 
 PYFT_API cublasStatus_t cublasLtCreate(cublasLtHandle_t* lightHandle) {
-  enter(Api::cublasLtCreate);
+  const Entered entered(Api::cublasLtCreate);
   return cublasCreate_v2(reinterpret_cast<cublasHandle_t*>(lightHandle));
 }
 
 PYFT_API cublasStatus_t cublasLtDestroy(cublasLtHandle_t lightHandle) {
-  enter(Api::cublasLtDestroy);
+  const Entered entered(Api::cublasLtDestroy);
   return cublasDestroy_v2(reinterpret_cast<cublasHandle_t>(lightHandle));
 }
 
@@ -70,7 +70,7 @@ PYFT_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
     cublasLtMatmulPreference_t preference, int requestedAlgoCount,
     cublasLtMatmulHeuristicResult_t heuristicResultsArray[], int* returnAlgoCount) {
-  enter(Api::cublasLtMatmulAlgoGetHeuristic);
+  const Entered entered(Api::cublasLtMatmulAlgoGetHeuristic);
   BlasHandle* blas = blas_handle(lightHandle);
   if (!blas) return CUBLAS_STATUS_NOT_INITIALIZED;
   LtProblem problem;
@@ -108,7 +108,7 @@ PYFT_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle,
                                        cublasLtMatrixLayout_t Ddesc,
                                        const cublasLtMatmulAlgo_t* algo, void* workspace,
                                        size_t workspaceSizeInBytes, cudaStream_t stream) {
-  enter(Api::cublasLtMatmul);
+  const Entered entered(Api::cublasLtMatmul);
   BlasHandle* blas = blas_handle(lightHandle);
   if (!blas) return CUBLAS_STATUS_NOT_INITIALIZED;
   LtProblem problem;
@@ -151,21 +151,21 @@ PYFT_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle,
 }
 
 PYFT_API size_t cublasLtGetVersion() {
-  enter(Api::cublasLtGetVersion);
+  const Entered entered(Api::cublasLtGetVersion);
   return CUBLAS_VERSION;
 }
 
 PYFT_API size_t cublasLtGetCudartVersion() {
-  enter(Api::cublasLtGetCudartVersion);
+  const Entered entered(Api::cublasLtGetCudartVersion);
   return CUDART_VERSION;
 }
 
 PYFT_API const char* cublasLtGetStatusName(cublasStatus_t status) {
-  enter(Api::cublasLtGetStatusName);
+  const Entered entered(Api::cublasLtGetStatusName);
   return cublasGetStatusName(status);
 }
 
 PYFT_API const char* cublasLtGetStatusString(cublasStatus_t status) {
-  enter(Api::cublasLtGetStatusString);
+  const Entered entered(Api::cublasLtGetStatusString);
   return cublasGetStatusString(status);
 }

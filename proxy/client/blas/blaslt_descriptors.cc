@@ -198,7 +198,7 @@ using namespace pyft::client;  // NOLINT: exported functions live outside namesp
 PYFT_API cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* matmulDesc,
                                                  cublasComputeType_t computeType,
                                                  cudaDataType_t scaleType) {
-  enter(Api::cublasLtMatmulDescCreate);
+  const Entered entered(Api::cublasLtMatmulDescCreate);
   return create(matmulDesc, new_desc(computeType, scaleType));
 }
 
@@ -206,19 +206,19 @@ PYFT_API cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t mat
                                                         size_t size,
                                                         cublasComputeType_t computeType,
                                                         cudaDataType_t scaleType) {
-  enter(Api::cublasLtMatmulDescInit_internal);
+  const Entered entered(Api::cublasLtMatmulDescInit_internal);
   return init(matmulDesc, size, new_desc(computeType, scaleType));
 }
 
 PYFT_API cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t matmulDesc) {
-  enter(Api::cublasLtMatmulDescDestroy);
+  const Entered entered(Api::cublasLtMatmulDescDestroy);
   return destroy<LtMatmulDesc>(matmulDesc, kDescMagic);
 }
 
 PYFT_API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t matmulDesc,
                                                        cublasLtMatmulDescAttributes_t attr,
                                                        const void* buf, size_t sizeInBytes) {
-  enter(Api::cublasLtMatmulDescSetAttribute);
+  const Entered entered(Api::cublasLtMatmulDescSetAttribute);
   LtMatmulDesc* desc = ours<LtMatmulDesc>(matmulDesc, kDescMagic);
   if (!desc) return CUBLAS_STATUS_INVALID_VALUE;
   return set_desc(*desc, static_cast<uint32_t>(attr), buf, sizeInBytes);
@@ -228,7 +228,7 @@ PYFT_API cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t matm
                                                        cublasLtMatmulDescAttributes_t attr,
                                                        void* buf, size_t sizeInBytes,
                                                        size_t* sizeWritten) {
-  enter(Api::cublasLtMatmulDescGetAttribute);
+  const Entered entered(Api::cublasLtMatmulDescGetAttribute);
   LtMatmulDesc* desc = ours<LtMatmulDesc>(matmulDesc, kDescMagic);
   if (!desc) return CUBLAS_STATUS_INVALID_VALUE;
   return get_field(desc_field(*desc, static_cast<uint32_t>(attr)), buf, sizeInBytes, sizeWritten);
@@ -237,7 +237,7 @@ PYFT_API cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t matm
 PYFT_API cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* matLayout,
                                                    cudaDataType type, uint64_t rows, uint64_t cols,
                                                    int64_t ld) {
-  enter(Api::cublasLtMatrixLayoutCreate);
+  const Entered entered(Api::cublasLtMatrixLayoutCreate);
   return create(matLayout, new_layout(type, rows, cols, ld));
 }
 
@@ -245,19 +245,19 @@ PYFT_API cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t
                                                           size_t size, cudaDataType type,
                                                           uint64_t rows, uint64_t cols,
                                                           int64_t ld) {
-  enter(Api::cublasLtMatrixLayoutInit_internal);
+  const Entered entered(Api::cublasLtMatrixLayoutInit_internal);
   return init(matLayout, size, new_layout(type, rows, cols, ld));
 }
 
 PYFT_API cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matLayout) {
-  enter(Api::cublasLtMatrixLayoutDestroy);
+  const Entered entered(Api::cublasLtMatrixLayoutDestroy);
   return destroy<LtLayout>(matLayout, kLayoutMagic);
 }
 
 PYFT_API cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t matLayout,
                                                          cublasLtMatrixLayoutAttribute_t attr,
                                                          const void* buf, size_t sizeInBytes) {
-  enter(Api::cublasLtMatrixLayoutSetAttribute);
+  const Entered entered(Api::cublasLtMatrixLayoutSetAttribute);
   LtLayout* layout = ours<LtLayout>(matLayout, kLayoutMagic);
   if (!layout) return CUBLAS_STATUS_INVALID_VALUE;
   return set_field(layout_field(*layout, attr), buf, sizeInBytes);
@@ -267,32 +267,32 @@ PYFT_API cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t 
                                                          cublasLtMatrixLayoutAttribute_t attr,
                                                          void* buf, size_t sizeInBytes,
                                                          size_t* sizeWritten) {
-  enter(Api::cublasLtMatrixLayoutGetAttribute);
+  const Entered entered(Api::cublasLtMatrixLayoutGetAttribute);
   LtLayout* layout = ours<LtLayout>(matLayout, kLayoutMagic);
   if (!layout) return CUBLAS_STATUS_INVALID_VALUE;
   return get_field(layout_field(*layout, attr), buf, sizeInBytes, sizeWritten);
 }
 
 PYFT_API cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* pref) {
-  enter(Api::cublasLtMatmulPreferenceCreate);
+  const Entered entered(Api::cublasLtMatmulPreferenceCreate);
   return create(pref, new_preference());
 }
 
 PYFT_API cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t pref,
                                                               size_t size) {
-  enter(Api::cublasLtMatmulPreferenceInit_internal);
+  const Entered entered(Api::cublasLtMatmulPreferenceInit_internal);
   return init(pref, size, new_preference());
 }
 
 PYFT_API cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref) {
-  enter(Api::cublasLtMatmulPreferenceDestroy);
+  const Entered entered(Api::cublasLtMatmulPreferenceDestroy);
   return destroy<LtPreference>(pref, kPreferenceMagic);
 }
 
 PYFT_API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t attr, const void* buf,
     size_t sizeInBytes) {
-  enter(Api::cublasLtMatmulPreferenceSetAttribute);
+  const Entered entered(Api::cublasLtMatmulPreferenceSetAttribute);
   LtPreference* preference = ours<LtPreference>(pref, kPreferenceMagic);
   if (!preference) return CUBLAS_STATUS_INVALID_VALUE;
   return set_field(preference_field(*preference, attr), buf, sizeInBytes);
@@ -301,7 +301,7 @@ PYFT_API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 PYFT_API cublasStatus_t cublasLtMatmulPreferenceGetAttribute(
     cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t attr, void* buf,
     size_t sizeInBytes, size_t* sizeWritten) {
-  enter(Api::cublasLtMatmulPreferenceGetAttribute);
+  const Entered entered(Api::cublasLtMatmulPreferenceGetAttribute);
   LtPreference* preference = ours<LtPreference>(pref, kPreferenceMagic);
   if (!preference) return CUBLAS_STATUS_INVALID_VALUE;
   return get_field(preference_field(*preference, attr), buf, sizeInBytes, sizeWritten);

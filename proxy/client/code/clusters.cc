@@ -72,24 +72,24 @@ CUresult ask_driver(CUfunction function, const CUlaunchConfig* c, bool largest, 
 
 PYFT_API cudaError_t cudaOccupancyMaxActiveClusters(int* numClusters, const void* func,
                                                     const cudaLaunchConfig_t* launchConfig) {
-  enter(Api::cudaOccupancyMaxActiveClusters);
+  const Entered entered(Api::cudaOccupancyMaxActiveClusters);
   return done(ask_runtime(func, launchConfig, false, numClusters));
 }
 
 PYFT_API cudaError_t cudaOccupancyMaxPotentialClusterSize(int* clusterSize, const void* func,
                                                           const cudaLaunchConfig_t* launchConfig) {
-  enter(Api::cudaOccupancyMaxPotentialClusterSize);
+  const Entered entered(Api::cudaOccupancyMaxPotentialClusterSize);
   return done(ask_runtime(func, launchConfig, true, clusterSize));
 }
 
 PYFT_API CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                                const CUlaunchConfig* config) {
-  enter(Api::cuOccupancyMaxActiveClusters);
+  const Entered entered(Api::cuOccupancyMaxActiveClusters);
   return ask_driver(func, config, false, numClusters);
 }
 
 PYFT_API CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                                      const CUlaunchConfig* config) {
-  enter(Api::cuOccupancyMaxPotentialClusterSize);
+  const Entered entered(Api::cuOccupancyMaxPotentialClusterSize);
   return ask_driver(func, config, true, clusterSize);
 }

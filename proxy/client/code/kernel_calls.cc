@@ -110,7 +110,7 @@ cudaError_t copy_symbol(const void* name, const void* host, void* to_host, size_
 }  // namespace
 
 PYFT_API cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
-  enter(Api::__cudaGetKernel);
+  const Entered entered(Api::__cudaGetKernel);
   Kernel* found = kernel_of_function(function);
   if (!kernel || !found) return done(cudaErrorInvalidDeviceFunction);
   *kernel = reinterpret_cast<cudaKernel_t>(found);
@@ -118,7 +118,7 @@ PYFT_API cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function)
 }
 
 PYFT_API cudaError_t cudaGetKernel(cudaKernel_t* kernelPtr, const void* entryFuncAddr) {
-  enter(Api::cudaGetKernel);
+  const Entered entered(Api::cudaGetKernel);
   Kernel* found = kernel_of_function(entryFuncAddr);
   if (!kernelPtr || !found) return done(cudaErrorInvalidDeviceFunction);
   *kernelPtr = reinterpret_cast<cudaKernel_t>(found);
@@ -126,7 +126,7 @@ PYFT_API cudaError_t cudaGetKernel(cudaKernel_t* kernelPtr, const void* entryFun
 }
 
 PYFT_API cudaError_t cudaGetFuncBySymbol(cudaFunction_t* functionPtr, const void* symbolPtr) {
-  enter(Api::cudaGetFuncBySymbol);
+  const Entered entered(Api::cudaGetFuncBySymbol);
   Kernel* found = kernel_of_function(symbolPtr);
   if (!functionPtr || !found) return done(cudaErrorInvalidDeviceFunction);
   *functionPtr = reinterpret_cast<cudaFunction_t>(found);
@@ -134,7 +134,7 @@ PYFT_API cudaError_t cudaGetFuncBySymbol(cudaFunction_t* functionPtr, const void
 }
 
 PYFT_API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes* attr, const void* func) {
-  enter(Api::cudaFuncGetAttributes);
+  const Entered entered(Api::cudaFuncGetAttributes);
   if (!attr) return done(cudaErrorInvalidValue);
   return done(
       with_kernel(func, [attr](Kernel& k, Device& d) { return function_attributes(k, d, attr); }));
@@ -142,19 +142,19 @@ PYFT_API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes* attr, cons
 
 PYFT_API cudaError_t cudaFuncSetAttribute(const void* func, enum cudaFuncAttribute attr,
                                           int value) {
-  enter(Api::cudaFuncSetAttribute);
+  const Entered entered(Api::cudaFuncSetAttribute);
   return done(with_kernel(func, [attr, value](Kernel& k, Device& d) {
     return set_kernel_attribute(k, d, attr, value);
   }));
 }
 
 PYFT_API cudaError_t cudaFuncSetCacheConfig(const void* func, enum cudaFuncCache cacheConfig) {
-  enter(Api::cudaFuncSetCacheConfig);
+  const Entered entered(Api::cudaFuncSetCacheConfig);
   return done(usable());
 }
 
 PYFT_API cudaError_t cudaFuncGetName(const char** name, const void* func) {
-  enter(Api::cudaFuncGetName);
+  const Entered entered(Api::cudaFuncGetName);
   const Kernel* kernel = kernel_of_handle(func);
   if (!name || !kernel) return done(cudaErrorInvalidDeviceFunction);
   *name = kernel->name.c_str();
@@ -163,7 +163,7 @@ PYFT_API cudaError_t cudaFuncGetName(const char** name, const void* func) {
 
 PYFT_API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* numBlocks, const void* func, int blockSize, size_t dynamicSMemSize, unsigned int flags) {
-  enter(Api::cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
+  const Entered entered(Api::cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
   return done(with_kernel(func, [&](Kernel& k, Device& d) {
     return occupancy(k, d, blockSize, dynamicSMemSize, flags, numBlocks);
   }));
@@ -172,14 +172,14 @@ PYFT_API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 PYFT_API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, const void* func,
                                                                    int blockSize,
                                                                    size_t dynamicSMemSize) {
-  enter(Api::cudaOccupancyMaxActiveBlocksPerMultiprocessor);
+  const Entered entered(Api::cudaOccupancyMaxActiveBlocksPerMultiprocessor);
   return done(with_kernel(func, [&](Kernel& k, Device& d) {
     return occupancy(k, d, blockSize, dynamicSMemSize, 0, numBlocks);
   }));
 }
 
 PYFT_API cudaError_t cudaGetSymbolAddress(void** devPtr, const void* name) {
-  enter(Api::cudaGetSymbolAddress);
+  const Entered entered(Api::cudaGetSymbolAddress);
   if (!devPtr) return done(cudaErrorInvalidValue);
   Global global;
   const cudaError_t error = symbol(name, &global);
@@ -188,7 +188,7 @@ PYFT_API cudaError_t cudaGetSymbolAddress(void** devPtr, const void* name) {
 }
 
 PYFT_API cudaError_t cudaGetSymbolSize(size_t* size, const void* name) {
-  enter(Api::cudaGetSymbolSize);
+  const Entered entered(Api::cudaGetSymbolSize);
   if (!size) return done(cudaErrorInvalidValue);
   Global global;
   const cudaError_t error = symbol(name, &global);
@@ -198,45 +198,45 @@ PYFT_API cudaError_t cudaGetSymbolSize(size_t* size, const void* name) {
 
 PYFT_API cudaError_t cudaMemcpyToSymbol(const void* name, const void* src, size_t count,
                                         size_t offset, enum cudaMemcpyKind kind) {
-  enter(Api::cudaMemcpyToSymbol);
+  const Entered entered(Api::cudaMemcpyToSymbol);
   return done(copy_symbol(name, src, nullptr, count, offset, nullptr, true));
 }
 
 PYFT_API cudaError_t cudaMemcpyToSymbolAsync(const void* name, const void* src, size_t count,
                                              size_t offset, enum cudaMemcpyKind kind,
                                              cudaStream_t stream) {
-  enter(Api::cudaMemcpyToSymbolAsync);
+  const Entered entered(Api::cudaMemcpyToSymbolAsync);
   return done(copy_symbol(name, src, nullptr, count, offset, stream, false));
 }
 
 PYFT_API cudaError_t cudaMemcpyFromSymbol(void* dst, const void* name, size_t count, size_t offset,
                                           enum cudaMemcpyKind kind) {
-  enter(Api::cudaMemcpyFromSymbol);
+  const Entered entered(Api::cudaMemcpyFromSymbol);
   return done(copy_symbol(name, nullptr, dst, count, offset, nullptr, true));
 }
 
 PYFT_API cudaError_t cudaMemcpyFromSymbolAsync(void* dst, const void* name, size_t count,
                                                size_t offset, enum cudaMemcpyKind kind,
                                                cudaStream_t stream) {
-  enter(Api::cudaMemcpyFromSymbolAsync);
+  const Entered entered(Api::cudaMemcpyFromSymbolAsync);
   return done(copy_symbol(name, nullptr, dst, count, offset, stream, false));
 }
 
 // ---- driver spelling -------------------------------------------------------------------------
 
 PYFT_API CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-  enter(Api::cuModuleLoadData);
+  const Entered entered(Api::cuModuleLoadData);
   return module ? load_module(image, reinterpret_cast<Module**>(module)) : CUDA_ERROR_INVALID_VALUE;
 }
 
 PYFT_API CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
                                      CUjit_option* options, void** optionValues) {
-  enter(Api::cuModuleLoadDataEx);
+  const Entered entered(Api::cuModuleLoadDataEx);
   return module ? load_module(image, reinterpret_cast<Module**>(module)) : CUDA_ERROR_INVALID_VALUE;
 }
 
 PYFT_API CUresult cuModuleLoad(CUmodule* module, const char* fname) {
-  enter(Api::cuModuleLoad);
+  const Entered entered(Api::cuModuleLoad);
   if (!module || !fname) return CUDA_ERROR_INVALID_VALUE;
   std::ifstream file(fname, std::ios::binary);
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
@@ -246,20 +246,20 @@ PYFT_API CUresult cuModuleLoad(CUmodule* module, const char* fname) {
 }
 
 PYFT_API CUresult cuModuleUnload(CUmodule hmod) {
-  enter(Api::cuModuleUnload);
+  const Entered entered(Api::cuModuleUnload);
   Module* module = module_of_handle(hmod);
   return module ? module->unload() : CUDA_ERROR_INVALID_HANDLE;
 }
 
 PYFT_API CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-  enter(Api::cuModuleGetFunction);
+  const Entered entered(Api::cuModuleGetFunction);
   if (!hfunc) return CUDA_ERROR_INVALID_VALUE;
   return get_function(module_of_handle(hmod), name, reinterpret_cast<Kernel**>(hfunc));
 }
 
 PYFT_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
                                        const char* name) {
-  enter(Api::cuModuleGetGlobal_v2);
+  const Entered entered(Api::cuModuleGetGlobal_v2);
   return get_global(module_of_handle(hmod), name, dptr, bytes);
 }
 
@@ -267,25 +267,25 @@ PYFT_API CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_
                                     void** jitOptionsValues, unsigned int numJitOptions,
                                     CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                     unsigned int numLibraryOptions) {
-  enter(Api::cuLibraryLoadData);
+  const Entered entered(Api::cuLibraryLoadData);
   return library ? load_module(code, reinterpret_cast<Module**>(library))
                  : CUDA_ERROR_INVALID_VALUE;
 }
 
 PYFT_API CUresult cuLibraryUnload(CUlibrary library) {
-  enter(Api::cuLibraryUnload);
+  const Entered entered(Api::cuLibraryUnload);
   Module* module = module_of_handle(library);
   return module ? module->unload() : CUDA_ERROR_INVALID_HANDLE;
 }
 
 PYFT_API CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
-  enter(Api::cuLibraryGetKernel);
+  const Entered entered(Api::cuLibraryGetKernel);
   if (!pKernel) return CUDA_ERROR_INVALID_VALUE;
   return get_function(module_of_handle(library), name, reinterpret_cast<Kernel**>(pKernel));
 }
 
 PYFT_API CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
-  enter(Api::cuLibraryGetModule);
+  const Entered entered(Api::cuLibraryGetModule);
   if (!pMod || !module_of_handle(library)) return CUDA_ERROR_INVALID_HANDLE;
   *pMod = reinterpret_cast<CUmodule>(library);
   return CUDA_SUCCESS;
@@ -293,19 +293,19 @@ PYFT_API CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 
 PYFT_API CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                                      const char* name) {
-  enter(Api::cuLibraryGetGlobal);
+  const Entered entered(Api::cuLibraryGetGlobal);
   return get_global(module_of_handle(library), name, dptr, bytes);
 }
 
 PYFT_API CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
-  enter(Api::cuKernelGetFunction);
+  const Entered entered(Api::cuKernelGetFunction);
   if (!pFunc || !kernel_of_handle(kernel)) return CUDA_ERROR_INVALID_HANDLE;
   *pFunc = reinterpret_cast<CUfunction>(kernel);
   return CUDA_SUCCESS;
 }
 
 PYFT_API CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-  enter(Api::cuFuncGetModule);
+  const Entered entered(Api::cuFuncGetModule);
   Kernel* kernel = kernel_of_handle(hfunc);
   if (!hmod || !kernel) return CUDA_ERROR_INVALID_HANDLE;
   *hmod = reinterpret_cast<CUmodule>(&kernel->module);
@@ -313,7 +313,7 @@ PYFT_API CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 }
 
 PYFT_API CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
-  enter(Api::cuFuncGetAttribute);
+  const Entered entered(Api::cuFuncGetAttribute);
   if (!pi) return CUDA_ERROR_INVALID_VALUE;
   return result(
       with_kernel(hfunc, [&](Kernel& k, Device& d) { return kernel_attribute(k, d, attrib, pi); }));
@@ -321,33 +321,33 @@ PYFT_API CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfun
 
 PYFT_API CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel,
                                        CUdevice dev) {
-  enter(Api::cuKernelGetAttribute);
+  const Entered entered(Api::cuKernelGetAttribute);
   if (!pi) return CUDA_ERROR_INVALID_VALUE;
   return result(with_kernel(
       kernel, [&](Kernel& k, Device& d) { return kernel_attribute(k, d, attrib, pi); }));
 }
 
 PYFT_API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  enter(Api::cuFuncSetAttribute);
+  const Entered entered(Api::cuFuncSetAttribute);
   return result(with_kernel(
       hfunc, [&](Kernel& k, Device& d) { return set_kernel_attribute(k, d, attrib, value); }));
 }
 
 PYFT_API CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
                                        CUdevice dev) {
-  enter(Api::cuKernelSetAttribute);
+  const Entered entered(Api::cuKernelSetAttribute);
   return result(with_kernel(
       kernel, [&](Kernel& k, Device& d) { return set_kernel_attribute(k, d, attrib, val); }));
 }
 
 PYFT_API CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  enter(Api::cuFuncSetCacheConfig);
+  const Entered entered(Api::cuFuncSetCacheConfig);
   return CUDA_SUCCESS;
 }
 
 PYFT_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                                      size_t* paramSize) {
-  enter(Api::cuFuncGetParamInfo);
+  const Entered entered(Api::cuFuncGetParamInfo);
   return result(with_kernel(func, [&](Kernel& k, Device& d) {
     return parameter(k, d, paramIndex, paramOffset, paramSize);
   }));
@@ -355,14 +355,14 @@ PYFT_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t*
 
 PYFT_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                                        size_t* paramSize) {
-  enter(Api::cuKernelGetParamInfo);
+  const Entered entered(Api::cuKernelGetParamInfo);
   return result(with_kernel(kernel, [&](Kernel& k, Device& d) {
     return parameter(k, d, paramIndex, paramOffset, paramSize);
   }));
 }
 
 PYFT_API CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
-  enter(Api::cuFuncGetName);
+  const Entered entered(Api::cuFuncGetName);
   const Kernel* kernel = kernel_of_handle(hfunc);
   if (!name || !kernel) return CUDA_ERROR_INVALID_HANDLE;
   *name = kernel->name.c_str();
@@ -370,7 +370,7 @@ PYFT_API CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
 }
 
 PYFT_API CUresult cuFuncLoad(CUfunction function) {
-  enter(Api::cuFuncLoad);
+  const Entered entered(Api::cuFuncLoad);
   return result(with_kernel(function, [](Kernel& k, Device& d) {
     KernelOnDevice* here = nullptr;
     return resolve(k, d, &here);
@@ -378,7 +378,7 @@ PYFT_API CUresult cuFuncLoad(CUfunction function) {
 }
 
 PYFT_API CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
-  enter(Api::cuFuncIsLoaded);
+  const Entered entered(Api::cuFuncIsLoaded);
   const Kernel* kernel = kernel_of_handle(function);
   if (!state || !kernel) return CUDA_ERROR_INVALID_HANDLE;
   const bool loaded = kernel->on[current_device()].load() != nullptr;
@@ -389,7 +389,7 @@ PYFT_API CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction funct
 PYFT_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func,
                                                               int blockSize,
                                                               size_t dynamicSMemSize) {
-  enter(Api::cuOccupancyMaxActiveBlocksPerMultiprocessor);
+  const Entered entered(Api::cuOccupancyMaxActiveBlocksPerMultiprocessor);
   return result(with_kernel(func, [&](Kernel& k, Device& d) {
     return occupancy(k, d, blockSize, dynamicSMemSize, 0, numBlocks);
   }));
@@ -397,7 +397,7 @@ PYFT_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CU
 
 PYFT_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags) {
-  enter(Api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
+  const Entered entered(Api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
   return result(with_kernel(func, [&](Kernel& k, Device& d) {
     return occupancy(k, d, blockSize, dynamicSMemSize, flags, numBlocks);
   }));

@@ -190,7 +190,7 @@ using namespace pyft::client;  // NOLINT: exported functions live outside namesp
 PYFT_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
                                         void** args, size_t sharedMem, cudaStream_t stream) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
-  enter(Api::__cudaLaunchKernel);
+  const Entered entered(Api::__cudaLaunchKernel);
   if (const cudaError_t error = usable(); error != cudaSuccess) return done(error);
   auto* known = reinterpret_cast<Kernel*>(kernel);  // from __cudaGetKernel, no look-up needed
   if (!known || known->magic != Kernel::kMagic) return done(cudaErrorInvalidDeviceFunction);
@@ -199,7 +199,7 @@ PYFT_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 
 
 PYFT_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
                                              void** args, size_t sharedMem, cudaStream_t stream) {
-  enter(Api::__cudaLaunchKernel_ptsz);
+  const Entered entered(Api::__cudaLaunchKernel_ptsz);
   const cudaStream_t real = stream ? stream : cudaStreamPerThread;
   return done(launch_function(kernel, {gridDim, blockDim, sharedMem, real}, args));
 }
@@ -207,7 +207,7 @@ PYFT_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, 
 PYFT_API cudaError_t cudaLaunchKernel(const void* func, dim3 gridDim, dim3 blockDim, void** args,
                                       size_t sharedMem, cudaStream_t stream) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
-  enter(Api::cudaLaunchKernel);
+  const Entered entered(Api::cudaLaunchKernel);
   return done(launch_function(func, {gridDim, blockDim, sharedMem, stream}, args));
 }
 
@@ -215,7 +215,7 @@ PYFT_API cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3 gridDim,
                                                  void** args, size_t sharedMem,
                                                  cudaStream_t stream) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_v9000);
-  enter(Api::cudaLaunchCooperativeKernel);
+  const Entered entered(Api::cudaLaunchCooperativeKernel);
   Launch l{gridDim, blockDim, sharedMem, stream};
   l.flags = kLaunchCooperative;
   return done(launch_function(func, l, args));
@@ -224,7 +224,7 @@ PYFT_API cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3 gridDim,
 PYFT_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* func,
                                          void** args) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060);
-  enter(Api::cudaLaunchKernelExC);
+  const Entered entered(Api::cudaLaunchKernelExC);
   if (!config) return done(cudaErrorInvalidValue);
   Launch l{config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream};
   const cudaError_t error = apply_attributes(config->attrs, config->numAttrs, &l);
@@ -233,14 +233,14 @@ PYFT_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const
 
 PYFT_API unsigned int __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem,
                                                   struct CUstream_st* stream) {
-  enter(Api::__cudaPushCallConfiguration);
+  const Entered entered(Api::__cudaPushCallConfiguration);
   call_configurations.push_back({gridDim, blockDim, sharedMem, stream});
   return 0;
 }
 
 PYFT_API cudaError_t __cudaPopCallConfiguration(dim3* gridDim, dim3* blockDim, size_t* sharedMem,
                                                 void* stream) {
-  enter(Api::__cudaPopCallConfiguration);
+  const Entered entered(Api::__cudaPopCallConfiguration);
   if (call_configurations.empty()) return done(cudaErrorMissingConfiguration);
   const CallConfiguration top = call_configurations.back();
   call_configurations.pop_back();
@@ -257,7 +257,7 @@ PYFT_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned i
                                  unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
                                  void** extra) {
   const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
-  enter(Api::cuLaunchKernel);
+  const Entered entered(Api::cuLaunchKernel);
   const Launch l{
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream};
   return driver_launch(f, l, kernelParams, extra);
@@ -269,7 +269,7 @@ PYFT_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
                                             unsigned int blockDimZ, unsigned int sharedMemBytes,
                                             CUstream hStream, void** kernelParams) {
   const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel);
-  enter(Api::cuLaunchCooperativeKernel);
+  const Entered entered(Api::cuLaunchCooperativeKernel);
   Launch l{
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream};
   l.flags = kLaunchCooperative;
@@ -279,7 +279,7 @@ PYFT_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
 PYFT_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                                    void** extra) {
   const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
-  enter(Api::cuLaunchKernelEx);
+  const Entered entered(Api::cuLaunchKernelEx);
   if (!config) return CUDA_ERROR_INVALID_VALUE;
   Launch l{{config->gridDimX, config->gridDimY, config->gridDimZ},
            {config->blockDimX, config->blockDimY, config->blockDimZ},

@@ -35,7 +35,7 @@ PYFT_API CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName
                                         unsigned int numJitOptions, CUlibraryOption* libraryOptions,
                                         void** libraryOptionValues,
                                         unsigned int numLibraryOptions) {
-  enter(Api::cuLibraryLoadFromFile);
+  const Entered entered(Api::cuLibraryLoadFromFile);
   return load_file(library, fileName);
 }
 
@@ -45,7 +45,7 @@ PYFT_API cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char*
                                              enum cudaLibraryOption* libraryOptions,
                                              void** libraryOptionValues,
                                              unsigned int numLibraryOptions) {
-  enter(Api::cudaLibraryLoadFromFile);
+  const Entered entered(Api::cudaLibraryLoadFromFile);
   return result(load_file(reinterpret_cast<CUlibrary*>(library), fileName));
 }
 
@@ -55,25 +55,25 @@ PYFT_API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* cod
                                          enum cudaLibraryOption* libraryOptions,
                                          void** libraryOptionValues,
                                          unsigned int numLibraryOptions) {
-  enter(Api::cudaLibraryLoadData);
+  const Entered entered(Api::cudaLibraryLoadData);
   return result(cuLibraryLoadData(reinterpret_cast<CUlibrary*>(library), code, nullptr, nullptr, 0,
                                   nullptr, nullptr, 0));
 }
 
 PYFT_API cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
-  enter(Api::cudaLibraryUnload);
+  const Entered entered(Api::cudaLibraryUnload);
   return result(cuLibraryUnload(driver(library)));
 }
 
 PYFT_API cudaError_t cudaLibraryGetKernel(cudaKernel_t* pKernel, cudaLibrary_t library,
                                           const char* name) {
-  enter(Api::cudaLibraryGetKernel);
+  const Entered entered(Api::cudaLibraryGetKernel);
   return result(cuLibraryGetKernel(reinterpret_cast<CUkernel*>(pKernel), driver(library), name));
 }
 
 PYFT_API cudaError_t cudaLibraryGetGlobal(void** dptr, size_t* bytes, cudaLibrary_t library,
                                           const char* name) {
-  enter(Api::cudaLibraryGetGlobal);
+  const Entered entered(Api::cudaLibraryGetGlobal);
   CUdeviceptr address = 0;
   const CUresult code = cuLibraryGetGlobal(&address, bytes, driver(library), name);
   if (code == CUDA_SUCCESS && dptr) *dptr = reinterpret_cast<void*>(address);
@@ -81,13 +81,13 @@ PYFT_API cudaError_t cudaLibraryGetGlobal(void** dptr, size_t* bytes, cudaLibrar
 }
 
 PYFT_API cudaError_t cudaLibraryGetKernelCount(unsigned int* count, cudaLibrary_t lib) {
-  enter(Api::cudaLibraryGetKernelCount);
+  const Entered entered(Api::cudaLibraryGetKernelCount);
   return result(cuLibraryGetKernelCount(count, driver(lib)));
 }
 
 PYFT_API cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t* kernels, unsigned int numKernels,
                                                  cudaLibrary_t lib) {
-  enter(Api::cudaLibraryEnumerateKernels);
+  const Entered entered(Api::cudaLibraryEnumerateKernels);
   return result(
       cuLibraryEnumerateKernels(reinterpret_cast<CUkernel*>(kernels), numKernels, driver(lib)));
 }
@@ -95,7 +95,7 @@ PYFT_API cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t* kernels, unsigned
 PYFT_API cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel,
                                                      enum cudaFuncAttribute attr, int value,
                                                      int device) {
-  enter(Api::cudaKernelSetAttributeForDevice);
+  const Entered entered(Api::cudaKernelSetAttributeForDevice);
   return result(cuKernelSetAttribute(static_cast<CUfunction_attribute>(attr), value,
                                      reinterpret_cast<CUkernel>(kernel), device));
 }

@@ -67,23 +67,23 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
-  enter(Api::cuModuleGetFunctionCount);
+  const Entered entered(Api::cuModuleGetFunctionCount);
   return count_functions(module_of_handle(mod), count);
 }
 
 PYFT_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
                                              CUmodule mod) {
-  enter(Api::cuModuleEnumerateFunctions);
+  const Entered entered(Api::cuModuleEnumerateFunctions);
   return list_functions(module_of_handle(mod), reinterpret_cast<void**>(functions), numFunctions);
 }
 
 PYFT_API CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
-  enter(Api::cuLibraryGetKernelCount);
+  const Entered entered(Api::cuLibraryGetKernelCount);
   return count_functions(module_of_handle(lib), count);
 }
 
 PYFT_API CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
                                             CUlibrary lib) {
-  enter(Api::cuLibraryEnumerateKernels);
+  const Entered entered(Api::cuLibraryEnumerateKernels);
   return list_functions(module_of_handle(lib), reinterpret_cast<void**>(kernels), numKernels);
 }

@@ -105,18 +105,18 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API void** __cudaRegisterFatBinary(void* fatCubin) {
-  enter(Api::__cudaRegisterFatBinary);
+  const Entered entered(Api::__cudaRegisterFatBinary);
   return reinterpret_cast<void**>(new Module(fatCubin, false));  // until the process ends
 }
 
 PYFT_API void __cudaRegisterFatBinaryEnd(void** fatCubinHandle) {
-  enter(Api::__cudaRegisterFatBinaryEnd);
+  const Entered entered(Api::__cudaRegisterFatBinaryEnd);
 }
 
 // The device side ends with its server; at exit there is nothing left to tell it. Before that a
 // library goes with its names.
 PYFT_API void __cudaUnregisterFatBinary(void** fatCubinHandle) {
-  enter(Api::__cudaUnregisterFatBinary);
+  const Entered entered(Api::__cudaUnregisterFatBinary);
   const auto* const module = reinterpret_cast<const Module*>(fatCubinHandle);
   Registry& r = registry();
   const std::unique_lock lock(r.mutex);
@@ -127,7 +127,7 @@ PYFT_API void __cudaUnregisterFatBinary(void** fatCubinHandle) {
 PYFT_API void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char* deviceFun,
                                      const char* deviceName, int thread_limit, uint3* tid,
                                      uint3* bid, dim3* bDim, dim3* gDim, int* wSize) {
-  enter(Api::__cudaRegisterFunction);
+  const Entered entered(Api::__cudaRegisterFunction);
   Registry& r = registry();
   const std::unique_lock lock(r.mutex);
   r.functions.push_back({hostFun, reinterpret_cast<Module*>(fatCubinHandle), deviceName});
@@ -136,7 +136,7 @@ PYFT_API void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun,
 PYFT_API void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char* deviceAddress,
                                 const char* deviceName, int ext, size_t size, int constant,
                                 int global) {
-  enter(Api::__cudaRegisterVar);
+  const Entered entered(Api::__cudaRegisterVar);
   Registry& r = registry();
   const std::unique_lock lock(r.mutex);
   r.variables.push_back({hostVar, reinterpret_cast<Module*>(fatCubinHandle), deviceName});
@@ -145,10 +145,10 @@ PYFT_API void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char* devi
 PYFT_API void __cudaRegisterManagedVar(void** fatCubinHandle, void** hostVarPtrAddress,
                                        char* deviceAddress, const char* deviceName, int ext,
                                        size_t size, int constant, int global) {
-  enter(Api::__cudaRegisterManagedVar);
+  const Entered entered(Api::__cudaRegisterManagedVar);
 }
 
 PYFT_API char __cudaInitModule(void** fatCubinHandle) {
-  enter(Api::__cudaInitModule);
+  const Entered entered(Api::__cudaInitModule);
   return 1;
 }

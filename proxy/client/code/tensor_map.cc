@@ -85,7 +85,7 @@ PYFT_API CUresult cuTensorMapEncodeTiled(
     const cuuint32_t* boxDim, const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
     CUtensorMapFloatOOBfill oobFill) {
-  enter(Api::cuTensorMapEncodeTiled);
+  const Entered entered(Api::cuTensorMapEncodeTiled);
   TensorMapArguments arguments;
   if (!boxDim || !gather(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim,
                          globalStrides, elementStrides, &arguments))
@@ -103,7 +103,7 @@ PYFT_API CUresult cuTensorMapEncodeIm2col(
     cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
     CUtensorMapFloatOOBfill oobFill) {
-  enter(Api::cuTensorMapEncodeIm2col);
+  const Entered entered(Api::cuTensorMapEncodeIm2col);
   TensorMapArguments arguments;
   if (tensorRank < 3 || !pixelBoxLowerCorner || !pixelBoxUpperCorner ||
       !gather(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides,

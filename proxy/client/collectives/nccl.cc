@@ -154,7 +154,7 @@ ncclResult_t refuse_nccl(const char* call, ncclResult_t code, const std::string&
 }
 
 long unimplemented_nccl(Api api, long code) {
-  enter(api);
+  const Entered entered(api);
   unsupported(api);
   last_sentence = std::string("[") + api_name(api) + "] is not supported by pyft";
   return code;
@@ -184,32 +184,32 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
-  enter(Api::ncclGetUniqueId);
+  const Entered entered(Api::ncclGetUniqueId);
   if (!uniqueId) return refuse_nccl(__func__, ncclInvalidArgument, "got no result pointer");
   return unique_id(uniqueId);
 }
 
 PYFT_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId,
                                        int rank) {
-  enter(Api::ncclCommInitRank);
+  const Entered entered(Api::ncclCommInitRank);
   return init(__func__, current_device(), comm, nranks, rank, {&commId, 1});
 }
 
 PYFT_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId,
                                              int rank, ncclConfig_t* config) {
-  enter(Api::ncclCommInitRankConfig);
+  const Entered entered(Api::ncclCommInitRankConfig);
   return init(__func__, current_device(), comm, nranks, rank, {&commId, 1}, config);
 }
 
 PYFT_API ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
                                                ncclUniqueId* commIds, ncclConfig_t* config) {
-  enter(Api::ncclCommInitRankScalable);
+  const Entered entered(Api::ncclCommInitRankScalable);
   const size_t count = nId > 0 ? static_cast<size_t>(nId) : 0;
   return init(__func__, current_device(), newcomm, nranks, myrank, {commIds, count}, config);
 }
 
 PYFT_API ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
-  enter(Api::ncclCommInitAll);
+  const Entered entered(Api::ncclCommInitAll);
   if (!comm || ndev < 1) return refuse_nccl(__func__, ncclInvalidArgument, "got no devices");
   ncclUniqueId id;
   if (const ncclResult_t error = unique_id(&id); error != ncclSuccess) return error;
@@ -226,7 +226,7 @@ PYFT_API ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* dev
 
 PYFT_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
                                     ncclConfig_t* config) {
-  enter(Api::ncclCommSplit);
+  const Entered entered(Api::ncclCommSplit);
   Communicator* parent = communicator_of(comm);
   if (!parent || !newcomm) return no_communicator(__func__);
   *newcomm = nullptr;
@@ -242,7 +242,7 @@ PYFT_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclCom
 
 PYFT_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
                                      ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
-  enter(Api::ncclCommShrink);
+  const Entered entered(Api::ncclCommShrink);
   Communicator* parent = communicator_of(comm);
   if (!parent || !newcomm) return no_communicator(__func__);
   *newcomm = nullptr;
@@ -262,7 +262,7 @@ PYFT_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int
 }
 
 PYFT_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  enter(Api::ncclCommFinalize);
+  const Entered entered(Api::ncclCommFinalize);
   if (!comm) return ncclSuccess;
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
@@ -274,7 +274,7 @@ PYFT_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 PYFT_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  enter(Api::ncclCommDestroy);
+  const Entered entered(Api::ncclCommDestroy);
   if (!comm) return ncclSuccess;
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
@@ -285,7 +285,7 @@ PYFT_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 // At once, also in a group: a program that aborts may never end it.
 PYFT_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  enter(Api::ncclCommAbort);
+  const Entered entered(Api::ncclCommAbort);
   if (!comm) return ncclSuccess;
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
@@ -295,7 +295,7 @@ PYFT_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
 PYFT_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
                                                ncclDataType_t datatype,
                                                ncclScalarResidence_t residence, ncclComm_t comm) {
-  enter(Api::ncclRedOpCreatePreMulSum);
+  const Entered entered(Api::ncclRedOpCreatePreMulSum);
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
   if (!op || !scalar || datatype < 0 || datatype >= ncclNumTypes)
@@ -315,7 +315,7 @@ PYFT_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar,
 }
 
 PYFT_API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
-  enter(Api::ncclRedOpDestroy);
+  const Entered entered(Api::ncclRedOpDestroy);
   Communicator* communicator = communicator_of(comm);
   if (!communicator) return no_communicator(__func__);
   return end_or_keep(*communicator, [communicator, op] {

@@ -124,7 +124,7 @@ ncclResult_t run(const Arguments& a) {
 PYFT_API ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                     ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                     cudaStream_t stream) {
-  enter(Api::ncclAllReduce);
+  const Entered entered(Api::ncclAllReduce);
   return run({Call::ncclAllReduce, __func__, sendbuff, recvbuff, count, datatype, comm, stream,
               static_cast<int>(op)});
 }
@@ -132,7 +132,7 @@ PYFT_API ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t
 PYFT_API ncclResult_t ncclReduce(const void* sendbuff, void* recvbuff, size_t count,
                                  ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
                                  cudaStream_t stream) {
-  enter(Api::ncclReduce);
+  const Entered entered(Api::ncclReduce);
   return run({Call::ncclReduce, __func__, sendbuff, recvbuff, count, datatype, comm, stream,
               static_cast<int>(op), root});
 }
@@ -140,28 +140,28 @@ PYFT_API ncclResult_t ncclReduce(const void* sendbuff, void* recvbuff, size_t co
 PYFT_API ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                         ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                                         cudaStream_t stream) {
-  enter(Api::ncclReduceScatter);
+  const Entered entered(Api::ncclReduceScatter);
   return run({Call::ncclReduceScatter, __func__, sendbuff, recvbuff, recvcount, datatype, comm,
               stream, static_cast<int>(op)});
 }
 
 PYFT_API ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                                     ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclAllGather);
+  const Entered entered(Api::ncclAllGather);
   return run(
       {Call::ncclAllGather, __func__, sendbuff, recvbuff, sendcount, datatype, comm, stream});
 }
 
 PYFT_API ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
                                    ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclAlltoAll);
+  const Entered entered(Api::ncclAlltoAll);
   return run({Call::ncclAlltoAll, __func__, sendbuff, recvbuff, count, datatype, comm, stream});
 }
 
 PYFT_API ncclResult_t ncclGather(const void* sendbuff, void* recvbuff, size_t count,
                                  ncclDataType_t datatype, int root, ncclComm_t comm,
                                  cudaStream_t stream) {
-  enter(Api::ncclGather);
+  const Entered entered(Api::ncclGather);
   return run({Call::ncclGather, __func__, sendbuff, recvbuff, count, datatype, comm, stream,
               ncclSum, root});
 }
@@ -169,7 +169,7 @@ PYFT_API ncclResult_t ncclGather(const void* sendbuff, void* recvbuff, size_t co
 PYFT_API ncclResult_t ncclScatter(const void* sendbuff, void* recvbuff, size_t count,
                                   ncclDataType_t datatype, int root, ncclComm_t comm,
                                   cudaStream_t stream) {
-  enter(Api::ncclScatter);
+  const Entered entered(Api::ncclScatter);
   return run({Call::ncclScatter, __func__, sendbuff, recvbuff, count, datatype, comm, stream,
               ncclSum, root});
 }
@@ -177,28 +177,28 @@ PYFT_API ncclResult_t ncclScatter(const void* sendbuff, void* recvbuff, size_t c
 PYFT_API ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                     ncclDataType_t datatype, int root, ncclComm_t comm,
                                     cudaStream_t stream) {
-  enter(Api::ncclBroadcast);
+  const Entered entered(Api::ncclBroadcast);
   return run({Call::ncclBroadcast, __func__, sendbuff, recvbuff, count, datatype, comm, stream,
               ncclSum, root});
 }
 
 PYFT_API ncclResult_t ncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root,
                                 ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclBcast);
+  const Entered entered(Api::ncclBcast);
   return run(
       {Call::ncclBroadcast, __func__, buff, buff, count, datatype, comm, stream, ncclSum, root});
 }
 
 PYFT_API ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype,
                                int peer, ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclSend);
+  const Entered entered(Api::ncclSend);
   return run(
       {Call::ncclSend, __func__, sendbuff, nullptr, count, datatype, comm, stream, ncclSum, peer});
 }
 
 PYFT_API ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
                                ncclComm_t comm, cudaStream_t stream) {
-  enter(Api::ncclRecv);
+  const Entered entered(Api::ncclRecv);
   return run(
       {Call::ncclRecv, __func__, nullptr, recvbuff, count, datatype, comm, stream, ncclSum, peer});
 }

@@ -129,13 +129,13 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API ncclResult_t ncclGroupStart() {
-  enter(Api::ncclGroupStart);
+  const Entered entered(Api::ncclGroupStart);
   ++group.depth;
   return ncclSuccess;
 }
 
 PYFT_API ncclResult_t ncclGroupEnd() {
-  enter(Api::ncclGroupEnd);
+  const Entered entered(Api::ncclGroupEnd);
   if (!group.depth) return refuse_nccl(__func__, ncclInvalidUsage, "without ncclGroupStart");
   if (--group.depth) return ncclSuccess;
   return finish(std::exchange(group, {}));

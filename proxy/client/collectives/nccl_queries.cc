@@ -23,35 +23,35 @@ ncclResult_t nothing_to_do(const char* call, const ncclComm* comm) {
 }  // namespace
 
 PYFT_API ncclResult_t ncclGetVersion(int* version) {
-  enter(Api::ncclGetVersion);
+  const Entered entered(Api::ncclGetVersion);
   if (!version) return refuse_nccl(__func__, ncclInvalidArgument, "got no result pointer");
   *version = NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 
 PYFT_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
-  enter(Api::ncclCommGetAsyncError);
+  const Entered entered(Api::ncclCommGetAsyncError);
   return answer(__func__, comm, asyncError, async_error);
 }
 
 PYFT_API ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
-  enter(Api::ncclCommCount);
+  const Entered entered(Api::ncclCommCount);
   return answer(__func__, comm, count, [](const Communicator& c) { return c.size; });
 }
 
 PYFT_API ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
-  enter(Api::ncclCommUserRank);
+  const Entered entered(Api::ncclCommUserRank);
   return answer(__func__, comm, rank, [](const Communicator& c) { return c.rank; });
 }
 
 PYFT_API ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
-  enter(Api::ncclCommCuDevice);
+  const Entered entered(Api::ncclCommCuDevice);
   return answer(__func__, comm, device, [](const Communicator& c) { return c.device.ordinal(); });
 }
 
 PYFT_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size,
                                        void** handle) {
-  enter(Api::ncclCommRegister);
+  const Entered entered(Api::ncclCommRegister);
   static std::atomic<bool> said{false};
   if (!said.exchange(true))
     say("[ncclCommRegister] has no effect: results are the same, without the copies that NCCL "
@@ -60,22 +60,22 @@ PYFT_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t
 }
 
 PYFT_API ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
-  enter(Api::ncclCommDeregister);
+  const Entered entered(Api::ncclCommDeregister);
   return nothing_to_do(__func__, comm);
 }
 
 PYFT_API ncclResult_t ncclMemAlloc(void** ptr, size_t size) {
-  enter(Api::ncclMemAlloc);
+  const Entered entered(Api::ncclMemAlloc);
   return nccl_result(cudaMalloc(ptr, size));
 }
 
 PYFT_API ncclResult_t ncclMemFree(void* ptr) {
-  enter(Api::ncclMemFree);
+  const Entered entered(Api::ncclMemFree);
   return nccl_result(cudaFree(ptr));
 }
 
 PYFT_API const char* ncclGetErrorString(ncclResult_t result) {
-  enter(Api::ncclGetErrorString);
+  const Entered entered(Api::ncclGetErrorString);
   switch (result) {
     case ncclSuccess:
       return "no error";
@@ -100,7 +100,7 @@ PYFT_API const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 PYFT_API const char* ncclGetLastError(ncclComm_t comm) {
-  enter(Api::ncclGetLastError);
+  const Entered entered(Api::ncclGetLastError);
   Communicator* communicator = comm ? communicator_of(comm) : nullptr;
   if (communicator && async_error(*communicator) != ncclSuccess) {
     const std::scoped_lock lock(communicator->mutex);

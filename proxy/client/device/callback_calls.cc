@@ -4,18 +4,18 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData) {
-  enter(Api::cudaLaunchHostFunc);
+  const Entered entered(Api::cudaLaunchHostFunc);
   return done(launch_host_function(stream, fn, userData));
 }
 
 PYFT_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
-  enter(Api::cuLaunchHostFunc);
+  const Entered entered(Api::cuLaunchHostFunc);
   return static_cast<CUresult>(launch_host_function(hStream, fn, userData));
 }
 
 PYFT_API cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
                                            void* userData, unsigned int flags) {
-  enter(Api::cudaStreamAddCallback);
+  const Entered entered(Api::cudaStreamAddCallback);
   if (!callback || flags) return done(cudaErrorInvalidValue);
   return done(
       add_callback(stream, [=](cudaError_t status) { callback(stream, status, userData); }));
@@ -23,7 +23,7 @@ PYFT_API cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallba
 
 PYFT_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                                       unsigned int flags) {
-  enter(Api::cuStreamAddCallback);
+  const Entered entered(Api::cuStreamAddCallback);
   if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
   return static_cast<CUresult>(add_callback(hStream, [=](cudaError_t status) {
     callback(hStream, static_cast<CUresult>(status), userData);

@@ -144,74 +144,74 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  enter(Api::cudaEventCreate);
+  const Entered entered(Api::cudaEventCreate);
   return done(create_event(0, event));
 }
 
 PYFT_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
-  enter(Api::cudaEventCreateWithFlags);
+  const Entered entered(Api::cudaEventCreateWithFlags);
   return done(create_event(flags, event));
 }
 
 PYFT_API cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  enter(Api::cudaEventDestroy);
+  const Entered entered(Api::cudaEventDestroy);
   return done(destroy_event(event));
 }
 
 PYFT_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020);
-  enter(Api::cudaEventRecord);
+  const Entered entered(Api::cudaEventRecord);
   return done(record_event(event, stream));
 }
 
 PYFT_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
                                               unsigned int flags) {
-  enter(Api::cudaEventRecordWithFlags);
+  const Entered entered(Api::cudaEventRecordWithFlags);
   return done(record_event(event, stream));
 }
 
 PYFT_API cudaError_t cudaEventQuery(cudaEvent_t event) {
-  enter(Api::cudaEventQuery);
+  const Entered entered(Api::cudaEventQuery);
   return done(query_event(event));
 }
 
 PYFT_API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaEventSynchronize_v3020);
-  enter(Api::cudaEventSynchronize);
+  const Entered entered(Api::cudaEventSynchronize);
   return done(synchronize_event(event));
 }
 
 PYFT_API cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-  enter(Api::cudaEventElapsedTime);
+  const Entered entered(Api::cudaEventElapsedTime);
   return done(elapsed_ms(ms, start, end));
 }
 
 PYFT_API CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
-  enter(Api::cuEventCreate);
+  const Entered entered(Api::cuEventCreate);
   return static_cast<CUresult>(create_event(Flags, phEvent));
 }
 
 PYFT_API CUresult cuEventDestroy_v2(CUevent hEvent) {
-  enter(Api::cuEventDestroy_v2);
+  const Entered entered(Api::cuEventDestroy_v2);
   return static_cast<CUresult>(destroy_event(hEvent));
 }
 
 PYFT_API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
-  enter(Api::cuEventRecord);
+  const Entered entered(Api::cuEventRecord);
   return static_cast<CUresult>(record_event(hEvent, hStream));
 }
 
 PYFT_API CUresult cuEventQuery(CUevent hEvent) {
-  enter(Api::cuEventQuery);
+  const Entered entered(Api::cuEventQuery);
   return static_cast<CUresult>(query_event(hEvent));
 }
 
 PYFT_API CUresult cuEventSynchronize(CUevent hEvent) {
-  enter(Api::cuEventSynchronize);
+  const Entered entered(Api::cuEventSynchronize);
   return static_cast<CUresult>(synchronize_event(hEvent));
 }
 
 PYFT_API CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  enter(Api::cuEventElapsedTime_v2);
+  const Entered entered(Api::cuEventElapsedTime_v2);
   return static_cast<CUresult>(elapsed_ms(pMilliseconds, hStart, hEnd));
 }

@@ -179,46 +179,46 @@ cudaError_t synchronize(cudaStream_t handle) {
 }  // namespace
 
 PYFT_API cudaError_t cudaStreamCreate(cudaStream_t* pStream) {
-  enter(Api::cudaStreamCreate);
+  const Entered entered(Api::cudaStreamCreate);
   return done(create_stream(0, 0, pStream));
 }
 
 PYFT_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags) {
-  enter(Api::cudaStreamCreateWithFlags);
+  const Entered entered(Api::cudaStreamCreateWithFlags);
   return done(create_stream(flags, 0, pStream));
 }
 
 PYFT_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int flags,
                                                   int priority) {
-  enter(Api::cudaStreamCreateWithPriority);
+  const Entered entered(Api::cudaStreamCreateWithPriority);
   return done(create_stream(flags, priority, pStream));
 }
 
 PYFT_API cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  enter(Api::cudaStreamDestroy);
+  const Entered entered(Api::cudaStreamDestroy);
   return done(destroy_stream(stream));
 }
 
 PYFT_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020);
-  enter(Api::cudaStreamSynchronize);
+  const Entered entered(Api::cudaStreamSynchronize);
   return done(synchronize(stream));
 }
 
 PYFT_API cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  enter(Api::cudaStreamQuery);
+  const Entered entered(Api::cudaStreamQuery);
   return done(with_stream(stream, query_stream));
 }
 
 PYFT_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                          unsigned int flags) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020);
-  enter(Api::cudaStreamWaitEvent);
+  const Entered entered(Api::cudaStreamWaitEvent);
   return done(wait_event(stream, event, flags));
 }
 
 PYFT_API cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) {
-  enter(Api::cudaStreamGetPriority);
+  const Entered entered(Api::cudaStreamGetPriority);
   cudaError_t error;
   const Stream* stream = stream_of(hStream, &error);
   if (stream && priority) *priority = stream->priority;
@@ -226,7 +226,7 @@ PYFT_API cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) 
 }
 
 PYFT_API cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
-  enter(Api::cudaStreamGetFlags);
+  const Entered entered(Api::cudaStreamGetFlags);
   cudaError_t error;
   const Stream* stream = stream_of(hStream, &error);
   if (stream && flags) *flags = stream->flags;
@@ -234,7 +234,7 @@ PYFT_API cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flag
 }
 
 PYFT_API cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int* device) {
-  enter(Api::cudaStreamGetDevice);
+  const Entered entered(Api::cudaStreamGetDevice);
   cudaError_t error;
   Stream* stream = stream_of(hStream, &error);
   if (stream && device) *device = stream->device.ordinal();
@@ -242,7 +242,7 @@ PYFT_API cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int* device) {
 }
 
 PYFT_API cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* streamId) {
-  enter(Api::cudaStreamGetId);
+  const Entered entered(Api::cudaStreamGetId);
   cudaError_t error;
   const Stream* stream = stream_of(hStream, &error);
   if (stream && streamId) *streamId = stream->id;
@@ -251,7 +251,7 @@ PYFT_API cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* s
 
 PYFT_API cudaError_t cudaDeviceSynchronize() {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020);
-  enter(Api::cudaDeviceSynchronize);
+  const Entered entered(Api::cudaDeviceSynchronize);
   cudaError_t error;
   Device* device = attached(&error);
   if (device) error = check_wait(*device);
@@ -261,37 +261,37 @@ PYFT_API cudaError_t cudaDeviceSynchronize() {
 // ---- driver spelling -------------------------------------------------------------------------
 
 PYFT_API CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
-  enter(Api::cuStreamCreate);
+  const Entered entered(Api::cuStreamCreate);
   return static_cast<CUresult>(create_stream(Flags, 0, phStream));
 }
 
 PYFT_API CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
-  enter(Api::cuStreamCreateWithPriority);
+  const Entered entered(Api::cuStreamCreateWithPriority);
   return static_cast<CUresult>(create_stream(flags, priority, phStream));
 }
 
 PYFT_API CUresult cuStreamDestroy_v2(CUstream hStream) {
-  enter(Api::cuStreamDestroy_v2);
+  const Entered entered(Api::cuStreamDestroy_v2);
   return static_cast<CUresult>(destroy_stream(hStream));
 }
 
 PYFT_API CUresult cuStreamSynchronize(CUstream hStream) {
-  enter(Api::cuStreamSynchronize);
+  const Entered entered(Api::cuStreamSynchronize);
   return static_cast<CUresult>(synchronize(hStream));
 }
 
 PYFT_API CUresult cuStreamQuery(CUstream hStream) {
-  enter(Api::cuStreamQuery);
+  const Entered entered(Api::cuStreamQuery);
   return static_cast<CUresult>(with_stream(hStream, query_stream));
 }
 
 PYFT_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  enter(Api::cuStreamWaitEvent);
+  const Entered entered(Api::cuStreamWaitEvent);
   return static_cast<CUresult>(wait_event(hStream, hEvent, Flags));
 }
 
 PYFT_API CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
-  enter(Api::cuStreamGetPriority);
+  const Entered entered(Api::cuStreamGetPriority);
   cudaError_t error;
   const Stream* stream = stream_of(hStream, &error);
   if (stream && priority) *priority = stream->priority;
@@ -299,7 +299,7 @@ PYFT_API CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
 }
 
 PYFT_API CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
-  enter(Api::cuStreamGetFlags);
+  const Entered entered(Api::cuStreamGetFlags);
   cudaError_t error;
   const Stream* stream = stream_of(hStream, &error);
   if (stream && flags) *flags = stream->flags;

@@ -92,34 +92,34 @@ cudaError_t info_of(uint64_t id, Graph* graph, size_t* count, Nodes... wanted) {
 }  // namespace
 
 PYFT_API cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
-  enter(Api::cudaStreamBeginCapture);
+  const Entered entered(Api::cudaStreamBeginCapture);
   return done(begin(stream, mode));
 }
 
 PYFT_API CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-  enter(Api::cuStreamBeginCapture_v2);
+  const Entered entered(Api::cuStreamBeginCapture_v2);
   return static_cast<CUresult>(begin(hStream, static_cast<cudaStreamCaptureMode>(mode)));
 }
 
 PYFT_API cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* pGraph) {
-  enter(Api::cudaStreamEndCapture);
+  const Entered entered(Api::cudaStreamEndCapture);
   return done(end(stream, pGraph));
 }
 
 PYFT_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
-  enter(Api::cuStreamEndCapture);
+  const Entered entered(Api::cuStreamEndCapture);
   return static_cast<CUresult>(end(hStream, phGraph));
 }
 
 PYFT_API cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
                                            enum cudaStreamCaptureStatus* pCaptureStatus) {
-  enter(Api::cudaStreamIsCapturing);
+  const Entered entered(Api::cudaStreamIsCapturing);
   uint64_t id = 0;
   return done(status_of(stream, pCaptureStatus, &id));
 }
 
 PYFT_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  enter(Api::cuStreamIsCapturing);
+  const Entered entered(Api::cuStreamIsCapturing);
   uint64_t id = 0;
   return static_cast<CUresult>(
       status_of(hStream, reinterpret_cast<cudaStreamCaptureStatus*>(captureStatus), &id));
@@ -131,7 +131,7 @@ PYFT_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                               const cudaGraphNode_t** dependencies_out,
                                               const cudaGraphEdgeData** edgeData_out,
                                               size_t* numDependencies_out) {
-  enter(Api::cudaStreamGetCaptureInfo);
+  const Entered entered(Api::cudaStreamGetCaptureInfo);
   uint64_t id = 0;
   const cudaError_t error = status_of(stream, captureStatus_out, &id);
   if (id_out) *id_out = id;
@@ -145,7 +145,7 @@ PYFT_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
                                             const CUgraphNode** dependencies_out,
                                             const CUgraphEdgeData** edgeData_out,
                                             size_t* numDependencies_out) {
-  enter(Api::cuStreamGetCaptureInfo_v3);
+  const Entered entered(Api::cuStreamGetCaptureInfo_v3);
   uint64_t id = 0;
   const cudaError_t error =
       status_of(hStream, reinterpret_cast<cudaStreamCaptureStatus*>(captureStatus_out), &id);
@@ -156,11 +156,11 @@ PYFT_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
 }
 
 PYFT_API cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode) {
-  enter(Api::cudaThreadExchangeStreamCaptureMode);
+  const Entered entered(Api::cudaThreadExchangeStreamCaptureMode);
   return done(exchange_mode(mode) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 PYFT_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  enter(Api::cuThreadExchangeStreamCaptureMode);
+  const Entered entered(Api::cuThreadExchangeStreamCaptureMode);
   return exchange_mode(mode) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

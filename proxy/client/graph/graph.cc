@@ -122,81 +122,81 @@ using namespace pyft::client;  // NOLINT: exported functions live outside namesp
 
 PYFT_API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* pGraphExec, cudaGraph_t graph,
                                                    unsigned long long flags) {
-  enter(Api::cudaGraphInstantiateWithFlags);
+  const Entered entered(Api::cudaGraphInstantiateWithFlags);
   return done(instantiate(graph, flags, pGraphExec));
 }
 
 PYFT_API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* pGraphExec, cudaGraph_t graph,
                                           unsigned long long flags) {
-  enter(Api::cudaGraphInstantiate);
+  const Entered entered(Api::cudaGraphInstantiate);
   return done(instantiate(graph, flags, pGraphExec));
 }
 
 PYFT_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
                                               unsigned long long flags) {
-  enter(Api::cuGraphInstantiateWithFlags);
+  const Entered entered(Api::cuGraphInstantiateWithFlags);
   return static_cast<CUresult>(instantiate(hGraph, flags, phGraphExec));
 }
 
 PYFT_API cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000);
-  enter(Api::cudaGraphLaunch);
+  const Entered entered(Api::cudaGraphLaunch);
   return done(launch(graphExec, stream));
 }
 
 PYFT_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   const profiling::DriverCall traced(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
-  enter(Api::cuGraphLaunch);
+  const Entered entered(Api::cuGraphLaunch);
   return static_cast<CUresult>(launch(hGraphExec, hStream));
 }
 
 PYFT_API cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream) {
-  enter(Api::cudaGraphUpload);
+  const Entered entered(Api::cudaGraphUpload);
   const bool known = device_of_graph(graphExec, HandleKind::kGraphExec) != nullptr;
   return done(known ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 PYFT_API cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  enter(Api::cudaGraphDestroy);
+  const Entered entered(Api::cudaGraphDestroy);
   return done(destroy<cmd::cudaGraphDestroy>(Call::cudaGraphDestroy, graph, HandleKind::kGraph));
 }
 
 PYFT_API CUresult cuGraphDestroy(CUgraph hGraph) {
-  enter(Api::cuGraphDestroy);
+  const Entered entered(Api::cuGraphDestroy);
   return static_cast<CUresult>(
       destroy<cmd::cudaGraphDestroy>(Call::cudaGraphDestroy, hGraph, HandleKind::kGraph));
 }
 
 PYFT_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
-  enter(Api::cudaGraphExecDestroy);
+  const Entered entered(Api::cudaGraphExecDestroy);
   return done(destroy<cmd::cudaGraphExecDestroy>(Call::cudaGraphExecDestroy, graphExec,
                                                  HandleKind::kGraphExec));
 }
 
 PYFT_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
-  enter(Api::cuGraphExecDestroy);
+  const Entered entered(Api::cuGraphExecDestroy);
   return static_cast<CUresult>(destroy<cmd::cudaGraphExecDestroy>(
       Call::cudaGraphExecDestroy, hGraphExec, HandleKind::kGraphExec));
 }
 
 PYFT_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes,
                                        size_t* numNodes) {
-  enter(Api::cudaGraphGetNodes);
+  const Entered entered(Api::cudaGraphGetNodes);
   return done(get_nodes(graph, reinterpret_cast<void**>(nodes), numNodes));
 }
 
 PYFT_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
-  enter(Api::cuGraphGetNodes);
+  const Entered entered(Api::cuGraphGetNodes);
   return static_cast<CUresult>(get_nodes(hGraph, reinterpret_cast<void**>(nodes), numNodes));
 }
 
 PYFT_API cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path,
                                             unsigned int flags) {
-  enter(Api::cudaGraphDebugDotPrint);
+  const Entered entered(Api::cudaGraphDebugDotPrint);
   return done(print(graph, path, flags));
 }
 
 PYFT_API CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {
-  enter(Api::cuGraphDebugDotPrint);
+  const Entered entered(Api::cuGraphDebugDotPrint);
   return static_cast<CUresult>(print(hGraph, path, flags));
 }

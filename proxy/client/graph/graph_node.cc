@@ -272,12 +272,12 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType* pType) {
-  enter(Api::cudaGraphNodeGetType);
+  const Entered entered(Api::cudaGraphNodeGetType);
   return done(node_type(node, reinterpret_cast<int*>(pType)));
 }
 
 PYFT_API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
-  enter(Api::cuGraphNodeGetType);
+  const Entered entered(Api::cuGraphNodeGetType);
   return static_cast<CUresult>(node_type(hNode, reinterpret_cast<int*>(type)));
 }
 
@@ -285,7 +285,7 @@ PYFT_API cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node,
                                                   cudaGraphNode_t* pDependencies,
                                                   cudaGraphEdgeData* edgeData,
                                                   size_t* pNumDependencies) {
-  enter(Api::cudaGraphNodeGetDependencies);
+  const Entered entered(Api::cudaGraphNodeGetDependencies);
   if (built_with_cuda_12()) {  // its version has no edges
     pNumDependencies = reinterpret_cast<size_t*>(edgeData);
     edgeData = nullptr;
@@ -297,7 +297,7 @@ PYFT_API cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node,
 PYFT_API CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies_out,
                                                 CUgraphEdgeData* edgeData,
                                                 size_t* numDependencies) {
-  enter(Api::cuGraphNodeGetDependencies_v2);
+  const Entered entered(Api::cuGraphNodeGetDependencies_v2);
   if (edgeData && numDependencies) std::fill_n(edgeData, *numDependencies, CUgraphEdgeData{});
   return static_cast<CUresult>(
       dependencies(hNode, reinterpret_cast<void**>(dependencies_out), numDependencies));
@@ -305,63 +305,63 @@ PYFT_API CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* 
 
 PYFT_API cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node,
                                                   struct cudaKernelNodeParams* pNodeParams) {
-  enter(Api::cudaGraphKernelNodeGetParams);
+  const Entered entered(Api::cudaGraphKernelNodeGetParams);
   return done(get_runtime(node, pNodeParams));
 }
 
 PYFT_API CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
                                                 CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  enter(Api::cuGraphKernelNodeGetParams_v2);
+  const Entered entered(Api::cuGraphKernelNodeGetParams_v2);
   return static_cast<CUresult>(get_driver(hNode, nodeParams));
 }
 
 PYFT_API cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
                                                   const struct cudaKernelNodeParams* pNodeParams) {
-  enter(Api::cudaGraphKernelNodeSetParams);
+  const Entered entered(Api::cudaGraphKernelNodeSetParams);
   return done(set_runtime(nullptr, node, pNodeParams));
 }
 
 PYFT_API CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
                                                 const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  enter(Api::cuGraphKernelNodeSetParams_v2);
+  const Entered entered(Api::cuGraphKernelNodeSetParams_v2);
   return static_cast<CUresult>(set_driver(nullptr, hNode, nodeParams));
 }
 
 PYFT_API cudaError_t
 cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node,
                                  const struct cudaKernelNodeParams* pNodeParams) {
-  enter(Api::cudaGraphExecKernelNodeSetParams);
+  const Entered entered(Api::cudaGraphExecKernelNodeSetParams);
   if (!hGraphExec) return done(cudaErrorInvalidValue);
   return done(set_runtime(hGraphExec, node, pNodeParams));
 }
 
 PYFT_API CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                     const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  enter(Api::cuGraphExecKernelNodeSetParams_v2);
+  const Entered entered(Api::cuGraphExecKernelNodeSetParams_v2);
   if (!hGraphExec) return CUDA_ERROR_INVALID_VALUE;
   return static_cast<CUresult>(set_driver(hGraphExec, hNode, nodeParams));
 }
 
 PYFT_API cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
                                              unsigned int isEnabled) {
-  enter(Api::cudaGraphNodeSetEnabled);
+  const Entered entered(Api::cudaGraphNodeSetEnabled);
   return done(enabled(hGraphExec, hNode, isEnabled != 0, nullptr));
 }
 
 PYFT_API CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         unsigned int isEnabled) {
-  enter(Api::cuGraphNodeSetEnabled);
+  const Entered entered(Api::cuGraphNodeSetEnabled);
   return static_cast<CUresult>(enabled(hGraphExec, hNode, isEnabled != 0, nullptr));
 }
 
 PYFT_API cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
                                              unsigned int* isEnabled) {
-  enter(Api::cudaGraphNodeGetEnabled);
+  const Entered entered(Api::cudaGraphNodeGetEnabled);
   return done(enabled(hGraphExec, hNode, -1, isEnabled));
 }
 
 PYFT_API CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         unsigned int* isEnabled) {
-  enter(Api::cuGraphNodeGetEnabled);
+  const Entered entered(Api::cuGraphNodeGetEnabled);
   return static_cast<CUresult>(enabled(hGraphExec, hNode, -1, isEnabled));
 }

@@ -69,7 +69,7 @@ PYFT_API int cudnnCTCLoss(void* handle, void* probsDesc, void* probs, const int*
                           const int* hostLabelLengths, const int* hostInputLengths, void* costs,
                           void* gradientsDesc, void* gradients, int algo, void* ctcLossDesc,
                           void* workspace, size_t workSpaceSizeInBytes) {
-  enter(Api::cudnnCTCLoss);
+  const Entered entered(Api::cudnnCTCLoss);
   Problem problem(handle, probsDesc, gradientsDesc, ctcLossDesc);
   problem.take(probsDesc, hostLabels, hostLabelLengths, hostInputLengths);
   if (problem.code) return problem.code;
@@ -95,7 +95,7 @@ PYFT_API int cudnnGetCTCLossWorkspaceSize(void* handle, void* probsDesc, void* g
                                           const int* labels, const int* labelLengths,
                                           const int* inputLengths, int algo, void* ctcLossDesc,
                                           size_t* sizeInBytes) {
-  enter(Api::cudnnGetCTCLossWorkspaceSize);
+  const Entered entered(Api::cudnnGetCTCLossWorkspaceSize);
   Problem problem(handle, probsDesc, gradientsDesc, ctcLossDesc);
   problem.take(probsDesc, labels, labelLengths, inputLengths);
   if (problem.code) return problem.code;

@@ -110,7 +110,7 @@ bool only_known_parts(const Descriptor& pack) {
 }  // namespace
 
 PYFT_API int cudnnBackendCreateDescriptor(int descriptorType, void** descriptor) {
-  enter(Api::cudnnBackendCreateDescriptor);
+  const Entered entered(Api::cudnnBackendCreateDescriptor);
   if (!descriptor) return kBadParameter;
   cudaError_t error;
   Device* const device = attached(&error);
@@ -124,7 +124,7 @@ PYFT_API int cudnnBackendCreateDescriptor(int descriptorType, void** descriptor)
 }
 
 PYFT_API int cudnnBackendDestroyDescriptor(void* descriptor) {
-  enter(Api::cudnnBackendDestroyDescriptor);
+  const Entered entered(Api::cudnnBackendDestroyDescriptor);
   if (!descriptor_of(descriptor)) return kBadParameter;
   const std::unique_ptr<DescriptorHandle> gone(static_cast<DescriptorHandle*>(descriptor));
   gone->magic = 0;
@@ -133,7 +133,7 @@ PYFT_API int cudnnBackendDestroyDescriptor(void* descriptor) {
 
 PYFT_API int cudnnBackendSetAttribute(void* descriptor, int attributeName, int attributeType,
                                       int64_t elementCount, const void* arrayOfElements) {
-  enter(Api::cudnnBackendSetAttribute);
+  const Entered entered(Api::cudnnBackendSetAttribute);
   Descriptor* const to = descriptor_of(descriptor);
   if (!to || to->finalized || elementCount < 0) return kBadParameter;
   if (!graph::element_bytes(attributeType)) return kWrongType;
@@ -146,7 +146,7 @@ PYFT_API int cudnnBackendSetAttribute(void* descriptor, int attributeName, int a
 }
 
 PYFT_API int cudnnBackendFinalize(void* descriptor) {
-  enter(Api::cudnnBackendFinalize);
+  const Entered entered(Api::cudnnBackendFinalize);
   const DescriptorPtr found = shared_descriptor(descriptor);
   if (!found) return kBadParameter;
   if (graph::finalized_by_library(found->type)) {
@@ -161,7 +161,7 @@ PYFT_API int cudnnBackendFinalize(void* descriptor) {
 PYFT_API int cudnnBackendGetAttribute(void* descriptor, int attributeName, int attributeType,
                                       int64_t requestedElementCount, int64_t* elementCount,
                                       void* arrayOfElements) {
-  enter(Api::cudnnBackendGetAttribute);
+  const Entered entered(Api::cudnnBackendGetAttribute);
   Descriptor* const from = descriptor_of(descriptor);
   if (!from || requestedElementCount < 0) return kBadParameter;
   if (!from->finalized) return kNotFinalized;
@@ -197,7 +197,7 @@ PYFT_API int cudnnBackendGetAttribute(void* descriptor, int attributeName, int a
 }
 
 PYFT_API int cudnnBackendExecute(void* handle, void* executionPlan, void* variantPack) {
-  enter(Api::cudnnBackendExecute);
+  const Entered entered(Api::cudnnBackendExecute);
   const LibraryObject* const with = library_object(handle, ObjectType::cudnn);
   const Descriptor* const plan = descriptor_of(executionPlan);
   const Descriptor* const pack = descriptor_of(variantPack);

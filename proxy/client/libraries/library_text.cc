@@ -71,7 +71,7 @@ namespace {
 // A version is asked for before anything else, also in programs that fork later: only a real GPU is
 // worth attaching to for it.
 size_t cudnn_version(Api api, Call call) {
-  enter(api);
+  const Entered entered(api);
   const char* gpus = settings::gpus();
   if (!*gpus || std::strncmp(gpus, "soft", 4) == 0) return 0;
   cudaError_t error;
@@ -94,7 +94,7 @@ PYFT_API size_t cudnnGetCudartVersion() {
 }
 
 PYFT_API const char* cudnnGetErrorString(int status) {
-  enter(Api::cudnnGetErrorString);
+  const Entered entered(Api::cudnnGetErrorString);
   switch (status / 1000) {
     case 0:
       return "CUDNN_STATUS_SUCCESS";
@@ -112,12 +112,12 @@ PYFT_API const char* cudnnGetErrorString(int status) {
 }
 
 PYFT_API void cudnnGetLastErrorString(char* message, size_t max_size) {
-  enter(Api::cudnnGetLastErrorString);
+  const Entered entered(Api::cudnnGetLastErrorString);
   if (message && max_size) *message = 0;
 }
 
 PYFT_API int cudnnGetStream(void* handle, void** streamId) {
-  enter(Api::cudnnGetStream);
+  const Entered entered(Api::cudnnGetStream);
   const LibraryObject* object = library_object(handle, ObjectType::cudnn);
   if (!object || !streamId) return library_codes(ObjectLibrary::cudnn).invalid;
   *streamId = reinterpret_cast<void*>(object->stream);
@@ -125,7 +125,7 @@ PYFT_API int cudnnGetStream(void* handle, void** streamId) {
 }
 
 PYFT_API const char* cusparseGetErrorString(int status) {
-  enter(Api::cusparseGetErrorString);
+  const Entered entered(Api::cusparseGetErrorString);
   static const char* const names[] = {
       "success",          "resource not initialized", "resource allocation failed",
       "invalid value",    "architecture mismatch",    "mapping error",

@@ -77,7 +77,7 @@ PYFT_API cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* 
                                           const size_t* sizes, size_t count,
                                           struct cudaMemcpyAttributes* attrs, size_t* attrsIdxs,
                                           size_t numAttrs, cudaStream_t stream) {
-  enter(Api::cudaMemcpyBatchAsync);
+  const Entered entered(Api::cudaMemcpyBatchAsync);
   if (built_with_cuda_12()) {
     say("[cudaMemcpyBatchAsync] of CUDA 12 has other parameters, and is not served");
     return done(cudaErrorNotSupported);
@@ -96,7 +96,7 @@ PYFT_API cudaError_t cudaMemcpyBatchAsync(void* const* dsts, const void* const* 
 PYFT_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
                                         size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
                                         size_t numAttrs, CUstream hStream) {
-  enter(Api::cuMemcpyBatchAsync_v2);
+  const Entered entered(Api::cuMemcpyBatchAsync_v2);
   size_t failed;
   return driver_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream, &failed);
 }
@@ -105,7 +105,7 @@ PYFT_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, si
 PYFT_API CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
                                      size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
                                      size_t numAttrs, size_t* failIdx, CUstream hStream) {
-  enter(Api::cuMemcpyBatchAsync);
+  const Entered entered(Api::cuMemcpyBatchAsync);
   size_t failed;
   return driver_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream,
                       failIdx ? failIdx : &failed);
@@ -115,7 +115,7 @@ PYFT_API CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, 
                                           size_t count, CUmemcpyAttributes* attrs,
                                           size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,
                                           CUstream hStream) {
-  enter(Api::cuMemcpyBatchAsync_ptsz);
+  const Entered entered(Api::cuMemcpyBatchAsync_ptsz);
   const OwnNullStream own;
   size_t failed;
   return driver_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream,

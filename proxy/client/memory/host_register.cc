@@ -82,21 +82,21 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API cudaError_t cudaHostRegister(void* ptr, size_t size, unsigned int flags) {
-  enter(Api::cudaHostRegister);
+  const Entered entered(Api::cudaHostRegister);
   return done(register_host(ptr, size, flags));
 }
 
 PYFT_API cudaError_t cudaHostUnregister(void* ptr) {
-  enter(Api::cudaHostUnregister);
+  const Entered entered(Api::cudaHostUnregister);
   return done(unregister_host(ptr));
 }
 
 PYFT_API CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
-  enter(Api::cuMemHostRegister_v2);
+  const Entered entered(Api::cuMemHostRegister_v2);
   return static_cast<CUresult>(register_host(p, bytesize, Flags));
 }
 
 PYFT_API CUresult cuMemHostUnregister(void* p) {
-  enter(Api::cuMemHostUnregister);
+  const Entered entered(Api::cuMemHostUnregister);
   return static_cast<CUresult>(unregister_host(p));
 }

@@ -141,53 +141,53 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* devPtr) {
-  enter(Api::cudaIpcGetMemHandle);
+  const Entered entered(Api::cudaIpcGetMemHandle);
   return done(get_memory(handle, reinterpret_cast<uint64_t>(devPtr)));
 }
 
 PYFT_API cudaError_t cudaIpcOpenMemHandle(void** devPtr, cudaIpcMemHandle_t handle,
                                           unsigned int flags) {
-  enter(Api::cudaIpcOpenMemHandle);
+  const Entered entered(Api::cudaIpcOpenMemHandle);
   return done(open_memory(devPtr, &handle, flags));
 }
 
 PYFT_API cudaError_t cudaIpcCloseMemHandle(void* devPtr) {
-  enter(Api::cudaIpcCloseMemHandle);
+  const Entered entered(Api::cudaIpcCloseMemHandle);
   return done(close_memory(reinterpret_cast<uint64_t>(devPtr)));
 }
 
 PYFT_API cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
-  enter(Api::cudaIpcGetEventHandle);
+  const Entered entered(Api::cudaIpcGetEventHandle);
   return done(get_event(handle, event));
 }
 
 PYFT_API cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t handle) {
-  enter(Api::cudaIpcOpenEventHandle);
+  const Entered entered(Api::cudaIpcOpenEventHandle);
   return done(open_event(event, &handle));
 }
 
 PYFT_API CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
-  enter(Api::cuIpcGetMemHandle);
+  const Entered entered(Api::cuIpcGetMemHandle);
   return static_cast<CUresult>(get_memory(pHandle, dptr));
 }
 
 PYFT_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
                                         unsigned int Flags) {
-  enter(Api::cuIpcOpenMemHandle_v2);
+  const Entered entered(Api::cuIpcOpenMemHandle_v2);
   return static_cast<CUresult>(open_memory(reinterpret_cast<void**>(pdptr), &handle, Flags));
 }
 
 PYFT_API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
-  enter(Api::cuIpcCloseMemHandle);
+  const Entered entered(Api::cuIpcCloseMemHandle);
   return static_cast<CUresult>(close_memory(dptr));
 }
 
 PYFT_API CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
-  enter(Api::cuIpcGetEventHandle);
+  const Entered entered(Api::cuIpcGetEventHandle);
   return static_cast<CUresult>(get_event(pHandle, event));
 }
 
 PYFT_API CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
-  enter(Api::cuIpcOpenEventHandle);
+  const Entered entered(Api::cuIpcOpenEventHandle);
   return static_cast<CUresult>(open_event(phEvent, &handle));
 }

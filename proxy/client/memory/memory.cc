@@ -117,20 +117,20 @@ using namespace pyft::client;  // NOLINT: exported functions live outside namesp
 
 PYFT_API cudaError_t cudaMalloc(void** devPtr, size_t size) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020);
-  enter(Api::cudaMalloc);
+  const Entered entered(Api::cudaMalloc);
   if (!devPtr) return done(cudaErrorInvalidValue);
   return done(allocate(size, reinterpret_cast<uint64_t*>(devPtr)));
 }
 
 PYFT_API cudaError_t cudaFree(void* devPtr) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020);
-  enter(Api::cudaFree);
+  const Entered entered(Api::cudaFree);
   return done(release(reinterpret_cast<uint64_t>(devPtr)));
 }
 
 PYFT_API cudaError_t cudaMallocAsync(void** devPtr, size_t size, cudaStream_t hStream) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020);
-  enter(Api::cudaMallocAsync);
+  const Entered entered(Api::cudaMallocAsync);
   if (!devPtr) return done(cudaErrorInvalidValue);
   auto* const address = reinterpret_cast<uint64_t*>(devPtr);
   const cudaError_t error = allocate(size, address);
@@ -143,28 +143,28 @@ PYFT_API cudaError_t cudaMallocAsync(void** devPtr, size_t size, cudaStream_t hS
 
 PYFT_API cudaError_t cudaFreeAsync(void* devPtr, cudaStream_t hStream) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020);
-  enter(Api::cudaFreeAsync);
+  const Entered entered(Api::cudaFreeAsync);
   return done(release(reinterpret_cast<uint64_t>(devPtr)));
 }
 
 PYFT_API cudaError_t cudaHostAlloc(void** pHost, size_t size, unsigned int flags) {
   const profiling::RuntimeCall traced(CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020);
-  enter(Api::cudaHostAlloc);
+  const Entered entered(Api::cudaHostAlloc);
   return done(allocate_pinned(size, flags, pHost));
 }
 
 PYFT_API cudaError_t cudaMallocHost(void** ptr, size_t size) {
-  enter(Api::cudaMallocHost);
+  const Entered entered(Api::cudaMallocHost);
   return done(allocate_pinned(size, 0, ptr));
 }
 
 PYFT_API cudaError_t cudaFreeHost(void* ptr) {
-  enter(Api::cudaFreeHost);
+  const Entered entered(Api::cudaFreeHost);
   return done(release_pinned(ptr));
 }
 
 PYFT_API CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  enter(Api::cuMemAlloc_v2);
+  const Entered entered(Api::cuMemAlloc_v2);
   if (!dptr || !bytesize) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address = 0;
   const cudaError_t error = allocate(bytesize, &address);
@@ -173,26 +173,26 @@ PYFT_API CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
 }
 
 PYFT_API CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  enter(Api::cuMemFree_v2);
+  const Entered entered(Api::cuMemFree_v2);
   return static_cast<CUresult>(release(dptr));
 }
 
 PYFT_API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
-  enter(Api::cuMemGetInfo_v2);
+  const Entered entered(Api::cuMemGetInfo_v2);
   return static_cast<CUresult>(memory_info(free, total));
 }
 
 PYFT_API CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
-  enter(Api::cuMemAllocHost_v2);
+  const Entered entered(Api::cuMemAllocHost_v2);
   return static_cast<CUresult>(allocate_pinned(bytesize, 0, pp));
 }
 
 PYFT_API CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
-  enter(Api::cuMemHostAlloc);
+  const Entered entered(Api::cuMemHostAlloc);
   return static_cast<CUresult>(allocate_pinned(bytesize, Flags, pp));
 }
 
 PYFT_API CUresult cuMemFreeHost(void* p) {
-  enter(Api::cuMemFreeHost);
+  const Entered entered(Api::cuMemFreeHost);
   return static_cast<CUresult>(release_pinned(p));
 }

@@ -28,13 +28,13 @@ using namespace pyft;          // NOLINT
 using namespace pyft::client;  // NOLINT: exported functions live outside namespaces
 
 PYFT_API cudaError_t cudaMallocPitch(void** devPtr, size_t* pitch, size_t width, size_t height) {
-  enter(Api::cudaMallocPitch);
+  const Entered entered(Api::cudaMallocPitch);
   if (!devPtr || !pitch) return done(cudaErrorInvalidValue);
   return done(allocate_rows(width, height, pitch, devPtr));
 }
 
 PYFT_API cudaError_t cudaMalloc3D(struct cudaPitchedPtr* pitchedDevPtr, struct cudaExtent extent) {
-  enter(Api::cudaMalloc3D);
+  const Entered entered(Api::cudaMalloc3D);
   size_t rows = 0;
   if (!pitchedDevPtr) return done(cudaErrorInvalidValue);
   if (__builtin_mul_overflow(extent.height, extent.depth, &rows))
@@ -46,6 +46,6 @@ PYFT_API cudaError_t cudaMalloc3D(struct cudaPitchedPtr* pitchedDevPtr, struct c
 
 PYFT_API struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
                                                             enum cudaChannelFormatKind f) {
-  enter(Api::cudaCreateChannelDesc);
+  const Entered entered(Api::cudaCreateChannelDesc);
   return {x, y, z, w, f};
 }

@@ -90,7 +90,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Foun
 
 PYFT_API cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes,
                                               const void* ptr) {
-  enter(Api::cudaPointerGetAttributes);
+  const Entered entered(Api::cudaPointerGetAttributes);
   if (!attributes) return done(cudaErrorInvalidValue);
   if (const cudaError_t error = usable(); error != cudaSuccess) return done(error);
   *attributes = {};
@@ -109,7 +109,7 @@ PYFT_API cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attr
 
 PYFT_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                         CUdeviceptr ptr) {
-  enter(Api::cuPointerGetAttribute);
+  const Entered entered(Api::cuPointerGetAttribute);
   if (!data) return CUDA_ERROR_INVALID_VALUE;
   if (const cudaError_t error = usable(); error != cudaSuccess) return static_cast<CUresult>(error);
   const Found found = find(ptr);
@@ -120,7 +120,7 @@ PYFT_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribut
 PYFT_API CUresult cuPointerGetAttributes(unsigned int numAttributes,
                                          CUpointer_attribute* attributes, void** data,
                                          CUdeviceptr ptr) {
-  enter(Api::cuPointerGetAttributes);
+  const Entered entered(Api::cuPointerGetAttributes);
   if (!attributes || !data) return CUDA_ERROR_INVALID_VALUE;
   const Found found = find(ptr);
   for (unsigned i = 0; i < numAttributes; ++i)
@@ -129,7 +129,7 @@ PYFT_API CUresult cuPointerGetAttributes(unsigned int numAttributes,
 }
 
 PYFT_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
-  enter(Api::cuMemGetAddressRange_v2);
+  const Entered entered(Api::cuMemGetAddressRange_v2);
   const Found found = find(dptr);
   if (!found.device || !found.bytes) return CUDA_ERROR_NOT_FOUND;
   if (pbase) *pbase = found.start;
@@ -138,17 +138,17 @@ PYFT_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUd
 }
 
 PYFT_API cudaError_t cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned int flags) {
-  enter(Api::cudaHostGetDevicePointer);
+  const Entered entered(Api::cudaHostGetDevicePointer);
   return done(device_pointer(pHost, pDevice));
 }
 
 PYFT_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
-  enter(Api::cuMemHostGetDevicePointer_v2);
+  const Entered entered(Api::cuMemHostGetDevicePointer_v2);
   return static_cast<CUresult>(device_pointer(p, reinterpret_cast<void**>(pdptr)));
 }
 
 PYFT_API cudaError_t cudaHostGetFlags(unsigned int* pFlags, void* pHost) {
-  enter(Api::cudaHostGetFlags);
+  const Entered entered(Api::cudaHostGetFlags);
   if (!pFlags) return done(cudaErrorInvalidValue);
   Registered range;
   if (device_of_pinned(reinterpret_cast<uint64_t>(pHost), 1))
@@ -163,7 +163,7 @@ PYFT_API cudaError_t cudaHostGetFlags(unsigned int* pFlags, void* pHost) {
 // ---- memory pools: one dummy per device ------------------------------------------------------
 
 PYFT_API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* memPool, int device) {
-  enter(Api::cudaDeviceGetDefaultMemPool);
+  const Entered entered(Api::cudaDeviceGetDefaultMemPool);
   if (!memPool || device < 0 || device >= static_cast<int>(process().devices.size()))
     return done(cudaErrorInvalidValue);
   const uint32_t index = static_cast<uint32_t>(device) + 1;
@@ -173,7 +173,7 @@ PYFT_API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* memPool, int dev
 
 PYFT_API cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr,
                                              void* value) {
-  enter(Api::cudaMemPoolGetAttribute);
+  const Entered entered(Api::cudaMemPoolGetAttribute);
   if (!value) return done(cudaErrorInvalidValue);
   *static_cast<uint32_t*>(value) = 0;
   if (attr >= cudaMemPoolAttrReleaseThreshold) *static_cast<uint64_t*>(value) = 0;
@@ -182,17 +182,17 @@ PYFT_API cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMem
 
 PYFT_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr,
                                              void* value) {
-  enter(Api::cudaMemPoolSetAttribute);
+  const Entered entered(Api::cudaMemPoolSetAttribute);
   return cudaSuccess;
 }
 
 PYFT_API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep) {
-  enter(Api::cudaMemPoolTrimTo);
+  const Entered entered(Api::cudaMemPoolTrimTo);
   return cudaSuccess;
 }
 
 PYFT_API cudaError_t cudaMemPoolSetAccess(cudaMemPool_t memPool,
                                           const struct cudaMemAccessDesc* descList, size_t count) {
-  enter(Api::cudaMemPoolSetAccess);
+  const Entered entered(Api::cudaMemPoolSetAccess);
   return cudaSuccess;
 }

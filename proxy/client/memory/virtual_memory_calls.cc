@@ -6,47 +6,47 @@ using namespace pyft::client;  // NOLINT: exported functions live outside namesp
 
 PYFT_API CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
                                       CUdeviceptr addr, unsigned long long flags) {
-  enter(Api::cuMemAddressReserve);
+  const Entered entered(Api::cuMemAddressReserve);
   return reserve_addresses(size, alignment, addr, flags, ptr);
 }
 
 PYFT_API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
-  enter(Api::cuMemAddressFree);
+  const Entered entered(Api::cuMemAddressFree);
   return free_addresses(ptr, size);
 }
 
 PYFT_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                               const CUmemAllocationProp* prop, unsigned long long flags) {
-  enter(Api::cuMemCreate);
+  const Entered entered(Api::cuMemCreate);
   return create_memory(size, prop, flags, handle);
 }
 
 PYFT_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  enter(Api::cuMemRelease);
+  const Entered entered(Api::cuMemRelease);
   return release_memory(handle);
 }
 
 PYFT_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                            CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  enter(Api::cuMemMap);
+  const Entered entered(Api::cuMemMap);
   return map_memory(ptr, size, offset, handle, flags);
 }
 
 PYFT_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  enter(Api::cuMemUnmap);
+  const Entered entered(Api::cuMemUnmap);
   return unmap_memory(ptr, size);
 }
 
 PYFT_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
                                  size_t count) {
-  enter(Api::cuMemSetAccess);
+  const Entered entered(Api::cuMemSetAccess);
   return set_access(ptr, size, desc, count);
 }
 
 PYFT_API CUresult cuMemGetAllocationGranularity(size_t* granularity,
                                                 const CUmemAllocationProp* prop,
                                                 CUmemAllocationGranularity_flags option) {
-  enter(Api::cuMemGetAllocationGranularity);
+  const Entered entered(Api::cuMemGetAllocationGranularity);
   if (!granularity || !prop) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_properties(*prop)) return bad;
   *granularity = ring::kGranule;
@@ -54,12 +54,12 @@ PYFT_API CUresult cuMemGetAllocationGranularity(size_t* granularity,
 }
 
 PYFT_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
-  enter(Api::cuMemRetainAllocationHandle);
+  const Entered entered(Api::cuMemRetainAllocationHandle);
   return retain_memory(reinterpret_cast<uint64_t>(addr), handle);
 }
 
 PYFT_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                          CUmemGenericAllocationHandle handle) {
-  enter(Api::cuMemGetAllocationPropertiesFromHandle);
+  const Entered entered(Api::cuMemGetAllocationPropertiesFromHandle);
   return memory_properties(handle, prop);
 }

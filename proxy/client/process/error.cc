@@ -186,23 +186,23 @@ const Text* find(int code) {
 }  // namespace
 
 using pyft::Api;
-using pyft::client::enter;
+using pyft::client::Entered;
 
 PYFT_API const char* cudaGetErrorName(cudaError_t error) {
-  enter(Api::cudaGetErrorName);
+  const Entered entered(Api::cudaGetErrorName);
   const Text* found = find(error);
   return found ? found->name : "unrecognized error code";
 }
 
 PYFT_API const char* cudaGetErrorString(cudaError_t error) {
-  enter(Api::cudaGetErrorString);
+  const Entered entered(Api::cudaGetErrorString);
   const Text* found = find(error);
   if (!found) return "unrecognized error code";
   return found->text ? found->text : found->name;
 }
 
 PYFT_API CUresult cuGetErrorName(CUresult error, const char** pStr) {
-  enter(Api::cuGetErrorName);
+  const Entered entered(Api::cuGetErrorName);
   const Text* found = find(error);
   if (!pStr) return CUDA_ERROR_INVALID_VALUE;
   *pStr = found ? found->driver_name : nullptr;
@@ -210,7 +210,7 @@ PYFT_API CUresult cuGetErrorName(CUresult error, const char** pStr) {
 }
 
 PYFT_API CUresult cuGetErrorString(CUresult error, const char** pStr) {
-  enter(Api::cuGetErrorString);
+  const Entered entered(Api::cuGetErrorString);
   const Text* found = find(error);
   if (!pStr) return CUDA_ERROR_INVALID_VALUE;
   *pStr = !found ? nullptr : found->text ? found->text : found->driver_name;

@@ -39,7 +39,7 @@ void name_library(const std::string& path) {
 }  // namespace
 
 PYFT_API CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
-  enter(Api::cuGetExportTable);
+  const Entered entered(Api::cuGetExportTable);
   if (!ppExportTable || !pExportTableId) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = nullptr;
   name_library(library_at(__builtin_return_address(0)));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/call_ids.h"
+#include "client/process/dead_stack.h"
 #include "client/process/vendor.h"
 
 namespace pyft::client {
@@ -17,10 +18,19 @@ inline constexpr int kMaxDevices = 16;
 
 extern std::atomic<uint64_t> call_counts[static_cast<size_t>(Api::kCount)];
 
-// Every exported function starts with this. Counting is all it does: no lock, no allocation.
-inline void enter(Api api) {
-  call_counts[static_cast<size_t>(api)].fetch_add(1, std::memory_order_relaxed);
-}
+// Every exported function starts with one, and counts itself so: no lock, no allocation. When it
+// ends nothing of it stays on the stack, if that is asked for.
+struct Entered {
+  explicit Entered(Api api) {
+    call_counts[static_cast<size_t>(api)].fetch_add(1, std::memory_order_relaxed);
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  ~Entered() {
+    if (clears_stack) [[unlikely]]
+      clear_dead_stack();
+  }
+};
 
 struct Process {
   bool enabled = false;

@@ -21,7 +21,7 @@ void unsupported_again(Api api, const std::string& why) {
 }
 
 long unimplemented(Api api, long code) {
-  enter(api);
+  const Entered entered(api);
   unsupported(api);
   return code;
 }

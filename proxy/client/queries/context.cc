@@ -31,7 +31,7 @@ bool known_device(CUdevice device) {
 }  // namespace
 
 PYFT_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
-  enter(Api::cuDevicePrimaryCtxRetain);
+  const Entered entered(Api::cuDevicePrimaryCtxRetain);
   if (!pctx) return CUDA_ERROR_INVALID_VALUE;
   cudaError_t error;
   if (!attach(dev, &error)) return static_cast<CUresult>(error);
@@ -40,17 +40,17 @@ PYFT_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 }
 
 PYFT_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
-  enter(Api::cuDevicePrimaryCtxRelease_v2);
+  const Entered entered(Api::cuDevicePrimaryCtxRelease_v2);
   return known_device(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 PYFT_API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
-  enter(Api::cuDevicePrimaryCtxSetFlags_v2);
+  const Entered entered(Api::cuDevicePrimaryCtxSetFlags_v2);
   return known_device(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 PYFT_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
-  enter(Api::cuDevicePrimaryCtxGetState);
+  const Entered entered(Api::cuDevicePrimaryCtxGetState);
   if (!known_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
   if (flags) *flags = CU_CTX_SCHED_AUTO;
   if (active) *active = attached_or_null(dev) ? 1 : 0;
@@ -58,7 +58,7 @@ PYFT_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, 
 }
 
 PYFT_API CUresult cuCtxGetCurrent(CUcontext* pctx) {
-  enter(Api::cuCtxGetCurrent);
+  const Entered entered(Api::cuCtxGetCurrent);
   if (!pctx) return CUDA_ERROR_INVALID_VALUE;
   const bool live = attached_or_null(current_device()) != nullptr;
   *pctx = live ? context_of(current_device()) : nullptr;
@@ -66,7 +66,7 @@ PYFT_API CUresult cuCtxGetCurrent(CUcontext* pctx) {
 }
 
 PYFT_API CUresult cuCtxSetCurrent(CUcontext ctx) {
-  enter(Api::cuCtxSetCurrent);
+  const Entered entered(Api::cuCtxSetCurrent);
   if (!ctx) return CUDA_SUCCESS;
   const int ordinal = ordinal_of(ctx);
   if (ordinal < 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -75,7 +75,7 @@ PYFT_API CUresult cuCtxSetCurrent(CUcontext ctx) {
 }
 
 PYFT_API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
-  enter(Api::cuCtxPushCurrent_v2);
+  const Entered entered(Api::cuCtxPushCurrent_v2);
   const int ordinal = ordinal_of(ctx);
   if (ordinal < 0) return CUDA_ERROR_INVALID_CONTEXT;
   pushed.push_back(current_device());
@@ -84,7 +84,7 @@ PYFT_API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
 }
 
 PYFT_API CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
-  enter(Api::cuCtxPopCurrent_v2);
+  const Entered entered(Api::cuCtxPopCurrent_v2);
   if (pushed.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (pctx) *pctx = context_of(current_device());
   set_current_device(pushed.back());
@@ -93,14 +93,14 @@ PYFT_API CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
 }
 
 PYFT_API CUresult cuCtxGetDevice(CUdevice* device) {
-  enter(Api::cuCtxGetDevice);
+  const Entered entered(Api::cuCtxGetDevice);
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   *device = current_device();
   return CUDA_SUCCESS;
 }
 
 PYFT_API CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
-  enter(Api::cuCtxGetDevice_v2);
+  const Entered entered(Api::cuCtxGetDevice_v2);
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   const int ordinal = ctx ? ordinal_of(ctx) : current_device();
   if (ordinal < 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -110,24 +110,24 @@ PYFT_API CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 
 // One context per device, so the runtime's limits of the device are the context's.
 PYFT_API CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
-  enter(Api::cuCtxGetLimit);
+  const Entered entered(Api::cuCtxGetLimit);
   return static_cast<CUresult>(cudaDeviceGetLimit(pvalue, static_cast<cudaLimit>(limit)));
 }
 
 PYFT_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  enter(Api::cuCtxSetLimit);
+  const Entered entered(Api::cuCtxSetLimit);
   return static_cast<CUresult>(cudaDeviceSetLimit(static_cast<cudaLimit>(limit), value));
 }
 
 PYFT_API CUresult cuCtxSynchronize() {
-  enter(Api::cuCtxSynchronize);
+  const Entered entered(Api::cuCtxSynchronize);
   cudaError_t error;
   Device* device = attached(&error);
   return static_cast<CUresult>(device ? device->synchronize_all() : error);
 }
 
 PYFT_API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
-  enter(Api::cuCtxSynchronize_v2);
+  const Entered entered(Api::cuCtxSynchronize_v2);
   const int ordinal = ctx ? ordinal_of(ctx) : current_device();
   if (ordinal < 0) return CUDA_ERROR_INVALID_CONTEXT;
   cudaError_t error;
@@ -136,27 +136,27 @@ PYFT_API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
 }
 
 PYFT_API CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
-  enter(Api::cuCtxGetApiVersion);
+  const Entered entered(Api::cuCtxGetApiVersion);
   if (!version) return CUDA_ERROR_INVALID_VALUE;
   *version = 3020;  // what the driver has answered since CUDA 4
   return CUDA_SUCCESS;
 }
 
 PYFT_API CUresult cuCtxGetFlags(unsigned int* flags) {
-  enter(Api::cuCtxGetFlags);
+  const Entered entered(Api::cuCtxGetFlags);
   if (flags) *flags = CU_CTX_SCHED_AUTO;
   return CUDA_SUCCESS;
 }
 
 PYFT_API CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
-  enter(Api::cuCtxGetStreamPriorityRange);
+  const Entered entered(Api::cuCtxGetStreamPriorityRange);
   if (leastPriority) *leastPriority = 0;
   if (greatestPriority) *greatestPriority = -5;
   return CUDA_SUCCESS;
 }
 
 PYFT_API CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
-  enter(Api::cuStreamGetCtx);
+  const Entered entered(Api::cuStreamGetCtx);
   if (!pctx) return CUDA_ERROR_INVALID_VALUE;
   cudaError_t error;
   Stream* stream = stream_of(hStream, &error);
@@ -165,7 +165,7 @@ PYFT_API CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
 }
 
 PYFT_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
-  enter(Api::cuStreamGetCtx_v2);
+  const Entered entered(Api::cuStreamGetCtx_v2);
   const CUresult code = cuStreamGetCtx(hStream, pCtx);
   if (code == CUDA_SUCCESS && pGreenCtx) *pGreenCtx = nullptr;
   return code;

@@ -22,7 +22,7 @@ bool built_with_cuda_12() {
 
 // CUDA 12's name for the version with its structure; CUDA 13 has the plain name.
 PYFT_API cudaError_t cudaGetDeviceProperties_v2(void* prop, int device) {
-  enter(Api::cudaGetDeviceProperties_v2);
+  const Entered entered(Api::cudaGetDeviceProperties_v2);
   const cudaDeviceProp* found = nullptr;
   if (!prop) return done(cudaErrorInvalidValue);
   const cudaError_t error = properties_of_ordinal(device, &found);
@@ -36,7 +36,7 @@ PYFT_API cudaError_t cudaGetDeviceProperties_v2(void* prop, int device) {
 }
 
 PYFT_API cudaError_t cudaEventElapsedTime_v2(float* ms, cudaEvent_t start, cudaEvent_t end) {
-  enter(Api::cudaEventElapsedTime_v2);
+  const Entered entered(Api::cudaEventElapsedTime_v2);
   return cudaEventElapsedTime(ms, start, end);
 }
 
@@ -46,7 +46,7 @@ PYFT_API cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
                                                  unsigned long long* id_out, cudaGraph_t* graph_out,
                                                  const cudaGraphNode_t** dependencies_out,
                                                  size_t* numDependencies_out) {
-  enter(Api::cudaStreamGetCaptureInfo_v2);
+  const Entered entered(Api::cudaStreamGetCaptureInfo_v2);
   return cudaStreamGetCaptureInfo(stream, captureStatus_out, id_out, graph_out, dependencies_out,
                                   nullptr, numDependencies_out);
 }
@@ -54,7 +54,7 @@ PYFT_API cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
 PYFT_API cudaError_t cudaStreamGetCaptureInfo_v2_ptsz(
     cudaStream_t stream, cudaStreamCaptureStatus* captureStatus_out, unsigned long long* id_out,
     cudaGraph_t* graph_out, const cudaGraphNode_t** dependencies_out, size_t* numDependencies_out) {
-  enter(Api::cudaStreamGetCaptureInfo_v2_ptsz);
+  const Entered entered(Api::cudaStreamGetCaptureInfo_v2_ptsz);
   const OwnNullStream own;
   return cudaStreamGetCaptureInfo(stream, captureStatus_out, id_out, graph_out, dependencies_out,
                                   nullptr, numDependencies_out);
@@ -66,7 +66,7 @@ PYFT_API cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t stream,
                                                  const cudaGraphNode_t** dependencies_out,
                                                  const cudaGraphEdgeData** edgeData_out,
                                                  size_t* numDependencies_out) {
-  enter(Api::cudaStreamGetCaptureInfo_v3);
+  const Entered entered(Api::cudaStreamGetCaptureInfo_v3);
   return cudaStreamGetCaptureInfo(stream, captureStatus_out, id_out, graph_out, dependencies_out,
                                   edgeData_out, numDependencies_out);
 }
@@ -75,7 +75,7 @@ PYFT_API cudaError_t cudaStreamGetCaptureInfo_v3_ptsz(
     cudaStream_t stream, cudaStreamCaptureStatus* captureStatus_out, unsigned long long* id_out,
     cudaGraph_t* graph_out, const cudaGraphNode_t** dependencies_out,
     const cudaGraphEdgeData** edgeData_out, size_t* numDependencies_out) {
-  enter(Api::cudaStreamGetCaptureInfo_v3_ptsz);
+  const Entered entered(Api::cudaStreamGetCaptureInfo_v3_ptsz);
   const OwnNullStream own;
   return cudaStreamGetCaptureInfo(stream, captureStatus_out, id_out, graph_out, dependencies_out,
                                   edgeData_out, numDependencies_out);

@@ -52,7 +52,7 @@ cudaError_t device_count(int* count) {
 }  // namespace
 
 PYFT_API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* prop, int device) {
-  enter(Api::cudaGetDeviceProperties);
+  const Entered entered(Api::cudaGetDeviceProperties);
   const cudaDeviceProp* found = nullptr;
   if (!prop) return done(cudaErrorInvalidValue);
   const cudaError_t error = properties_of_ordinal(device, &found);
@@ -61,17 +61,17 @@ PYFT_API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* prop, int de
 }
 
 PYFT_API cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attr, int device) {
-  enter(Api::cudaDeviceGetAttribute);
+  const Entered entered(Api::cudaDeviceGetAttribute);
   return done(attribute_of_ordinal(device, attr, value));
 }
 
 PYFT_API cudaError_t cudaGetDeviceCount(int* count) {
-  enter(Api::cudaGetDeviceCount);
+  const Entered entered(Api::cudaGetDeviceCount);
   return done(device_count(count));
 }
 
 PYFT_API cudaError_t cudaGetDevice(int* device) {
-  enter(Api::cudaGetDevice);
+  const Entered entered(Api::cudaGetDevice);
   if (!device) return done(cudaErrorInvalidValue);
   if (const cudaError_t error = usable(); error != cudaSuccess) return done(error);
   *device = current_device();
@@ -79,7 +79,7 @@ PYFT_API cudaError_t cudaGetDevice(int* device) {
 }
 
 PYFT_API cudaError_t cudaSetDevice(int device) {
-  enter(Api::cudaSetDevice);
+  const Entered entered(Api::cudaSetDevice);
   if (const cudaError_t error = usable(); error != cudaSuccess) return done(error);
   if (device < 0 || device >= static_cast<int>(process().devices.size())) {
     say_how_many(device);
@@ -90,35 +90,35 @@ PYFT_API cudaError_t cudaSetDevice(int device) {
 }
 
 PYFT_API cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags) {
-  enter(Api::cudaInitDevice);
+  const Entered entered(Api::cudaInitDevice);
   cudaError_t error;
   return done(attach(device, &error) ? cudaSuccess : error);
 }
 
 PYFT_API cudaError_t cudaSetDeviceFlags(unsigned int flags) {
-  enter(Api::cudaSetDeviceFlags);
+  const Entered entered(Api::cudaSetDeviceFlags);
   return done(usable());
 }
 
 PYFT_API cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
-  enter(Api::cudaGetDeviceFlags);
+  const Entered entered(Api::cudaGetDeviceFlags);
   if (flags) *flags = cudaDeviceScheduleAuto;
   return done(usable());
 }
 
 PYFT_API cudaError_t cudaDeviceReset() {
-  enter(Api::cudaDeviceReset);
+  const Entered entered(Api::cudaDeviceReset);
   Device* device = attached_or_null(current_device());
   return done(device ? device->synchronize_all() : usable());
 }
 
 PYFT_API cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
-  enter(Api::cudaDeviceGetPCIBusId);
+  const Entered entered(Api::cudaDeviceGetPCIBusId);
   return done(bus_id(pciBusId, len, device));
 }
 
 PYFT_API cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* pciBusId) {
-  enter(Api::cudaDeviceGetByPCIBusId);
+  const Entered entered(Api::cudaDeviceGetByPCIBusId);
   if (!device || !pciBusId) return done(cudaErrorInvalidValue);
   char text[32];
   for (int i = 0; i < static_cast<int>(process().devices.size()); ++i) {
@@ -133,61 +133,61 @@ PYFT_API cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* pciBusId) 
 }
 
 PYFT_API cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
-  enter(Api::cudaDeviceGetStreamPriorityRange);
+  const Entered entered(Api::cudaDeviceGetStreamPriorityRange);
   if (leastPriority) *leastPriority = 0;
   if (greatestPriority) *greatestPriority = -5;
   return done(usable());
 }
 
 PYFT_API cudaError_t cudaDriverGetVersion(int* driverVersion) {
-  enter(Api::cudaDriverGetVersion);
+  const Entered entered(Api::cudaDriverGetVersion);
   if (!driverVersion) return done(cudaErrorInvalidValue);
   *driverVersion = process().enabled ? kCudaVersion : 0;
   return cudaSuccess;
 }
 
 PYFT_API cudaError_t cudaRuntimeGetVersion(int* runtimeVersion) {
-  enter(Api::cudaRuntimeGetVersion);
+  const Entered entered(Api::cudaRuntimeGetVersion);
   if (!runtimeVersion) return done(cudaErrorInvalidValue);
   *runtimeVersion = kCudaVersion;
   return cudaSuccess;
 }
 
 PYFT_API cudaError_t cudaDeviceCanAccessPeer(int* canAccessPeer, int device, int peerDevice) {
-  enter(Api::cudaDeviceCanAccessPeer);
+  const Entered entered(Api::cudaDeviceCanAccessPeer);
   if (!canAccessPeer) return done(cudaErrorInvalidValue);
   *canAccessPeer = 0;
   return done(usable());
 }
 
 PYFT_API cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
-  enter(Api::cudaDeviceEnablePeerAccess);
+  const Entered entered(Api::cudaDeviceEnablePeerAccess);
   return done(cudaErrorPeerAccessUnsupported);
 }
 
 PYFT_API cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
-  enter(Api::cudaDeviceDisablePeerAccess);
+  const Entered entered(Api::cudaDeviceDisablePeerAccess);
   return done(cudaErrorPeerAccessNotEnabled);
 }
 
 PYFT_API cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache* pCacheConfig) {
-  enter(Api::cudaDeviceGetCacheConfig);
+  const Entered entered(Api::cudaDeviceGetCacheConfig);
   if (pCacheConfig) *pCacheConfig = cudaFuncCachePreferNone;
   return done(usable());
 }
 
 PYFT_API cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache cacheConfig) {
-  enter(Api::cudaDeviceSetCacheConfig);
+  const Entered entered(Api::cudaDeviceSetCacheConfig);
   return done(usable());
 }
 
 PYFT_API cudaError_t cudaProfilerStart() {
-  enter(Api::cudaProfilerStart);
+  const Entered entered(Api::cudaProfilerStart);
   return cudaSuccess;
 }
 
 PYFT_API cudaError_t cudaProfilerStop() {
-  enter(Api::cudaProfilerStop);
+  const Entered entered(Api::cudaProfilerStop);
   return cudaSuccess;
 }
 
@@ -202,36 +202,36 @@ static cudaError_t last_error_of_device(bool clear) {
 }
 
 PYFT_API cudaError_t cudaGetLastError() {
-  enter(Api::cudaGetLastError);
+  const Entered entered(Api::cudaGetLastError);
   return last_error_of_device(true);
 }
 
 PYFT_API cudaError_t cudaPeekAtLastError() {
-  enter(Api::cudaPeekAtLastError);
+  const Entered entered(Api::cudaPeekAtLastError);
   return last_error_of_device(false);
 }
 
 // ---- driver spelling -------------------------------------------------------------------------
 
 PYFT_API CUresult cuInit(unsigned int Flags) {
-  enter(Api::cuInit);
+  const Entered entered(Api::cuInit);
   return static_cast<CUresult>(usable());
 }
 
 PYFT_API CUresult cuDriverGetVersion(int* driverVersion) {
-  enter(Api::cuDriverGetVersion);
+  const Entered entered(Api::cuDriverGetVersion);
   if (!driverVersion) return CUDA_ERROR_INVALID_VALUE;
   *driverVersion = kCudaVersion;
   return CUDA_SUCCESS;
 }
 
 PYFT_API CUresult cuDeviceGetCount(int* count) {
-  enter(Api::cuDeviceGetCount);
+  const Entered entered(Api::cuDeviceGetCount);
   return static_cast<CUresult>(device_count(count));
 }
 
 PYFT_API CUresult cuDeviceGet(CUdevice* device, int ordinal) {
-  enter(Api::cuDeviceGet);
+  const Entered entered(Api::cuDeviceGet);
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   if (const cudaError_t error = usable(); error != cudaSuccess) return static_cast<CUresult>(error);
   if (ordinal < 0 || ordinal >= static_cast<int>(process().devices.size()))
@@ -241,7 +241,7 @@ PYFT_API CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 PYFT_API CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
-  enter(Api::cuDeviceGetName);
+  const Entered entered(Api::cuDeviceGetName);
   const cudaDeviceProp* prop = nullptr;
   if (!name || len <= 0) return CUDA_ERROR_INVALID_VALUE;
   const cudaError_t error = properties_of_ordinal(dev, &prop);
@@ -250,7 +250,7 @@ PYFT_API CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
 }
 
 PYFT_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
-  enter(Api::cuDeviceGetUuid_v2);
+  const Entered entered(Api::cuDeviceGetUuid_v2);
   const cudaDeviceProp* prop = nullptr;
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
   const cudaError_t error = properties_of_ordinal(dev, &prop);
@@ -259,7 +259,7 @@ PYFT_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
 }
 
 PYFT_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
-  enter(Api::cuDeviceTotalMem_v2);
+  const Entered entered(Api::cuDeviceTotalMem_v2);
   const cudaDeviceProp* prop = nullptr;
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   const cudaError_t error = properties_of_ordinal(dev, &prop);
@@ -268,17 +268,17 @@ PYFT_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
 }
 
 PYFT_API CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
-  enter(Api::cuDeviceGetAttribute);
+  const Entered entered(Api::cuDeviceGetAttribute);
   return static_cast<CUresult>(attribute_of_ordinal(dev, attrib, pi));
 }
 
 PYFT_API CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
-  enter(Api::cuDeviceGetPCIBusId);
+  const Entered entered(Api::cuDeviceGetPCIBusId);
   return static_cast<CUresult>(bus_id(pciBusId, len, dev));
 }
 
 PYFT_API CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
-  enter(Api::cuDeviceCanAccessPeer);
+  const Entered entered(Api::cuDeviceCanAccessPeer);
   if (!canAccessPeer) return CUDA_ERROR_INVALID_VALUE;
   *canAccessPeer = 0;
   return CUDA_SUCCESS;

@@ -55,7 +55,7 @@ using namespace pyft::client;  // NOLINT: exported functions live outside namesp
 PYFT_API CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion,
                                       cuuint64_t flags,
                                       CUdriverProcAddressQueryResult* symbolStatus) {
-  enter(Api::cuGetProcAddress_v2);
+  const Entered entered(Api::cuGetProcAddress_v2);
   if (!symbol || !pfn || flags & ~kKnownFlags) return CUDA_ERROR_INVALID_VALUE;
   const Found found = entry_point(symbol, static_cast<unsigned>(cudaVersion), flags);
   *pfn = found.function;
@@ -69,7 +69,7 @@ PYFT_API CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVe
 PYFT_API cudaError_t cudaGetDriverEntryPointByVersion(
     const char* symbol, void** funcPtr, unsigned int cudaVersion, unsigned long long flags,
     enum cudaDriverEntryPointQueryResult* driverStatus) {
-  enter(Api::cudaGetDriverEntryPointByVersion);
+  const Entered entered(Api::cudaGetDriverEntryPointByVersion);
   return done(runtime_entry_point(symbol, funcPtr, cudaVersion, flags, driverStatus));
 }
 
@@ -77,6 +77,6 @@ PYFT_API cudaError_t cudaGetDriverEntryPointByVersion(
 PYFT_API cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPtr,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult* driverStatus) {
-  enter(Api::cudaGetDriverEntryPoint);
+  const Entered entered(Api::cudaGetDriverEntryPoint);
   return done(runtime_entry_point(symbol, funcPtr, CUDART_VERSION, flags, driverStatus));
 }

@@ -41,7 +41,7 @@ CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t
 
 PYFT_API CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion,
                                    cuuint64_t flags) {
-  enter(Api::cuGetProcAddress);
+  const Entered entered(Api::cuGetProcAddress);
   void* found = nullptr;
   const CUresult code = cuGetProcAddress_v2(symbol, &found, cudaVersion, flags, nullptr);
   if (code != CUDA_SUCCESS || !pfn) return CUDA_ERROR_INVALID_VALUE;
@@ -51,35 +51,35 @@ PYFT_API CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersi
 }
 
 PYFT_API CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
-  enter(Api::cuDeviceGetUuid);
+  const Entered entered(Api::cuDeviceGetUuid);
   return cuDeviceGetUuid_v2(uuid, dev);
 }
 
 PYFT_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
-  enter(Api::cuDevicePrimaryCtxRelease);
+  const Entered entered(Api::cuDevicePrimaryCtxRelease);
   return cuDevicePrimaryCtxRelease_v2(dev);
 }
 
 PYFT_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
-  enter(Api::cuDevicePrimaryCtxSetFlags);
+  const Entered entered(Api::cuDevicePrimaryCtxSetFlags);
   return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
 PYFT_API CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  enter(Api::cuEventElapsedTime);
+  const Entered entered(Api::cuEventElapsedTime);
   return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }
 
 PYFT_API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                          cuuint64_t* id_out) {
-  enter(Api::cuStreamGetCaptureInfo);
+  const Entered entered(Api::cuStreamGetCaptureInfo);
   return capture_info(hStream, captureStatus_out, id_out, nullptr, nullptr, nullptr);
 }
 
 PYFT_API CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream,
                                               CUstreamCaptureStatus* captureStatus_out,
                                               cuuint64_t* id_out) {
-  enter(Api::cuStreamGetCaptureInfo_ptsz);
+  const Entered entered(Api::cuStreamGetCaptureInfo_ptsz);
   const OwnNullStream own;
   return capture_info(hStream, captureStatus_out, id_out, nullptr, nullptr, nullptr);
 }
@@ -89,7 +89,7 @@ PYFT_API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream,
                                             cuuint64_t* id_out, CUgraph* graph_out,
                                             const CUgraphNode** dependencies_out,
                                             size_t* numDependencies_out) {
-  enter(Api::cuStreamGetCaptureInfo_v2);
+  const Entered entered(Api::cuStreamGetCaptureInfo_v2);
   return capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
                       numDependencies_out);
 }
@@ -99,7 +99,7 @@ PYFT_API CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream,
                                                  cuuint64_t* id_out, CUgraph* graph_out,
                                                  const CUgraphNode** dependencies_out,
                                                  size_t* numDependencies_out) {
-  enter(Api::cuStreamGetCaptureInfo_v2_ptsz);
+  const Entered entered(Api::cuStreamGetCaptureInfo_v2_ptsz);
   const OwnNullStream own;
   return capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
                       numDependencies_out);
@@ -107,12 +107,12 @@ PYFT_API CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream,
 
 PYFT_API CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies,
                                              size_t* numDependencies) {
-  enter(Api::cuGraphNodeGetDependencies);
+  const Entered entered(Api::cuGraphNodeGetDependencies);
   return cuGraphNodeGetDependencies_v2(hNode, dependencies, nullptr, numDependencies);
 }
 
 PYFT_API CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, KernelNode1* nodeParams) {
-  enter(Api::cuGraphKernelNodeGetParams);
+  const Entered entered(Api::cuGraphKernelNodeGetParams);
   CUDA_KERNEL_NODE_PARAMS all{};
   const CUresult code = cuGraphKernelNodeGetParams_v2(hNode, nodeParams ? &all : nullptr);
   if (code == CUDA_SUCCESS) std::memcpy(nodeParams, &all, sizeof *nodeParams);
@@ -120,7 +120,7 @@ PYFT_API CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, KernelNode1* nod
 }
 
 PYFT_API CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const KernelNode1* nodeParams) {
-  enter(Api::cuGraphKernelNodeSetParams);
+  const Entered entered(Api::cuGraphKernelNodeSetParams);
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_KERNEL_NODE_PARAMS all = widened(*nodeParams);
   return cuGraphKernelNodeSetParams_v2(hNode, &all);
@@ -128,7 +128,7 @@ PYFT_API CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const KernelNode
 
 PYFT_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                  const KernelNode1* nodeParams) {
-  enter(Api::cuGraphExecKernelNodeSetParams);
+  const Entered entered(Api::cuGraphExecKernelNodeSetParams);
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_KERNEL_NODE_PARAMS all = widened(*nodeParams);
   return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &all);

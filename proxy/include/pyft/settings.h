@@ -112,6 +112,13 @@ inline std::optional<Replay> replay() {
   return static_cast<Replay>(*value);
 }
 
+// PYFT_CLEAR_STACK: 1: each call clears what it leaves on the stack, so that restored processes
+// repeat calls bit for bit. Read once.
+inline bool clear_stack() {
+  static const auto value = detail::choice("PYFT_CLEAR_STACK", {"0", "1"}, "0 or 1");
+  return value.value_or(0) == 1;
+}
+
 // PYFT_PEER_MEMORY: new servers copy from other ranks' GPUs: 1 always, 0 never (unset: real GPUs
 // that hash).
 inline std::optional<bool> peer_memory() {
