@@ -42,7 +42,7 @@ static bool mapped(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
   return range.contains(address, bytes);
 }
 
-// Tells who watches, if somebody does, of global memory that is accessed. False: a conflict.
+// Tells the watch, if there is one, of global memory that is accessed. False: a conflict.
 static bool watched(const Inst* in, Warp* w, uint64_t address, uint32_t bytes) {
   const Watch* watch = w->block->watch;
   if (!watch) return true;
@@ -135,7 +135,7 @@ Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint3
   return sequence ? Pattern::kSequence : Pattern::kSame;
 }
 
-// The same without telling anybody.
+// The same without telling the watch.
 static uint8_t* find_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
                           uint32_t alignment) {
   if (address & (alignment - 1)) return nullptr;

@@ -49,8 +49,8 @@ enum class Pattern : uint8_t { kScattered, kSequence, kSame };
 Pattern pattern(const Inst* in, const Warp* w, Space space, uint32_t exec, uint32_t size,
                 uint64_t* base);
 
-// The host address of `bytes` contiguous bytes, or null if the slow path has to decide. Who
-// watches is told of them.
+// The host address of `bytes` contiguous bytes, or null if the slow path has to decide. The
+// watch is told of them.
 uint8_t* locate_span(const Inst* in, Warp* w, Space space, uint64_t address, uint32_t bytes,
                      uint32_t alignment);
 

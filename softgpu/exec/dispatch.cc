@@ -128,7 +128,7 @@ class Serial {
   const Watch watch_{nullptr, state_.journal};
   std::vector<std::unique_ptr<Block>> waiting_;
   Fault fault_;
-  bool stopped_ = false;  // by who watches
+  bool stopped_ = false;  // by the watch
 };
 
 // Cooperative launch: all blocks are resident and take turns.

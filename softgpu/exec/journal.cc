@@ -101,7 +101,7 @@ std::vector<const Journal::Page*> Journal::by_address() const {
   return pages;
 }
 
-// Only bytes that the launch has written: others of the line may be somebody else's.
+// Only bytes that the launch has written: others of the line may be another stream's.
 void Journal::swap() {
   for (size_t i = 0; i < used_; ++i) {
     Page& page = *pages_[i];

@@ -168,7 +168,7 @@ const Inst* fault(const Inst* in, Warp* warp, FaultKind kind, int lane, const st
 
 // Stops the blocks: what the instruction does needs the one order, or cannot be compared.
 const Inst* conflict(Warp* warp);
-// Whether it may do so, says who watches.
+// Whether it may do so, says the watch.
 inline bool may(const Warp* warp, Unlike what) {
   const Watch* const watch = warp->block->watch;
   return !watch || watch->may(what);

@@ -1,5 +1,5 @@
-// Who is told of accesses to global memory while a launch runs: a tracker of blocks side by side, a
-// journal of what is written, both or one.
+// What is told of accesses to global memory while a launch runs: a tracker of blocks side by side,
+// a journal of what is written, both or one.
 #ifndef SOFTGPU_EXEC_WATCH_H_
 #define SOFTGPU_EXEC_WATCH_H_
 
