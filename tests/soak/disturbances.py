@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from limits import ADDRESSES, DESCRIPTORS, MEMORY
 from places import LAUNCHES, SETTINGS, Dice, Place
 
+from pyft.agent.job.gpus import MAX_DEVICES
 from pyft.recovery import fault_table
 
 # They change bits without a word: what sees them stands in docs/research/silent-faults.md.
@@ -100,7 +101,12 @@ class Draw:
         return Disturbance("agent", kinds_of(place), place)
 
     def _spare(self, dice: random.Random) -> Disturbance:
-        """A GPU is lost, no spare is there, and the job waits until one is given to it."""
+        """A GPU is lost, no spare is there, and the job waits until one is given to it.
+
+        A job that has all GPUs there are would wait for ever: a fault without that instead.
+        """
+        if len(self._ranks) == MAX_DEVICES:
+            return self._stopping(dice)
         rank = dice.choice(self._ranks)
         fault = f"{dice.choice(TAKES_GPU)},rank={rank},step=0,call={dice.randint(1, LAUNCHES)}"
         given = f"spare {len(self._ranks)}"

@@ -66,6 +66,13 @@ def test_no_more_gpus_are_taken_than_there_are_spares() -> None:
             assert sum(f.startswith(draw.TAKES_GPU) for f in one.place.faults) <= 1
 
 
+def test_no_gpu_is_awaited_that_a_job_cannot_be_given() -> None:
+    one = draw.Draw({rank: STEPS[0] for rank in range(8)}, spares=0)
+    found = [one.draw(random.Random(f"7 {number}")) for number in range(300)]
+    assert "spare" not in {given.family for given in found}
+    assert not [f for given in found for f in given.place.faults if f.startswith(draw.TAKES_GPU)]
+
+
 def seen(code: int | None, lines: list[str], errors: str = "", **recovery: Any) -> judge.Seen:
     return judge.Seen(code, "", lines, errors, recovery)
 

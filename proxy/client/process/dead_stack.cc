@@ -43,7 +43,7 @@ __attribute__((noinline)) void clear_dead_stack() {
   const auto here = reinterpret_cast<uintptr_t>(&dead);
   if (here >= bounds.high || here < bounds.low + kRoom) return;
   std::memset(dead, 0, sizeof dead);
-  asm volatile("" : : "r"(dead) : "memory");  // else it is left out: nobody reads it
+  asm volatile("" : : "r"(dead) : "memory");  // else it is left out: no thread reads it
 }
 
 }  // namespace pyft::client
