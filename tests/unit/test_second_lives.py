@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ STREAM, OTHER = 7, 8
 
 
 def entry(call: int, *words: int) -> Entry:
-    return Entry(call, 0, 1, 0, struct.pack(f"<{len(words)}Q", *words))
+    return Entry(call, 0, 1, 0, b"".join(word.to_bytes(8, "little") for word in words))
 
 
 def record(event: int, value: int, stream: int = STREAM) -> Entry:
