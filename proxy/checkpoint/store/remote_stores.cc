@@ -46,8 +46,8 @@ void RemoteStores::map(int fd, Other* other) const {
   const auto bytes = static_cast<uint64_t>(status.st_size);
   void* const at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) {
-    other->problem = "its [" + std::to_string(bytes >> 20) +
-                     "] MB cannot be mapped: " + std::strerror(errno);
+    other->problem =
+        "its [" + std::to_string(bytes >> 20) + "] MB cannot be mapped: " + std::strerror(errno);
     return;
   }
   other->base = static_cast<std::byte*>(at);
