@@ -17,6 +17,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -244,6 +245,7 @@ def main() -> int:
     parser.add_argument("--back", type=Path, help="gets what the command leaves in /guest")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves nothing behind
     try:
         return run(asked.command, asked.memory_mb, asked.timeout_s, asked.back)
     except LacksError as error:
