@@ -193,7 +193,7 @@ TEST(a_store_that_cannot_be_used_is_named) {
   const Member member;
   const UniqueFd only_written(
       open(("/proc/self/fd/" + std::to_string(member.object.fd)).c_str(), O_WRONLY | O_CLOEXEC));
-  CHECK_EQ(look({only_written.get()}, "one"), "its [0] MB cannot be mapped: Permission denied");
+  CHECK_EQ(look({only_written.get()}, "one"), "its [2] MB cannot be mapped: Permission denied");
 }
 
 TEST(a_content_is_looked_for_in_all_stores_that_may_have_it) {
