@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/softgpu/decode"))
+sys.path.insert(0, str(ROOT / "tests/softgpu/decode"))
 import wheel  # noqa: E402
 
 DECODE_DUMP = ROOT / "build/meson/tests/softgpu/decode/decode_dump"
