@@ -15,5 +15,6 @@ for step in range(4):
     with dist._coalescing_manager(device=torch.device("cuda")):
         for tensor in tensors:
             dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.5 + step))
-    print(f"rank={rank} loss={[tensor.sum().item() for tensor in tensors]}", flush=True)
+    # In one piece: both ranks write into the same file.
+    print(f"rank={rank} loss={[tensor.sum().item() for tensor in tensors]}\n", end="", flush=True)
 dist.destroy_process_group()
