@@ -109,6 +109,12 @@ SETTINGS = (
     ),
     Setting("PYFT_IMAGE_EVERY", 0, "--movable: steps between two images (0: as their cost allows)"),
     Setting(
+        "PYFT_PRE_DUMPS",
+        "0",
+        "--movable: 1: most of an image is written while all run, where the kernel tracks writes",
+        choices=("0", "1"),
+    ),
+    Setting(
         "PYFT_CLEAR_STACK",
         "0",
         "1: each call clears what it leaves on the stack, so that restored processes repeat calls bit for bit",

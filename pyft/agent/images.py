@@ -103,10 +103,13 @@ class Images:
         """Return whether most of an image is written while all run, in words."""
         if self._pre_dumps.are_given_up:
             return "given up, since they fail"
-        return "used" if self._plan.prepares else "none: the kernel does not track writes"
+        if self._plan.prepares:
+            return "used"
+        asked = config.get_int("PYFT_PRE_DUMPS")
+        return "none: the kernel does not track writes" if asked else "none: not asked for"
 
     def _can_pre_dump(self) -> bool:
-        program = criu.find()
+        program = criu.find() if config.get_int("PYFT_PRE_DUMPS") else None
         return program is not None and criu.tracks_writes(program)
 
     def adopt(self, root: int, handover: Handover) -> None:

@@ -249,7 +249,8 @@ def check_images() -> Finding:
         remedy = "only --movable, --flush and --head need it; they need root as well"
         return warn("images of processes", why, remedy)
     if criu.tracks_writes(program):
-        return ok("images of processes", "CRIU can make them, most of each while all run")
+        text = "CRIU can make them; with PYFT_PRE_DUMPS=1 most of each while all run"
+        return ok("images of processes", text)
     text = (
         "CRIU can make them; all stand still for all of it: the kernel lacks CONFIG_MEM_SOFT_DIRTY"
     )

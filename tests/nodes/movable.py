@@ -42,7 +42,7 @@ def start(
     command = [sys.executable, *launcher, program, *meet, *arguments]
     flags = ("--movable",) if movable else ()
     report = ("--report", str(folder / "report.json"))
-    every = {"PYFT_IMAGE_EVERY": "10"} | environment
+    every = {"PYFT_IMAGE_EVERY": "10", "PYFT_PRE_DUMPS": "1"} | environment
     return Job(
         folder,
         command,
