@@ -16,12 +16,10 @@ LEAST = (4, 2, 1)  # older ones cannot dump sockets on Linux 6.16 and newer
 INSTALL = (
     f"install CRIU {'.'.join(map(str, LEAST))} or newer, or run tools/get/criu of pyft's sources"
 )
-_CHECK_S = 60.0  # an emulated machine takes some 15 s
+_CHECK_S = 60.0  # an emulated machine took more than 10 s
 _SYS_ADMIN, _CHECKPOINT_RESTORE = 21, 40  # capabilities
 _DUMP, _PRE_DUMP, _RESTORE = "dump.log", "pre-dump.log", "restore.log"
-TRACKING = (
-    "mem_dirty_track"  # soft-dirty: the kernel knows which pages are written after a pre-dump
-)
+TRACKING = "mem_dirty_track"  # soft-dirty: the kernel marks pages that are written
 
 
 def find() -> Path | None:

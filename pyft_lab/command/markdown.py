@@ -85,7 +85,9 @@ def costs(results: list[Result]) -> Iterable[Row]:
 
 def cost_by_base(one: report.Comparison) -> str:
     """Return the ratio in words; of the base itself that it is the base."""
-    return f"the base, `{one.base}`" if one.mechanism == one.base else in_percent(one.cost)
+    if one.mechanism == one.base:
+        return f"the base, `{one.base}`"
+    return report.in_words(one.cost, with_method=False) if one.cost else ""
 
 
 def ratios(results: list[Result]) -> Iterable[Row]:
@@ -118,13 +120,6 @@ def against_model(results: list[Result]) -> list[str]:
             title = f"The model against measurement, substrate {substrate}"
             parts += [*section(title, fit.HEADINGS, rows), fit.in_words(predictions)]
     return parts
-
-
-def in_percent(ratio: Ratio | None) -> str:
-    if ratio is None:
-        return ""
-    middle, low, high = (f"{100 * value:.3g}" for value in (ratio.ratio, ratio.low, ratio.high))
-    return f"{middle} % ({low} to {high} %, {ratio.pairs} pairs)"
 
 
 def as_factor(ratio: Ratio | None) -> str:

@@ -183,6 +183,7 @@ def sentences(results: list[Result]) -> list[str]:
     return found
 
 
-def in_words(r: Ratio) -> str:
+def in_words(r: Ratio, *, with_method: bool = True) -> str:
     middle, low, high = (f"{100 * value:.3g}" for value in (r.ratio, r.low, r.high))
-    return f"{middle} % ({low} to {high} %, {r.pairs} pairs, {r.method})"
+    method = f", {r.method}" if with_method else ""
+    return f"{middle} % ({low} to {high} %, {r.pairs} pairs{method})"

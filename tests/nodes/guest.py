@@ -5,7 +5,7 @@
 The machine sees this one's files, and keeps what it writes to them in its memory. Its kernel is
 Debian's for clouds, fetched once (25 MB). Output and exit code come back, and with --back what the
 command leaves in /guest. It needs root, and the packages of Debian in PACKAGES. Where /dev/kvm starts
-no usual kernel the machine is emulated, and some 20 times as slow. GUEST_KERNEL: a folder with another
+no usual kernel the machine is emulated, and slow. GUEST_KERNEL: a folder with another
 kernel, as its package has it; GUEST_LOG: gets what the kernel says.
 """
 

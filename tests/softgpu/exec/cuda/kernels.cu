@@ -1,6 +1,7 @@
 // Kernels compiled by nvcc for sm_75 and run on the soft GPU, each compared with plain C++.
 //
 // Not part of the build: test_cuda.py compiles it where nvcc is installed and says so where not.
+#include "buffer.h"
 #include "harness.h"
 
 #include <cmath>
@@ -17,26 +18,6 @@
 static uint32_t next_random() {
   return static_cast<uint32_t>(next_random64() >> 16);
 }
-
-template <class T>
-struct Buffer {
-  T* p = nullptr;
-  size_t n;
-  explicit Buffer(size_t count) : n(count) {
-    cudaMalloc(&p, n * sizeof(T));
-    cudaMemset(p, 0, n * sizeof(T));
-  }
-  explicit Buffer(const std::vector<T>& v) : Buffer(v.size()) {
-    cudaMemcpy(p, v.data(), n * sizeof(T), cudaMemcpyHostToDevice);
-  }
-  ~Buffer() { cudaFree(p); }
-  std::vector<T> get() const {
-    std::vector<T> v(n);
-    const cudaError_t e = cudaMemcpy(v.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost);
-    CHECK(e == cudaSuccess, "%s", cudaGetErrorString(e));
-    return v;
-  }
-};
 
 static std::vector<uint32_t> words(size_t n) {
   static const uint32_t edges[] = {0,          1,          2,          31,

@@ -3,6 +3,7 @@
 // C++.
 //
 // Not part of the build: test_cuda.py compiles it where nvcc is installed and says so where not.
+#include "buffer.h"
 #include "harness.h"
 
 #include <cmath>
@@ -36,26 +37,6 @@ static std::vector<U> words(size_t n) {
   for (U& x : v) x = next_random() % 4 ? next_random() : edges[next_random() % 8];
   return v;
 }
-
-template <class T>
-struct Buffer {
-  T* p = nullptr;
-  size_t n;
-  explicit Buffer(size_t count) : n(count) {
-    cudaMalloc(&p, n * sizeof(T));
-    cudaMemset(p, 0, n * sizeof(T));
-  }
-  explicit Buffer(const std::vector<T>& v) : Buffer(v.size()) {
-    cudaMemcpy(p, v.data(), n * sizeof(T), cudaMemcpyHostToDevice);
-  }
-  ~Buffer() { cudaFree(p); }
-  std::vector<T> get() const {
-    std::vector<T> v(n);
-    const cudaError_t e = cudaMemcpy(v.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost);
-    CHECK(e == cudaSuccess, "%s", cudaGetErrorString(e));
-    return v;
-  }
-};
 
 // ---- bytes and halves of words
 // -------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // once, and what cannot be compared is said.
 //
 // Not part of the build: test_twice.py compiles it where nvcc is installed and says so where not.
+#include "buffer.h"
 #include "harness.h"
 
 #include <cstring>
@@ -81,24 +82,11 @@ unsigned long long launches() {
 }
 
 template <class T>
-struct Buffer {
-  T* p = nullptr;
-  size_t n;
-  explicit Buffer(size_t count) : n(count) {
-    cudaMalloc(&p, n * sizeof(T));
-    fill([](size_t) { return T{}; });
-  }
-  void fill(const std::function<T(size_t)>& f) {
-    std::vector<T> all(n);
-    for (size_t i = 0; i < n; ++i) all[i] = f(i);
-    cudaMemcpy(p, all.data(), n * sizeof(T), cudaMemcpyHostToDevice);
-  }
-  std::vector<T> get() const {
-    std::vector<T> all(n);
-    cudaMemcpy(all.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost);
-    return all;
-  }
-};
+void fill(Buffer<T>* buffer, const std::function<T(size_t)>& f) {
+  std::vector<T> all(buffer->n);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = f(i);
+  buffer->set(all);
+}
 
 constexpr int kBlocks = 40, kThreads = 128, kN = kBlocks * kThreads - 5;
 
@@ -174,7 +162,7 @@ __global__ void together(int* out) {
 
 void in_place() {
   Buffer<float> x(kN + 100);
-  x.fill([](size_t i) { return static_cast<float>(i); });
+  fill<float>(&x, [](size_t i) { return static_cast<float>(i); });
   const auto before = launches();
   const Said said = twice([&] { scale<<<kBlocks, kThreads>>>(x.p, kN); });
   CHECK(said.end == SOFTGPU_TWICE_DONE, "end %d", said.end);
@@ -191,7 +179,7 @@ void in_place() {
 void atomics(bool noise) {
   const int drawn = noise ? SOFTGPU_TWICE_ORDER : SOFTGPU_TWICE_DONE;
   Buffer<float> x(kN), out(1);
-  x.fill([](size_t i) { return 1.f / static_cast<float>(i + 1); });
+  fill<float>(&x, [](size_t i) { return 1.f / static_cast<float>(i + 1); });
   Said said = twice([&] { sum<<<kBlocks, kThreads>>>(x.p, out.p, kN); });
   CHECK(said.end == drawn && said.equal(), "end %d", said.end);
   const float first = out.get()[0];
@@ -207,7 +195,7 @@ void atomics(bool noise) {
 
 void private_memory() {
   Buffer<int> index(16), out(kThreads);
-  index.fill([](size_t i) { return static_cast<int>((i * 7 + 3) % 16); });
+  fill<int>(&index, [](size_t i) { return static_cast<int>((i * 7 + 3) % 16); });
   const Said said = twice([&] { local<<<1, kThreads>>>(index.p, out.p); });
   CHECK(said.end == SOFTGPU_TWICE_DONE && said.equal(), "end %d", said.end);
   CHECK(said.bytes(0) == kThreads * 4, "%llu: local memory is none", said.bytes(0));
@@ -220,7 +208,7 @@ void private_memory() {
 
 void single_bytes() {
   Buffer<unsigned char> out(3 * kThreads);
-  out.fill([](size_t) { return 200; });
+  fill<unsigned char>(&out, [](size_t) { return 200; });
   const Said said = twice([&] { every_third<<<1, kThreads>>>(out.p); });
   CHECK(said.end == SOFTGPU_TWICE_DONE && said.equal(), "end %d", said.end);
   CHECK(said.wrote[1].size() == kThreads, "%zu pieces", said.wrote[1].size());
@@ -288,7 +276,7 @@ void an_upset_hits_the_first_execution() {
 void a_stuck_bit_shows_elsewhere(bool noise) {
   Buffer<float> x(kN);
   const auto run = [&](unsigned places) {
-    x.fill([](size_t) { return 3; });
+    fill<float>(&x, [](size_t) { return 3; });
     return twice([&] { scale<<<kBlocks, kThreads>>>(x.p, kN); }, places);
   };
   inject("stuck,sm=1,unit=fma,lane=2,bit=22,to=1");  // of an index: nothing is written
